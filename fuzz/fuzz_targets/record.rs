@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use larix_engine::entry::codec::Dictionary;
+use larix_engine::entry::Dictionary;
 use larix_engine::entry::{EntryId, EntryView};
 use libfuzzer_sys::fuzz_target;
 
@@ -12,7 +12,9 @@ const ENTRY: EntryId = EntryId(7);
 const HEAD: &[u8] = b"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x01a\x00";
 
 static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
-    Dictionary::new(b"\x01\x04\x10\x04\x0euser@example.org\x00\x10\x32\x04\x03top\x04\x06person\x04\x0dinetOrgPerson")
+    Dictionary::new(
+        b"\x01\x04\x10\x04\x0euser@example.org\x00\x10\x32\x04\x03top\x04\x06person\x04\x0dinetOrgPerson",
+    )
 });
 
 fn walk(record: &[u8]) {

@@ -5,12 +5,11 @@ use std::collections::HashSet;
 
 use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
 use larix_engine::budget::RequestLimits;
-use larix_engine::catalog::Catalog;
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::{Entry, EntryAttribute, OwnedSource};
-use larix_engine::fault::Fault;
 use larix_engine::search::answer::is_matched;
-use larix_engine::search::filter::{Filter, FilterContext};
+use larix_engine::search::{Filter, FilterContext};
+use larix_engine::{Catalog, Fault};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, Schema};

@@ -15,7 +15,7 @@ use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use smallvec::SmallVec;
 
 use crate::codec::{Dictionaries, Dictionary};
-pub use crate::fault::CatalogError;
+pub(crate) use crate::fault::CatalogError;
 use crate::ids::AttributeNumber;
 use crate::index_config::{IndexConfig, Kinds};
 use crate::record::{RecordFlags, digest};
@@ -66,7 +66,7 @@ const NORMALIZATION: u32 = 2;
 const COMPLETIONS_KEPT: usize = 8;
 
 /// Numbers of attribute descriptions.
-pub type Numbers = SmallVec<[AttributeNumber; 4]>;
+pub(crate) type Numbers = SmallVec<[AttributeNumber; 4]>;
 
 /// Numbers of the descriptions that one description covers. Many are shared: clients can make the options of a type
 /// many, and a filter can name the type often.

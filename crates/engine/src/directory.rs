@@ -18,7 +18,7 @@ use larix_schema::{NearestSuffix, NormalDn, Schema};
 use larix_store::Store;
 
 pub use binds::BindLookup;
-pub use committed::{CommittedFollower, Round, TickOutcome, Writers, begin_followers};
+pub use committed::{CommittedFollower, Writers, begin_followers};
 pub use served::{Served, ServedHandle};
 
 use crate::access::{AccessPolicy, OtherEntries};

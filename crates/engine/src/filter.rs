@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, CoveredOnce};
 use crate::entry::{EntrySource, Target};
 use crate::fault::Fault;
 
-pub use in_chain::InChain;
+pub(crate) use in_chain::InChain;
 
 /// A filter ready to be evaluated.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use crate::ids::AttributeNumber;
 use crate::record::digest;
 
 /// Bytes of a normalized value that stand in a key as they are.
-pub const VALUE_LIMIT: usize = 192;
+pub(crate) const VALUE_LIMIT: usize = 192;
 
 /// Attribute number and kind.
 pub(crate) const HEAD_LENGTH: usize = 5;
@@ -23,7 +23,7 @@ const CUT: [u8; 2] = [0, 1];
 const ZERO: [u8; 2] = [0, 0xff];
 
 /// Longest key that can result: the store must take it with its own eight bytes more.
-pub const KEY_LIMIT: usize = 4 + 1 + 2 * VALUE_LIMIT + 2 + crate::record::DIGEST_LENGTH;
+pub(crate) const KEY_LIMIT: usize = 4 + 1 + 2 * VALUE_LIMIT + 2 + crate::record::DIGEST_LENGTH;
 const _: () = assert!(KEY_LIMIT + 8 <= 511, "LMDB takes keys of up to 511 bytes");
 
 /// What the rest of a key is.
@@ -53,7 +53,7 @@ impl KeyKind {
 }
 
 /// Appends the whole key of `value`.
-pub fn put(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, value: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, value: &[u8]) {
     put_head(out, number, kind);
     put_value(out, value);
 }
@@ -70,7 +70,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &[u8]) {
 }
 
 /// The whole key of `value`.
-pub fn make(number: AttributeNumber, kind: KeyKind, value: &[u8]) -> Vec<u8> {
+pub(crate) fn make(number: AttributeNumber, kind: KeyKind, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + value.len());
     put(&mut out, number, kind, value);
     out
@@ -87,7 +87,7 @@ pub(crate) fn of_gram(number: AttributeNumber, gram: [u8; 3]) -> Option<[u8; HEA
 }
 
 /// Appends what all keys of values that begin with `head` begin with. A head longer than [`VALUE_LIMIT`] is cut.
-pub fn put_prefix(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, head: &[u8]) {
+pub(crate) fn put_prefix(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, head: &[u8]) {
     put_head(out, number, kind);
     put_escaped(out, head);
 }
@@ -112,7 +112,7 @@ fn put_escaped(out: &mut Vec<u8>, head: &[u8]) {
 }
 
 /// The first key after all that begin with `prefix`; `None` when there is none.
-pub fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         if let Some(next) = last.checked_add(1) {
             prefix.push(next);
@@ -129,7 +129,7 @@ pub fn parse_head(key: &[u8]) -> Option<(AttributeNumber, KeyKind)> {
 }
 
 /// The value that a key holds; `None` when it was cut.
-pub fn parse_value(key: &[u8]) -> Option<Cow<'_, [u8]>> {
+pub(crate) fn parse_value(key: &[u8]) -> Option<Cow<'_, [u8]>> {
     let rest = key.get(5..)?;
     // Nearly every value has no zero byte.
     if let Some(value) = rest.strip_suffix(&END).filter(|value| !value.contains(&0)) {

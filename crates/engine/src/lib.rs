@@ -2,32 +2,32 @@
 
 pub mod audit;
 pub mod budget;
-pub mod catalog;
-pub mod change;
+mod catalog;
+mod change;
 pub mod check;
 #[cfg(test)]
 mod check_tests;
-pub mod codec;
+mod codec;
 pub mod compare;
 #[cfg(test)]
 mod compare_tests;
 pub mod controls;
 pub mod csn;
 pub mod database;
-pub mod directory;
+mod directory;
 pub mod entry;
-pub mod failure;
-pub mod fault;
-pub mod figures;
-pub mod filter;
+mod failure;
+mod fault;
+mod figures;
+mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod histogram;
-pub mod ids;
+mod ids;
 pub mod index;
-pub mod index_config;
+mod index_config;
 pub mod injected;
-pub mod key;
+mod key;
 pub mod load;
 pub mod log;
 pub mod mirror;
@@ -38,7 +38,7 @@ pub mod plan;
 pub mod record;
 pub mod replica;
 mod replica_state;
-pub mod schema_use;
+mod schema_use;
 pub mod search;
 pub mod tables;
 pub mod time;

@@ -18,7 +18,7 @@ pub use writer::{RecordWriter, put_octet_string};
 
 /// The record as it is.
 pub const CODEC_PLAIN: u8 = 1;
-/// The head as it is, the attributes [packed](crate::codec) with a dictionary.
+/// The head as it is, the attributes packed (`codec`) with a dictionary.
 pub const CODEC_LZ4: u8 = 2;
 /// Values longer than this live in the table `blobs`.
 pub const INLINE_VALUE_LIMIT: usize = 1024;

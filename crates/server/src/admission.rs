@@ -18,7 +18,7 @@ use larix_proto::{LdapResult, ResultCode};
 /// Descriptors kept for everything that is no client: databases, logs, listeners, event loops.
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// Addresses remembered at once. Those beyond share one account: strictness rises, memory does not.
-pub const ADDRESSES_MAX: usize = 65_536;
+pub(crate) const ADDRESSES_MAX: usize = 65_536;
 /// Addresses above which those that have nothing to remember are looked for.
 const FIRST_SWEEP: usize = 1_024;
 /// How often they are looked for, at most, while there is no room.
@@ -26,7 +26,7 @@ const FULL_SWEEP_NANOS: u64 = 1_000_000_000;
 
 /// The limits and what was counted against them.
 #[derive(Debug)]
-pub struct Admission {
+pub(crate) struct Admission {
     limits: ArcSwap<ClientLimits>,
     /// Of open files.
     descriptors: u64,
@@ -48,7 +48,7 @@ struct Addresses {
 
 /// How often clients were refused, for cn=Monitor.
 #[derive(Debug, Default)]
-pub struct Refused {
+pub(crate) struct Refused {
     pub connections: AtomicU64,
     pub operations: AtomicU64,
     pub binds: AtomicU64,
@@ -69,7 +69,7 @@ struct Bucket(AtomicU64);
 
 /// A token that was taken, under the limit that was in force then.
 #[derive(Copy, Clone, Debug)]
-pub struct Paid {
+pub(crate) struct Paid {
     /// Nanoseconds that it takes to come back.
     each: u64,
     /// When it has come back by itself.
@@ -78,7 +78,7 @@ pub struct Paid {
 
 /// Why a connection is not served.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// `connections=`, or open files.
     TooMany(usize),
     /// `connections.address=`.
@@ -89,7 +89,7 @@ pub enum Refusal {
 
 /// One connection that was let in; its end frees its place.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     open: Arc<AtomicUsize>,
     /// None for clients without an address, and for those that the limits are not for.
     account: Option<Arc<Account>>,
@@ -97,7 +97,7 @@ pub struct Admitted {
 
 impl Admission {
     /// `descriptors` is the limit of open files.
-    pub fn new(limits: ClientLimits, descriptors: u64) -> Self {
+    pub(crate) fn new(limits: ClientLimits, descriptors: u64) -> Self {
         let most = AtomicUsize::new(connections_max(&limits, descriptors));
         let addresses = Addresses {
             known: HashMap::new(),
@@ -116,7 +116,7 @@ impl Admission {
     }
 
     /// Holds to these from now on. What was counted stays counted.
-    pub fn set_limits(&self, limits: ClientLimits) {
+    pub(crate) fn set_limits(&self, limits: ClientLimits) {
         self.most.store(connections_max(&limits, self.descriptors), Ordering::Relaxed);
         self.limits.store(Arc::new(limits));
     }
@@ -125,7 +125,7 @@ impl Admission {
     ///
     /// # Errors
     /// Which limit it is over.
-    pub fn admit(&self, address: Option<IpAddr>, now: Monotonic) -> Result<Admitted, Refusal> {
+    pub(crate) fn admit(&self, address: Option<IpAddr>, now: Monotonic) -> Result<Admitted, Refusal> {
         self.try_admit(address, now).inspect_err(|_| {
             self.refused.connections.fetch_add(1, Ordering::Relaxed);
         })
@@ -161,7 +161,7 @@ impl Admission {
     ///
     /// # Errors
     /// The answer to one that is too many.
-    pub fn anonymous_operation(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
+    pub(crate) fn anonymous_operation(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
         let (Some(rate), Some(account)) = (self.limits.load().anonymous_operations, &admitted.account) else {
             return Ok(());
         };
@@ -173,7 +173,7 @@ impl Admission {
     }
 
     /// Whether anonymous operations are counted at all.
-    pub fn counts_operations(&self) -> bool {
+    pub(crate) fn counts_operations(&self) -> bool {
         self.limits.load().anonymous_operations.is_some()
     }
 
@@ -182,7 +182,11 @@ impl Admission {
     ///
     /// # Errors
     /// The answer when too many have failed; the credentials are not to be looked at.
-    pub fn bind_begins(&self, admitted: &Admitted, now: Monotonic) -> Result<Option<Paid>, LdapResult> {
+    pub(crate) fn bind_begins(
+        &self,
+        admitted: &Admitted,
+        now: Monotonic,
+    ) -> Result<Option<Paid>, LdapResult> {
         let (Some(rate), Some(account)) = (self.limits.load().failures, &admitted.account) else {
             return Ok(None);
         };
@@ -195,18 +199,18 @@ impl Admission {
     }
 
     /// A bind that began was not answered with invalid credentials.
-    pub fn bind_did_not_fail(&self, admitted: &Admitted, paid: Paid, now: Monotonic) {
+    pub(crate) fn bind_did_not_fail(&self, admitted: &Admitted, paid: Paid, now: Monotonic) {
         if let Some(account) = &admitted.account {
             account.failures.give_back(paid, now);
         }
     }
 
-    pub fn refused(&self) -> &Refused {
+    pub(crate) fn refused(&self) -> &Refused {
         &self.refused
     }
 
     /// Connections that may be open at once.
-    pub fn connections_max(&self) -> usize {
+    pub(crate) fn connections_max(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }
 
@@ -291,7 +295,7 @@ impl Bucket {
 
 impl Refusal {
     /// The result in the Notice of Disconnection (RFC 4511 section 4.4.1).
-    pub fn result(self) -> LdapResult {
+    pub(crate) fn result(self) -> LdapResult {
         LdapResult::with(ResultCode::UNAVAILABLE, format!("{self}; try again later"))
     }
 }

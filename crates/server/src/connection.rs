@@ -14,19 +14,19 @@ use larix_proto::{
 };
 
 use crate::input::Input;
-pub use searches::SearchLocation;
+pub(crate) use searches::SearchLocation;
 use searches::Searches;
-pub use service::{Event, Limits, Operation, Service, Started, Stepped};
+pub(crate) use service::{Event, Limits, Operation, Service, Started, Stepped};
 
 /// Requests started in one turn, so that a long pipeline leaves room for others.
-pub const REQUESTS_PER_TURN: usize = 64;
+pub(crate) const REQUESTS_PER_TURN: usize = 64;
 /// Answer bytes above which searches stop and no request is started until the client has taken some.
-pub const OUTPUT_HIGH: usize = larix_backend::OUTPUT_HIGH;
+pub(crate) const OUTPUT_HIGH: usize = larix_backend::OUTPUT_HIGH;
 /// Bytes of requests kept while none may be started; a single larger message is read to its end.
-pub const INPUT_HIGH: usize = 64 * 1024;
+pub(crate) const INPUT_HIGH: usize = 64 * 1024;
 /// A message of more bytes does not start in a turn of the loop: see [`Connection::has_large_next`]. To decode, judge and prepare
 /// that much takes as long as tens of small requests.
-pub const LARGE_REQUEST: usize = 32 * 1024;
+pub(crate) const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
 
@@ -38,7 +38,7 @@ const BIND_TAG: u8 = 0x60;
 
 /// What to do next with a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// Nothing, until there is input, a completion, or room for output.
     Idle,
     /// It has more to do: call again, after the others had their turn.
@@ -49,7 +49,7 @@ pub enum Turn {
 
 /// See the module's page.
 #[derive(Debug)]
-pub struct Connection<S: Service> {
+pub(crate) struct Connection<S: Service> {
     service: S,
     /// As they were when the turn began, or a bind within it ended.
     limits: Limits,
@@ -96,7 +96,7 @@ enum Phase {
 }
 
 impl<S: Service> Connection<S> {
-    pub fn new(service: S) -> Self {
+    pub(crate) fn new(service: S) -> Self {
         Self {
             limits: service.limits(),
             service,
@@ -112,16 +112,16 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    pub fn service(&self) -> &S {
+    pub(crate) fn service(&self) -> &S {
         &self.service
     }
 
-    pub fn service_mut(&mut self) -> &mut S {
+    pub(crate) fn service_mut(&mut self) -> &mut S {
         &mut self.service
     }
 
     /// Takes bytes that were read and lets the connection have its turn.
-    pub fn receive(&mut self, bytes: &[u8]) -> Turn {
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Turn {
         self.limits = self.service.limits();
         if self.input.is_empty() {
             // The usual case: whole messages, decoded where they were read.
@@ -139,7 +139,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// The client sends no more. What it asked is still answered: it may only have closed its side.
-    pub fn input_ended(&mut self) -> Turn {
+    pub(crate) fn input_ended(&mut self) -> Turn {
         match self.phase {
             Phase::Open => self.phase = Phase::InputEnded,
             Phase::Changing => self.close(None),
@@ -152,7 +152,7 @@ impl<S: Service> Connection<S> {
 
     /// The server stops: what was asked is still answered, but what waits, for changes or for an answer from elsewhere, now or
     /// after its next slice, ends with this result.
-    pub fn stop(&mut self, result: LdapResult) -> Turn {
+    pub(crate) fn stop(&mut self, result: LdapResult) -> Turn {
         self.farewell = Some(Box::new(result.clone()));
         for (operation, search) in std::mem::take(&mut self.searches.waiting) {
             self.end_follower(operation, search);
@@ -162,13 +162,13 @@ impl<S: Service> Connection<S> {
     }
 
     /// Sends a message that answers no request.
-    pub fn add_message(&mut self, message: &[u8]) -> Turn {
+    pub(crate) fn add_message(&mut self, message: &[u8]) -> Turn {
         self.output.extend_from_slice(message);
         self.resume()
     }
 
     /// Ends what has waited for too long.
-    pub fn expire(&mut self, now: Monotonic) -> Turn {
+    pub(crate) fn expire(&mut self, now: Monotonic) -> Turn {
         let is_over = |deadline: Option<Monotonic>| deadline.is_some_and(|deadline| deadline <= now);
         for queue in [&mut self.searches.waiting, &mut self.searches.sleeping] {
             let service = &self.service;
@@ -185,7 +185,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// When [`Self::expire`] has something to do first.
-    pub fn deadline(&self) -> Option<Monotonic> {
+    pub(crate) fn deadline(&self) -> Option<Monotonic> {
         let searches = self.searches.waiting.iter().chain(&self.searches.sleeping);
         let searches = searches.filter_map(|(_, search)| self.service.search_deadline(search));
         let waiting = self.waiting.iter().filter_map(|waiting| self.service.deadline(waiting.operation));
@@ -202,13 +202,13 @@ impl<S: Service> Connection<S> {
     }
 
     /// A search that waits goes on.
-    pub fn wake(&mut self, serial: u64) -> Turn {
+    pub(crate) fn wake(&mut self, serial: u64) -> Turn {
         self.searches.wake(serial);
         self.resume()
     }
 
     /// A search comes back from where its slices were computed. One that was ended meanwhile is dropped.
-    pub fn returned(&mut self, serial: u64, returned: S::Returned) -> Turn {
+    pub(crate) fn returned(&mut self, serial: u64, returned: S::Returned) -> Turn {
         if let Some((operation, _)) = self.searches.elsewhere.take_if(|(o, _)| o.serial == serial)
             && let Some(search) = self.service.returned(operation, returned, &mut self.output)
         {
@@ -230,7 +230,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// A turn without input.
-    pub fn resume(&mut self) -> Turn {
+    pub(crate) fn resume(&mut self) -> Turn {
         self.limits = self.service.limits();
         self.start_buffered_requests(Start::Small);
         self.run()
@@ -238,12 +238,12 @@ impl<S: Service> Connection<S> {
 
     /// Whether the next request can be started and is so large that others are not to wait for it. It is not started before
     /// [`start_large`](Self::start_large) is called, on whatever thread.
-    pub fn has_large_next(&self) -> bool {
+    pub(crate) fn has_large_next(&self) -> bool {
         self.next_elsewhere().is_some() && self.may_start()
     }
 
     /// Whether that request is to start on a thread that may wait for other machines.
-    pub fn has_lookup_next(&self) -> bool {
+    pub(crate) fn has_lookup_next(&self) -> bool {
         self.limits.looks_up && self.next_elsewhere().is_some_and(looks_up_identities)
     }
 
@@ -252,12 +252,12 @@ impl<S: Service> Connection<S> {
     }
 
     /// Starts that request.
-    pub fn start_large(&mut self) {
+    pub(crate) fn start_large(&mut self) {
         self.start_buffered_requests(Start::OneLarge);
     }
 
     /// Hands over the outcome of a request that waited. One that was abandoned meanwhile is not answered.
-    pub fn complete(&mut self, serial: u64, completion: S::Completion) -> Turn {
+    pub(crate) fn complete(&mut self, serial: u64, completion: S::Completion) -> Turn {
         if let Some(at) = self.waiting.iter().position(|w| w.operation.serial == serial) {
             let waiting = self.waiting.swap_remove(at);
             let mut unsent = Vec::new();
@@ -271,19 +271,13 @@ impl<S: Service> Connection<S> {
         self.resume()
     }
 
-    /// The server ends the connection. With `notice` the client gets a Notice of Disconnection (RFC 4511 section 4.4.1).
-    pub fn disconnect(&mut self, notice: Option<LdapResult>) -> Turn {
-        self.close(notice);
-        Turn::Close
-    }
-
     /// Bytes to send.
-    pub fn output(&self) -> &[u8] {
+    pub(crate) fn output(&self) -> &[u8] {
         self.output.get(self.sent..).unwrap_or(&[])
     }
 
     /// The first `count` bytes of [`output`](Self::output) are sent.
-    pub fn sent(&mut self, count: usize) {
+    pub(crate) fn sent(&mut self, count: usize) {
         self.sent = self.sent.saturating_add(count).min(self.output.len());
         if self.sent == self.output.len() {
             self.output.clear();
@@ -292,44 +286,44 @@ impl<S: Service> Connection<S> {
     }
 
     /// Lends the connection a buffer for its answers; an idle one keeps none.
-    pub fn lend_output(&mut self, buffer: Vec<u8>) {
+    pub(crate) fn lend_output(&mut self, buffer: Vec<u8>) {
         if self.output.capacity() == 0 {
             self.output = buffer;
         }
     }
 
     /// Whether it has no buffer for its answers.
-    pub fn needs_output(&self) -> bool {
+    pub(crate) fn needs_output(&self) -> bool {
         self.output.capacity() == 0
     }
 
     /// Takes an empty output buffer back.
-    pub fn return_output(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn return_output(&mut self) -> Option<Vec<u8>> {
         (self.output.is_empty() && self.output.capacity() > 0).then(|| std::mem::take(&mut self.output))
     }
 
     /// Whether to read: not while there is more than enough that cannot be started.
-    pub fn wants_input(&self) -> bool {
+    pub(crate) fn wants_input(&self) -> bool {
         self.phase == Phase::Open && self.has_room() && self.input.len() < self.input_limit()
     }
 
     /// Whether the client sends no more, and may still read.
-    pub fn is_half_closed(&self) -> bool {
+    pub(crate) fn is_half_closed(&self) -> bool {
         self.phase == Phase::InputEnded
     }
 
     /// Requests that were started and not answered.
-    pub fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.searches.working() + self.searches.sleeping.len() + self.waiting.len()
     }
 
     /// Whether what was received since the last question held a password: the caller overwrites its bytes.
-    pub fn take_had_secrets(&mut self) -> bool {
+    pub(crate) fn take_had_secrets(&mut self) -> bool {
         std::mem::take(&mut self.had_secrets)
     }
 
     /// The number of the request that has arrived in part, if the next one is not complete.
-    pub fn unfinished_request(&self) -> Option<u64> {
+    pub(crate) fn unfinished_request(&self) -> Option<u64> {
         let is_part = || matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }));
         (!self.input.is_empty() && is_part()).then_some(self.next_serial)
     }
@@ -509,12 +503,12 @@ impl<S: Service> Connection<S> {
 
     /// Whether the bytes behind what is in the output are to be carried in another way. Then this side takes the output,
     /// changes the layers and says so by [`layers_changed`](Self::layers_changed).
-    pub fn is_changing_layers(&self) -> bool {
+    pub(crate) fn is_changing_layers(&self) -> bool {
         self.phase == Phase::Changing
     }
 
     /// Reading goes on, through the layers that stand now.
-    pub fn layers_changed(&mut self) {
+    pub(crate) fn layers_changed(&mut self) {
         if self.phase == Phase::Changing {
             self.phase = Phase::Open;
         }
@@ -597,6 +591,7 @@ impl<S: Service> Connection<S> {
         LdapResult::with(ResultCode::TOO_LATE, "the change is already with the writer")
     }
 
+    /// Ends the connection. With `notice` the client gets a Notice of Disconnection (RFC 4511 section 4.4.1).
     fn close(&mut self, notice: Option<LdapResult>) {
         if self.phase == Phase::Closing {
             return;
@@ -656,7 +651,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Whether it could go on now. Sending what was in the way makes it so: ask again after [`sent`](Self::sent).
-    pub fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
             && (self.searches.can_go_on() || self.can_start_buffered())

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The consumers that run.
 #[derive(Default)]
-pub struct Consumers(Mutex<Vec<Running>>);
+pub(crate) struct Consumers(Mutex<Vec<Running>>);
 
 impl fmt::Debug for Consumers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,7 +86,7 @@ impl Consumers {
     }
 
     /// How each stands, in the order of the configuration as far as it has not changed.
-    pub fn statuses(&self) -> Vec<ConsumerStatus> {
+    pub(crate) fn statuses(&self) -> Vec<ConsumerStatus> {
         self.lock().iter().map(|running| running.status.get()).collect()
     }
 

@@ -12,26 +12,26 @@ type Secret = Zeroizing<Vec<u8>>;
 
 /// A value that nothing matches, of the scheme and at the cost of the one looked up last: an unknown account takes as
 /// long as a known one. Before the first, of the configured scheme.
-pub struct Decoy {
+pub(crate) struct Decoy {
     value: Mutex<Secret>,
 }
 
 impl Decoy {
-    pub fn new(hasher: &Hasher) -> Self {
+    pub(crate) fn new(hasher: &Hasher) -> Self {
         // A scheme that cannot be computed says so when a password is set.
         let value = hasher.hash(b"", &SystemRandom).map(|hash| password::decoy(&hash)).unwrap_or_default();
         Self { value: Mutex::new(value) }
     }
 
     /// Follows what accounts really have.
-    pub fn learn(&self, stored: &[u8]) {
+    pub(crate) fn learn(&self, stored: &[u8]) {
         let mut value = self.lock();
         if password::settings_of(&value) != password::settings_of(stored) {
             *value = password::decoy(stored);
         }
     }
 
-    pub fn get(&self) -> Secret {
+    pub(crate) fn get(&self) -> Secret {
         self.lock().clone()
     }
 

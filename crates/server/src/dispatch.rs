@@ -54,7 +54,7 @@ use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind,
 use crate::tls::TlsFacts;
 use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, KeptClient, Pending};
 
-pub use background::{BackgroundSearch, Returned};
+pub(crate) use background::{BackgroundSearch, Returned};
 use bind::BindOutcome;
 use kept::KeptConnection;
 use password_modify::PasswordOutcome;
@@ -67,7 +67,7 @@ use verify_credentials::VerifiedOutcome;
 
 /// What was done elsewhere, on its way back to its connection.
 #[derive(Debug)]
-pub enum Completion {
+pub(crate) enum Completion {
     Write(WriteOutcome),
     Bind(Box<BindOutcome>),
     Sasl(Box<SaslOutcome>),
@@ -102,7 +102,7 @@ pub(crate) enum ConnectionEvent {
 
 /// A search under way.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     begun: Begun,
     search: Box<dyn Cursor>,
     /// Entries that the counters know of.
@@ -126,7 +126,7 @@ pub(crate) enum LayerChange {
 
 /// The [`Service`] of one connection.
 #[derive(Debug)]
-pub struct Dispatcher {
+pub(crate) struct Dispatcher {
     pub(crate) server: Arc<Server>,
     pub(crate) session: Session,
     pub(crate) record: Arc<ConnectionRecord>,
@@ -265,7 +265,7 @@ impl Dispatcher {
 
     /// Has everything behind the answer that is given next go through this layer: for a SASL bind that succeeds. The
     /// session's strength is the layer's from now on.
-    pub fn install_layer(&mut self, layer: Box<dyn SecurityLayer>) {
+    pub(crate) fn install_layer(&mut self, layer: Box<dyn SecurityLayer>) {
         self.session.set_sasl_strength(layer.ssf());
         self.layer_change = Some(LayerChange::Sasl(layer));
     }

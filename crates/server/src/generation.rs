@@ -8,7 +8,7 @@ use crate::databases::Databases;
 
 /// One state of the server: a configuration and what was made of it. A change of the configuration publishes another.
 #[derive(Debug)]
-pub struct Generation {
+pub(crate) struct Generation {
     pub config: Arc<Config>,
     pub databases: Databases,
 }

@@ -1,13 +1,13 @@
 //! Everything with a socket, a thread or a signal: listeners, per-core workers, connections, logs.
 //!
 //! The way of a request: [`listener`] binds, the acceptor gives each connection to a worker, which reads;
-//! [`connection`] cuts the bytes into requests (no I/O in it), [`session`] knows the requester, [`dispatch`] hands the
-//! request to the [`databases`], and the answer goes back the same way in one write.
+//! `connection` cuts the bytes into requests (no I/O in it), `session` knows the requester, `dispatch` hands the
+//! request to the `databases`, and the answer goes back the same way in one write.
 
 mod acceptor;
 mod access_log;
-pub mod admin;
-pub mod admission;
+mod admin;
+mod admission;
 mod backends;
 mod background_pool;
 pub mod backup;
@@ -19,12 +19,12 @@ pub mod cluster;
 #[path = "cluster/absent.rs"]
 pub mod cluster;
 mod configuration_queue;
-pub mod connection;
-pub mod consumers;
+mod connection;
+mod consumers;
 pub mod daemon;
-pub mod databases;
+mod databases;
 mod decoy;
-pub mod dispatch;
+mod dispatch;
 mod followed;
 pub mod generated_password;
 mod generation;
@@ -41,32 +41,32 @@ pub mod local;
 pub mod log;
 mod low_priority;
 mod operation_log;
-pub mod operation_rules;
+mod operation_rules;
 mod overlay_threads;
 mod panics;
-pub mod password_pool;
+mod password_pool;
 mod processor_time;
 mod proxies;
 mod proxy_header;
 mod replication;
 mod resolver;
-pub mod restrictions;
+mod restrictions;
 pub mod sasl;
 mod sasl_mechanisms;
-pub mod saslauthd;
+mod saslauthd;
 pub mod secrets;
-pub mod security_layer;
-pub mod server;
-pub mod services;
-pub mod session;
+mod security_layer;
+mod server;
+mod services;
+mod session;
 mod startup;
-pub mod statistics;
+mod statistics;
 mod stream;
 pub mod tls;
 pub mod tool_socket;
 mod traces;
 mod upkeep;
-pub mod virtual_entries;
+mod virtual_entries;
 mod worker;
 
 pub use backends::config_entries_matching;

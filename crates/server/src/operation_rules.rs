@@ -14,7 +14,7 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 
 /// An operation as the rules tell them apart.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Restricted<'a> {
+pub(crate) enum Restricted<'a> {
     SimpleBind,
     /// A simple bind without a name: it gives nothing away, and what follows is asked for its protection.
     AnonymousBind,
@@ -60,7 +60,7 @@ impl Restricted<'_> {
 
 /// The rules that the requests for one database are under, looked up in the schema.
 #[derive(Clone, Debug)]
-pub struct OperationRules {
+pub(crate) struct OperationRules {
     /// No rule applies to a client that is bound as this DN.
     root: Option<NormalDn>,
     written: Vec<OperationRule>,
@@ -80,7 +80,7 @@ impl Eq for OperationRules {}
 impl OperationRules {
     /// # Errors
     /// A `<who>` that names what the schema does not define.
-    pub fn new(
+    pub(crate) fn new(
         schema: &Arc<Schema>,
         root: Option<NormalDn>,
         written: &[OperationRule],
@@ -97,7 +97,10 @@ impl OperationRules {
     ///
     /// # Errors
     /// As [`Self::new`], with the place of the rule in the configuration.
-    pub fn in_force(config: &Config, database: Option<&Database>) -> Result<Option<Self>, ConfigError> {
+    pub(crate) fn in_force(
+        config: &Config,
+        database: Option<&Database>,
+    ) -> Result<Option<Self>, ConfigError> {
         let own = database.map(|database| database.shared.operation_rules.as_slice()).unwrap_or_default();
         let rules = if own.is_empty() { &config.frontend.shared.operation_rules } else { own };
         if rules.is_empty() {
@@ -111,7 +114,7 @@ impl OperationRules {
     }
 
     /// What the rules ask of requesters, for those who let them see groups.
-    pub fn policies(&self) -> impl Iterator<Item = &AccessPolicy> {
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &AccessPolicy> {
         self.requesters.iter().flatten()
     }
 
@@ -119,7 +122,7 @@ impl OperationRules {
     ///
     /// # Errors
     /// unwillingToPerform, without a text as OpenLDAP has none: a rule refuses the operation, or none allows it.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         subject: &Subject,
         operation: Restricted<'_>,

@@ -18,12 +18,12 @@ use crate::panics;
 use crate::processor_time::{LOW, give_way};
 
 /// Jobs that may wait; the next is refused with "busy".
-pub const QUEUE: usize = 1024;
+pub(crate) const QUEUE: usize = 1024;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that compute hashes. They start with the first job and end with the pool.
-pub struct PasswordPool {
+pub(crate) struct PasswordPool {
     shared: Arc<Shared>,
     threads: usize,
     /// Keyed hashes identify sources: a client cannot choose two that collide.
@@ -32,7 +32,7 @@ pub struct PasswordPool {
 
 /// On whose behalf a job runs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct JobSource {
+pub(crate) struct JobSource {
     address: u64,
     account: u64,
 }
@@ -51,11 +51,11 @@ struct State {
 
 /// The queue is full.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub(crate) struct Busy;
 
 impl PasswordPool {
     /// A pool of up to `threads` threads.
-    pub fn new(threads: usize) -> Self {
+    pub(crate) fn new(threads: usize) -> Self {
         let state = State { jobs: Waiting::default(), started: 0, idle: 0, ended: false };
         Self {
             shared: Arc::new(Shared { state: Mutex::new(state), ready: Condvar::new() }),
@@ -65,12 +65,12 @@ impl PasswordPool {
     }
 
     /// For a machine with so many cores: one is left to the event loops.
-    pub fn for_cores(cores: usize) -> Self {
+    pub(crate) fn for_cores(cores: usize) -> Self {
         Self::new(cores.saturating_sub(1))
     }
 
     /// The source of a request: the peer as its connection knows it (`IP=192.0.2.1:40000`), and the account.
-    pub fn source(&self, peer: &str, account: &str) -> JobSource {
+    pub(crate) fn source(&self, peer: &str, account: &str) -> JobSource {
         let address = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
         JobSource { address: self.keys.hash_one(address), account: self.keys.hash_one(account) }
     }
@@ -79,7 +79,7 @@ impl PasswordPool {
     ///
     /// # Errors
     /// [`Busy`] if [`QUEUE`] jobs wait, or no thread can start.
-    pub fn submit(&self, source: JobSource, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
+    pub(crate) fn submit(&self, source: JobSource, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
         self.submit_made(source, || job)
     }
 
@@ -87,7 +87,7 @@ impl PasswordPool {
     ///
     /// # Errors
     /// As [`Self::submit`].
-    pub fn submit_made<J: FnOnce() + Send + 'static>(
+    pub(crate) fn submit_made<J: FnOnce() + Send + 'static>(
         &self,
         source: JobSource,
         make: impl FnOnce() -> J,
@@ -112,7 +112,7 @@ impl PasswordPool {
     }
 
     /// Jobs that wait.
-    pub fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.shared.lock().jobs.len
     }
 }

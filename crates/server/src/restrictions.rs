@@ -12,7 +12,7 @@ use crate::operation_rules::{OperationRules, Restricted};
 
 /// The rules in force: the frontend's, tightened by those of the database that the operation is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub(crate) struct Rules {
     requirements: Requirements,
     restrictions: Restrictions,
     security: SecurityFactors,
@@ -25,7 +25,7 @@ pub struct Rules {
 
 /// What of a session the rules look at.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Standing {
+pub(crate) struct Standing {
     /// A DN other than the empty one.
     pub authenticated: bool,
     /// By SASL.
@@ -42,7 +42,7 @@ pub struct Standing {
 
 impl Rules {
     /// The frontend's rules alone, and with a database's beside them.
-    pub fn new(frontend: &Shared, database: Option<&Shared>, anonymous_updates: bool) -> Self {
+    pub(crate) fn new(frontend: &Shared, database: Option<&Shared>, anonymous_updates: bool) -> Self {
         let mut rules = Self {
             requirements: frontend.requirements,
             restrictions: frontend.restrictions.clone(),
@@ -61,18 +61,18 @@ impl Rules {
 
     /// With the `restrictop` rules that are in force there.
     #[must_use]
-    pub fn with_operations(self, operations: Option<OperationRules>) -> Self {
+    pub(crate) fn with_operations(self, operations: Option<OperationRules>) -> Self {
         let empty = self.empty && operations.is_none();
         Self { operations: operations.map(Arc::new), empty, ..self }
     }
 
     /// The `restrictop` rules.
-    pub fn operations(&self) -> Option<&OperationRules> {
+    pub(crate) fn operations(&self) -> Option<&OperationRules> {
         self.operations.as_deref()
     }
 
     /// Whether nothing at all is asked, as in most configurations.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.requirements == Requirements::default()
             && self.restrictions == Restrictions::default()
             && self.security == SecurityFactors::default()
@@ -81,7 +81,7 @@ impl Rules {
     }
 
     /// Checks one operation, its `restrictop` rules last. Answers the OIDs of the controls to ignore.
-    pub fn check_request(
+    pub(crate) fn check_request(
         &self,
         standing: &Standing,
         subject: &Subject,
@@ -97,7 +97,7 @@ impl Rules {
     }
 
     /// Checks one operation against all but the `restrictop` rules.
-    pub fn check(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
+    pub(crate) fn check(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
         if operation != Restricted::Extended(oid::START_TLS) {
             self.check_security(standing, operation)?;
         }

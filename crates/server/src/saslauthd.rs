@@ -12,7 +12,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Questions that are open at the same time; more wait.
-pub const QUESTIONS_AT_ONCE: usize = 16;
+pub(crate) const QUESTIONS_AT_ONCE: usize = 16;
 /// How long each part of an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest name or password that is asked about, in bytes: saslauthd takes 256.
@@ -22,7 +22,7 @@ const SERVICE: &[u8] = b"ldap";
 
 /// Why a password could not be checked.
 #[derive(Debug)]
-pub enum AskError {
+pub(crate) enum AskError {
     /// The socket cannot be reached, or fell silent.
     Socket(io::Error),
     /// Neither `OK` nor `NO`.
@@ -50,7 +50,7 @@ impl From<io::Error> for AskError {
 ///
 /// # Errors
 /// When it does not say.
-pub fn knows(socket: &Path, name: &[u8], password: &[u8]) -> Result<bool, AskError> {
+pub(crate) fn knows(socket: &Path, name: &[u8], password: &[u8]) -> Result<bool, AskError> {
     let (user, realm) = match name.iter().rposition(|byte| *byte == b'@') {
         Some(at) => (name.get(..at).unwrap_or_default(), name.get(at + 1..).unwrap_or_default()),
         None => (name, &[][..]),

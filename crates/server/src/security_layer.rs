@@ -10,11 +10,11 @@ use std::fmt;
 /// Bytes of a buffer's length on the wire, in network order.
 const LENGTH_BYTES: usize = 4;
 /// The largest buffer that is taken from a peer, whatever its mechanism negotiated.
-pub const BUFFER_BYTES_MAX: usize = 0x00ff_ffff;
+pub(crate) const BUFFER_BYTES_MAX: usize = 0x00ff_ffff;
 
 /// A negotiated security layer, without I/O. It sees one buffer at a time; their lengths on the wire are
 /// [`FramedLayer`]'s business.
-pub trait SecurityLayer: Send + fmt::Debug {
+pub(crate) trait SecurityLayer: Send + fmt::Debug {
     /// Verifies (and decrypts) one buffer from the peer and appends what was in it to `plain`.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ pub trait SecurityLayer: Send + fmt::Debug {
 
 /// Why a security layer cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LayerError {
+pub(crate) enum LayerError {
     /// The peer announced a buffer larger than was negotiated.
     TooLarge { length: usize, limit: usize },
     /// The mechanism refused a buffer, or failed; why.

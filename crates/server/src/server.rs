@@ -16,7 +16,7 @@ use crate::generation::Generation;
 use crate::services::Services;
 
 /// A part of the generation in force when it was asked for. Not to be kept beyond one request.
-pub struct Current<T> {
+pub(crate) struct Current<T> {
     generation: Guard<Arc<Generation>>,
     part: fn(&Generation) -> &T,
 }
@@ -37,7 +37,7 @@ impl<T> Deref for Current<T> {
 
 /// What all connections share: the generation in force, and [`Services`].
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     generation: ArcSwap<Generation>,
     /// How many generations were published: counted after each was.
     generations: AtomicU64,
@@ -103,17 +103,17 @@ impl Server {
     }
 
     /// The configuration in force.
-    pub fn config(&self) -> Current<Config> {
+    pub(crate) fn config(&self) -> Current<Config> {
         Current { generation: self.generation(), part: |generation| &generation.config }
     }
 
     /// The databases in force.
-    pub fn databases(&self) -> Current<Databases> {
+    pub(crate) fn databases(&self) -> Current<Databases> {
         Current { generation: self.generation(), part: |generation| &generation.databases }
     }
 
     /// Configuration and databases that belong together: what one request takes once and sees throughout.
-    pub fn generation(&self) -> Guard<Arc<Generation>> {
+    pub(crate) fn generation(&self) -> Guard<Arc<Generation>> {
         self.generation.load()
     }
 

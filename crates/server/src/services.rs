@@ -34,7 +34,7 @@ use crate::traces::Traces;
 
 /// Clocks, counters, pools, queues and the log of one server.
 #[derive(Debug)]
-pub struct Services {
+pub(crate) struct Services {
     pub log: Log,
     pub statistics: Statistics,
     pub passwords: PasswordPool,
@@ -134,7 +134,7 @@ impl Services {
         }
     }
 
-    pub fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 

@@ -17,7 +17,7 @@ pub struct PeerCredentials {
 
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub(crate) struct Peer {
     /// `IP=192.0.2.1:40000` or `PATH=/run/ldapi`.
     pub name: String,
     /// For `ldapi://` alone.
@@ -26,7 +26,7 @@ pub struct Peer {
 
 /// How a session authenticated.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Method {
+pub(crate) enum Method {
     #[default]
     None,
     Simple,
@@ -35,7 +35,7 @@ pub enum Method {
 
 /// The state that a bind changes.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     subject: Arc<Subject>,
     anonymous: Arc<Subject>,
     pub credentials: Option<PeerCredentials>,
@@ -54,7 +54,7 @@ pub struct Session {
 
 impl Session {
     /// A session before any bind. `local_ssf` is the strength given to `ldapi://` (`localSSF`).
-    pub fn new(peer: Peer, sock_name: &str, sock_url: &str, local_ssf: u32) -> Self {
+    pub(crate) fn new(peer: Peer, sock_name: &str, sock_url: &str, local_ssf: u32) -> Self {
         let ssf = if peer.credentials.is_some() { local_ssf } else { 0 };
         let strength = Strength { overall: ssf, transport: ssf, tls: 0, sasl: 0 };
         let names = PeerNames {
@@ -79,22 +79,22 @@ impl Session {
         }
     }
 
-    pub fn subject(&self) -> &Arc<Subject> {
+    pub(crate) fn subject(&self) -> &Arc<Subject> {
         &self.subject
     }
 
     /// The subject of this connection without its identity, for a client that is about to authenticate.
-    pub fn anonymous(&self) -> &Arc<Subject> {
+    pub(crate) fn anonymous(&self) -> &Arc<Subject> {
         &self.anonymous
     }
 
-    pub fn is_authenticated(&self) -> bool {
+    pub(crate) fn is_authenticated(&self) -> bool {
         !self.subject.is_anonymous()
     }
 
     /// Anonymous again, as every bind request makes the session until it succeeds (RFC 4513 section 4).
     /// `version` is the protocol's, if it is one that is spoken here.
-    pub fn reset(&mut self, version: Option<u8>) {
+    pub(crate) fn reset(&mut self, version: Option<u8>) {
         self.subject = self.anonymous.clone();
         self.method = Method::None;
         self.must_change_password = false;
@@ -106,30 +106,30 @@ impl Session {
     }
 
     /// Anonymous again, as before any bind.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.subject = self.anonymous.clone();
         self.method = Method::None;
     }
 
     /// A bind succeeded. `shown` is the DN as it is shown.
-    pub fn bind(&mut self, dn: NormalDn, shown: &str, method: Method, mechanism: &'static str) {
+    pub(crate) fn bind(&mut self, dn: NormalDn, shown: &str, method: Method, mechanism: &'static str) {
         self.subject = Arc::new(self.anonymous.bound_as(dn, shown));
         self.method = method;
         self.mechanism = if method == Method::Sasl { mechanism } else { "" };
     }
 
     /// The SASL mechanism of the identity in force; empty without one.
-    pub fn mechanism(&self) -> &'static str {
+    pub(crate) fn mechanism(&self) -> &'static str {
         if self.method == Method::Sasl { self.mechanism } else { "" }
     }
 
     /// The client that just bound acts as another identity from here on.
-    pub fn act_as(&mut self, dn: NormalDn, shown: &str) {
+    pub(crate) fn act_as(&mut self, dn: NormalDn, shown: &str) {
         self.subject = Arc::new(self.subject.acting_as(dn, shown));
     }
 
     /// TLS is established. The bound identity stays (RFC 4513 section 3.1.4 leaves that to the server).
-    pub fn secured(&mut self, facts: Arc<TlsFacts>) {
+    pub(crate) fn secured(&mut self, facts: Arc<TlsFacts>) {
         let tls = facts.ssf;
         let has_identity = self.credentials.is_some() || facts.peer_dn.is_some();
         let with_identity = |subject: &Arc<Subject>| {
@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// The strength of the SASL security layer in force; 0 without one.
-    pub fn set_sasl_strength(&mut self, ssf: u32) {
+    pub(crate) fn set_sasl_strength(&mut self, ssf: u32) {
         self.change_strength(|strength| strength.sasl = ssf);
     }
 
@@ -158,7 +158,7 @@ impl Session {
         (self.anonymous, self.subject) = (anonymous, subject);
     }
 
-    pub fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         let strength = self.subject.strength;
         Standing {
             authenticated: self.is_authenticated(),

@@ -1,6 +1,6 @@
 //! Counters that cn=Monitor shows. Each worker counts on cache lines of its own; a reader adds them up.
 
-pub mod latency;
+pub(crate) mod latency;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -15,11 +15,11 @@ use crate::listener::Listener;
 use latency::Latencies;
 
 /// The first connection's number; OpenLDAP counts from here.
-pub const FIRST_CONNECTION: u64 = 1000;
+pub(crate) const FIRST_CONNECTION: u64 = 1000;
 
 /// The kinds of operations, in the order in which cn=Operations lists them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum OperationKind {
+pub(crate) enum OperationKind {
     Bind,
     Unbind,
     Search,
@@ -34,7 +34,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// All of them, with the name that cn=Operations gives each.
-    pub const ALL: [(Self, &'static str); 10] = [
+    pub(crate) const ALL: [(Self, &'static str); 10] = [
         (Self::Bind, "Bind"),
         (Self::Unbind, "Unbind"),
         (Self::Search, "Search"),
@@ -48,14 +48,14 @@ impl OperationKind {
     ];
 
     /// Whether clients get an answer to it.
-    pub fn is_answered(self) -> bool {
+    pub(crate) fn is_answered(self) -> bool {
         !matches!(self, Self::Unbind | Self::Abandon)
     }
 }
 
 /// Limits that end or refuse a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum LimitReached {
+pub(crate) enum LimitReached {
     Size,
     Time,
     Administrative,
@@ -67,7 +67,7 @@ pub enum LimitReached {
 
 impl LimitReached {
     /// All of them, with the name that cn=Limits gives each.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
         (Self::Size, "Size"),
         (Self::Time, "Time"),
         (Self::Administrative, "Administrative"),
@@ -89,7 +89,7 @@ impl LimitReached {
 /// What one worker counts. Aligned so that no two workers write to one cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Counters {
+pub(crate) struct Counters {
     initiated: [AtomicU64; OperationKind::ALL.len()],
     completed: [AtomicU64; OperationKind::ALL.len()],
     latencies: Latencies,
@@ -101,28 +101,28 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub fn initiate(&self, kind: OperationKind) {
+    pub(crate) fn initiate(&self, kind: OperationKind) {
         self.initiated.get(kind as usize).into_iter().for_each(|counter| add(counter, 1));
     }
 
-    pub fn complete(&self, kind: OperationKind) {
+    pub(crate) fn complete(&self, kind: OperationKind) {
         self.completed.get(kind as usize).into_iter().for_each(|counter| add(counter, 1));
     }
 
     /// How long an operation took from the arrival of its request, in nanoseconds.
     /// `database`: the instance of the database that it was in, 0 for none.
-    pub fn took(&self, kind: OperationKind, database: u64, nanoseconds: u64) {
+    pub(crate) fn took(&self, kind: OperationKind, database: u64, nanoseconds: u64) {
         self.latencies.record(kind, database, nanoseconds);
     }
 
     /// Notes a result that tells of a limit.
-    pub fn ended_with(&self, code: ResultCode) {
+    pub(crate) fn ended_with(&self, code: ResultCode) {
         if let Some(limit) = LimitReached::of(code) {
             self.reached(limit);
         }
     }
 
-    pub fn reached(&self, limit: LimitReached) {
+    pub(crate) fn reached(&self, limit: LimitReached) {
         self.limits.get(limit as usize).into_iter().for_each(|counter| add(counter, 1));
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 
 /// What is known of a listener once it is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListenerInfo {
+pub(crate) struct ListenerInfo {
     pub url: String,
     /// `IP=127.0.0.1:389` or `PATH=/run/ldapi`.
     pub name: String,
@@ -150,7 +150,7 @@ pub struct ListenerInfo {
 
 impl ListenerInfo {
     /// Whether TLS begins with the first byte.
-    pub fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
         scheme.eq_ignore_ascii_case("ldaps") || scheme.eq_ignore_ascii_case("pldaps")
     }
@@ -164,7 +164,7 @@ impl From<&Listener> for ListenerInfo {
 
 /// One connection as cn=Connections shows it.
 #[derive(Debug)]
-pub struct ConnectionRecord {
+pub(crate) struct ConnectionRecord {
     /// `conn=` in the log.
     pub number: u64,
     /// `fd=` in the log.
@@ -188,7 +188,7 @@ pub struct ConnectionRecord {
 }
 
 impl ConnectionRecord {
-    pub fn new(
+    pub(crate) fn new(
         number: u64,
         descriptor: i32,
         listener: Arc<ListenerInfo>,
@@ -214,11 +214,11 @@ impl ConnectionRecord {
     }
 
     /// The DN bound as; empty when anonymous.
-    pub fn identity(&self) -> String {
+    pub(crate) fn identity(&self) -> String {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn set_identity(&self, dn: &str) {
+    pub(crate) fn set_identity(&self, dn: &str) {
         let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         identity.clear();
         identity.push_str(dn);
@@ -230,7 +230,7 @@ pub(crate) const LOOKUP_THREADS: usize = 8;
 
 /// All that is counted.
 #[derive(Debug)]
-pub struct Statistics {
+pub(crate) struct Statistics {
     pub started: Timestamp,
     pub listeners: Vec<Arc<ListenerInfo>>,
     workers: Vec<Arc<Counters>>,
@@ -241,7 +241,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    pub fn new(started: Timestamp, listeners: Vec<Arc<ListenerInfo>>, workers: usize) -> Self {
+    pub(crate) fn new(started: Timestamp, listeners: Vec<Arc<ListenerInfo>>, workers: usize) -> Self {
         Self {
             started,
             listeners,
@@ -253,7 +253,7 @@ impl Statistics {
     }
 
     /// The counters of one worker; a spare set for a worker that is not there.
-    pub fn worker(&self, index: usize) -> Arc<Counters> {
+    pub(crate) fn worker(&self, index: usize) -> Arc<Counters> {
         self.workers.get(index).cloned().unwrap_or_default()
     }
 
@@ -271,66 +271,66 @@ impl Statistics {
         self.workers.iter().chain(&self.aside)
     }
 
-    pub fn workers(&self) -> usize {
+    pub(crate) fn workers(&self) -> usize {
         self.workers.len()
     }
 
     /// The next connection's number.
-    pub fn next_connection(&self) -> u64 {
+    pub(crate) fn next_connection(&self) -> u64 {
         FIRST_CONNECTION + self.total_connections.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn opened(&self, record: Arc<ConnectionRecord>) {
+    pub(crate) fn opened(&self, record: Arc<ConnectionRecord>) {
         self.table().insert(record.number, record);
     }
 
-    pub fn closed(&self, number: u64) {
+    pub(crate) fn closed(&self, number: u64) {
         self.table().remove(&number);
     }
 
     /// The connections that are open, by number.
-    pub fn connections(&self) -> Vec<Arc<ConnectionRecord>> {
+    pub(crate) fn connections(&self) -> Vec<Arc<ConnectionRecord>> {
         self.table().values().cloned().collect()
     }
 
-    pub fn current_connections(&self) -> usize {
+    pub(crate) fn current_connections(&self) -> usize {
         self.table().len()
     }
 
-    pub fn total_connections(&self) -> u64 {
+    pub(crate) fn total_connections(&self) -> u64 {
         self.total_connections.load(Ordering::Relaxed)
     }
 
-    pub fn initiated(&self, kind: OperationKind) -> u64 {
+    pub(crate) fn initiated(&self, kind: OperationKind) -> u64 {
         self.all().map(|w| w.initiated(kind)).sum()
     }
 
-    pub fn completed(&self, kind: OperationKind) -> u64 {
+    pub(crate) fn completed(&self, kind: OperationKind) -> u64 {
         self.all().map(|w| w.completed(kind)).sum()
     }
 
     /// How long operations of a kind took, of all workers.
-    pub fn latency(&self, kind: OperationKind) -> Durations {
+    pub(crate) fn latency(&self, kind: OperationKind) -> Durations {
         let mut sums = Durations::default();
         self.all().for_each(|worker| worker.latencies.add_to(kind, &mut sums));
         sums
     }
 
     /// The same of one database, by its instance.
-    pub fn latency_of_database(&self, instance: u64, kind: OperationKind) -> Durations {
+    pub(crate) fn latency_of_database(&self, instance: u64, kind: OperationKind) -> Durations {
         let mut sums = Durations::default();
         self.all().for_each(|worker| worker.latencies.add_database_to(instance, kind, &mut sums));
         sums
     }
 
     /// How often a limit was reached.
-    pub fn limit_reached(&self, limit: LimitReached) -> u64 {
+    pub(crate) fn limit_reached(&self, limit: LimitReached) -> u64 {
         let counters = self.all().filter_map(|worker| worker.limits.get(limit as usize));
         counters.map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
     /// Sums one counter over the workers.
-    pub fn sum(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+    pub(crate) fn sum(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
         self.all().map(|w| counter(w).load(Ordering::Relaxed)).sum()
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use larix_engine::write::prepare::{Change, ChangeKind};
+use larix_engine::overlay::{Change, ChangeKind};
 use larix_schema::{AttributeTypeId, Schema};
 
 use super::super::entries::{EntryName, Role};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use larix_engine::write::prepare::{Change, ChangeKind};
+use larix_engine::overlay::{Change, ChangeKind};
 use larix_proto::ResultCode;
 use larix_schema::{AttributeType, Schema};
 

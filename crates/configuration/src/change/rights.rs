@@ -3,7 +3,7 @@
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::controls::{ReadAttributes, RequestControls};
 use larix_engine::entry::Entry;
-use larix_engine::write::prepare::Change;
+use larix_engine::overlay::Change;
 use larix_proto::ber::{DecodeError, Reader};
 use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_schema::{NormalDn, Schema};

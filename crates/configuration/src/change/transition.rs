@@ -7,12 +7,12 @@ use larix_engine::access::{Item, Privilege};
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::{Csn, CsnGenerator};
 use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::overlay::{Change, ChangeKind, Failure, Prepared, PreparedModifyDn};
 use larix_engine::time::new_uuid;
 use larix_engine::write::change::{self as entry_change, NoLargeSets};
 use larix_engine::write::operational;
-use larix_engine::write::prepare::{self, Change, ChangeKind, Latitude, Prepared, PreparedModifyDn};
 use larix_engine::write::schema_check::{CheckMode, check_entry};
-use larix_engine::write::{Failure, KnownSchema};
+use larix_engine::write::{KnownSchema, Latitude, prepare};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
@@ -95,7 +95,7 @@ impl<'a> Transition<'a> {
         let latitude = Latitude { relax: self.controls.relax, internal: self.offline, ..Latitude::default() };
         let subschema = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
         let subschema = subschema.unwrap_or_else(|| NormalDn::from_normal("cn=subschema"));
-        let prepared = prepare::prepare(self.schema, change.operation.clone(), &subschema, latitude)?;
+        let prepared = prepare(self.schema, change.operation.clone(), &subschema, latitude)?;
         let dn = prepared.dn().clone();
         let effect = match prepared {
             Prepared::Add { dn, entry, mods } => self.add(&dn, entry, &mods),

@@ -3,7 +3,7 @@
 
 mod forward;
 mod operation;
-pub mod prepare;
+pub(crate) mod prepare;
 mod recording;
 pub(crate) mod values;
 

@@ -13,8 +13,6 @@ use crate::access::Privilege;
 use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
 
-pub use crate::entry::split_rdn;
-
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
 

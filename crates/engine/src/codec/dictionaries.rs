@@ -8,8 +8,7 @@ use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 
 use super::scratch::Scratch;
 use super::{Content, Dictionary, Packed, Record};
-pub use crate::fault::DictionaryError;
-use crate::fault::{Fault, RecordError};
+use crate::fault::{DictionaryError, Fault, RecordError};
 use crate::ids::EntryId;
 use crate::record::CODEC_LZ4;
 use crate::tables::{META, meta};

@@ -8,9 +8,9 @@
 use std::ops::Range;
 
 /// Longest dictionary.
-pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
+pub(crate) const DICTIONARY_BYTES_MAX: usize = 32 << 10;
 /// Longest record that is packed, before packing.
-pub const RECORD_BYTES_MAX: usize = (32 << 10) - 1;
+pub(crate) const RECORD_BYTES_MAX: usize = (32 << 10) - 1;
 /// Bytes that room to unpack into has behind what counts, so that copies need not be exact.
 const SLACK: usize = 64;
 /// What a record is unpacked in: the dictionary, the record behind it, and some bytes more. A place in it is a number of 16 bits,

@@ -20,12 +20,12 @@ use crate::ids::EntryId;
 use crate::record::{
     CODEC_LZ4, CODEC_PLAIN, RDN_IN_RECORD, RecordError, head_length, put_varint, take_varint,
 };
-pub use dictionaries::{Dictionaries, DictionaryError};
-pub use lz4::{DICTIONARY_BYTES_MAX, RECORD_BYTES_MAX};
-pub use train::{SAMPLE_RECORDS, SAMPLE_RECORDS_MIN, Sample, Training, train};
+pub use dictionaries::Dictionaries;
+pub(crate) use lz4::{DICTIONARY_BYTES_MAX, RECORD_BYTES_MAX};
+pub(crate) use train::{SAMPLE_RECORDS, Sample, Training, train};
 
 /// Shorter records stay plain.
-pub const PACKED_BYTES_MIN: usize = 64;
+pub(crate) const PACKED_BYTES_MIN: usize = 64;
 
 /// A record to be read in place: as it lies in the store, or unpacked.
 pub struct Record<'a>(Content<'a>);

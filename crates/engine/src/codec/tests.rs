@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use super::train::SAMPLE_RECORDS_MIN;
 use super::*;
 use crate::entry::{AttributeNumber, EntryView};
 use crate::record::{RecordFlags, RecordWriter};

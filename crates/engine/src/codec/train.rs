@@ -14,9 +14,9 @@ use super::lz4::DICTIONARY_BYTES_MAX;
 use crate::record::head_length;
 
 /// Records that a dictionary is made of: more hardly make it better.
-pub const SAMPLE_RECORDS: usize = 1_024;
+pub(crate) const SAMPLE_RECORDS: usize = 1_024;
 /// Fewer are no sample.
-pub const SAMPLE_RECORDS_MIN: usize = 256;
+pub(super) const SAMPLE_RECORDS_MIN: usize = 256;
 /// Bytes of a record that count.
 const RECORD_BYTES: usize = 8 << 10;
 /// Every so many records are held back, to try the dictionaries on.
@@ -36,7 +36,7 @@ const RECORDS_PER_DICTIONARY: usize = 8;
 const _: () = assert!(SAMPLE_RECORDS < u16::MAX as usize);
 
 /// Makes a dictionary of plain records in one go; `None` when they are too few, or when it would be of little use.
-pub fn train<R: AsRef<[u8]>>(records: &[R]) -> Option<Dictionary> {
+pub(crate) fn train<R: AsRef<[u8]>>(records: &[R]) -> Option<Dictionary> {
     let mut sample = Sample::default();
     let step = records.len().div_ceil(SAMPLE_RECORDS).max(1);
     records.iter().step_by(step).for_each(|record| sample.add(record.as_ref()));
@@ -50,7 +50,7 @@ pub fn train<R: AsRef<[u8]>>(records: &[R]) -> Option<Dictionary> {
 
 /// Records that a dictionary is to be made of.
 #[derive(Debug, Default)]
-pub struct Sample {
+pub(crate) struct Sample {
     taught: Vec<Taught>,
     /// Held back.
     tried: Vec<Box<[u8]>>,
@@ -59,7 +59,7 @@ pub struct Sample {
 
 impl Sample {
     /// Adds a plain record, of which 8 KiB count. What is beyond [`SAMPLE_RECORDS`] is not taken.
-    pub fn add(&mut self, record: &[u8]) {
+    pub(crate) fn add(&mut self, record: &[u8]) {
         let record = record.get(..RECORD_BYTES).unwrap_or(record);
         let Some(body) = head_length(record).and_then(|head| record.get(head..)) else { return };
         if self.seen >= SAMPLE_RECORDS {
@@ -83,7 +83,7 @@ struct Taught {
 
 /// A dictionary in the making, a step at a time: a writer makes one between its changes.
 #[derive(Debug)]
-pub struct Training {
+pub(crate) struct Training {
     sample: Sample,
     /// What the new one has to be better than.
     now: Option<Arc<Dictionary>>,
@@ -99,14 +99,14 @@ enum Work {
 
 impl Training {
     /// `None`: the records are too few.
-    pub fn new(sample: Sample, now: Option<Arc<Dictionary>>) -> Option<Self> {
+    pub(crate) fn new(sample: Sample, now: Option<Arc<Dictionary>>) -> Option<Self> {
         let is_enough = sample.seen >= SAMPLE_RECORDS_MIN;
         is_enough.then(|| Self { sample, now, work: Work::Counting(Counting::new()) })
     }
 
     /// Goes on by about so many bytes of records, and by less than 64 KiB more. Ready: with the dictionary, unless it would be little
     /// better than the one that there is. It is not to be called again then.
-    pub fn step(&mut self, bytes: usize) -> Poll<Option<Dictionary>> {
+    pub(crate) fn step(&mut self, bytes: usize) -> Poll<Option<Dictionary>> {
         let mut left = bytes;
         while left > 0 {
             let taken = match &mut self.work {

@@ -8,16 +8,17 @@ use larix_store::Store;
 
 use super::{Chosen, Directory, Served};
 use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::change::prepare::{Prepared, refuse};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
 use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests};
 use crate::search::entry::{Gate, Seen};
 use crate::search::present::{Present, judge, judge_code};
-use crate::write::prepare::{Prepared, refuse};
-use crate::write::{Failure, WriteOutcome};
+use crate::write::WriteOutcome;
 
 /// Whose password a simple bind is about, and what to check it against.
 #[derive(Clone)]

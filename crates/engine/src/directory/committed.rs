@@ -9,6 +9,7 @@ use larix_store::{CommitError, Store, WriteSet};
 use uuid::Uuid;
 
 use super::Served;
+use crate::change::prepare::{Latitude, prepare_at};
 use crate::controls::{ControlValues, RequestControls};
 use crate::failure::Failure;
 use crate::fault::Fault;
@@ -21,7 +22,6 @@ use crate::overlay::{Entries, FollowUpElsewhere};
 use crate::search::present::Present;
 use crate::tables::{META, meta};
 use crate::write::WriteOutcome;
-use crate::write::prepare::{Latitude, prepare_at};
 use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::Task;
 use crate::writer::WriterTask;

@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 use super::changes::check;
 use super::{Chosen, Directory, Held};
 use crate::access::Subject;
+use crate::change::prepare::{self, Change, ChangeKind, Prepared, Standing};
 use crate::overlay::{PasswordWork, PendingChange, Purpose};
 use crate::search::present::Present;
 use crate::write::authority::Authority;
-use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
 use crate::write::{AttributeValues, Completion, Forward, Modification, WriteOperation, WriteRequest};
 
 impl<S: Store> Directory<S> {

@@ -7,13 +7,13 @@ use larix_schema::Schema;
 use larix_store::{CommitError, Store};
 
 use crate::access::Subject;
+use crate::change::prepare::Prepared;
 use crate::controls::RequestControls;
 use crate::database::Database;
 use crate::index::{IndexConfig, IndexStatus, NotIndexed};
 use crate::load::Rebuild;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
-use crate::write::prepare::Prepared;
 use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::{Follow, Task};
 use crate::write::{Completion, Recording, Retiring, WriterEnvironment};

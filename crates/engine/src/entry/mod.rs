@@ -7,7 +7,7 @@ pub(crate) mod patch;
 pub mod reader;
 pub mod values;
 
-pub use crate::codec::{self, Record};
+pub use crate::codec::{Dictionaries, Dictionary, Record};
 pub use crate::fault::RecordError;
 pub use crate::ids::{AttributeNumber, EntryId};
 pub use crate::record::{self, EntryView, ValuesView};

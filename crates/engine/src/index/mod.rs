@@ -1,4 +1,4 @@
-//! Indexes: which there are ([`index_config`](crate::index_config)), how a key looks ([`key`](crate::key)), which keys an entry has
+//! Indexes: which there are (`index_config`), how a key looks (`key`), which keys an entry has
 //! ([`keys`]), how substring keys come late ([`pending`], [`merge`]), how an index is built while changes go on (`build`),
 //! and what indexes are used for ([`uses`]).
 
@@ -12,8 +12,9 @@ pub mod status;
 pub mod substrings;
 pub mod uses;
 
-pub use crate::index_config::{self as config, IndexConfig, IndexConfigError, Kinds};
-pub use crate::key::{self, KeyKind};
+pub use crate::index_config::{IndexConfig, IndexConfigError, Kinds};
+pub(crate) use crate::key;
+pub use crate::key::{KeyKind, parse_head};
 pub use keys::IndexChanges;
 pub use status::{IndexStatus, WorkPhase, WorkStatus};
 pub use uses::{IndexUse, NotIndexed};

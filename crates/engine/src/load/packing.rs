@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use larix_store::Loader;
 
 use super::error::LoadError;
+use crate::codec::{Dictionaries, train};
 use crate::entry::EntryId;
-use crate::entry::codec::{Dictionaries, train};
 use crate::tables::ENTRIES;
 
 /// The first records, which wait: as many as this, or as many bytes.

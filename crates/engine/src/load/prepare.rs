@@ -11,16 +11,17 @@ use smallvec::SmallVec;
 use super::error::{LoadError, RecordError, RecordFault, with_value};
 use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
+use crate::change::prepare::{ChangeKind, check_change};
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{Entry, EntryAttribute};
+use crate::failure::Failure;
 use crate::overlay::Interests;
 use crate::time::{RandomSource, Timestamp, UUID_RANDOM_BYTES, uuid_of};
+use crate::write::AttributeValues;
 use crate::write::change::NoLargeSets;
 use crate::write::known::KnownSchema;
 use crate::write::operational::{self, ANONYMOUS, Stamp};
-use crate::write::prepare::{ChangeKind, check_change};
 use crate::write::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
-use crate::write::{AttributeValues, Failure};
 
 /// What all threads of a load share.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use larix_store::{Direction, KeyRange, Snapshot, Store};
 
 use super::*;
 use crate::catalog::Catalog;
+use crate::codec::Dictionaries;
 use crate::csn::Csn;
 use crate::database::Suffix;
 use crate::entry::EntryId;
-use crate::entry::codec::Dictionaries;
 use crate::index::IndexConfig;
 use crate::log;
 use crate::tables::{ATTRIBUTES, BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};

@@ -34,6 +34,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
 use crate::budget::RequestLimits;
+use crate::change::{Forward, WriteOperation};
 use crate::controls::RequestControls;
 use crate::entry::{Entry, EntryAttribute, EntryId};
 use crate::index::{IndexConfig, Kinds};
@@ -46,9 +47,8 @@ use password_keys::PasswordKeys;
 use second_factor::SecondFactor;
 use shown::ShownEntries;
 
+pub use crate::change::BindAttempt;
 pub use crate::change::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change};
-pub use crate::change::{BindAttempt, Forward, WriteOperation};
-pub use crate::entry::split_rdn;
 pub use crate::failure::Failure;
 pub use back_links::BackLinkRule;
 pub use descriptor::{

@@ -9,17 +9,17 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 use super::prepare::{Put, Ready};
 use super::{Applied, ConflictNote, ReplicaRules, conflicts, state};
 use crate::access::Subject;
+use crate::change::prepare::{Change, ChangeKind, Standing, check_change};
 use crate::controls::RequestControls;
 use crate::csn::Csn;
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::tables::{META, meta};
 use crate::write::AttributeValues;
-use crate::write::Failure;
 use crate::write::KnownSchema;
 use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, WriteContext};
-use crate::write::prepare::{Change, ChangeKind, Standing, check_change};
 use crate::{log, tree};
 
 /// Moves and merges that one change may ask for.

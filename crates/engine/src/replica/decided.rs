@@ -6,11 +6,12 @@ use larix_store::Snapshot;
 
 use super::steps::SENT;
 use super::{difference, state};
+use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes};
 use crate::entry::{EntryId, EntrySource};
+use crate::failure::Failure;
 use crate::log::{LoggedChange, RecordForm};
 use crate::write::operator::{Held, LogMark, Operator, logged};
-use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes};
-use crate::write::{Failure, entry_state, modify, values};
+use crate::write::{entry_state, modify, values};
 
 /// An entry has the name that it has by a change of this server, for all.
 pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {

@@ -8,8 +8,8 @@ use super::steps::{self, Here};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, ReplicatedPart, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
+use crate::failure::Failure;
 use crate::log::LoggedChange;
-use crate::write::Failure;
 use crate::write::operational::Stamp;
 use crate::write::operator::LogMark;
 

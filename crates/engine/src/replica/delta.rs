@@ -9,16 +9,15 @@ use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
 use super::steps::{self, Here};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
+use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
 use crate::csn::Csn;
-use crate::entry::EntrySource;
+use crate::entry::{EntrySource, split_rdn};
+use crate::failure::Failure;
 use crate::log::{LogKey, LogRecord, LoggedChange};
 use crate::tables::LOG;
 use crate::write::AttributeValues;
-use crate::write::Failure;
 use crate::write::operational::Stamp;
 use crate::write::operator::{LogMark, Operator, logged};
-use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
-use crate::write::split_rdn;
 use crate::write::{entry_state, modify, values};
 
 /// Records of the log that are looked through for newer changes of an entry.

@@ -5,13 +5,13 @@ use larix_store::Snapshot;
 
 use super::AttributeShare;
 use crate::budget::RequestLimits;
+use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::entry::record::Form;
 use crate::entry::{Entry, EntrySource};
+use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::write::Failure;
 use crate::write::change;
 use crate::write::operator::{Held, Operator, StoredSets};
-use crate::write::prepare::{Change, ChangeKind, Standing};
 use crate::write::values;
 
 /// Above so many values an attribute is changed value by value rather than replaced.

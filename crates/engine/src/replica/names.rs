@@ -12,10 +12,10 @@ use super::put::lost_put;
 use super::steps::{self, Here, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, decided, state};
 use crate::csn::Csn;
-use crate::entry::EntryId;
+use crate::entry::{EntryId, split_rdn};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::tree;
-use crate::write::Failure;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// The place of a name, with glue for superiors that are missing, and who stands there.
@@ -40,7 +40,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             self.step(|op| {
                 let superior = dn.parent().unwrap_or_else(NormalDn::root);
-                let (_, shown) = crate::write::split_rdn(shown);
+                let (_, shown) = split_rdn(shown);
                 steps::add_glue(op, &superior, shown, is_told)
             })?;
         }

@@ -16,14 +16,13 @@ use super::prepare::{Put, names};
 use super::state::{self, Wanted, stands};
 use super::steps::{self, Here};
 use super::{Applied, decided};
-use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
+use crate::entry::{EntryId, split_rdn};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log::EntryPlace;
 use crate::tree;
-use crate::write::Failure;
 use crate::write::operator::Operator;
-use crate::write::split_rdn;
 
 /// What stands on glue, and on glue that stands on that.
 fn on_glue<V: Snapshot>(op: &Operator<'_, V>, glue: EntryId) -> Result<Vec<EntryId>, Failure> {

@@ -8,11 +8,11 @@ use uuid::Uuid;
 use super::state::is_computed;
 use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
+use crate::change::prepare::{Change, ChangeKind, Standing, check_change, refuse};
 use crate::csn::Csn;
 use crate::log::{Came, LoggedChange, LoggedKind, LoggedModification};
 use crate::write::AttributeValues;
 use crate::write::known::KnownSchema;
-use crate::write::prepare::{Change, ChangeKind, Standing, check_change, refuse};
 
 /// A replicated change that is ready for the writer.
 #[derive(Clone, Debug)]

@@ -11,8 +11,9 @@ use super::prepare::Put;
 use super::steps::{self, Here, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
+use crate::entry::split_rdn;
+use crate::failure::Failure;
 use crate::write::AttributeValues;
-use crate::write::Failure;
 use crate::write::operational::Stamp;
 use crate::write::operator::Operator;
 
@@ -235,8 +236,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn put_named(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
         let same_name = self.step(|op| {
             let shown = op.view.dn(&op.hold(here.id)?.view()?)?;
-            Ok(here.dn == put.dn
-                && crate::write::split_rdn(&shown).0 == crate::write::split_rdn(&put.shown).0)
+            Ok(here.dn == put.dn && split_rdn(&shown).0 == split_rdn(&put.shown).0)
         })?;
         if same_name {
             return self.put_in_place(put, &here);
@@ -295,8 +295,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     pub(super) fn relocate(&mut self, put: &Put, here: &Here, place: &TreePosition) -> Result<(), Failure> {
         let rules = self.rules;
-        let superior =
-            (here.parent != place.parent).then(|| crate::write::split_rdn(&put.shown).1.to_owned());
+        let superior = (here.parent != place.parent).then(|| split_rdn(&put.shown).1.to_owned());
         self.step(|op| steps::change(op, here.id, put, rules, Some((place, superior))))?;
         self.clear_glue(here.parent)
     }

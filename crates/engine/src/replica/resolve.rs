@@ -17,7 +17,7 @@
 
 use larix_schema::Schema;
 
-use crate::write::prepare::{Change, ChangeKind};
+use crate::change::prepare::{Change, ChangeKind};
 
 /// Drops from `older` what `newer` changes, in the order of their CSNs, have overruled.
 pub(super) fn resolve(schema: &Schema, older: Vec<Change>, newer: &[Change]) -> Vec<Change> {
@@ -81,9 +81,9 @@ fn against(schema: &Schema, mut older: Change, newer: &Change) -> Option<Change>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::prepare::check_change;
     use crate::fixture::schema;
     use crate::write::AttributeValues;
-    use crate::write::prepare::check_change;
 
     /// `add cn a b`, `delete cn`, `replace sn c`
     fn change(text: &str) -> Change {

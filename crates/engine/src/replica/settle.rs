@@ -9,10 +9,10 @@ use super::prepare::Put;
 use super::state;
 use super::state::Former;
 use super::steps::{self, Here, TreePosition};
+use crate::change::prepare::refuse;
 use crate::entry::EntryId;
+use crate::failure::Failure;
 use crate::tree;
-use crate::write::Failure;
-use crate::write::prepare::refuse;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Glue that nothing filled in: if who had its name is elsewhere now, what is below goes there. Another server added

@@ -12,11 +12,11 @@ use crate::budget::RequestLimit;
 use crate::compare::{CompareContext, compare};
 use crate::controls::{ControlValues, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
+use crate::failure::Failure;
 use crate::fixture::{Answered, Attributes, Fixture, SUFFIX, SearchSpec, schema};
 use crate::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use crate::overlay::internal_search::InternalSearch;
 use crate::overlay::{Interests, Overlay};
-use crate::write::Failure;
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn,title", "pres,eq,sub")];
 

@@ -1,4 +1,4 @@
-//! Searches: what is asked ([`task`] runs it), where ([`scope`]), whether an entry matches ([`filter`](crate::filter)), what of it is
+//! Searches: what is asked ([`task`] runs it), where ([`scope`]), whether an entry matches (`filter`), what of it is
 //! answered ([`selection`], [`answer`]).
 
 pub mod ahead;
@@ -42,7 +42,7 @@ pub mod task;
 mod tests;
 mod window;
 
-pub use crate::filter;
+pub use crate::filter::{Filter, FilterContext};
 pub use entry::{Gate, Seen};
 pub use references::REFERENCES_LIMIT;
 pub use task::{Budget, SearchInput, SearchTask, Step};

@@ -7,8 +7,8 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::operator::{Held, Operator};
-use super::prepare::{Change, Prepared, PreparedModifyDn};
 use crate::access::{AccessPolicy, AccessTarget, Item, Privilege, Subject};
+use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
 use crate::database::{DatabaseSettings, View};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};

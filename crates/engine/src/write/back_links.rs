@@ -15,8 +15,8 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
-use super::prepare::{Change, ChangeKind, Prepared, Standing};
 use super::{back_link_walk, values};
+use crate::change::prepare::{Change, ChangeKind, Prepared, Standing};
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
 use crate::entry::record::Form;

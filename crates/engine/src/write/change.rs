@@ -8,11 +8,11 @@ use larix_schema::{AttributeDescription, AttributeType, Schema};
 
 mod together;
 
-use super::failure::Failure;
-use super::prepare::{Change, ChangeKind, refuse};
 use super::values;
+use crate::change::prepare::{Change, ChangeKind, refuse};
 use crate::entry::values::member_key_of_normal;
 use crate::entry::{Entry, EntryAttribute, Joined, LargeValues, Members};
+use crate::failure::Failure;
 use crate::fault::Fault;
 
 /// What was not loaded of the entry: its large sets, and values that it keeps.

@@ -4,11 +4,11 @@ use larix_proto::ResultCode;
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::failure::Failure;
 use super::operator::{Held, Operator, insufficient};
-use super::prepare::refuse;
 use crate::access::Privilege;
+use crate::change::prepare::refuse;
 use crate::entry::{EntryId, encode};
+use crate::failure::Failure;
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;

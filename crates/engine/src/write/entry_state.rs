@@ -7,9 +7,10 @@ use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::operator::{Held, Operator};
-use super::prepare::{Change, ChangeKind, naming_changes};
-use super::{Failure, KnownSchema, values};
+use super::{KnownSchema, values};
+use crate::change::prepare::{Change, ChangeKind, naming_changes};
 use crate::entry::{Entry, EntrySource};
+use crate::failure::Failure;
 use crate::replica_state::registers::{AttributeChange, Rule, value_key};
 use crate::replica_state::rows;
 

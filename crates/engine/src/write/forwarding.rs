@@ -3,7 +3,7 @@
 use larix_proto::ModifyOperation;
 use larix_schema::{NormalDn, Schema};
 
-use super::prepare::{Change, ChangeKind};
+use crate::change::prepare::{Change, ChangeKind};
 use crate::change::{AttributeValues, Modification, WriteOperation};
 use crate::entry::Entry;
 

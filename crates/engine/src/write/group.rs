@@ -12,11 +12,9 @@ use larix_schema::NormalDn;
 use larix_store::{Durability, Layered, Snapshot, Store, WriteSet};
 
 use super::authority::Authority;
-use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::operator::{Counters, Done, Envelope, Operator, WriteContext, insufficient};
-use super::prepare::{self, Latitude, Prepared};
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::replicated;
 use super::request::WriteOutcome;
@@ -27,9 +25,11 @@ use crate::access::{AccessPolicy, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::WriteOperation;
+use crate::change::prepare::{self, Latitude, Prepared};
 use crate::controls::{ControlValues, RequestControls};
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log;
 use crate::overlay::{

@@ -34,20 +34,19 @@ pub mod schema_check;
 pub(crate) mod task;
 pub(crate) mod training;
 
-pub use crate::change::prepare;
+pub use crate::change::prepare::{Latitude, MANAGEABLE, prepare};
 pub(crate) use crate::change::values;
 pub use crate::change::{AttributeValues, Forward, Modification, NewRecord, Recording, WriteOperation};
-use crate::failure;
-pub use crate::failure::Failure;
-pub use crate::figures::{self, WriteFigures};
+pub use crate::figures::WriteFigures;
 pub use crate::search::REFERENCES_LIMIT;
 pub use back_links::BACK_LINKS_LIMIT;
 pub use environment::WriterEnvironment;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
-pub use prepare::split_rdn;
 pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
 pub use retiring::Retiring;
+
+use crate::entry::split_rdn;
 
 /// The DN above this one, as it is shown; empty above the last RDN.
 pub(crate) fn superior_of(dn: &str) -> &str {

@@ -6,15 +6,15 @@ use smallvec::SmallVec;
 
 use super::change;
 use super::entry_state;
-use super::failure::Failure;
 use super::operational;
 use super::operator::{Held, Operator, StoredSets, insufficient};
 use super::patched::{Patched, is_each_replaced};
-use super::prepare::{Change, ChangeKind, Standing};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part};
+use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
+use crate::failure::Failure;
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 

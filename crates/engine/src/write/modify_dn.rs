@@ -9,14 +9,14 @@ use larix_store::Snapshot;
 
 use super::disclosure;
 use super::entry_state;
-use super::failure::Failure;
 use super::modify;
 use super::operator::{Held, Operator, insufficient, logged};
-use super::prepare::{PreparedModifyDn, refuse};
 use crate::access::Privilege;
+use crate::change::prepare::{PreparedModifyDn, refuse};
 use crate::entry::EntryId;
 use crate::entry::encode::Placement;
 use crate::entry::record::RecordFlags;
+use crate::failure::Failure;
 use crate::log::LoggedChange;
 use crate::tree;
 

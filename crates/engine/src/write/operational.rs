@@ -4,7 +4,7 @@ use larix_schema::{AttributeDescription, AttributeTypeId};
 use uuid::Uuid;
 
 use super::known::KnownSchema;
-use super::prepare::{Change, ChangeKind, Standing};
+use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntryAttribute};
 

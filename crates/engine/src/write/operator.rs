@@ -9,15 +9,14 @@ use std::sync::Arc;
 
 use super::WriterEnvironment;
 use super::change::LargeSets;
-use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
-use super::prepare::{Change, ChangeKind, refuse};
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::schema_check::CheckMode;
 use super::values;
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
+use crate::change::prepare::{Change, ChangeKind, refuse};
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, DatabaseState, View};
@@ -26,6 +25,7 @@ use crate::entry::values as values_apart;
 use crate::entry::{
     AttributeNumber, Entry, EntryId, EntryReader, EntrySource, EntryView, Joined, Members, Record,
 };
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log::{
     self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,

@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use super::change;
 use super::checked_classes::CheckedList;
-use super::failure::Failure;
 use super::operator::{Held, Operator, StoredSets};
-use super::prepare::{Change, ChangeKind};
 use super::schema_check::{CheckMode, unfit_for_naming};
 use crate::catalog::Catalog;
+use crate::change::prepare::{Change, ChangeKind};
 use crate::entry::patch::{After, Patch, Touch};
 use crate::entry::record::{INLINE_COUNT_LIMIT, StoredValue};
 use crate::entry::{AttributeNumber, Entry, EntryView, ValuesView};
+use crate::failure::Failure;
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 

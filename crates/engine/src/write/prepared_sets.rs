@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_schema::Schema;
 
-use super::prepare::{Change, ChangeKind, Prepared};
+use crate::change::prepare::{Change, ChangeKind, Prepared};
 use crate::entry::record::INLINE_COUNT_LIMIT;
 use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
 

@@ -5,13 +5,13 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, oid};
 use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
 use larix_store::{Layered, Snapshot};
 
-use super::failure::Failure;
 use super::operator::{Held, Operator};
 use crate::access::{AccessTarget, Item, Privilege};
 use crate::budget::{Exceeded, Meter, RequestLimit};
 use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::filter::{Filter, FilterContext};
 use crate::search::answer::Answer;

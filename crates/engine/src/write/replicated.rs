@@ -6,13 +6,13 @@ use larix_proto::ResultCode;
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operator::Operator;
-use super::prepare::{Change, ChangeKind, Prepared, refuse};
 use super::schema_check::CheckMode;
 use super::task::Task;
+use crate::change::prepare::{Change, ChangeKind, Prepared, refuse};
 use crate::csn::Csn;
+use crate::failure::Failure;
 use crate::log;
 
 /// How an entry is checked that was checked where it was made.

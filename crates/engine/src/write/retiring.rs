@@ -3,7 +3,7 @@
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
 
-use super::prepare::Prepared;
+use crate::change::prepare::Prepared;
 
 /// Types and classes that are about to leave the schema. From the moment the writer knows of them no change brings them
 /// into an entry, so that what is looked up behind that holds.

@@ -11,11 +11,11 @@ use larix_schema::{
 };
 
 use super::change::{LargeSets, large_contains};
-use super::failure::Failure;
 use super::known::{KnownSchema, PermittedIn};
 use super::values;
 use crate::entry::values::member_key_of_normal;
 use crate::entry::{Entry, EntryAttribute};
+use crate::failure::Failure;
 use crate::fault::Fault;
 
 /// How strictly, and for which operation.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::prepare::Prepared;
 use super::prepared_sets::PreparedSets;
 use crate::access::Subject;
+use crate::change::prepare::Prepared;
 use crate::controls::RequestControls;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 

@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use larix_store::Snapshot;
 
+use crate::codec::{Dictionaries, Dictionary, SAMPLE_RECORDS, Sample, Training};
 use crate::entry::EntryId;
-use crate::entry::codec::{Dictionaries, Dictionary, SAMPLE_RECORDS, Sample, Training};
 use crate::fault::Fault;
 use crate::tables::ENTRIES;
 

@@ -15,6 +15,7 @@ use super::queue::Queue;
 use super::task::WriterTask;
 use super::{GROUP_BYTES, SHARED_GROUP_BYTES};
 use crate::catalog::CatalogEdit;
+use crate::change::prepare::Prepared;
 use crate::database::{Database, MayConflict, retried};
 use crate::failure::{Failure, commit_failed};
 use crate::fault::Fault;
@@ -27,7 +28,6 @@ use crate::write::back_link_walk::Walked;
 use crate::write::group::{Group, Ready};
 use crate::write::known::MissingElement;
 use crate::write::operator::Counters;
-use crate::write::prepare::Prepared;
 use crate::write::request::WriteOutcome;
 
 /// Why a group was not committed.

@@ -11,8 +11,8 @@ use super::lanes::Waits;
 use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
 use super::task::WriterTask;
+use crate::change::prepare::{Change, Prepared};
 use crate::replica::ReplicatedJob;
-use crate::write::prepare::{Change, Prepared};
 use crate::write::request::Completion;
 use crate::write::task::{Follow, Task};
 

@@ -9,9 +9,9 @@ use larix_engine::log::{self, LogRetention};
 use larix_engine::overlay::committed::{
     ChangeOrigin, Committed, CommittedBatch, Gap, NoOtherWriters, NotTaken, Tick, TickChange, Ticked, Turn,
 };
-use larix_engine::overlay::{Failure, Interests, Overlay, WriteOperation};
+use larix_engine::overlay::{Failure, Interests, Overlay};
 use larix_engine::tables::TABLES;
-use larix_engine::write::{AttributeValues, Modification};
+use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_engine::{CommittedFollower, DatabaseSettings, Served, begin_followers};
 use larix_proto::ModifyOperation;
 use larix_store::memory::MemoryStore;

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use larix_engine::check::check;
-use larix_engine::entry::codec::Dictionaries;
+use larix_engine::entry::Dictionaries;
 use larix_engine::entry::record::{CODEC_LZ4, CODEC_PLAIN};
 use larix_engine::tables::ENTRIES;
 use larix_store::fault::{Fault, FaultPlan, FaultStore};

@@ -12,7 +12,7 @@ use std::time::Duration;
 use larix_engine::access::Subject;
 use larix_engine::check;
 use larix_engine::controls::RequestControls;
-use larix_engine::index::{IndexConfig, Kinds, key};
+use larix_engine::index::{IndexConfig, Kinds, parse_head};
 use larix_engine::tables::{INDEX, META, TABLES, meta};
 use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
 use larix_engine::write::{IndexNotice, IndexWatch, Origin, WriteRequest, WriterEnvironment};
@@ -139,7 +139,7 @@ impl<S: Store> Run<S> {
         let snapshot = self.database().store().snapshot().unwrap();
         let catalog = self.database().catalog();
         let wanted = |key: &[u8]| {
-            let (number, kind) = key::parse_head(key).unwrap();
+            let (number, kind) = parse_head(key).unwrap();
             catalog.row(number).is_some_and(|row| row.wanted.has(Kinds::from(kind)))
         };
         catalog.stale().next().is_none()

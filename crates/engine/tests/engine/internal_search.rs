@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Searched};
-use larix_engine::overlay::{Additions, Interests, Overlay, Overlays, PendingChange, Refusal};
+use larix_engine::overlay::{Additions, Interests, Overlay, Overlays, PendingChange, Prepared, Refusal};
 use larix_engine::write::WriteOutcome;
-use larix_engine::write::prepare::Prepared;
 use larix_engine::{DatabaseSettings, Entry};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{BoundFilter, NormalDn};

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::HashSet;
 
-use larix_engine::fault::Fault;
+use larix_engine::Fault;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use larix_engine::overlay::{

@@ -14,8 +14,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use larix_engine::Fault;
 use larix_engine::entry::EntrySource;
-use larix_engine::fault::Fault;
 use larix_engine::index::Kinds;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};

@@ -13,10 +13,9 @@ use std::cell::Cell;
 
 use larix_engine::access::{EntrySet, Privilege};
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::failure::Failure;
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Whose};
 use larix_engine::overlay::{
-    Additions, Change, ChangeKind, Descriptor, Entries, InGluedDatabases, Interests, Overlay,
+    Additions, Change, ChangeKind, Descriptor, Entries, Failure, InGluedDatabases, Interests, Overlay,
     OverlayDirective, PendingChange, Prepared, Refusal, Violation,
 };
 use larix_proto::{LdapResult, ResultCode, Scope};

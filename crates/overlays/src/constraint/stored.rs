@@ -1,11 +1,10 @@
 //! Entries that break constraints already.
 
+use larix_engine::Fault;
 use larix_engine::access::Subject;
 use larix_engine::entry::EntryAttribute;
-use larix_engine::failure::Failure;
-use larix_engine::fault::Fault;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch, Whose};
-use larix_engine::overlay::{Entries, Violation};
+use larix_engine::overlay::{Entries, Failure, Violation};
 use larix_proto::Scope;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use larix_backend::{Interceptor, Operations};
 use larix_engine::overlay::settings::{SettingError, Settings};
-use larix_engine::overlay::{BuildContext, WordFault, WriteOperation};
+use larix_engine::overlay::{BuildContext, WordFault};
+use larix_engine::write::WriteOperation;
 use larix_schema::Schema;
 
 use super::DenyOperations;

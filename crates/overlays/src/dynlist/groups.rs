@@ -4,8 +4,8 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use larix_engine::Fault;
 use larix_engine::entry::EntryId;
-use larix_engine::fault::Fault;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::{ComputedIn, ComputedOf, StoredEntry};
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use larix_engine::fault::Fault;
+use larix_engine::Fault;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders, StoredEntry};
 use larix_engine::overlay::shown::{ShownAttribute, ShownEntries, ShownEntry, ShownRequest};

@@ -1,8 +1,8 @@
 //! As whom the URLs of a group are evaluated: dgIdentity, for those whom dgAuthz names.
 
+use larix_engine::Fault;
 use larix_engine::access::{GroupQuery, Subject, posix_regex};
 use larix_engine::entry::EntrySource;
-use larix_engine::fault::Fault;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::ComputedIn;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};

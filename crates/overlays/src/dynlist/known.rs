@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use foldhash::HashMap;
+use larix_engine::Fault;
 use larix_engine::entry::{EntryId, EntrySource};
-use larix_engine::fault::Fault;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_engine::overlay::{Entries, Failure, Lasting};
 use larix_proto::Scope;

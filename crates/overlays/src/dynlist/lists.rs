@@ -1,6 +1,6 @@
 //! What lists take over of the entries that their URLs find.
 
-use larix_engine::fault::Fault;
+use larix_engine::Fault;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::{ComputedIn, StoredEntry};
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};

@@ -25,8 +25,8 @@ mod tests;
 use std::sync::Mutex;
 
 use arc_swap::ArcSwapOption;
+use larix_engine::Fault;
 use larix_engine::entry::EntrySource;
-use larix_engine::fault::Fault;
 use larix_engine::index::Kinds;
 use larix_engine::overlay::computed::{ComputedAttributes, StoredEntry};
 use larix_engine::overlay::shown::ShownEntries;

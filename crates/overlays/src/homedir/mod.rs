@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use larix_engine::Fault;
 use larix_engine::entry::EntrySource;
-use larix_engine::fault::Fault;
 use larix_engine::index::IndexConfig;
 use larix_engine::log::LoggedChange;
 use larix_engine::overlay::committed::{

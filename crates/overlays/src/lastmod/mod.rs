@@ -15,11 +15,12 @@ use larix_backend::{
     PasswordChange, PasswordChanged, Pending, Reply, Search,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege};
+use larix_engine::entry::split_rdn;
 use larix_engine::log::{LastChange, OutlineKind};
 use larix_engine::overlay::descriptor::InGluedDatabases;
 use larix_engine::overlay::settings::SettingError;
-use larix_engine::overlay::{Descriptor, OverlayDirective, WriteOperation, split_rdn};
-use larix_engine::write::{Completion, Modification, WriteOutcome, WriteRequest};
+use larix_engine::overlay::{Descriptor, OverlayDirective};
+use larix_engine::write::{Completion, Modification, WriteOperation, WriteOutcome, WriteRequest};
 use larix_engine::{Entry, EntryAttribute};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode, Scope};
 use larix_schema::{AttributeDescription, NormalDn, Schema};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use larix_engine::Entry;
 use larix_engine::overlay::internal_search::InternalSearch;
-use larix_engine::overlay::{AroundChange, Consequence, FollowUp, Refusal, WriteOperation};
-use larix_engine::write::{AttributeValues, Modification};
+use larix_engine::overlay::{AroundChange, Consequence, FollowUp, Refusal};
+use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{ModifyOperation, Scope};
 use larix_schema::{NormalDn, Schema};
 

@@ -12,9 +12,10 @@ use super::quality::{Check, Fault};
 use super::{PasswordPolicy, response};
 use larix_engine::access::Privilege;
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::overlay::{Additions, PendingChange, Purpose, Refusal};
+use larix_engine::overlay::{
+    Additions, Change, ChangeKind, PendingChange, Prepared, Purpose, Refusal, internal_change,
+};
 use larix_engine::password::is_hashed;
-use larix_engine::write::prepare::{Change, ChangeKind, Prepared, internal_change};
 
 const ONE_VALUE: &str = "Password policy only allows one password value";
 

@@ -9,8 +9,7 @@ use regex::Regex;
 use super::account::PASSWORD;
 use larix_engine::access::{GroupQuery, posix_regex};
 use larix_engine::entry::Entry;
-use larix_engine::overlay::Entries;
-use larix_engine::write::Failure;
+use larix_engine::overlay::{Entries, Failure};
 
 /// One rule: conditions that must all hold, and the policy if they do.
 #[derive(Clone, Debug)]

@@ -16,12 +16,13 @@ use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
+use larix_engine::entry::split_rdn;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
     InGluedDatabases, Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference,
-    Referrer, Refusal, Sought, internal_change, split_rdn,
+    Referrer, Refusal, Sought, internal_change,
 };
 
 pub use elsewhere::Elsewhere;

@@ -13,11 +13,10 @@ use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::internal_search::{InternalSearch, Searched, Visit};
 use larix_engine::overlay::{
-    Additions, AroundChange, Consequence, Entries, FollowUp, Interests, Overlay, PendingChange, Referrer,
-    Refusal, Sought,
+    Additions, AroundChange, Consequence, Entries, Failure, FollowUp, Interests, Overlay, PendingChange,
+    Referrer, Refusal, Sought,
 };
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
-use larix_engine::write::Failure;
 use larix_engine::{Entry, EntryId};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Store;

@@ -19,10 +19,10 @@ use larix_backend::{
 use larix_engine::Entry;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
 use larix_engine::overlay::settings::SettingError;
-use larix_engine::overlay::{Descriptor, OverlayDirective, WriteOperation};
+use larix_engine::overlay::{Descriptor, OverlayDirective};
 use larix_engine::search::referral;
 use larix_engine::time::Clock;
-use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
+use larix_engine::write::{Completion, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{FilterBuf, LdapResult, ResponseOp, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 

@@ -12,14 +12,13 @@ mod tests;
 
 use std::sync::Arc;
 
+use larix_engine::Fault;
 use larix_engine::entry::Entry;
-use larix_engine::failure::Failure;
-use larix_engine::fault::Fault;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::internal_search::{Ended, FoundEntry, InternalSearch};
 use larix_engine::overlay::{
-    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, FollowUp,
+    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
     InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
 };
 

@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use larix_engine::failure::Failure;
-use larix_engine::fault::Fault;
-use larix_engine::overlay::Entries;
+use larix_engine::Fault;
 use larix_engine::overlay::internal_search::FoundEntry;
+use larix_engine::overlay::{Entries, Failure};
 use larix_schema::{AttributeDescription, BoundAssertion, BoundFilter, MatchingRule, Schema};
 
 use super::Term;

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
-use larix_engine::failure::Failure;
-use larix_engine::fault::Fault;
+use larix_engine::Fault;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
-use larix_engine::overlay::{Entries, Violation};
+use larix_engine::overlay::{Entries, Failure, Violation};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 

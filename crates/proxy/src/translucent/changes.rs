@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use larix_backend::{Done, PasswordChanged, Pending};
 use larix_engine::controls::RequestControls;
+use larix_engine::entry::split_rdn;
 use larix_engine::time::Clock;
-use larix_engine::write::prepare::{self, Latitude};
 use larix_engine::write::{
-    AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, split_rdn,
+    AttributeValues, Completion, Latitude, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
+    prepare,
 };
 use larix_proto::{LdapResult, ModifyOperation, Response, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -132,7 +133,7 @@ impl Changing {
             internal: request.origin == Origin::Internal,
             ..Latitude::default()
         };
-        let prepared = prepare::prepare(&self.schema, request.operation.clone(), &NormalDn::root(), latitude);
+        let prepared = prepare(&self.schema, request.operation.clone(), &NormalDn::root(), latitude);
         if let Err(refused) = prepared {
             done(refused.into());
             return Pending::default();

@@ -313,7 +313,7 @@ impl Push<'_> {
 
 /// The leaf RDN of a name, and what is above it.
 fn parted(dn: &str) -> Result<(&str, &str), LdapResult> {
-    let (rdn, superior) = larix_engine::write::split_rdn(dn);
+    let (rdn, superior) = larix_engine::entry::split_rdn(dn);
     match rdn.is_empty() {
         true => Err(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, format!("\"{dn}\" has no RDN"))),
         false => Ok((rdn, superior.trim_start())),

@@ -128,7 +128,7 @@ impl Mapping {
 
     fn attribute_there(
         &self,
-        attribute: &mut larix_engine::change::AttributeValues,
+        attribute: &mut larix_engine::write::AttributeValues,
         place: RewriteContext,
         around: &Surroundings<'_>,
     ) -> Result<(), LdapResult> {

@@ -8,7 +8,7 @@ use super::Operation;
 
 /// Where a search is.
 #[derive(Debug)]
-pub enum SearchLocation<S, A> {
+pub(crate) enum SearchLocation<S, A> {
     OnLoop(S),
     /// Its slices are computed elsewhere. Dropping what stands for it ends that.
     InBackground(A),

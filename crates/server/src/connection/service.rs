@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, Message, MessageId};
 use super::SearchLocation;
 
 /// What happens to requests. One a connection: it knows the session.
-pub trait Service {
+pub(crate) trait Service {
     /// A search under way.
     type Search;
     /// Stands for a search whose slices are computed elsewhere. Dropping it ends that.
@@ -82,7 +82,7 @@ pub trait Service {
 
 /// A request's number on its connection (`op=` in the log) and the client's message id.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub(crate) struct Operation {
     pub serial: u64,
     pub id: MessageId,
     /// Of its message.
@@ -91,7 +91,7 @@ pub struct Operation {
 
 /// What became of a request.
 #[derive(Debug)]
-pub enum Started<S> {
+pub(crate) enum Started<S> {
     /// Answered, or nothing to answer.
     Answered,
     /// A search that goes on.
@@ -110,7 +110,7 @@ pub enum Started<S> {
 
 /// How a slice of a search ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stepped {
+pub(crate) enum Stepped {
     /// There is more to do.
     More,
     /// It waits for an answer from elsewhere, until [`Connection::wake`](super::Connection::wake).
@@ -123,7 +123,7 @@ pub enum Stepped {
 
 /// Limits of one connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Content bytes of one message.
     pub pdu: usize,
     /// Requests under way (searching or waiting); more are read when one is done.
@@ -138,7 +138,7 @@ pub struct Limits {
 
 /// What a connection decides or finds without its service.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub(crate) enum Event<'a> {
     Unbind(Operation),
     Abandon(Operation, MessageId),
     /// The input cannot be LDAP, or one of its messages will not be read.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use larix_configuration::{Config, ConfigError, Origin as ConfigOrigin};
 use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
-use larix_engine::search::filter::Filter;
+use larix_engine::search::Filter;
 use larix_engine::writer::WriterStartError;
 use larix_engine::{Directory, Served};
 use larix_schema::{NormalDn, Schema};
@@ -116,7 +116,7 @@ struct Section {
 
 /// All databases of the server.
 #[derive(Debug)]
-pub struct Databases {
+pub(crate) struct Databases {
     /// What they were made from.
     config: Arc<Config>,
     router: Router,
@@ -142,11 +142,11 @@ pub struct Databases {
 
 impl Databases {
     /// The configuration that they were made from.
-    pub fn config(&self) -> &Arc<Config> {
+    pub(crate) fn config(&self) -> &Arc<Config> {
         &self.config
     }
 
-    pub fn schema(&self) -> &Arc<Schema> {
+    pub(crate) fn schema(&self) -> &Arc<Schema> {
         self.directory.schema()
     }
 
@@ -181,27 +181,22 @@ impl Databases {
         self.directory.select(dn).map(|served| served.database().instance())
     }
 
-    pub fn directory(&self) -> &Directory<LmdbStore> {
+    pub(crate) fn directory(&self) -> &Directory<LmdbStore> {
         &self.directory
     }
 
     /// Whether access rules ask for more of a request than whom it acts as.
-    pub fn ask_about_request(&self) -> bool {
+    pub(crate) fn ask_about_request(&self) -> bool {
         self.asks_about_request
     }
 
     /// Whether access rules ask for clients' host names.
-    pub fn ask_about_domain(&self) -> bool {
+    pub(crate) fn ask_about_domain(&self) -> bool {
         self.asks_about_domain
     }
 
-    /// The subschema subentry's DN as it is shown.
-    pub fn subschema_dn(&self) -> &str {
-        &self.subschema_text
-    }
-
     /// The rules that a request for this DN is under.
-    pub fn rules_for(&self, dn: &str) -> &Rules {
+    pub(crate) fn rules_for(&self, dn: &str) -> &Rules {
         // With one set of rules for all, which is the rule, the DN need not be understood.
         if dn.is_empty() || self.same_rules {
             return &self.frontend_rules;
@@ -211,34 +206,34 @@ impl Databases {
     }
 
     /// Whether there is anything at this name: a database, the root DSE or the subschema subentry.
-    pub fn serve(&self, dn: &str) -> bool {
+    pub(crate) fn serve(&self, dn: &str) -> bool {
         self.schema().parse_dn(dn).is_ok_and(|dn| {
             dn.is_root() || self.section(&dn).is_some() || self.directory.frontend().subschema == dn
         })
     }
 
     /// Whether a database is there for this name.
-    pub fn hold(&self, dn: &str) -> bool {
+    pub(crate) fn hold(&self, dn: &str) -> bool {
         self.schema().parse_dn(dn).is_ok_and(|dn| self.section(&dn).is_some())
     }
 
     /// Whether `who` is the root DN of the database that holds `dn`.
-    pub fn is_root_over(&self, who: &NormalDn, dn: &NormalDn) -> bool {
+    pub(crate) fn is_root_over(&self, who: &NormalDn, dn: &NormalDn) -> bool {
         self.section(dn).is_some_and(|section| section.root_dn.as_ref() == Some(who))
     }
 
     /// Whether a target says who somebody is that has bound as `dn` and acts for another.
-    pub fn ask_target_who(&self, dn: &NormalDn) -> bool {
+    pub(crate) fn ask_target_who(&self, dn: &NormalDn) -> bool {
         self.section(dn).is_some_and(|section| section.asks_target_who)
     }
 
     /// The root DN of the database that holds `dn`.
-    pub fn root_over(&self, dn: &NormalDn) -> Option<&NormalDn> {
+    pub(crate) fn root_over(&self, dn: &NormalDn) -> Option<&NormalDn> {
         self.section(dn)?.root_dn.as_ref()
     }
 
     /// A secret of this server that outlives it: the first database's.
-    pub fn secret(&self) -> Option<[u8; 32]> {
+    pub(crate) fn secret(&self) -> Option<[u8; 32]> {
         self.directory.databases().first().map(|served| *served.database().cookie_secret())
     }
 
@@ -259,7 +254,7 @@ impl Databases {
     }
 
     /// Lets the writers finish what waits. To be called when no more changes come.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         for served in self.directory.databases() {
             // A store whose last sync failed has already reported that to the writer.
             let _ = served.database().store().sync();

@@ -31,7 +31,7 @@ use crate::virtual_entries::subschema;
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
-    pub fn open(config: &Arc<Config>, services: &Arc<Services>) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: &Arc<Config>, services: &Arc<Services>) -> Result<Self, OpenError> {
         Self::prepare(config, services, None, &[]).map(|prepared| prepared.publish().0)
     }
 

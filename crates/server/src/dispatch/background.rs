@@ -32,7 +32,7 @@ const ANSWERS_BYTES: usize = OUTPUT_HIGH / 2;
 
 /// Stands for a search that is away. Dropped, the search ends after the slice it is at.
 #[derive(Debug)]
-pub struct BackgroundSearch {
+pub(crate) struct BackgroundSearch {
     begun: Begun,
     /// Entries that have come back.
     answered: u64,
@@ -65,7 +65,7 @@ impl Drop for BackgroundSearch {
 
 /// A search that was away, and what it has answered.
 #[derive(Debug)]
-pub struct Returned {
+pub(crate) struct Returned {
     running: Running,
     answers: Vec<u8>,
     end: Option<(LdapResult, Vec<ControlBuf>)>,

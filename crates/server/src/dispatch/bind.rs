@@ -21,7 +21,7 @@ use larix_backend::{Bind, Bound, Done, Pending, Proof, Reply, Verdict};
 
 /// A password that was compared off the loop.
 #[derive(Debug)]
-pub struct BindOutcome {
+pub(crate) struct BindOutcome {
     verdict: Verdict,
     login: Login,
 }

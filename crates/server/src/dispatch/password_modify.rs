@@ -18,7 +18,7 @@ use larix_backend::{Done, PasswordChange, PasswordChanged, Reply};
 
 /// A password was changed, or was not.
 #[derive(Debug)]
-pub struct PasswordOutcome {
+pub(crate) struct PasswordOutcome {
     changed: PasswordChanged,
     /// It was the session's own.
     own: bool,

@@ -22,7 +22,7 @@ pub(crate) struct Transaction {
 
 /// A transaction has ended.
 #[derive(Debug)]
-pub struct TransactionOutcome {
+pub(crate) struct TransactionOutcome {
     outcome: WriteOutcome,
     /// The messages of the updates.
     messages: Vec<MessageId>,

@@ -15,7 +15,7 @@ use larix_backend::{Bind, Done, Proof, Reply, Verdict};
 
 /// Credentials were judged.
 #[derive(Debug)]
-pub struct VerifiedOutcome {
+pub(crate) struct VerifiedOutcome {
     verdict: Verdict,
     /// For the failure of a bind, where that is counted for the client's address.
     paid: Option<Paid>,

@@ -13,7 +13,7 @@ const MILLISECOND: u64 = 1_000 * MICROSECOND;
 const SECOND: u64 = 1_000 * MILLISECOND;
 
 /// Bounds in nanoseconds under which metrics tell how many operations there were.
-pub const BOUNDS: [u64; 19] = [
+pub(crate) const BOUNDS: [u64; 19] = [
     10 * MICROSECOND,
     20 * MICROSECOND,
     50 * MICROSECOND,
@@ -36,7 +36,7 @@ pub const BOUNDS: [u64; 19] = [
 ];
 
 /// Databases that a worker tells apart; what others take is counted by operation alone.
-pub const DATABASES_MAX: usize = 32;
+pub(crate) const DATABASES_MAX: usize = 32;
 
 type ByKind = [OnceLock<Box<Histogram>>; OperationKind::ALL.len()];
 

@@ -1,9 +1,9 @@
 //! Entries that no database stores: the root DSE, cn=Subschema, cn=Monitor, cn=config. They are made for each request, from the
 //! state at that moment.
 
-pub mod monitor;
-pub mod root_dse;
-pub mod subschema;
+pub(crate) mod monitor;
+pub(crate) mod root_dse;
+pub(crate) mod subschema;
 
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_proto::Dn;

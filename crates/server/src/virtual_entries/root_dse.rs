@@ -8,12 +8,12 @@ use larix_schema::Schema;
 use super::Builder;
 
 /// Extended operations, in the order in which they are listed.
-pub const EXTENSIONS: &[&str] =
+pub(crate) const EXTENSIONS: &[&str] =
     &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::CANCEL, oid::END_TRANSACTION, oid::START_TRANSACTION];
 
 /// Features (RFC 3674): increment, all operational attributes, object classes in attribute lists, absolute filters,
 /// language tags and ranges.
-pub const FEATURES: &[&str] = &[
+pub(crate) const FEATURES: &[&str] = &[
     "1.3.6.1.1.14",
     "1.3.6.1.4.1.4203.1.5.1",
     "1.3.6.1.4.1.4203.1.5.2",
@@ -24,7 +24,7 @@ pub const FEATURES: &[&str] = &[
 
 /// What the root DSE says beside what is built in.
 #[derive(Clone, Debug, Default)]
-pub struct RootDse {
+pub(crate) struct RootDse {
     pub naming_contexts: Vec<String>,
     pub monitor_context: Option<String>,
     /// The name of the change log, and the numbers of its first and its last change.
@@ -53,7 +53,7 @@ pub struct RootDse {
 }
 
 impl RootDse {
-    pub fn entry(&self, schema: &Schema) -> Entry {
+    pub(crate) fn entry(&self, schema: &Schema) -> Entry {
         let listed = controls::SUPPORTED.iter().filter(|control| control.listed).map(|control| control.oid);
         let text = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<String>>();
         let mut built = Builder::new(schema, "")

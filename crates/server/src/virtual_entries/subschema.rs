@@ -8,10 +8,10 @@ use larix_schema::{Schema, SubschemaAttribute};
 use super::Builder;
 
 /// The subentry's DN when `schemadn` does not give another.
-pub const DEFAULT_DN: &str = "cn=Subschema";
+pub(crate) const DEFAULT_DN: &str = "cn=Subschema";
 
 /// `shown`: attribute types that are listed although OpenLDAP hides them unless a module is loaded.
-pub fn entry(schema: &Schema, dn: &str, started: Timestamp, shown: &[&str]) -> Entry {
+pub(crate) fn entry(schema: &Schema, dn: &str, started: Timestamp, shown: &[&str]) -> Entry {
     let mut built = Builder::new(schema, dn)
         .one("structuralObjectClass", "subentry")
         .add("objectClass", ["top", "subentry", "subschema", "extensibleObject"]);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use larix_client::{ClientError, Session};
-use larix_engine::change::prepare::MANAGEABLE;
+use larix_engine::write::MANAGEABLE;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::extended::{
     EndTransaction, EndTransactionResponse, ExtendedValue, StartTransactionResponse,

@@ -6,8 +6,8 @@ use larix_schema::{AttributeDescription, ObjectClass, Schema, Usage};
 
 use super::registers::{Content, Rule, Value, Version, value_key};
 use super::rule_of;
+use crate::change::prepare::{ChangeKind, naming_changes};
 use crate::write::KnownSchema;
-use crate::write::prepare::{ChangeKind, naming_changes};
 use crate::write::values;
 
 /// Completes a merged version that is called `rdn`: the values of its name, and classes that were removed and that an

@@ -7,17 +7,17 @@ use uuid::Uuid;
 
 use super::registers::{Content, Merged, Value, Version, merge};
 use super::{EntryState, derived, rows, rule_of, state_that_came};
+use crate::change::prepare::{Change, ChangeKind, Standing, refuse};
 use crate::csn::Csn;
-use crate::entry::EntryId;
+use crate::entry::{EntryId, split_rdn};
+use crate::failure::Failure;
 use crate::log::LoggedChange;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::{Put, first_value};
 use crate::replica::steps::{self, Here};
 use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts};
 use crate::write::operator::{Held, LogMark, Operator};
-use crate::write::prepare::{Change, ChangeKind, Standing, refuse};
-use crate::write::split_rdn;
-use crate::write::{AttributeValues, Failure, KnownSchema, values};
+use crate::write::{AttributeValues, KnownSchema, values};
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Whether a put is of the mode of this database. `None`: a put of a database that settles conflicts by entries.

@@ -20,15 +20,15 @@ use larix_store::{Snapshot, Store};
 use super::merge::{content_of, content_of_put};
 use super::registers::{Content, Rule, Value, Version, registers, value_key};
 use super::{rows, rule_of};
+use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::csn::Csn;
+use crate::failure::Failure;
 use crate::log::CsnVector;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::Put;
 use crate::replica::steps::{self, Here};
 use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, decided, difference};
-use crate::write::Failure;
 use crate::write::operator::Operator;
-use crate::write::prepare::{Change, ChangeKind, Standing};
 
 /// Whose word on a value counts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -12,16 +12,17 @@ use super::registers::{
 };
 use super::{attribute_changes, derived, rows, rule_of};
 use crate::EntryId;
+use crate::change::prepare::{Change, ChangeKind, naming_changes, refuse};
 use crate::csn::Csn;
+use crate::entry::split_rdn;
+use crate::failure::Failure;
 use crate::replica::apply::Applier;
 use crate::replica::difference;
 use crate::replica::prepare::{Delta, DeltaChange, Put, names};
 use crate::replica::steps::Here;
 use crate::replica::{Applied, ConflictKind};
 use crate::write::operator::{Held, Operator};
-use crate::write::prepare::{Change, ChangeKind, naming_changes, refuse};
-use crate::write::split_rdn;
-use crate::write::{Failure, values};
+use crate::write::values;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Merges what a record tells with the entry that is here.

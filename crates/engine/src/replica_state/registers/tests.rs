@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::change::prepare::check_change;
 use crate::fixture::schema;
 use crate::time::{SeededRandom, Timestamp};
 use crate::write::AttributeValues;
-use crate::write::prepare::check_change;
 
 fn csn(time: i64, server_id: u16) -> Csn {
     Csn { time: Timestamp(time), count: 0, server_id, modification: 0 }

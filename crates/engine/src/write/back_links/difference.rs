@@ -7,6 +7,7 @@ use larix_schema::NormalDn;
 use larix_store::{Snapshot, WriteSet};
 
 use super::{Edits, Rules, SourceName, change_of, corrections, has_value, is_source, name_of, targets_of};
+use crate::change::prepare::{Change, ChangeKind};
 use crate::database::View;
 use crate::entry::record::Form;
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, ValuesView};
@@ -14,7 +15,6 @@ use crate::fault::Fault;
 use crate::overlay::BackLinkRule;
 use crate::tables::{ENTRIES, META, VALUES, meta};
 use crate::tree;
-use crate::write::prepare::{Change, ChangeKind};
 
 /// What changes in one back link of a target.
 #[derive(Default)]

@@ -5,16 +5,16 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::Edits;
 use crate::access::Subject;
+use crate::change::prepare::Change;
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::entry::{Entry, EntryId};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log::LoggedChange;
-use crate::write::failure::Failure;
 use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Operator, StoredSets, WriteContext, logged};
-use crate::write::prepare::Change;
 use crate::write::{change, modify};
 
 impl<S: Store> Group<'_, S> {

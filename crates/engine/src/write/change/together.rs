@@ -6,10 +6,10 @@ use larix_schema::{AttributeDescription, AttributeType, Schema};
 
 use super::{Apply, LargeSets, apply, integer, refuse};
 use crate::budget::{Exceeded, Meter, RequestLimit, RequestLimits};
+use crate::change::prepare::{Change, ChangeKind};
 use crate::entry::record::INLINE_COUNT_LIMIT;
 use crate::entry::{Entry, EntryAttribute};
-use crate::write::failure::Failure;
-use crate::write::prepare::{Change, ChangeKind};
+use crate::failure::Failure;
 use crate::write::values;
 
 /// From so many modifications of an attribute on its values are worth a set.

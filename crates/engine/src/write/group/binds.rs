@@ -6,16 +6,16 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::{Group, Role};
 use crate::change::Forward;
+use crate::change::prepare::Prepared;
 use crate::controls::{ControlValues, RequestControls};
+use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{BindAttempt, Change, Entries as _, Judgement};
 use crate::search::present::{Present, judge, judge_code};
 use crate::tables::{META, meta};
 use crate::tree;
-use crate::write::failure::Failure;
 use crate::write::forwarding;
-use crate::write::prepare::Prepared;
 use crate::write::prepared_sets::PreparedSets;
 use crate::write::request::WriteOutcome;
 use crate::write::task::Task;

@@ -103,7 +103,7 @@ impl SaslLogin {
 
 /// What of a SASL bind was done off the loop.
 #[derive(Debug)]
-pub struct SaslOutcome(Prepared);
+pub(crate) struct SaslOutcome(Prepared);
 
 #[derive(Debug)]
 enum Prepared {

@@ -37,7 +37,7 @@ use crate::tls::TlsContext;
 use larix_backend::DatabaseFigures;
 
 /// The tree's suffix.
-pub const DN: &str = "cn=Monitor";
+pub(crate) const DN: &str = "cn=Monitor";
 
 /// What the tree is made from.
 #[derive(Debug)]

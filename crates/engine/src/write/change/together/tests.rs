@@ -1,11 +1,11 @@
 //! Modifications one by one and together come to the same.
 
 use super::*;
+use crate::change::prepare::check_change;
 use crate::entry::EntryAttribute;
 use crate::time::SeededRandom;
 use crate::write::AttributeValues;
 use crate::write::change::NoLargeSets;
-use crate::write::prepare::check_change;
 
 fn schema() -> Schema {
     let mut builder = larix_schema::SchemaBuilder::system();
