@@ -427,7 +427,7 @@ impl Builder {
                 let pretty = ConfigDn::parse(&self.schema(), &text).map_or(text, |dn| dn.text);
                 vec![pretty.into_bytes()]
             }
-            Form::Secret => vec![call.bytes.to_vec()],
+            Form::Bytes | Form::Secret => vec![call.bytes.to_vec()],
             Form::Switch => {
                 vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }]
             }

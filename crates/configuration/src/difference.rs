@@ -8,12 +8,12 @@ use larix_proto::ModifyOperation;
 use larix_proto::dn::Dn;
 
 use super::balancer;
-use super::builder::directive::{Cardinality, Form};
+use super::builder::directive::Cardinality;
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::diagnostic::without_secrets;
-use super::directives::{self};
+use super::directives::{self, is_secret_setting};
 use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_server_below, is_target, split_number};
 use super::entry::ConfigEntry;
 use super::model::Config;
@@ -337,12 +337,6 @@ fn mean_the_same(attribute: &str, one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
     ["olcAttributeTypes", "olcObjectClasses"].contains(&attribute) && meanings(one) == meanings(other)
 }
 
-fn is_secret(attribute: &str) -> bool {
-    directives::all().any(|directive| {
-        directive.form == Form::Secret && directive.attribute.eq_ignore_ascii_case(attribute)
-    })
-}
-
 fn unnumbered(value: &[u8]) -> &[u8] {
     let end = value.iter().position(|byte| *byte == b'}').map_or(0, |at| at + 1);
     let prefix = std::str::from_utf8(value.get(..end).unwrap_or_default()).unwrap_or_default();
@@ -605,7 +599,7 @@ impl fmt::Display for Step {
         let values = |f: &mut fmt::Formatter<'_>, sign: char, attribute: &AttributeValues| {
             attribute.values.iter().try_for_each(|value| {
                 let text = match std::str::from_utf8(value) {
-                    _ if is_secret(&attribute.description) => "(not shown)".to_owned(),
+                    _ if is_secret_setting(&attribute.description) => "(not shown)".to_owned(),
                     Ok(text) => without_secrets(&text.replace('\n', " ")),
                     Err(_) => format!("({} bytes)", value.len()),
                 };

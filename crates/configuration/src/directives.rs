@@ -11,6 +11,9 @@ mod overlays;
 mod shared;
 mod structure;
 
+use std::iter;
+use std::sync::LazyLock;
+
 use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope};
 use super::kinds;
@@ -38,6 +41,24 @@ pub(super) fn by_keyword(word: &str, place: &DirectiveContext<'_>) -> Option<&'s
 /// The directive of an olc attribute in an entry of this kind.
 pub(super) fn by_attribute(name: &str, place: &DirectiveContext<'_>) -> Option<&'static Directive> {
     find(place, |directive| directive.is_attribute(name))
+}
+
+/// Whether values of this attribute of cn=config are secret; the description may have options.
+#[must_use]
+pub fn is_secret_setting(description: &str) -> bool {
+    static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        all()
+            .filter(|directive| directive.form == Form::Secret)
+            .flat_map(|directive| iter::once(&directive.attribute).chain(directive.attribute_aliases))
+            .map(|name| without_options(name))
+            .collect()
+    });
+    let kind = without_options(description);
+    NAMES.iter().any(|name| name.eq_ignore_ascii_case(kind))
+}
+
+fn without_options(description: &str) -> &str {
+    description.split_once(';').map_or(description, |(kind, _)| kind)
 }
 
 fn find(place: &DirectiveContext<'_>, matches: impl Fn(&Directive) -> bool) -> Option<&'static Directive> {

@@ -172,7 +172,7 @@ impl File {
         let keyword = format!("{}{}", self.prefix, directive.keyword);
         let keyword = keyword.as_str();
         match directive.form {
-            Form::Whole | Form::Dn | Form::Secret | Form::Each => {
+            Form::Whole | Form::Dn | Form::Bytes | Form::Secret | Form::Each => {
                 self.wrapped([keyword.to_owned(), quoted_whole(text)].into_iter());
             }
             Form::Switch => self.line(keyword, &[if text == "FALSE" { "off" } else { "on" }]),

@@ -1,16 +1,13 @@
 //! Attributes whose values are secrets for logging in. No page, no report and no comparison of servers shows them to anyone.
 //! A search shows them to an identity that may read them.
 
+use larix_configuration::is_secret_setting;
 use larix_schema::Schema;
 
-/// Those of cn=config, beside [`larix_schema::SECRET_ATTRIBUTES`], without options.
-const CONFIGURED: [&str; 3] = ["olcDbPassphrase", "olcLarixKvEngine", "olcRootPW"];
-
-/// Whether values of this attribute are secret; `description` may have options.
+/// Whether values of this attribute are secret, in entries or in cn=config; `description` may have options.
 #[must_use]
 pub fn is_secret(description: &str) -> bool {
-    let kind = description.split(';').next().unwrap_or_default();
-    larix_schema::is_secret(kind) || CONFIGURED.iter().any(|name| name.eq_ignore_ascii_case(kind))
+    larix_schema::is_secret(description) || is_secret_setting(description)
 }
 
 /// Stands in the place of a secret value.

@@ -99,7 +99,9 @@ pub(crate) enum Form {
     Whole,
     /// One argument, a DN.
     Dn,
-    /// One argument of any bytes, never shown in messages.
+    /// One argument of any bytes, which anyone may see who may see the entry.
+    Bytes,
+    /// One argument of any bytes that lets one log in, decrypt or pose as the server: never shown.
     Secret,
     /// TRUE or FALSE.
     Switch,
@@ -141,7 +143,7 @@ impl Directive {
     ) -> Self {
         let arguments = match form {
             Form::Words | Form::Command | Form::Each | Form::Rest | Form::Own => (1, MANY),
-            Form::Whole | Form::Dn | Form::Secret | Form::Switch => (1, 1),
+            Form::Whole | Form::Dn | Form::Bytes | Form::Secret | Form::Switch => (1, 1),
         };
         Self {
             keyword,

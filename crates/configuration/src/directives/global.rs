@@ -311,12 +311,12 @@ pub(super) static TABLE: &[Directive] = &[
             Ok(())
         },
     ),
-    Directive::new("TLSCACertificate", "olcTLSCACertificate;binary", Scope::Global, Form::Secret, |b, c| {
+    Directive::new("TLSCACertificate", "olcTLSCACertificate;binary", Scope::Global, Form::Bytes, |b, c| {
         b.global.tls.ca_certificate = Some(der(c)?);
         Ok(())
     })
     .attribute_alias(&["olcTLSCACertificate"]),
-    Directive::new("TLSCertificate", "olcTLSCertificate;binary", Scope::Global, Form::Secret, |b, c| {
+    Directive::new("TLSCertificate", "olcTLSCertificate;binary", Scope::Global, Form::Bytes, |b, c| {
         b.global.tls.certificate = Some(der(c)?);
         Ok(())
     })

@@ -162,6 +162,27 @@ fn slips_find_their_keyword() {
     }
 }
 
+/// Certificates are bytes, too, and anyone may see them.
+#[test]
+fn passwords_and_keys_are_secret() {
+    for secret in [
+        "olcRootPW",
+        "olcDbPassphrase",
+        "olcTLSCertificateKey;binary",
+        "olctlscertificatekey",
+        "olcRootPW;x-a",
+    ] {
+        assert!(is_secret_setting(secret), "{secret}");
+    }
+    #[cfg(feature = "kv")]
+    assert!(is_secret_setting("olcLarixKvEngine"));
+    let shown =
+        ["olcTLSCertificate;binary", "olcTLSCACertificate", "olcTLSCertificateKeyFile", "olcRootDN", ""];
+    for shown in shown {
+        assert!(!is_secret_setting(shown), "{shown}");
+    }
+}
+
 /// What is set in slapd.conf can be set under cn=config, too, with the same number of values.
 #[test]
 fn the_schema_defines_every_attribute() {

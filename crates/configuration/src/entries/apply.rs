@@ -282,7 +282,7 @@ fn apply_attribute(
     }
     let ordered = directive.cardinality == Cardinality::Ordered;
     for value in in_order(&attribute.values, ordered) {
-        if directive.form == Form::Secret {
+        if matches!(directive.form, Form::Bytes | Form::Secret) {
             let call = Call {
                 directive,
                 arguments: &[String::new()],

@@ -119,3 +119,23 @@ pub(super) fn classes(schema: &Schema, kind: ClassKind) -> Vec<&ObjectClass> {
     classes.sort_by_key(|class| class.name().to_ascii_lowercase());
     classes
 }
+
+#[cfg(test)]
+mod tests {
+    use larix_schema::SchemaBuilder;
+
+    use super::*;
+
+    #[test]
+    fn the_private_key_of_the_configuration_is_never_shown() {
+        let schema = SchemaBuilder::system().build();
+        for secret in ["olcTLSCertificateKey;binary", "olcTLSCertificateKey", "olcRootPW", "userPassword"] {
+            assert_eq!(look(&schema, secret), Look::Password, "{secret}");
+            assert!(!is_editable(&schema, secret), "{secret}");
+        }
+        for shown in ["olcTLSCertificate;binary", "olcTLSCACertificate;binary"] {
+            assert_eq!(look(&schema, shown), Look::Certificate, "{shown}");
+            assert!(is_editable(&schema, shown), "{shown}");
+        }
+    }
+}
