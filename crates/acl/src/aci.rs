@@ -65,8 +65,8 @@ impl Aci<'_, '_, '_> {
                 true
             });
         });
-        let said = values.iter().filter_map(|value| self.of_value(value, scopes));
-        found.then(|| said.fold(Rights::default(), Rights::with))
+        let rights = values.iter().filter_map(|value| self.of_value(value, scopes));
+        found.then(|| rights.fold(Rights::default(), Rights::with))
     }
 
     fn of_value(&self, value: &str, scopes: [&str; 2]) -> Option<Rights> {

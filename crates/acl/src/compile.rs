@@ -240,10 +240,10 @@ fn value(
     schema: &Schema,
     pattern: &ValuePattern,
     selector: &Selector,
-    written: &[AttributeSelector],
+    selectors: &[AttributeSelector],
 ) -> Outcome<CompiledValue> {
     let (Selector::Description(description) | Selector::Exactly(description)) = selector else {
-        let name = written.first().map(ToString::to_string).unwrap_or_default();
+        let name = selectors.first().map(ToString::to_string).unwrap_or_default();
         return Err(AccessPolicyFault::ValueOfPseudoAttribute(name));
     };
     let attribute = schema.attribute(description.attribute);

@@ -37,13 +37,13 @@ impl AccessPolicy {
     /// What of the rules can never match. `suffixes` are those of the database that the rules are for, or none.
     pub fn never_matching(&self, suffixes: &[NormalDn]) -> Vec<NeverMatches> {
         let mut found = Vec::new();
-        for (number, (rule, written)) in self.rules.iter().zip(&*self.written).enumerate() {
-            let because = self.why_never(number, rule, written, suffixes);
+        for (number, (rule, source)) in self.rules.iter().zip(&*self.sources).enumerate() {
+            let because = self.why_never(number, rule, source, suffixes);
             if let Some(because) = because {
                 found.push(NeverMatches { rule: number, clause: None, because });
                 continue;
             }
-            self.clauses_never(number, rule, written, &mut found);
+            self.clauses_never(number, rule, source, &mut found);
         }
         found
     }
@@ -52,7 +52,7 @@ impl AccessPolicy {
         &self,
         number: usize,
         rule: &CompiledRule,
-        written: &AccessRule,
+        source: &AccessRule,
         suffixes: &[NormalDn],
     ) -> Option<Because> {
         if rule.items.as_ref().is_some_and(super::items::ItemSet::is_empty) {
@@ -63,11 +63,11 @@ impl AccessPolicy {
         }
         // Those of the frontend are covered in this database perhaps, and not in another.
         let start = if number < self.frontend_from { 0 } else { self.frontend_from };
-        let earlier = self.rules.iter().zip(&*self.written).enumerate().take(number).skip(start);
+        let earlier = self.rules.iter().zip(&*self.sources).enumerate().take(number).skip(start);
         let mut covering = earlier.filter(|(_, (earlier, text))| {
             earlier.by.iter().all(|clause| clause.control != FlowControl::Break)
                 && covers_target(&earlier.dn, &rule.dn)
-                && covers_rest(&text.what, &written.what)
+                && covers_rest(&text.what, &source.what)
         });
         covering.next().map(|(by, _)| Because::CoveredByRule(by))
     }
@@ -76,17 +76,17 @@ impl AccessPolicy {
         &self,
         number: usize,
         rule: &CompiledRule,
-        written: &AccessRule,
+        source: &AccessRule,
         found: &mut Vec<NeverMatches>,
     ) {
         for (index, clause) in rule.by.iter().enumerate() {
             let covering = rule.by.iter().take(index).position(|earlier| covers_clause(earlier, clause));
             let because = match covering {
                 Some(by) => {
-                    let text = written.by.get(by).map(ToString::to_string).unwrap_or_default();
+                    let text = source.by.get(by).map(ToString::to_string).unwrap_or_default();
                     Some(Because::CoveredByClause(by, text))
                 }
-                None => written.by.get(index).and_then(|text| self.bad_set(clause, &text.who)),
+                None => source.by.get(index).and_then(|text| self.bad_set(clause, &text.who)),
             };
             if let Some(because) = because {
                 found.push(NeverMatches { rule: number, clause: Some(index), because });
@@ -94,11 +94,11 @@ impl AccessPolicy {
         }
     }
 
-    fn bad_set(&self, clause: &CompiledClause, written: &[Who]) -> Option<Because> {
+    fn bad_set(&self, clause: &CompiledClause, source: &[Who]) -> Option<Because> {
         let bad =
             |condition: &CompiledCondition| matches!(condition.who, CompiledWho::Set(CompiledSet::Never));
         let position = clause.who.iter().position(bad)?;
-        let Some(Who::Set { pattern, expand }) = written.get(position) else { return None };
+        let Some(Who::Set { pattern, expand }) = source.get(position) else { return None };
         let parse = if *expand { Set::parse_expanding } else { Set::parse };
         let fault = parse(&self.schema, pattern).err()?;
         Some(Because::BadSet(format!("at byte {} of `{pattern}`: {}", fault.at + 1, fault.why)))

@@ -62,10 +62,10 @@ impl<'a> Evaluation<'a> {
             for clause in
                 rule.by.iter().filter(|clause| self.applies(clause, captures.as_ref()) == Holds::Yes)
             {
-                match self.granted(clause, captures.as_ref()) {
-                    Granted::By(grant) => collected = collected.after(grant),
-                    Granted::Unknown => {}
-                    Granted::Nothing => continue,
+                match self.clause_effect(clause, captures.as_ref()) {
+                    ClauseEffect::By(grant) => collected = collected.after(grant),
+                    ClauseEffect::Unknown => {}
+                    ClauseEffect::Nothing => continue,
                 }
                 match clause.control {
                     FlowControl::Stop => return collected,
@@ -120,10 +120,10 @@ impl<'a> Evaluation<'a> {
             if applies == Holds::No {
                 continue;
             }
-            let applied = match self.granted(clause, captures.as_ref()) {
-                Granted::By(grant) => grant.apply(granted),
-                Granted::Unknown => return Flow::Answer(Answer::Unknown(Missing::Value)),
-                Granted::Nothing => continue,
+            let applied = match self.clause_effect(clause, captures.as_ref()) {
+                ClauseEffect::By(grant) => grant.apply(granted),
+                ClauseEffect::Unknown => return Flow::Answer(Answer::Unknown(Missing::Value)),
+                ClauseEffect::Nothing => continue,
             };
             match applies {
                 Holds::No => {}
@@ -165,24 +165,28 @@ impl<'a> Evaluation<'a> {
     }
 
     /// What a clause that applies grants: as it is written, or what the entries say within it (`aci`).
-    pub(super) fn granted(&self, clause: &CompiledClause, captures: Option<&Captures<'_>>) -> Granted {
-        let Some(attribute) = &clause.aci else { return Granted::By(clause.grant) };
+    pub(super) fn clause_effect(
+        &self,
+        clause: &CompiledClause,
+        captures: Option<&Captures<'_>>,
+    ) -> ClauseEffect {
+        let Some(attribute) = &clause.aci else { return ClauseEffect::By(clause.grant) };
         // A sign in front says nothing here about which privileges these are (slapd, `slap_acl_mask`).
         let (allowed, is_signed) = match clause.grant {
             Grant::Add(set) | Grant::Remove(set) => (set, true),
             grant => (grant.apply(Privileges::NONE), false),
         };
         if !allowed.contains(self.required) {
-            return Granted::Nothing;
+            return ClauseEffect::Nothing;
         }
-        let Some(lookup) = self.lookup() else { return Granted::Unknown };
+        let Some(lookup) = self.lookup() else { return ClauseEffect::Unknown };
         // The root DSE has no ACIs.
         if lookup.target.dn.is_root() {
-            return Granted::Nothing;
+            return ClauseEffect::Nothing;
         }
         let Rights { granted, denied } = Aci { ask: self.ask, lookup, captures }.rights(attribute);
         let granted = allowed.intersection(granted);
-        Granted::By(match is_signed && granted.is_empty() {
+        ClauseEffect::By(match is_signed && granted.is_empty() {
             true => Grant::Remove(denied),
             false => Grant::Add(granted.without(denied)),
         })
@@ -326,7 +330,7 @@ impl<'a> Evaluation<'a> {
 
 /// What a clause that applies does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Granted {
+pub(super) enum ClauseEffect {
     By(Grant),
     /// It depends on the entry.
     Unknown,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::ask::{Among, Ask, Holds, UnmatchedWhat};
-use super::evaluate::{Evaluation, Granted};
+use super::evaluate::{ClauseEffect, Evaluation};
 use super::facts::AccessTarget;
 use super::item::{Item, ItemKind};
 use super::policy::AccessPolicy;
@@ -145,32 +145,32 @@ impl AccessPolicy {
     }
 
     fn go_through(&self, evaluation: &Evaluation<'_>, explanation: &mut Explanation) {
-        'rules: for (number, (rule, written)) in self.rules.iter().zip(&*self.written).enumerate() {
-            let name = self.rule_name(number, written);
+        'rules: for (number, (rule, source)) in self.rules.iter().zip(&*self.sources).enumerate() {
+            let name = self.rule_name(number, source);
             if let Some(part) = evaluation.unconcerned(rule) {
-                let outcome = RuleOutcome::PassedOver { part, written: part.written(written) };
+                let outcome = RuleOutcome::PassedOver { part, written: part.written(source) };
                 explanation.steps.push(RuleStep { rule: name, outcome });
                 continue;
             }
             let captures = evaluation.captures(rule);
             let mut clauses = Vec::new();
             let mut ended = None;
-            for (index, (clause, written)) in rule.by.iter().zip(&written.by).enumerate() {
-                let text = written.to_string();
+            for (index, (clause, source)) in rule.by.iter().zip(&source.by).enumerate() {
+                let text = source.to_string();
                 let own = clause.own_value.filter(|own| evaluation.is_own_value(*own) != Holds::Yes);
-                let unmet = clause.who.iter().zip(&written.who).find(|(who, _)| {
+                let unmet = clause.who.iter().zip(&source.who).find(|(who, _)| {
                     evaluation.is(who, captures.as_ref(), clause.own_value.is_some()) != Holds::Yes
                 });
                 if own.is_some() || unmet.is_some() {
                     let condition = match unmet {
                         Some((_, who)) => who.to_string(),
-                        None => own_value_text(written),
+                        None => own_value_text(source),
                     };
                     let outcome = ClauseOutcome::PassedOver { condition };
                     clauses.push(ClauseStep { index, text, outcome });
                     continue;
                 }
-                let Granted::By(grant) = evaluation.granted(clause, captures.as_ref()) else {
+                let ClauseEffect::By(grant) = evaluation.clause_effect(clause, captures.as_ref()) else {
                     let outcome = ClauseOutcome::PassedOver { condition: "aci".to_owned() };
                     clauses.push(ClauseStep { index, text, outcome });
                     continue;
@@ -202,12 +202,12 @@ impl AccessPolicy {
         }
     }
 
-    fn rule_name(&self, number: usize, written: &AccessRule) -> RuleName {
+    fn rule_name(&self, number: usize, source: &AccessRule) -> RuleName {
         let (list, index) = match number.checked_sub(self.frontend_from) {
             Some(index) => (RuleList::Frontend, index),
             None => (RuleList::Database, number),
         };
-        RuleName { list, index, text: written.text.clone() }
+        RuleName { list, index, text: source.text.clone() }
     }
 }
 

@@ -76,7 +76,7 @@ pub struct Unreadable;
 
 /// The entries of all databases of a server.
 pub trait OtherEntries: fmt::Debug + Send + Sync {
-    /// Hands an entry to `read`, if it is in a database whose suffix has more RDNs than `beyond`. Answers whether there
+    /// Hands an entry to `read`, if it is in a database whose suffix has more RDNs than `own_depth`. Answers whether there
     /// is one.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
     fn with_entry(
         &self,
         dn: &NormalDn,
-        beyond: usize,
+        own_depth: usize,
         read: &mut dyn FnMut(&dyn EntryFacts),
     ) -> Result<bool, Unreadable>;
 
@@ -95,7 +95,7 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
     fn search(
         &self,
         search: &EntrySearch<'_>,
-        beyond: usize,
+        own_depth: usize,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Result<bool, Unreadable>;
 }

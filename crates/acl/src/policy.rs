@@ -19,7 +19,7 @@ use super::subject::Subject;
 pub struct AccessPolicy {
     pub(super) rules: Arc<[CompiledRule]>,
     /// As they were written, in the same order; those of the frontend from `frontend_from` on.
-    pub(super) written: Arc<[AccessRule]>,
+    pub(super) sources: Arc<[AccessRule]>,
     pub(super) frontend_from: usize,
     root_dn: Option<NormalDn>,
     pub(super) schema: Arc<Schema>,
@@ -46,9 +46,9 @@ impl AccessPolicy {
         database: &[AccessRule],
         frontend: &[AccessRule],
     ) -> Result<Self, AccessPolicyError> {
-        let written: Vec<AccessRule> = database.iter().chain(frontend).cloned().collect();
+        let sources: Vec<AccessRule> = database.iter().chain(frontend).cloned().collect();
         let mut memos = 0;
-        let rules = written
+        let rules = sources
             .iter()
             .map(|rule| compile::rule(&schema, rule, &mut memos))
             .collect::<Result<Vec<_>, _>>()?;
@@ -56,7 +56,7 @@ impl AccessPolicy {
         Ok(Self {
             every: (0u32..).take(rules.len()).collect(),
             rules: rules.into(),
-            written: written.into(),
+            sources: sources.into(),
             frontend_from: database.len(),
             classes: Arc::new(classes),
             ..Self::open(schema, root_dn)
@@ -67,7 +67,7 @@ impl AccessPolicy {
     pub fn open(schema: Arc<Schema>, root_dn: Option<NormalDn>) -> Self {
         Self {
             rules: Arc::new([]),
-            written: Arc::new([]),
+            sources: Arc::new([]),
             frontend_from: 0,
             root_dn,
             schema,

@@ -78,18 +78,18 @@ impl Subject {
 
     /// This connection after a bind: `dn` in normal form and as text to show.
     #[must_use]
-    pub fn bound_as(&self, dn: NormalDn, shown: &str) -> Self {
+    pub fn bound_as(&self, dn: NormalDn, pretty_dn: &str) -> Self {
         if dn.is_root() {
             return Self::anonymous(Arc::clone(&self.peer), self.strength);
         }
-        Self { dn: Some(dn), real_dn: None, authz_text: format!("dn:{shown}").into(), ..self.clone() }
+        Self { dn: Some(dn), real_dn: None, authz_text: format!("dn:{pretty_dn}").into(), ..self.clone() }
     }
 
     /// This connection with another authorization identity (RFC 4370).
     #[must_use]
-    pub fn acting_as(&self, dn: NormalDn, shown: &str) -> Self {
+    pub fn acting_as(&self, dn: NormalDn, pretty_dn: &str) -> Self {
         let real_dn = self.real_dn.clone().or_else(|| self.dn.clone());
-        Self { real_dn, ..self.bound_as(dn, shown) }
+        Self { real_dn, ..self.bound_as(dn, pretty_dn) }
     }
 
     /// The same identity in a request that rules may ask about.

@@ -93,8 +93,8 @@ pub trait Backend: Any + Debug + Send + Sync {
         true
     }
 
-    /// Carries out changes. `done` is called once, here or on another thread.
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending;
+    /// Carries out changes. `completion` is called once, here or on another thread.
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending;
 
     /// Why its changes cannot be made together with those of another backend; none if it sees to that itself.
     fn stands_apart(&self) -> Option<LdapResult> {

@@ -27,42 +27,42 @@ pub struct ChangedEntry {
 #[derive(Debug, Default)]
 pub struct ChangeTeller(Mutex<Vec<Weak<HeardChanges>>>);
 
-/// What one search has heard and not looked at yet.
+/// The queue of one search: changes that it has not looked at yet.
 #[derive(Debug, Default)]
-pub struct HeardChanges(Mutex<Heard>);
+pub struct HeardChanges(Mutex<Queue>);
 
 #[derive(Debug, Default)]
-struct Heard {
-    waiting: VecDeque<ChangedEntry>,
-    /// Why not all of them are there.
-    lost: Option<&'static str>,
+struct Queue {
+    changes: VecDeque<ChangedEntry>,
+    /// Why not all changes are there.
+    incomplete: Option<&'static str>,
     follower: Option<Arc<Follower>>,
 }
 
 impl ChangeTeller {
-    /// From now on every change is heard.
+    /// The queue of a new search: every change from now on.
     pub fn listen(&self) -> Arc<HeardChanges> {
-        let heard = Arc::<HeardChanges>::default();
+        let queue = Arc::<HeardChanges>::default();
         let mut listeners = self.lock();
         listeners.retain(|known| known.strong_count() > 0);
-        listeners.push(Arc::downgrade(&heard));
-        heard
+        listeners.push(Arc::downgrade(&queue));
+        queue
     }
 
     /// Tells all of a change.
     pub fn tell(&self, changed: &ChangedEntry) {
-        self.each(|heard| heard.add(changed));
+        self.each(|queue| queue.add(changed));
     }
 
     /// Tells all that not everything can be told any more.
     pub fn end(&self, why: &'static str) {
-        self.each(|heard| heard.lose(why));
+        self.each(|queue| queue.mark_incomplete(why));
     }
 
     fn each(&self, what: impl Fn(&HeardChanges)) {
         // Outside of the lock: a search that hears of it may look at once.
         let listeners: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        listeners.iter().for_each(|heard| what(heard));
+        listeners.iter().for_each(|queue| what(queue));
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<HeardChanges>>> {
@@ -82,45 +82,45 @@ impl HeardChanges {
     /// # Errors
     /// Why not everything was heard: the search has to begin anew.
     pub fn take(&self) -> Result<VecDeque<ChangedEntry>, &'static str> {
-        let mut heard = self.lock();
-        match heard.lost {
+        let mut queue = self.lock();
+        match queue.incomplete {
             Some(why) => Err(why),
-            None => Ok(std::mem::take(&mut heard.waiting)),
+            None => Ok(std::mem::take(&mut queue.changes)),
         }
     }
 
     fn add(&self, changed: &ChangedEntry) {
-        let mut heard = self.lock();
-        if heard.waiting.len() >= HEARD_MAX {
-            heard.forget("too many changes waited to be sent: search again");
-        } else if heard.lost.is_none() && heard.waiting.back() != Some(changed) {
+        let mut queue = self.lock();
+        if queue.changes.len() >= HEARD_MAX {
+            queue.forget("too many changes waited to be sent: search again");
+        } else if queue.incomplete.is_none() && queue.changes.back() != Some(changed) {
             // Who looks sees the entry as it is then: once is enough.
-            heard.waiting.push_back(changed.clone());
+            queue.changes.push_back(changed.clone());
         }
-        Self::tell(heard);
+        Self::tell(queue);
     }
 
-    fn lose(&self, why: &'static str) {
-        let mut heard = self.lock();
-        heard.forget(why);
-        Self::tell(heard);
+    fn mark_incomplete(&self, why: &'static str) {
+        let mut queue = self.lock();
+        queue.forget(why);
+        Self::tell(queue);
     }
 
-    fn tell(heard: MutexGuard<'_, Heard>) {
-        let follower = heard.follower.clone();
-        drop(heard);
+    fn tell(queue: MutexGuard<'_, Queue>) {
+        let follower = queue.follower.clone();
+        drop(queue);
         follower.into_iter().for_each(|follower| follower.tell());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Heard {
+impl Queue {
     fn forget(&mut self, why: &'static str) {
-        self.lost.get_or_insert(why);
-        self.waiting = VecDeque::new();
+        self.incomplete.get_or_insert(why);
+        self.changes = VecDeque::new();
     }
 }
 
@@ -136,13 +136,13 @@ mod tests {
     fn each_change_is_heard_in_order_and_one_that_waits_already_once() {
         let teller = ChangeTeller::default();
         teller.tell(&changed("cn=before"));
-        let heard = teller.listen();
+        let queue = teller.listen();
         for dn in ["cn=a", "cn=a", "cn=b", "cn=a"] {
             teller.tell(&changed(dn));
         }
-        let all: Vec<_> = heard.take().unwrap().into_iter().map(|one| one.dn.to_string()).collect();
+        let all: Vec<_> = queue.take().unwrap().into_iter().map(|one| one.dn.to_string()).collect();
         assert_eq!(all, ["cn=a", "cn=b", "cn=a"]);
-        assert_eq!(heard.take(), Ok(VecDeque::new()));
+        assert_eq!(queue.take(), Ok(VecDeque::new()));
     }
 
     #[test]

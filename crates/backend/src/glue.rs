@@ -36,7 +36,7 @@ pub(super) fn open(
         let text = "VLV does not go over several databases";
         return Err(Box::new((LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text), Vec::new())));
     }
-    let pages = controls.paged.as_ref().map(|asked| GluedPages::new(asked, below.len() + 1));
+    let pages = controls.paged.as_ref().map(|control| GluedPages::new(control, below.len() + 1));
     let pages = pages.transpose().map_err(|result| Box::new((result, Vec::new())))?;
     let begin = pages.as_ref().map_or(0, GluedPages::at);
     let paged = |number| pages.as_ref().map(|pages| pages.control(number));

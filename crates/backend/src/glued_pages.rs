@@ -14,8 +14,8 @@ pub(super) struct GluedPages {
     /// The database that is searched, 0 for the one that holds the base.
     at: u8,
     /// Entries that this page has room for.
-    left: u32,
-    asked: PagedResults,
+    room: u32,
+    request: PagedResults,
 }
 
 /// What follows when one database has answered.
@@ -30,15 +30,15 @@ pub(super) enum Next {
 impl GluedPages {
     /// # Errors
     /// protocolError when the cookie names none of the `databases`.
-    pub(super) fn new(asked: &PagedResults, databases: usize) -> Result<Self, LdapResult> {
-        let (at, cookie) = match asked.cookie.split_first() {
+    pub(super) fn new(request: &PagedResults, databases: usize) -> Result<Self, LdapResult> {
+        let (at, cookie) = match request.cookie.split_first() {
             None => (0, Vec::new()),
             Some((at, cookie)) => (*at, cookie.to_vec()),
         };
         if usize::from(at) >= databases {
             return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "paged results cookie is invalid"));
         }
-        Ok(Self { at, left: asked.size, asked: PagedResults { cookie, ..asked.clone() } })
+        Ok(Self { at, room: request.size, request: PagedResults { cookie, ..request.clone() } })
     }
 
     /// The database to begin in.
@@ -48,8 +48,8 @@ impl GluedPages {
 
     /// The control for database `number`: only the first one of this page has come some way.
     pub(super) fn control(&self, number: usize) -> PagedResults {
-        let cookie = if number == self.at() { self.asked.cookie.clone() } else { Vec::new() };
-        PagedResults { cookie, ..self.asked.clone() }
+        let cookie = if number == self.at() { self.request.cookie.clone() } else { Vec::new() };
+        PagedResults { cookie, ..self.request.clone() }
     }
 
     /// A database has answered with `result` and `controls` after `entries`; `more` says whether another comes.
@@ -61,14 +61,14 @@ impl GluedPages {
         more: bool,
     ) -> Next {
         let empty = self.at > 0 && result.code == ResultCode::NO_SUCH_OBJECT;
-        if !(result.is_success() || empty) || self.asked.size == 0 {
+        if !(result.is_success() || empty) || self.request.size == 0 {
             return Next::Answer(result, controls);
         }
         let result = if empty { LdapResult::success() } else { result };
         let paged = controls.iter().find(|control| control.oid == oid::PAGED_RESULTS);
         let paged = paged.and_then(|control| control::PagedResults::decode(control.value.as_deref()).ok());
         let (size, cookie) = paged.map_or((0, Vec::new()), |paged| (paged.size, paged.cookie.to_vec()));
-        self.left = self.left.saturating_sub(entries);
+        self.room = self.room.saturating_sub(entries);
         let answered = if !cookie.is_empty() {
             page(size, &[&[self.at], &cookie[..]].concat())
         } else if !more {
@@ -76,8 +76,8 @@ impl GluedPages {
         } else {
             // There are no more databases than a byte counts: `new` compares with their number.
             self.at = self.at.saturating_add(1);
-            if self.left > 0 {
-                return Next::GoOn(self.left);
+            if self.room > 0 {
+                return Next::GoOn(self.room);
             }
             page(size, &[self.at])
         };
@@ -95,7 +95,7 @@ fn page(size: u32, cookie: &[u8]) -> ControlBuf {
 mod tests {
     use super::*;
 
-    fn asked(size: u32, cookie: &[u8]) -> PagedResults {
+    fn request(size: u32, cookie: &[u8]) -> PagedResults {
         PagedResults { critical: false, size, cookie: cookie.to_vec() }
     }
 
@@ -116,16 +116,16 @@ mod tests {
             (&[1, 7], missing(), Pages::end(), 0, false, answer(Pages::end())),
             (&[1, 7], ok(), page(0, b"x"), 3, false, answer(page(0, b"\x01x"))),
         ] {
-            let mut pages = GluedPages::new(&asked(3, cookie), 2).unwrap();
+            let mut pages = GluedPages::new(&request(3, cookie), 2).unwrap();
             let found = pages.ended(result, vec![control], entries, more);
             assert_eq!(found, expected, "{cookie:?} {entries} {more}");
         }
-        assert!(GluedPages::new(&asked(3, &[2]), 2).is_err());
+        assert!(GluedPages::new(&request(3, &[2]), 2).is_err());
     }
 
     #[test]
     fn only_the_database_that_goes_on_gets_its_cookie() {
-        let pages = GluedPages::new(&asked(3, &[1, 7]), 3).unwrap();
+        let pages = GluedPages::new(&request(3, &[1, 7]), 3).unwrap();
         assert_eq!((pages.at(), pages.control(1).cookie, pages.control(2).cookie), (1, vec![7], vec![]));
     }
 }

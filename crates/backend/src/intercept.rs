@@ -100,8 +100,14 @@ pub trait Interceptor: Debug + Send + Sync {
         next.bind(context, bind, later)
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
-        next.update(context, changes, done)
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        completion: Completion,
+    ) -> Pending {
+        next.update(context, changes, completion)
     }
 
     fn modify_password(
@@ -118,10 +124,10 @@ pub trait Interceptor: Debug + Send + Sync {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        next.extended(context, asked, later)
+        next.extended(context, request, later)
     }
 
     /// The extended operations that it carries out.
@@ -220,36 +226,36 @@ impl<'a> Next<'a> {
 
     /// The next overlay that sees such requests, and what comes behind it.
     fn interceptor(self, kind: Operations) -> Option<(&'a dyn Interceptor, Self)> {
-        let at = self.interceptors.iter().position(|one| one.requests().has(kind))?;
-        let (one, rest) = self.interceptors.get(at..)?.split_first()?;
-        Some((&**one, Self { interceptors: rest, ..self }))
+        let at = self.interceptors.iter().position(|interceptor| interceptor.requests().has(kind))?;
+        let (interceptor, rest) = self.interceptors.get(at..)?.split_first()?;
+        Some((&**interceptor, Self { interceptors: rest, ..self }))
     }
 
     pub fn open(self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         match self.interceptor(Operations::SEARCH) {
-            Some((one, next)) => one.open(next, context, search),
+            Some((interceptor, next)) => interceptor.open(next, context, search),
             None => self.backend.open(context, search),
         }
     }
 
     pub fn compare(self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
         match self.interceptor(Operations::COMPARE) {
-            Some((one, next)) => one.compare(next, context, compare, later),
+            Some((interceptor, next)) => interceptor.compare(next, context, compare, later),
             None => self.backend.compare(context, compare, later),
         }
     }
 
     pub fn bind(self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         match self.interceptor(Operations::BIND) {
-            Some((one, next)) => one.bind(next, context, bind, later),
+            Some((interceptor, next)) => interceptor.bind(next, context, bind, later),
             None => self.backend.bind(context, bind, later),
         }
     }
 
-    pub fn update(self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    pub fn update(self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
         match self.interceptor(Operations::UPDATE) {
-            Some((one, next)) => one.update(next, context, changes, done),
-            None => self.backend.update(context, changes, done),
+            Some((interceptor, next)) => interceptor.update(next, context, changes, completion),
+            None => self.backend.update(context, changes, completion),
         }
     }
 
@@ -260,7 +266,7 @@ impl<'a> Next<'a> {
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
         match self.interceptor(Operations::PASSWORD) {
-            Some((one, next)) => one.modify_password(next, context, change, later),
+            Some((interceptor, next)) => interceptor.modify_password(next, context, change, later),
             None => self.backend.modify_password(context, change, later),
         }
     }
@@ -268,12 +274,12 @@ impl<'a> Next<'a> {
     pub fn extended(
         self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match self.interceptor(Operations::EXTENDED) {
-            Some((one, next)) => one.extended(next, context, asked, later),
-            None => self.backend.extended(context, asked, later),
+            Some((interceptor, next)) => interceptor.extended(next, context, request, later),
+            None => self.backend.extended(context, request, later),
         }
     }
 }

@@ -6,12 +6,12 @@
 mod backend;
 mod change_teller;
 mod cursor;
+mod deferred;
 mod delay;
 mod figures;
 mod glue;
 mod glued_pages;
 mod intercept;
-mod kept;
 pub mod memory_tree;
 pub mod meta;
 mod mounts;
@@ -27,10 +27,10 @@ mod tells_changes;
 pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
 pub use change_teller::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
 pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
+pub use deferred::{Alone, KeptContext, KeptSearch};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Behind, Bound, Intercepted, Interceptor, Next, Operations, Stack};
-pub use kept::{Alone, KeptContext, KeptSearch};
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,

@@ -71,13 +71,13 @@ impl MemoryTree<'_> {
         request: &CompareRequest<'_>,
         controls: &RequestControls,
     ) -> LdapResult {
-        let Some(seen) = self.seen().find(|seen| seen.dn == *dn) else {
+        let Some(guarded) = self.guarded_entries().find(|guarded| guarded.dn == *dn) else {
             return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
         };
-        let result = self.compare_entry(&seen, request, controls);
+        let result = self.compare_entry(&guarded, request, controls);
         // An error tells that there is such an entry.
-        let told = matches!(result.code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
-        if !told && !seen.allows(Item::Entry, Privilege::Disclose) {
+        let is_verdict = matches!(result.code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
+        if !is_verdict && !guarded.allows(Item::Entry, Privilege::Disclose) {
             return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
         }
         result
@@ -85,17 +85,17 @@ impl MemoryTree<'_> {
 
     fn compare_entry(
         &self,
-        seen: &Seen<'_>,
+        guarded: &GuardedEntry<'_>,
         request: &CompareRequest<'_>,
         controls: &RequestControls,
     ) -> LdapResult {
-        if !seen.is_as_asserted(controls) {
+        if !guarded.is_as_asserted(controls) {
             return LdapResult::new(ResultCode::ASSERTION_FAILED);
         }
         let Ok(description) = self.schema.describe(request.attribute) else {
             return LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
         };
-        if !seen.allows(
+        if !guarded.allows(
             Item::Attribute { description: &description, value: Some(request.value) },
             Privilege::Compare,
         ) {
@@ -112,8 +112,8 @@ impl MemoryTree<'_> {
         if rule.normalize_assertion(self.schema, request.value, &mut asserted).is_err() {
             return LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "invalid assertion value");
         }
-        let told = told_apart(self.schema, seen.entry);
-        let attributes = told.attributes.iter();
+        let expanded = with_ordered_parts(self.schema, guarded.entry);
+        let attributes = expanded.attributes.iter();
         let mut covered =
             attributes.filter(|a| a.description.is_subdescription_of(self.schema, &description)).peekable();
         if covered.peek().is_none() {
@@ -126,12 +126,12 @@ impl MemoryTree<'_> {
 
     /// Whether the subject has a privilege on an entry, which need not be among the tree's.
     pub fn allows(&self, dn: &NormalDn, entry: &Entry, item: Item<'_>, privilege: Privilege) -> bool {
-        Seen { tree: self, entry, dn: dn.clone() }.allows(item, privilege)
+        GuardedEntry { tree: self, entry, dn: dn.clone() }.allows(item, privilege)
     }
 
     /// Whether the assertion control's filter, if there is one, is true of an entry as the subject sees it.
     pub fn is_as_asserted(&self, dn: &NormalDn, entry: &Entry, controls: &RequestControls) -> bool {
-        Seen { tree: self, entry, dn: dn.clone() }.is_as_asserted(controls)
+        GuardedEntry { tree: self, entry, dn: dn.clone() }.is_as_asserted(controls)
     }
 
     /// A SearchResultEntry message with what the subject may read of an entry; none when it may not read the entry.
@@ -141,11 +141,11 @@ impl MemoryTree<'_> {
         entry: &Entry,
         names: impl IntoIterator<Item = &'n str>,
     ) -> Option<Vec<u8>> {
-        let seen = Seen { tree: self, entry, dn: dn.clone() };
-        seen.allows(Item::Entry, Privilege::Read).then(|| {
+        let guarded = GuardedEntry { tree: self, entry, dn: dn.clone() };
+        guarded.allows(Item::Entry, Privilege::Read).then(|| {
             let mut message = Vec::new();
             let selection = Selection::new(self.schema, names);
-            seen.encode(&selection, None, false, (MessageId(0), &[]), &mut message);
+            guarded.encode(&selection, None, false, (MessageId(0), &[]), &mut message);
             message
         })
     }
@@ -155,11 +155,11 @@ impl MemoryTree<'_> {
     /// # Errors
     /// What to answer when there is none.
     pub fn find(&self, dn: &NormalDn) -> Result<(&Entry, Box<dyn EntryFacts + '_>), LdapResult> {
-        let mut all: Vec<Seen<'_>> = self.seen().collect();
-        match all.iter().position(|seen| seen.dn == *dn) {
+        let mut all: Vec<GuardedEntry<'_>> = self.guarded_entries().collect();
+        match all.iter().position(|guarded| guarded.dn == *dn) {
             Some(at) => {
-                let seen = all.swap_remove(at);
-                Ok((seen.entry, Box::new(seen)))
+                let guarded = all.swap_remove(at);
+                Ok((guarded.entry, Box::new(guarded)))
             }
             None => Err(self.missing(&all, dn)),
         }
@@ -167,13 +167,13 @@ impl MemoryTree<'_> {
 
     fn try_search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> Result<Found, Fault> {
         let Search { base, request, controls, message, .. } = search;
-        if controls.effective_rights.as_ref().is_some_and(|asked| asked.critical) {
+        if controls.effective_rights.as_ref().is_some_and(|control| control.critical) {
             let text = "effective rights are told of stored entries only";
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
             return Ok(Found { result, entries: 0 });
         }
-        if controls.vlv.as_ref().is_some_and(|asked| asked.critical)
-            || controls.deref.as_ref().is_some_and(|asked| asked.critical)
+        if controls.vlv.as_ref().is_some_and(|control| control.critical)
+            || controls.deref.as_ref().is_some_and(|control| control.critical)
         {
             let text = "virtual list views and dereferencing are of stored entries only";
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
@@ -182,7 +182,7 @@ impl MemoryTree<'_> {
         if let Err(result) = self.admit(bases, base, controls) {
             return Ok(Found { result, entries: 0 });
         }
-        let all: Vec<Seen<'_>> = self.seen().collect();
+        let all: Vec<GuardedEntry<'_>> = self.guarded_entries().collect();
         let catalog = Catalog::default();
         let bound = self.schema.bind_filter(request.filter);
         let filter = Filter::new(self.schema, &catalog, bound);
@@ -193,23 +193,26 @@ impl MemoryTree<'_> {
             .map(|filters| filters.iter().map(|f| self.schema.bind_filter(f.as_filter())).collect());
         let mut entries = 0;
         let before = out.len();
-        for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, request.scope)) {
+        for guarded in all.iter().filter(|guarded| guarded.dn.is_in_scope(base, request.scope)) {
             let sent = (out.len() - before) as u64;
-            let counted = self.counted.and_then(|counted| counted(seen.entry, entries, sent));
-            let seen =
-                &Seen { tree: self, entry: counted.as_ref().unwrap_or(seen.entry), dn: seen.dn.clone() };
-            let told = told_apart(self.schema, seen.entry);
-            let source = OwnedSource { schema: self.schema, entry: &told };
-            if controls.subentries == Some(true) || filter.matches(seen, &source)? != Match::True {
+            let counted = self.counted.and_then(|counted| counted(guarded.entry, entries, sent));
+            let guarded = &GuardedEntry {
+                tree: self,
+                entry: counted.as_ref().unwrap_or(guarded.entry),
+                dn: guarded.dn.clone(),
+            };
+            let expanded = with_ordered_parts(self.schema, guarded.entry);
+            let source = OwnedSource { schema: self.schema, entry: &expanded };
+            if controls.subentries == Some(true) || filter.matches(guarded, &source)? != Match::True {
                 continue;
             }
-            if !seen.allows(Item::Entry, Privilege::Read) {
+            if !guarded.allows(Item::Entry, Privilege::Read) {
                 continue;
             }
             if request.size_limit > 0 && entries >= u64::from(request.size_limit) {
                 return Ok(Found { result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), entries });
             }
-            seen.encode(&selection, matched.as_deref(), request.types_only, (*message, &[]), out);
+            guarded.encode(&selection, matched.as_deref(), request.types_only, (*message, &[]), out);
             entries += 1;
         }
         Ok(Found { result: LdapResult::success(), entries })
@@ -224,8 +227,8 @@ impl MemoryTree<'_> {
     }
 
     fn admit(&self, bases: Bases, base: &NormalDn, controls: &RequestControls) -> Result<(), LdapResult> {
-        let all: Vec<Seen<'_>> = self.seen().collect();
-        let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
+        let all: Vec<GuardedEntry<'_>> = self.guarded_entries().collect();
+        let Some(first) = all.iter().find(|guarded| guarded.dn == *base) else {
             return Err(self.missing(&all, base));
         };
         if bases == Bases::Judged && !first.allows(Item::Entry, Privilege::Search) {
@@ -250,8 +253,8 @@ impl MemoryTree<'_> {
         scope: Scope,
         filter: larix_proto::Filter<'_>,
     ) -> Result<Vec<(NormalDn, &Entry)>, LdapResult> {
-        let all: Vec<Seen<'_>> = self.seen().collect();
-        let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
+        let all: Vec<GuardedEntry<'_>> = self.guarded_entries().collect();
+        let Some(first) = all.iter().find(|guarded| guarded.dn == *base) else {
             return Err(self.missing(&all, base));
         };
         if !first.allows(Item::Entry, Privilege::Search) {
@@ -259,14 +262,14 @@ impl MemoryTree<'_> {
         }
         let filter = Filter::new(self.schema, &Catalog::default(), self.schema.bind_filter(filter));
         let mut found = Vec::new();
-        for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, scope)) {
-            let told = told_apart(self.schema, seen.entry);
-            let source = OwnedSource { schema: self.schema, entry: &told };
+        for guarded in all.iter().filter(|guarded| guarded.dn.is_in_scope(base, scope)) {
+            let expanded = with_ordered_parts(self.schema, guarded.entry);
+            let source = OwnedSource { schema: self.schema, entry: &expanded };
             let matched = filter
-                .matches(seen, &source)
+                .matches(guarded, &source)
                 .map_err(|fault| LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")))?;
-            if matched == Match::True && seen.allows(Item::Entry, Privilege::Read) {
-                found.push((seen.dn.clone(), seen.entry));
+            if matched == Match::True && guarded.allows(Item::Entry, Privilege::Read) {
+                found.push((guarded.dn.clone(), guarded.entry));
             }
         }
         Ok(found)
@@ -274,27 +277,29 @@ impl MemoryTree<'_> {
 
     /// DNs of the entries that a filter is true of, whatever the access rules say.
     pub fn matching_unguarded(&self, filter: &BoundFilter) -> impl Iterator<Item = &str> {
-        self.seen().filter(|seen| seen.matches(filter) == Match::True).map(|seen| seen.entry.dn.as_str())
+        self.guarded_entries()
+            .filter(|guarded| guarded.matches(filter) == Match::True)
+            .map(|guarded| guarded.entry.dn.as_str())
     }
 
-    fn missing(&self, all: &[Seen<'_>], base: &NormalDn) -> LdapResult {
+    fn missing(&self, all: &[GuardedEntry<'_>], base: &NormalDn) -> LdapResult {
         let mut superior = base.parent();
         while let Some(dn) = superior {
-            if let Some(seen) = all.iter().find(|seen| seen.dn == dn) {
-                if !seen.allows(Item::Entry, Privilege::Disclose) {
+            if let Some(guarded) = all.iter().find(|guarded| guarded.dn == dn) {
+                if !guarded.allows(Item::Entry, Privilege::Disclose) {
                     break;
                 }
-                return LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(seen.entry.dn.clone());
+                return LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(guarded.entry.dn.clone());
             }
             superior = dn.parent();
         }
         LdapResult::new(ResultCode::NO_SUCH_OBJECT)
     }
 
-    fn seen(&self) -> impl Iterator<Item = Seen<'_>> {
-        self.entries
-            .iter()
-            .filter_map(|entry| Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? }))
+    fn guarded_entries(&self) -> impl Iterator<Item = GuardedEntry<'_>> {
+        self.entries.iter().filter_map(|entry| {
+            Some(GuardedEntry { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? })
+        })
     }
 }
 
@@ -345,9 +350,9 @@ impl OneByOne {
     /// # Errors
     /// The filter costs more steps than one request may.
     pub fn is_true_of(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry) -> Result<bool, Fault> {
-        let seen = Seen { tree, entry, dn: dn.clone() };
+        let guarded = GuardedEntry { tree, entry, dn: dn.clone() };
         let source = OwnedSource { schema: tree.schema, entry };
-        Ok(self.filter.matches(&seen, &source)? == Match::True)
+        Ok(self.filter.matches(&guarded, &source)? == Match::True)
     }
 
     /// Whether an attribute is asked for.
@@ -362,8 +367,8 @@ impl OneByOne {
 
     /// Appends the message with what the tree's subject may read of the entry.
     pub fn write(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry, out: &mut Vec<u8>) {
-        let seen = Seen { tree, entry, dn: dn.clone() };
-        seen.encode(&self.selection, self.matched.as_deref(), self.types_only, (self.message, &[]), out);
+        let guarded = GuardedEntry { tree, entry, dn: dn.clone() };
+        guarded.encode(&self.selection, self.matched.as_deref(), self.types_only, (self.message, &[]), out);
     }
 }
 
@@ -390,18 +395,24 @@ impl SyncSelection<'_> {
         let Self { schema, policy, subject, .. } = *self;
         let tree = MemoryTree { schema, policy, subject, entries: Vec::new(), counted: None };
         let selection = Selection::new(schema, self.names.iter().map(String::as_str));
-        Seen { tree: &tree, entry, dn: dn.clone() }.encode(&selection, None, self.types_only, message, out);
+        GuardedEntry { tree: &tree, entry, dn: dn.clone() }.encode(
+            &selection,
+            None,
+            self.types_only,
+            message,
+            out,
+        );
     }
 }
 
-/// One entry as the subject sees it.
-struct Seen<'a> {
+/// One entry under access control.
+struct GuardedEntry<'a> {
     tree: &'a MemoryTree<'a>,
     entry: &'a Entry,
     dn: NormalDn,
 }
 
-impl Seen<'_> {
+impl GuardedEntry<'_> {
     fn allows(&self, item: Item<'_>, privilege: Privilege) -> bool {
         let target = AccessTarget { dn: &self.dn, entry: self };
         self.tree.policy.check(self.tree.subject, &target, item, privilege)
@@ -413,8 +424,8 @@ impl Seen<'_> {
         controls.assertion.as_ref().is_none_or(|asserted| {
             let schema = self.tree.schema;
             let filter = Filter::new(schema, &Catalog::default(), schema.bind_filter(asserted.as_filter()));
-            let told = told_apart(schema, self.entry);
-            let source = OwnedSource { schema, entry: &told };
+            let expanded = with_ordered_parts(schema, self.entry);
+            let source = OwnedSource { schema, entry: &expanded };
             matches!(filter.matches(self, &source), Ok(Match::True))
         })
     }
@@ -451,7 +462,7 @@ impl Seen<'_> {
     }
 }
 
-impl EntryFacts for Seen<'_> {
+impl EntryFacts for GuardedEntry<'_> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
         let schema = self.tree.schema;
         let covered =
@@ -465,13 +476,13 @@ impl EntryFacts for Seen<'_> {
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(self.tree.schema, &Catalog::default(), filter.clone());
-        let told = told_apart(self.tree.schema, self.entry);
-        let source = OwnedSource { schema: self.tree.schema, entry: &told };
+        let expanded = with_ordered_parts(self.tree.schema, self.entry);
+        let source = OwnedSource { schema: self.tree.schema, entry: &expanded };
         filter.matches(&Unguarded(self), &source).unwrap_or(Match::Undefined)
     }
 }
 
-impl FilterContext for Seen<'_> {
+impl FilterContext for GuardedEntry<'_> {
     fn schema(&self) -> &Schema {
         self.tree.schema
     }
@@ -485,12 +496,12 @@ impl FilterContext for Seen<'_> {
     }
 
     fn has_subordinates(&self) -> Result<bool, Fault> {
-        Ok(self.tree.seen().any(|other| other.dn.parent().is_some_and(|parent| parent == self.dn)))
+        Ok(self.tree.guarded_entries().any(|other| other.dn.parent().is_some_and(|parent| parent == self.dn)))
     }
 }
 
 /// The same without access rules, for the filters that are part of one.
-struct Unguarded<'a>(&'a Seen<'a>);
+struct Unguarded<'a>(&'a GuardedEntry<'a>);
 
 impl FilterContext for Unguarded<'_> {
     fn schema(&self) -> &Schema {
@@ -520,7 +531,7 @@ pub fn ordered_parts(value: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The entry with three values for each `{n}value` of an ordered attribute: that one, `value` and `{n}`. An assertion may
 /// give the number, the value, or both (OpenLDAP's X-ORDERED).
-fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
+fn with_ordered_parts<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
     let is_ordered = |attribute: &EntryAttribute| {
         let kind = schema.attribute(attribute.description.attribute);
         kind.is_ordered_values() || kind.is_ordered_siblings()
@@ -528,8 +539,8 @@ fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
     if !entry.attributes.iter().any(is_ordered) {
         return Cow::Borrowed(entry);
     }
-    let mut told = entry.clone();
-    for attribute in told.attributes.iter_mut().filter(|attribute| is_ordered(attribute)) {
+    let mut expanded = entry.clone();
+    for attribute in expanded.attributes.iter_mut().filter(|attribute| is_ordered(attribute)) {
         let parts: Vec<Vec<u8>> = attribute
             .values
             .iter()
@@ -538,7 +549,7 @@ fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
             .collect();
         attribute.values.extend(parts);
     }
-    Cow::Owned(told)
+    Cow::Owned(expanded)
 }
 
 /// Which attributes a request wants (RFC 4511 section 4.5.1.8, RFC 3673, RFC 4529).

@@ -241,12 +241,12 @@ impl Debug for Pending {
     }
 }
 
-/// Has `ask` answered by `done`, now or later.
-pub fn answered_by<T: 'static>(done: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
-    let mut done = Some(done);
-    let reply = ask(&mut || done.take().unwrap_or_else(|| Box::new(drop)));
-    match (reply, done) {
-        (Reply::Now(answer), Some(done)) => done(answer),
+/// Has `ask` answered by `completion`, now or later.
+pub fn answered_by<T: 'static>(completion: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
+    let mut completion = Some(completion);
+    let reply = ask(&mut || completion.take().unwrap_or_else(|| Box::new(drop)));
+    match (reply, completion) {
+        (Reply::Now(answer), Some(completion)) => completion(answer),
         (Reply::Now(_), None) => {}
         (Reply::Later(pending), _) => return pending,
     }

@@ -130,13 +130,13 @@ impl Backend for Parts {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        self.holder(asked.dn).extended(context, asked, later)
+        self.holder(request.dn).extended(context, request, later)
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
         let target = match &changes {
             Changes::One(_, target) => target.clone(),
             Changes::Together(requests) => {
@@ -145,7 +145,7 @@ impl Backend for Parts {
             }
         };
         let holder = target.as_ref().map_or(&*self.inner, |dn| self.holder(dn));
-        holder.update(context, changes, done)
+        holder.update(context, changes, completion)
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {

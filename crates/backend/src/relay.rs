@@ -132,33 +132,33 @@ impl Backend for Relay {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let backend = self.to(context, asked.dn, asked.controls.hops);
+        let backend = self.to(context, request.dn, request.controls.hops);
         let backend = backend.and_then(|backend| {
-            Self::check_heeded(backend, asked.controls)?;
+            Self::check_heeded(backend, request.controls)?;
             Ok(backend)
         });
         match backend {
             Ok(backend) => {
-                let controls = further(asked.controls);
-                backend.extended(context, &Extended { controls: &controls, ..*asked }, later)
+                let controls = further(request.controls);
+                backend.extended(context, &Extended { controls: &controls, ..*request }, later)
             }
             Err(refused) => Reply::Now(refused.into()),
         }
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
         let (request, target) = match changes {
             Changes::One(request, Some(target)) => (request, target),
             Changes::One(..) => {
-                done(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN").into());
+                completion(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN").into());
                 return Pending::default();
             }
             Changes::Together(_) => {
                 let text = "a relayed database takes no transactions; name the entries in the real one";
-                done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+                completion(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
                 return Pending::default();
             }
         };
@@ -170,10 +170,10 @@ impl Backend for Relay {
         match backend {
             Ok(backend) => {
                 let request = WriteRequest { controls: further(&request.controls), ..request };
-                backend.update(context, Changes::One(request, Some(target)), done)
+                backend.update(context, Changes::One(request, Some(target)), completion)
             }
             Err(refused) => {
-                done(refused.into());
+                completion(refused.into());
                 Pending::default()
             }
         }

@@ -56,14 +56,20 @@ impl Interceptor for RenamesWithin {
         true
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        completion: Completion,
+    ) -> Pending {
         if let Changes::One(request, Some(dn)) = &changes
             && let Some(refused) = self.refusal(context, &request.operation, dn)
         {
-            done(refused.into());
+            completion(refused.into());
             return Pending::default();
         }
-        next.update(context, changes, done)
+        next.update(context, changes, completion)
     }
 }
 

@@ -197,16 +197,16 @@ impl Router {
     pub fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        self.interceptors.extended(&self.routes, context, asked, later)
+        self.interceptors.extended(&self.routes, context, request, later)
     }
 
-    /// Has a change carried out. `done` is called once, here or on another thread.
-    pub fn update(&self, context: &Context<'_>, request: WriteRequest, done: Completion) -> Pending {
+    /// Has a change carried out. `completion` is called once, here or on another thread.
+    pub fn update(&self, context: &Context<'_>, request: WriteRequest, completion: Completion) -> Pending {
         let target = self.schema().parse_dn(request.operation.target()).ok();
-        self.interceptors.update(&self.routes, context, Changes::One(request, target), done)
+        self.interceptors.update(&self.routes, context, Changes::One(request, target), completion)
     }
 
     /// Has changes carried out together, all or none.
@@ -214,9 +214,9 @@ impl Router {
         &self,
         context: &Context<'_>,
         requests: Vec<WriteRequest>,
-        done: Completion,
+        completion: Completion,
     ) -> Pending {
-        self.interceptors.update(&self.routes, context, Changes::Together(requests), done)
+        self.interceptors.update(&self.routes, context, Changes::Together(requests), completion)
     }
 }
 
@@ -314,19 +314,19 @@ impl Routes {
         self.check_heeded((backend, tree), controls)?;
         // Another server's content is that server's to provide. What overlays make of it is not.
         let is_passed_on = || backend.behind().is_none() && backend.heeds(oid::SYNC_REQUEST);
-        if let Some(asked) = &controls.sync
+        if let Some(control) = &controls.sync
             && !backend.provides_content()
             && !is_passed_on()
         {
-            if asked.critical {
+            if control.critical {
                 return Err(self.no_content_there());
             }
             controls.values_mut().into_iter().for_each(|values| values.sync = None);
         }
-        if let Some(asked) = &controls.persistent
+        if let Some(control) = &controls.persistent
             && !backend.tells_changes()
         {
-            if asked.critical {
+            if control.critical {
                 return Err(self.no_changes_there());
             }
             controls.values_mut().into_iter().for_each(|values| values.persistent = None);
@@ -357,7 +357,7 @@ impl Routes {
         &self,
         context: &Context<'_>,
         requests: Vec<WriteRequest>,
-        done: Completion,
+        completion: Completion,
     ) -> Pending {
         let targets: Vec<Option<NormalDn>> = requests
             .iter()
@@ -372,7 +372,7 @@ impl Routes {
             self.check_heeded((*backend, tree(dn)), &request.controls).is_err()
         });
         if unheeded.is_some() {
-            done(WriteOutcome { refused: unheeded, ..not_heeded().into() });
+            completion(WriteOutcome { refused: unheeded, ..not_heeded().into() });
             return Pending::default();
         }
         let apart = match backends.iter().all(is_first) {
@@ -381,12 +381,14 @@ impl Routes {
         };
         match apart {
             Some(refused) => {
-                done(refused.into());
+                completion(refused.into());
                 Pending::default()
             }
             None => match targets.first().and_then(tree) {
-                Some(tree) => tree.stack.update(&tree.parts, context, Changes::Together(requests), done),
-                None => first.update(context, Changes::Together(requests), done),
+                Some(tree) => {
+                    tree.stack.update(&tree.parts, context, Changes::Together(requests), completion)
+                }
+                None => first.update(context, Changes::Together(requests), completion),
             },
         }
     }
@@ -455,35 +457,35 @@ impl Backend for Routes {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let backend = self.holder(asked.dn);
-        let tree = self.tree_above(asked.dn);
-        match (self.check_heeded((backend, tree), asked.controls), tree) {
-            (Ok(()), Some(tree)) => tree.stack.extended(&tree.parts, context, asked, later),
-            (Ok(()), None) => backend.extended(context, asked, later),
+        let backend = self.holder(request.dn);
+        let tree = self.tree_above(request.dn);
+        match (self.check_heeded((backend, tree), request.controls), tree) {
+            (Ok(()), Some(tree)) => tree.stack.extended(&tree.parts, context, request, later),
+            (Ok(()), None) => backend.extended(context, request, later),
             (Err(refused), _) => Reply::Now(refused.into()),
         }
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
         match changes {
             Changes::One(request, target) => {
                 let backend = target.as_ref().map_or(&*self.special.nowhere, |dn| self.holder(dn));
                 let tree = target.as_ref().and_then(|dn| self.tree_above(dn));
                 match (self.check_heeded((backend, tree), &request.controls), tree) {
                     (Ok(()), Some(tree)) => {
-                        tree.stack.update(&tree.parts, context, Changes::One(request, target), done)
+                        tree.stack.update(&tree.parts, context, Changes::One(request, target), completion)
                     }
-                    (Ok(()), None) => backend.update(context, Changes::One(request, target), done),
+                    (Ok(()), None) => backend.update(context, Changes::One(request, target), completion),
                     (Err(refused), _) => {
-                        done(refused.into());
+                        completion(refused.into());
                         Pending::default()
                     }
                 }
             }
-            Changes::Together(requests) => self.update_together(context, requests, done),
+            Changes::Together(requests) => self.update_together(context, requests, completion),
         }
     }
 

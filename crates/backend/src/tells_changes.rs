@@ -67,7 +67,13 @@ impl Interceptor for TellsChanges {
         true
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        completion: Completion,
+    ) -> Pending {
         let one = |request: &WriteRequest, dn: &NormalDn| self.outstanding(self.changed(request, dn));
         let outstanding: Vec<Outstanding> = match &changes {
             Changes::One(request, target) => target.iter().map(|dn| one(request, dn)).collect(),
@@ -78,11 +84,11 @@ impl Interceptor for TellsChanges {
                 named.map(|(request, dn)| one(request, &dn)).collect()
             }
         };
-        let done = Box::new(move |outcome: WriteOutcome| {
+        let completion = Box::new(move |outcome: WriteOutcome| {
             outstanding.into_iter().for_each(|one| one.ended(&outcome.result));
-            done(outcome);
+            completion(outcome);
         });
-        next.update(context, changes, done)
+        next.update(context, changes, completion)
     }
 
     fn modify_password(
@@ -93,14 +99,14 @@ impl Interceptor for TellsChanges {
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
         let dn = change.dn.clone();
-        let mut told = || -> Done<PasswordChanged> {
-            let (outstanding, done) = (self.outstanding_at(&dn), later());
+        let mut tracked_later = || -> Done<PasswordChanged> {
+            let (outstanding, completion) = (self.outstanding_at(&dn), later());
             Box::new(move |changed: PasswordChanged| {
                 outstanding.ended(&changed.result);
-                done(changed);
+                completion(changed);
             })
         };
-        let reply = next.modify_password(context, change, &mut told);
+        let reply = next.modify_password(context, change, &mut tracked_later);
         if let Reply::Now(changed) = &reply {
             self.outstanding_at(&dn).ended(&changed.result);
         }
@@ -111,19 +117,19 @@ impl Interceptor for TellsChanges {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let mut told = || -> Done<ExtendedAnswer> {
-            let (outstanding, done) = (self.outstanding_at(asked.dn), later());
+        let mut tracked_later = || -> Done<ExtendedAnswer> {
+            let (outstanding, completion) = (self.outstanding_at(request.dn), later());
             Box::new(move |answer: ExtendedAnswer| {
                 outstanding.ended(&answer.result);
-                done(answer);
+                completion(answer);
             })
         };
-        let reply = next.extended(context, asked, &mut told);
+        let reply = next.extended(context, request, &mut tracked_later);
         if let Reply::Now(answer) = &reply {
-            self.outstanding_at(asked.dn).ended(&answer.result);
+            self.outstanding_at(request.dn).ended(&answer.result);
         }
         reply
     }

@@ -176,7 +176,7 @@ pub fn of_change(
     let (dn, change) = record.as_sent();
     let mut writer = Writer::new(schema, operation_of(change), &facts);
     // A request may change several entries: its own name for one of them stands for that one alone.
-    let requested = facts.dn.as_deref().filter(|asked| is_same_name(schema, asked, dn));
+    let requested = facts.dn.as_deref().filter(|name| is_same_name(schema, name, dn));
     writer.text("reqDN", requested.unwrap_or(dn));
     writer.ended(&facts);
     match change {
@@ -188,9 +188,10 @@ pub fn of_change(
         LoggedChange::Delete => writer.put("reqOld", old_lines(&record.old)),
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
             // The new name implies the changes of its own values.
-            let told = |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
-            let told: Vec<_> = modifications.iter().filter(told).cloned().collect();
-            writer.put("reqMod", modification_lines(&told));
+            let is_recorded =
+                |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
+            let recorded: Vec<_> = modifications.iter().filter(is_recorded).cloned().collect();
+            writer.put("reqMod", modification_lines(&recorded));
             writer.put("reqOld", old_lines(&record.old));
             writer.renamed(dn, new_rdn, *delete_old_rdn, new_superior.as_deref());
         }

@@ -171,7 +171,7 @@ impl RequestLimits {
         if (bytes / TERM_BYTES_MIN) as u64 <= most {
             return Ok(());
         }
-        let mut terms = Terms { left: most };
+        let mut terms = Terms { remaining: most };
         let mut filters = filters;
         if filters.all(|filter| terms.count(filter)) {
             Ok(())
@@ -197,7 +197,7 @@ impl RequestLimits {
 
 /// Terms of filters that may still come.
 struct Terms {
-    left: u64,
+    remaining: u64,
 }
 
 /// A term is a tag, a length, and what they say.
@@ -210,8 +210,8 @@ impl Terms {
             FilterNode::Substrings(substrings) => 1 + substrings.any.iter().count() as u64,
             _ => 1,
         };
-        let Some(left) = self.left.checked_sub(own) else { return false };
-        self.left = left;
+        let Some(remaining) = self.remaining.checked_sub(own) else { return false };
+        self.remaining = remaining;
         match filter.node() {
             FilterNode::And(set) | FilterNode::Or(set) => set.iter().all(|filter| self.count(filter)),
             FilterNode::Not(inner) => self.count(inner),
@@ -245,24 +245,24 @@ impl From<Exceeded> for LdapResult {
 /// Counts the work on one entry down. A step is about what it takes to compare one short value.
 #[derive(Debug)]
 pub struct Meter {
-    left: Cell<u64>,
+    remaining: Cell<u64>,
 }
 
 impl Meter {
     pub fn new(steps: u64) -> Self {
-        Self { left: Cell::new(steps) }
+        Self { remaining: Cell::new(steps) }
     }
 
     /// Takes steps from what is left; false when they are more than that.
     #[inline]
     pub fn take(&self, steps: u64) -> bool {
-        let left = self.left.get();
-        self.left.set(left.saturating_sub(steps));
-        steps <= left
+        let remaining = self.remaining.get();
+        self.remaining.set(remaining.saturating_sub(steps));
+        steps <= remaining
     }
 
-    pub fn left(&self) -> u64 {
-        self.left.get()
+    pub fn remaining(&self) -> u64 {
+        self.remaining.get()
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
     fn a_meter_ends_for_good() {
         let meter = Meter::new(10);
         assert!(meter.take(10));
-        assert_eq!(meter.left(), 0);
+        assert_eq!(meter.remaining(), 0);
         assert!(!meter.take(1) && !meter.take(u64::MAX));
         assert!(meter.take(0));
     }

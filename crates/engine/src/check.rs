@@ -52,7 +52,7 @@ pub enum Finding {
     /// A posting list says that it has another number of ids than it has.
     PostingCount {
         key: Vec<u8>,
-        said: u64,
+        recorded: u64,
         found: u64,
     },
     StrayPosting {
@@ -122,8 +122,8 @@ impl fmt::Display for Named<'_> {
             Finding::Ring { entry } => {
                 write!(f, "entry {entry} is below itself: nothing leads to it from the top of the tree")
             }
-            Finding::PostingCount { key, said, found } => {
-                write!(f, "the index has {found} entries under {}, and says {said}", shown(key))
+            Finding::PostingCount { key, recorded, found } => {
+                write!(f, "the index has {found} entries under {}, and says {recorded}", shown(key))
             }
             Finding::MissingPosting { entry, key } => {
                 write!(f, "entry {entry} is missing in the index under {}", shown(key))
@@ -466,24 +466,24 @@ fn check_index<N: Snapshot>(
 ) -> Result<(), Fault> {
     let mut known = KnownKeys::default();
     for row in view.snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward)? {
-        let (key, said) = row?;
+        let (key, recorded) = row?;
         checked.index_keys += 1;
         let head = key::parse_head(&key).ok_or(Fault::Damaged { what: "an index key" })?;
         // Rows left of an index that is no longer kept are not checked.
-        let kept = is_indexed(&view.catalog, head);
+        let indexed = is_indexed(&view.catalog, head);
         let mut cursor = view.snapshot.postings(INDEX, &key)?;
         let before = checked.postings;
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
             let id = EntryId(id);
-            if kept && !known.has(view, id, head, &key)? && !known.is_leaving(view, id, head, &key)? {
+            if indexed && !known.has(view, id, head, &key)? && !known.is_leaving(view, id, head, &key)? {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
             }
         }
         let found = checked.postings - before;
         // An engine elsewhere estimates.
-        if found != said && !N::IS_DISTANT {
-            report(Finding::PostingCount { key: key.to_vec(), said, found });
+        if found != recorded && !N::IS_DISTANT {
+            report(Finding::PostingCount { key: key.to_vec(), recorded, found });
         }
     }
     Ok(())

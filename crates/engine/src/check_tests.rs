@@ -165,21 +165,21 @@ fn a_posting_list_that_says_another_count_is_found() {
     transaction.write(INDEX, &block, &[1, 3, 1, 0]).unwrap();
     transaction.commit(&WriteSet::new(), Durability::NoMetaSync).unwrap();
     let found = findings(&fixture);
-    assert!(found.contains(&Finding::PostingCount { key, said: 3, found: 2 }), "{found:?}");
+    assert!(found.contains(&Finding::PostingCount { key, recorded: 3, found: 2 }), "{found:?}");
 }
 
 #[test]
 fn indexes_are_built_later() {
     let fixture = Fixture::memory(&[], &small());
-    let asked = SearchSpec { filter: "(sn=*b na*)", ..SearchSpec::default() };
-    assert_eq!(fixture.search(&asked).names(), ["b"]);
+    let spec = SearchSpec { filter: "(sn=*b na*)", ..SearchSpec::default() };
+    assert_eq!(fixture.search(&spec).names(), ["b"]);
     fixture.reconfigure(settings(SUFFIX, index(LINES)));
     let sn = number(&fixture, "sn");
     assert!(fixture.database.catalog().row(sn).unwrap().usable().is_empty());
-    assert_eq!(fixture.search(&asked).names(), ["b"], "not used before it is built");
+    assert_eq!(fixture.search(&spec).names(), ["b"], "not used before it is built");
     assert_eq!(rebuild(&fixture, &Rebuild::Stale), 4);
     assert!(fixture.database.catalog().row(sn).unwrap().usable().has(Kinds::SUBSTRINGS));
-    assert_eq!(fixture.search(&asked).names(), ["b"]);
+    assert_eq!(fixture.search(&spec).names(), ["b"]);
     assert_eq!(findings(&fixture), []);
     assert_eq!(rebuild(&fixture, &Rebuild::Stale), 0);
     let posting = key::make(sn, KeyKind::Equality, b"nobody");

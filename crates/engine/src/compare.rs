@@ -130,9 +130,9 @@ fn answer<N: Snapshot>(
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?));
     }
     let code = compare_entry(&seen, context, request, asserted)?;
-    let told = matches!(code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
+    let is_verdict = matches!(code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
     // An error tells that there is such an entry.
-    if !told && !seen.allows_entry(Privilege::Disclose)? {
+    if !is_verdict && !seen.allows_entry(Privilege::Disclose)? {
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
     }
     Ok(LdapResult::new(code))

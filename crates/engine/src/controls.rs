@@ -276,8 +276,9 @@ impl RequestControls {
             [] => controls.as_ber().to_vec(),
             _ => {
                 let mut sent = Vec::new();
-                let kept = controls.iter().filter(|control| dropped.iter().all(|oid| oid != control.oid));
-                kept.for_each(|control| control.to_owned().encode(&mut sent));
+                let remaining =
+                    controls.iter().filter(|control| dropped.iter().all(|oid| oid != control.oid));
+                remaining.for_each(|control| control.to_owned().encode(&mut sent));
                 sent
             }
         };

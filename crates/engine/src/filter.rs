@@ -225,9 +225,9 @@ impl Filter {
             Self::Constant(_) => true,
             Self::And(list) | Self::Or(list) => list.iter().all(|part| part.asks_only(test)),
             Self::Not(inner) => inner.asks_only(test),
-            Self::Test(asked) => {
-                !matches!(asked.assertion, Assertion::Extensible(_) | Assertion::InChain(_))
-                    && asked.target.description().is_some_and(test)
+            Self::Test(part) => {
+                !matches!(part.assertion, Assertion::Extensible(_) | Assertion::InChain(_))
+                    && part.target.description().is_some_and(test)
             }
         }
     }
@@ -444,11 +444,11 @@ fn dn_attribute_matches(
     let mut scratch = Scratch::default();
     for ava in dn.rdns().iter().flat_map(|rdn| rdn.avas()) {
         let Ok(own) = schema.describe(ava.attribute) else { continue };
-        let asked = match &assertion.description {
+        let is_covered = match &assertion.description {
             Some(description) => schema.is_subtype(own.attribute, description.attribute),
             None => assertion.asks(schema.attribute(own.attribute)),
         };
-        if asked
+        if is_covered
             && context.may_search(&own, Some(assertion.value.raw()))?
             && assertion.matches(schema, &ava.value, &mut scratch).is_true()
         {

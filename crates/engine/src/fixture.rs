@@ -182,22 +182,22 @@ impl<S: Store> Fixture<S> {
         Some(reader.to_owned(view.dn(&reader.view).expect("a DN"), true).expect("no fault"))
     }
 
-    pub(crate) fn search(&self, asked: &SearchSpec<'_>) -> Answered {
-        let mut task = match self.begin(asked) {
+    pub(crate) fn search(&self, spec: &SearchSpec<'_>) -> Answered {
+        let mut task = match self.begin(spec) {
             Ok(task) => task,
             Err((result, controls)) => {
-                assert_eq!(self.direct(asked), None, "{asked:?}");
+                assert_eq!(self.direct(spec), None, "{spec:?}");
                 return Answered { result, controls, ..Answered::default() };
             }
         };
         let mut out = Vec::new();
         loop {
-            if let Step::Done(result, controls) = self.step(&mut task, &mut out, asked.slice) {
-                if let Some((direct, entries)) = self.direct(asked) {
+            if let Step::Done(result, controls) = self.step(&mut task, &mut out, spec.slice) {
+                if let Some((direct, entries)) = self.direct(spec) {
                     // Whichever way a search goes, it has the same answer.
-                    assert_eq!(decode(&direct).entries, decode(&out).entries, "{asked:?}");
-                    assert_eq!((&result, &out), (&LdapResult::success(), &direct), "{asked:?}");
-                    assert_eq!(task.entries(), entries, "{asked:?}");
+                    assert_eq!(decode(&direct).entries, decode(&out).entries, "{spec:?}");
+                    assert_eq!((&result, &out), (&LdapResult::success(), &direct), "{spec:?}");
+                    assert_eq!(task.entries(), entries, "{spec:?}");
                 }
                 return Answered { result, controls, ..decode(&out) };
             }
@@ -205,16 +205,16 @@ impl<S: Store> Fixture<S> {
     }
 
     /// What a search is answered at once, and with how many entries; `None` if it is none of that kind.
-    pub(crate) fn direct(&self, asked: &SearchSpec<'_>) -> Option<(Vec<u8>, u32)> {
-        let pdu = pdu(asked);
-        let base = schema().parse_dn(asked.base).expect(asked.base);
+    pub(crate) fn direct(&self, spec: &SearchSpec<'_>) -> Option<(Vec<u8>, u32)> {
+        let pdu = pdu(spec);
+        let base = schema().parse_dn(spec.base).expect(spec.base);
         let snapshot = self.database.store().snapshot().expect("a snapshot");
         let view = self.database.view(&snapshot).expect("a view");
         let input = DirectInput {
             message: MessageId(7),
             request: &request(&pdu),
             base: &base,
-            controls: &asked.controls,
+            controls: &spec.controls,
             subject: &self.subject,
             policy: &self.policy,
             limits: self.limits.as_ref(),
@@ -223,7 +223,7 @@ impl<S: Store> Fixture<S> {
         };
         let mut out = Vec::new();
         let answered = direct::answer(&view, &input, &mut out);
-        assert!(answered.is_some() || out.is_empty(), "{asked:?}");
+        assert!(answered.is_some() || out.is_empty(), "{spec:?}");
         answered.map(|answered| (out, answered.entries))
     }
 
@@ -234,15 +234,15 @@ impl<S: Store> Fixture<S> {
         task.step(&view, out, Budget { candidates, bytes: usize::MAX, nanos: u64::MAX, clock: &self.clock })
     }
 
-    pub(crate) fn begin(&self, asked: &SearchSpec<'_>) -> Result<SearchTask, (LdapResult, Vec<ControlBuf>)> {
-        let pdu = pdu(asked);
+    pub(crate) fn begin(&self, spec: &SearchSpec<'_>) -> Result<SearchTask, (LdapResult, Vec<ControlBuf>)> {
+        let pdu = pdu(spec);
         let snapshot = self.database.store().snapshot().expect("a snapshot");
         let view = self.database.view(&snapshot).expect("a view");
         let input = SearchInput {
             message: MessageId(7),
             request: request(&pdu),
-            base: schema().parse_dn(asked.base).expect(asked.base),
-            controls: asked.controls.clone(),
+            base: schema().parse_dn(spec.base).expect(spec.base),
+            controls: spec.controls.clone(),
             subject: Arc::clone(&self.subject),
             policy: arc_swap::Guard::from_inner(Arc::clone(&self.policy)),
             limits: self.limits,
@@ -255,16 +255,16 @@ impl<S: Store> Fixture<S> {
 }
 
 /// The message of a search.
-fn pdu(asked: &SearchSpec<'_>) -> Vec<u8> {
-    let filter = FilterBuf::parse(asked.filter).expect(asked.filter);
+fn pdu(spec: &SearchSpec<'_>) -> Vec<u8> {
+    let filter = FilterBuf::parse(spec.filter).expect(spec.filter);
     let mut pdu = Vec::new();
     let search = Search {
-        deref: asked.deref,
-        size_limit: asked.size_limit,
-        time_limit: asked.time_limit,
-        types_only: asked.types_only,
-        attributes: asked.attributes,
-        ..Search::new(asked.base, asked.scope, filter.as_filter())
+        deref: spec.deref,
+        size_limit: spec.size_limit,
+        time_limit: spec.time_limit,
+        types_only: spec.types_only,
+        attributes: spec.attributes,
+        ..Search::new(spec.base, spec.scope, filter.as_filter())
     };
     client::search(&mut pdu, MessageId(7), &search, &[]);
     pdu

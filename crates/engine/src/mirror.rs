@@ -31,7 +31,7 @@ pub(crate) fn changes<T: Snapshot>(
     let instances = (next_instance(), next_instance());
     let before = View::over_changes(transaction, instances.0, Arc::clone(&state))?;
     let after = View::over_changes(&overlay, instances.1, state)?;
-    let done = Changes { before, after, gone: Vec::new(), there: BTreeMap::new() }.all(set);
+    let done = Changes { before, after, removed: Vec::new(), entries: BTreeMap::new() }.all(set);
     // No request uses these numbers again.
     tree::forget(instances.0);
     tree::forget(instances.1);
@@ -41,8 +41,8 @@ pub(crate) fn changes<T: Snapshot>(
 struct Changes<'s, B, A> {
     before: View<'s, B>,
     after: View<'s, A>,
-    gone: Vec<NormalDn>,
-    there: BTreeMap<EntryId, MirroredEntry>,
+    removed: Vec<NormalDn>,
+    entries: BTreeMap<EntryId, MirroredEntry>,
 }
 
 impl<B: Snapshot, A: Snapshot> Changes<'_, B, A> {
@@ -58,8 +58,8 @@ impl<B: Snapshot, A: Snapshot> Changes<'_, B, A> {
                 }
             }
         }
-        let gone = self.gone.into_iter().map(Mirrored::Gone);
-        Ok(gone.chain(self.there.into_values().map(Mirrored::Put)).collect())
+        let removed = self.removed.into_iter().map(Mirrored::Gone);
+        Ok(removed.chain(self.entries.into_values().map(Mirrored::Put)).collect())
     }
 
     /// Notes an entry that has changed, and with `subtree` all below it if it has another name.
@@ -70,10 +70,10 @@ impl<B: Snapshot, A: Snapshot> Changes<'_, B, A> {
         if let Some(before) = before
             && after.as_ref().is_none_or(|after| after.name != before)
         {
-            self.gone.push(before);
+            self.removed.push(before);
         }
         if let Some(after) = after {
-            self.there.insert(id, after);
+            self.entries.insert(id, after);
         }
         if subtree && moved {
             for below in tree::subtree(self.after.snapshot, id, usize::MAX)?.into_iter().skip(1) {

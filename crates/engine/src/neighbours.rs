@@ -21,22 +21,22 @@ use crate::search::rule_facts::{RuleFacts, search, with_entry};
 pub(crate) struct Neighbours<S: Store>(pub(crate) Vec<Weak<Database<S>>>);
 
 impl<S: Store> Neighbours<S> {
-    /// The database whose suffix is the nearest at or above the name, if it is nearer than `beyond` says.
-    fn select(&self, dn: &NormalDn, beyond: usize) -> Option<Arc<Database<S>>> {
+    /// The database whose suffix is the nearest at or above the name, if that suffix has more RDNs than `own_depth`.
+    fn select(&self, dn: &NormalDn, own_depth: usize) -> Option<Arc<Database<S>>> {
         let open = self.0.iter().filter_map(Weak::upgrade);
         let depth = |nearest: &NearestSuffix<'_>, database: &Arc<Database<S>>| {
             database.current_settings().depth_of(nearest)
         };
-        NearestSuffix::of(dn).beyond(beyond).among(open, depth).map(|(_, database)| database)
+        NearestSuffix::of(dn).beyond(own_depth).among(open, depth).map(|(_, database)| database)
     }
 
     fn read_entry(
         &self,
         dn: &NormalDn,
-        beyond: usize,
+        own_depth: usize,
         read: &mut dyn FnMut(&dyn EntryFacts),
     ) -> Result<bool, Fault> {
-        let Some(database) = self.select(dn, beyond) else { return Ok(false) };
+        let Some(database) = self.select(dn, own_depth) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
@@ -45,15 +45,15 @@ impl<S: Store> Neighbours<S> {
 
     fn read_found(
         &self,
-        asked: &EntrySearch<'_>,
-        beyond: usize,
+        request: &EntrySearch<'_>,
+        own_depth: usize,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Result<bool, Fault> {
-        let Some(database) = self.select(asked.base, beyond) else { return Ok(false) };
+        let Some(database) = self.select(request.base, own_depth) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
-        Ok(search(&view, Sight::of(&view, &policy), asked, visit)? == Reach::Found)
+        Ok(search(&view, Sight::of(&view, &policy), request, visit)? == Reach::Found)
     }
 }
 
@@ -61,25 +61,25 @@ impl<S: Store> OtherEntries for Neighbours<S> {
     fn with_entry(
         &self,
         dn: &NormalDn,
-        beyond: usize,
+        own_depth: usize,
         read: &mut dyn FnMut(&dyn EntryFacts),
     ) -> Result<bool, Unreadable> {
-        self.read_entry(dn, beyond, read).map_err(|_| Unreadable)
+        self.read_entry(dn, own_depth, read).map_err(|_| Unreadable)
     }
 
     fn search(
         &self,
-        asked: &EntrySearch<'_>,
-        beyond: usize,
+        request: &EntrySearch<'_>,
+        own_depth: usize,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Result<bool, Unreadable> {
-        self.read_found(asked, beyond, visit).map_err(|_| Unreadable)
+        self.read_found(request, own_depth, visit).map_err(|_| Unreadable)
     }
 }
 
 impl<S: Store> OtherDatabases for Neighbours<S> {
-    fn entry(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault> {
-        let Some(database) = self.select(dn, beyond) else { return Ok(None) };
+    fn entry(&self, dn: &NormalDn, own_depth: usize) -> Result<Option<Entry>, Fault> {
+        let Some(database) = self.select(dn, own_depth) else { return Ok(None) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
@@ -91,10 +91,10 @@ impl<S: Store> OtherDatabases for Neighbours<S> {
     fn search(
         &self,
         query: &InternalSearch<'_>,
-        beyond: usize,
+        own_depth: usize,
         visit: &mut Visit<'_>,
     ) -> Result<Option<Searched>, Fault> {
-        let Some(database) = self.select(query.base, beyond) else { return Ok(None) };
+        let Some(database) = self.select(query.base, own_depth) else { return Ok(None) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         internal::search(&view, &database.current_policy(), query, visit).map(Some)

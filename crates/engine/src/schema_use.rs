@@ -29,7 +29,7 @@ pub struct SchemaUse {
 
 /// The elements that entries have to be looked at for.
 #[derive(Debug, Default)]
-struct Sought {
+struct Elements {
     attributes: Vec<(AttributeNumber, AttributeTypeId)>,
     classes: Vec<ObjectClassId>,
 }
@@ -43,35 +43,35 @@ impl<S: Store> Database<S> {
     /// # Errors
     /// A store that cannot be read.
     pub fn schema_use(&self, retiring: &Retiring) -> Result<Option<SchemaUse>, Fault> {
-        let mut sought = Sought::default();
+        let mut elements = Elements::default();
         {
             let snapshot = self.store().snapshot()?;
             let view = self.view(&snapshot)?;
-            if let Some(found) = by_index(&view, retiring, &mut sought)? {
+            if let Some(found) = by_index(&view, retiring, &mut elements)? {
                 return Ok(Some(found));
             }
         }
-        if sought.attributes.is_empty() && sought.classes.is_empty() {
+        if elements.attributes.is_empty() && elements.classes.is_empty() {
             return Ok(None);
         }
         let mut next = Some(EntryId(1));
         while let Some(from) = next {
             let snapshot = self.store().snapshot()?;
             let view = self.view(&snapshot)?;
-            match by_reading(&view, from, &sought)? {
-                Looked::Found(found) => return Ok(Some(found)),
-                Looked::On(at) => next = at,
+            match by_reading(&view, from, &elements)? {
+                ReadOutcome::Found(found) => return Ok(Some(found)),
+                ReadOutcome::On(at) => next = at,
             }
         }
         Ok(None)
     }
 }
 
-/// What the catalog and complete indexes know; what they do not goes to `sought`.
+/// What the catalog and complete indexes know; what they do not goes to `elements`.
 fn by_index<N: Snapshot>(
     view: &View<'_, N>,
     retiring: &Retiring,
-    sought: &mut Sought,
+    elements: &mut Elements,
 ) -> Result<Option<SchemaUse>, Fault> {
     for row in view.catalog.rows() {
         let Some(attribute) = row.description.as_ref().map(|description| description.attribute) else {
@@ -81,7 +81,7 @@ fn by_index<N: Snapshot>(
             continue;
         }
         if !row.usable().has(Kinds::PRESENCE) {
-            sought.attributes.push((row.number, attribute));
+            elements.attributes.push((row.number, attribute));
             continue;
         }
         if let Some(id) = first(view, &key::make(row.number, KeyKind::Presence, b""))? {
@@ -93,7 +93,7 @@ fn by_index<N: Snapshot>(
     let Some(row) = row else { return Ok(None) };
     for class in &retiring.classes {
         if !row.usable().has(Kinds::EQUALITY) {
-            sought.classes.push(*class);
+            elements.classes.push(*class);
             continue;
         }
         let class = view.schema.class(*class);
@@ -113,13 +113,17 @@ fn first<N: Snapshot>(view: &View<'_, N>, key: &[u8]) -> Result<Option<EntryId>,
 }
 
 /// What came of looking at some entries.
-enum Looked {
+enum ReadOutcome {
     Found(SchemaUse),
     /// Where to go on, if there are more.
     On(Option<EntryId>),
 }
 
-fn by_reading<N: Snapshot>(view: &View<'_, N>, from: EntryId, sought: &Sought) -> Result<Looked, Fault> {
+fn by_reading<N: Snapshot>(
+    view: &View<'_, N>,
+    from: EntryId,
+    elements: &Elements,
+) -> Result<ReadOutcome, Fault> {
     let start = from.to_bytes();
     let range = KeyRange { start: Bound::Included(Cow::Borrowed(&start)), ..KeyRange::all() };
     let classes = view.catalog.object_class();
@@ -128,26 +132,26 @@ fn by_reading<N: Snapshot>(view: &View<'_, N>, from: EntryId, sought: &Sought) -
         let damaged = || Fault::Damaged { what: "an entry id" };
         let id = EntryId(u64::from_be_bytes(key.as_ref().try_into().map_err(|_| damaged())?));
         if looked >= SLICE {
-            return Ok(Looked::On(Some(id)));
+            return Ok(ReadOutcome::On(Some(id)));
         }
         let record = view.unpacked(id, stored)?;
         let entry = EntryView::parse(id, &record)?;
-        for (number, attribute) in &sought.attributes {
+        for (number, attribute) in &elements.attributes {
             if entry.get(*number)?.is_some() {
-                return named(view, id, view.schema.attribute(*attribute).name()).map(Looked::Found);
+                return named(view, id, view.schema.attribute(*attribute).name()).map(ReadOutcome::Found);
             }
         }
-        let values = classes.filter(|_| !sought.classes.is_empty()).map(|number| entry.get(number));
+        let values = classes.filter(|_| !elements.classes.is_empty()).map(|number| entry.get(number));
         for value in values.transpose()?.flatten().into_iter().flat_map(|values| values.iter()) {
             // Names of classes are never so long that they are stored elsewhere.
             let StoredValue::Inline(name) = value? else { continue };
             let class = std::str::from_utf8(name).ok().and_then(|name| view.schema.object_class(name));
-            if let Some(class) = class.filter(|class| sought.classes.contains(&class.id)) {
-                return named(view, id, class.name()).map(Looked::Found);
+            if let Some(class) = class.filter(|class| elements.classes.contains(&class.id)) {
+                return named(view, id, class.name()).map(ReadOutcome::Found);
             }
         }
     }
-    Ok(Looked::On(None))
+    Ok(ReadOutcome::On(None))
 }
 
 fn named<N: Snapshot>(view: &View<'_, N>, id: EntryId, element: &str) -> Result<SchemaUse, Fault> {

@@ -17,7 +17,7 @@ use crate::model::{
     OwnReferences, Usage,
 };
 use crate::options::AttributeOptions;
-use crate::schema::{Gone, Schema};
+use crate::schema::{RemovedElements, Schema};
 use crate::syntaxes::{Syntax, SyntaxKind, is_system_syntax, system_syntaxes};
 use crate::table::Fnv;
 
@@ -33,16 +33,16 @@ pub struct SchemaBuilder {
     /// passed over.
     built_in: (usize, usize),
     /// Numbers that elements of earlier schemas had: an element that is defined again gets its old number.
-    given: Gone,
+    removed: RemovedElements,
 }
 
 impl From<&Schema> for SchemaBuilder {
     /// Costs the same whatever the schema holds.
     fn from(schema: &Schema) -> Self {
         let system = Schema::system();
-        let given = Gone::clone(&schema.gone);
+        let removed = RemovedElements::clone(&schema.removed);
         let schema = Schema { instance: next_instance(), ..schema.clone() };
-        Self { schema, built_in: (system.attributes.len(), system.classes.len()), given }
+        Self { schema, built_in: (system.attributes.len(), system.classes.len()), removed }
     }
 }
 
@@ -56,20 +56,20 @@ impl SchemaBuilder {
     /// is not defined again is not in it, and its number is given to nothing else.
     pub fn following(earlier: &Schema) -> Self {
         let mut builder = Self::system();
-        builder.given = Gone::clone(&earlier.gone);
+        builder.removed = RemovedElements::clone(&earlier.removed);
         for attribute in earlier.attributes.iter().skip(builder.built_in.0) {
-            builder.given.attributes.insert(attribute.oid.clone(), attribute.id);
+            builder.removed.attributes.insert(attribute.oid.clone(), attribute.id);
             builder.schema.attributes.push(Arc::clone(attribute));
         }
         for class in earlier.classes.iter().skip(builder.built_in.1) {
-            builder.given.classes.insert(class.oid.clone(), class.id);
+            builder.removed.classes.insert(class.oid.clone(), class.id);
             builder.schema.classes.push(Arc::clone(class));
         }
         builder
     }
 
     pub fn build(self) -> Schema {
-        Schema { gone: Arc::new(self.given), instance: next_instance(), ..self.schema }
+        Schema { removed: Arc::new(self.removed), instance: next_instance(), ..self.schema }
     }
 
     /// Adds the definitions of a `.schema` text. `origin` names it in errors.
@@ -344,7 +344,7 @@ impl SchemaBuilder {
     }
 
     fn insert_attribute(&mut self, mut attribute: AttributeType) -> AttributeTypeId {
-        let earlier = self.given.attributes.remove(&attribute.oid);
+        let earlier = self.removed.attributes.remove(&attribute.oid);
         let id = earlier.unwrap_or(AttributeTypeId(self.schema.attributes.len() as u32));
         attribute.id = id;
         attribute.subtypes = vec![id];
@@ -436,7 +436,7 @@ impl SchemaBuilder {
     }
 
     fn insert_class(&mut self, mut class: ObjectClass) -> ObjectClassId {
-        let earlier = self.given.classes.remove(&class.oid);
+        let earlier = self.removed.classes.remove(&class.oid);
         let id = earlier.unwrap_or(ObjectClassId(self.schema.classes.len() as u32));
         class.id = id;
         class.ancestry.push(id);
@@ -481,7 +481,8 @@ fn next_instance() -> u64 {
 
 /// Builds what [`Schema::system`] gives.
 fn system_schema() -> Schema {
-    let mut builder = SchemaBuilder { schema: Schema::default(), built_in: (0, 0), given: Gone::default() };
+    let mut builder =
+        SchemaBuilder { schema: Schema::default(), built_in: (0, 0), removed: RemovedElements::default() };
     system_syntaxes().into_iter().for_each(|syntax| builder.insert_syntax(syntax));
     for (name, text) in SYSTEM {
         if let Err(error) = builder.add_schema_text(text, name) {

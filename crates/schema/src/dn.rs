@@ -1,7 +1,7 @@
 //! Distinguished names by what they mean: the normal form, in which equal names are equal texts, and the pretty form,
 //! in which names are stored and returned. Both are OpenLDAP's.
 
-mod known;
+mod cache;
 mod plain;
 
 use std::borrow::{Borrow, Cow};
@@ -255,12 +255,12 @@ pub fn escape_value(value: &[u8], out: &mut String) {
 impl Schema {
     /// Parses a DN's text and brings it into normal form.
     pub fn parse_dn(&self, text: &str) -> Result<NormalDn, DnError> {
-        let Some(hash) = known::hash(text) else { return self.parse_new_dn(text) };
-        if let Some(known) = known::recall(self, text, hash) {
-            return Ok(known);
+        let Some(hash) = cache::hash(text) else { return self.parse_new_dn(text) };
+        if let Some(cached) = cache::recall(self, text, hash) {
+            return Ok(cached);
         }
         let dn = self.parse_new_dn(text)?;
-        known::note(self, text, hash, &dn);
+        cache::note(self, text, hash, &dn);
         Ok(dn)
     }
 
@@ -283,8 +283,8 @@ impl Schema {
         if dn.whole.plain && dn.as_str() == text {
             return Ok((dn, text.to_owned()));
         }
-        let shown = self.pretty_dn(&Dn::parse(text)?)?;
-        Ok((dn, shown))
+        let pretty = self.pretty_dn(&Dn::parse(text)?)?;
+        Ok((dn, pretty))
     }
 
     /// Appends the normal form of a DN's text.

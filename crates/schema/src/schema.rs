@@ -28,12 +28,12 @@ pub struct Schema {
     /// Tells this schema from all others of the process; 0 for the system schema.
     pub(crate) instance: u64,
     /// Numbers of what an earlier schema had and this one has not.
-    pub(crate) gone: Arc<Gone>,
+    pub(crate) removed: Arc<RemovedElements>,
 }
 
 /// Elements of earlier schemas, by OID. They keep their numbers: a holder of a number may look at what it was.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct RemovedElements {
     pub(crate) attributes: HashMap<String, AttributeTypeId>,
     pub(crate) classes: HashMap<String, ObjectClassId>,
 }
@@ -94,15 +94,16 @@ impl Schema {
 
     /// All attribute types by number, which is the order of definition but for those that came later.
     pub fn attribute_types(&self) -> impl Iterator<Item = &AttributeType> {
-        let gone = &self.gone.attributes;
-        let there = move |attribute: &&AttributeType| gone.is_empty() || !gone.contains_key(&attribute.oid);
-        self.attributes.iter().map(|attribute| &**attribute).filter(there)
+        let removed = &self.removed.attributes;
+        let is_defined =
+            move |attribute: &&AttributeType| removed.is_empty() || !removed.contains_key(&attribute.oid);
+        self.attributes.iter().map(|attribute| &**attribute).filter(is_defined)
     }
 
     pub fn object_classes(&self) -> impl Iterator<Item = &ObjectClass> {
-        let gone = &self.gone.classes;
-        let there = move |class: &&ObjectClass| gone.is_empty() || !gone.contains_key(&class.oid);
-        self.classes.iter().map(|class| &**class).filter(there)
+        let removed = &self.removed.classes;
+        let is_defined = move |class: &&ObjectClass| removed.is_empty() || !removed.contains_key(&class.oid);
+        self.classes.iter().map(|class| &**class).filter(is_defined)
     }
 
     /// Attribute types and object classes of `earlier` that are not here any more, or that mean something else: to
@@ -116,9 +117,9 @@ impl Schema {
                 && then.iter().all(|name| now.iter().any(|other| other.eq_ignore_ascii_case(name)))
         };
         let attributes = earlier.attributes.unshared_items(&self.attributes).filter(|then| {
-            let there = !earlier.gone.attributes.contains_key(&then.oid);
+            let is_defined = !earlier.removed.attributes.contains_key(&then.oid);
             let now = self.attribute_type(&then.oid).filter(|now| now.id == then.id);
-            there
+            is_defined
                 && now.is_none_or(|now| {
                     !keeps_names(&now.names, &then.names)
                         || now.syntax.oid != then.syntax.oid
@@ -130,9 +131,9 @@ impl Schema {
                 })
         });
         let classes = earlier.classes.unshared_items(&self.classes).filter(|then| {
-            let there = !earlier.gone.classes.contains_key(&then.oid);
+            let is_defined = !earlier.removed.classes.contains_key(&then.oid);
             let now = self.object_class(&then.oid).filter(|now| now.id == then.id);
-            there
+            is_defined
                 && now.is_none_or(|now| {
                     !keeps_names(&now.names, &then.names)
                         || (now.kind, &now.superiors) != (then.kind, &then.superiors)
@@ -142,7 +143,7 @@ impl Schema {
         });
         let mut attributes: Vec<_> = attributes.map(|then| then.id).collect();
         let mut classes: Vec<_> = classes.map(|then| then.id).collect();
-        let (now, then) = (&self.gone, &earlier.gone);
+        let (now, then) = (&self.removed, &earlier.removed);
         attributes.extend(
             now.attributes.iter().filter(|(oid, _)| !then.attributes.contains_key(*oid)).map(|(_, id)| *id),
         );

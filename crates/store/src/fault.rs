@@ -125,11 +125,11 @@ pub struct FaultStore<S> {
     /// Where the machine may die.
     past: Option<Mutex<Past>>,
     /// Commits whose answer was lost.
-    lost: Mutex<Lost>,
+    lost_answers: Mutex<LostAnswers>,
 }
 
 #[derive(Debug, Default)]
-struct Lost {
+struct LostAnswers {
     attempts: BTreeMap<u64, Option<CommitId>>,
     /// What is still on its way.
     late: Option<(u64, WriteSet, Durability)>,
@@ -137,7 +137,7 @@ struct Lost {
     silent: u64,
 }
 
-impl Lost {
+impl LostAnswers {
     fn note(&mut self, outcome: Option<CommitId>) -> u64 {
         let attempt = self.attempts.len() as u64;
         self.attempts.insert(attempt, outcome);
@@ -155,7 +155,7 @@ struct Past {
 
 impl<S: Store> FaultStore<S> {
     pub fn new(inner: S, plan: FaultPlan) -> Self {
-        Self { inner, plan, failed: AtomicBool::new(false), past: None, lost: Mutex::default() }
+        Self { inner, plan, failed: AtomicBool::new(false), past: None, lost_answers: Mutex::default() }
     }
 
     /// The same over an empty store, on a machine that may die ([`Self::after_loss`]): what is committed is kept in memory
@@ -198,12 +198,12 @@ impl<S: Store> FaultStore<S> {
 
     /// Lets a commit in that is still on its way; one that another commit came before is not made.
     fn let_in_late(&self) -> Result<(), CommitError> {
-        let mut lost = lock(&self.lost);
-        let Some((attempt, changes, durability)) = lost.late.take() else { return Ok(()) };
+        let mut answers = lock(&self.lost_answers);
+        let Some((attempt, changes, durability)) = answers.late.take() else { return Ok(()) };
         let transaction = FaultTransaction { store: self, inner: self.inner.transaction()? };
         let made = transaction.make(&changes, durability).ok();
-        lost.attempts.insert(attempt, made);
-        lost.silent = 0;
+        answers.attempts.insert(attempt, made);
+        answers.silent = 0;
         Ok(())
     }
 
@@ -252,12 +252,12 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
         self.check_online()?;
-        let mut lost = lock(&self.lost);
-        if lost.silent > 0 {
-            lost.silent -= 1;
+        let mut answers = lock(&self.lost_answers);
+        if answers.silent > 0 {
+            answers.silent -= 1;
             return Err(ReadError::Unavailable(planned()));
         }
-        match lost.attempts.get(&attempt.0) {
+        match answers.attempts.get(&attempt.0) {
             Some(outcome) => Ok(*outcome),
             None => self.inner.outcome(attempt),
         }
@@ -395,16 +395,16 @@ impl<S: Store> FaultTransaction<'_, S> {
                     Some(Ok(done)) => Some(done),
                     None => None,
                 };
-                let mut lost = lock(&store.lost);
-                lost.silent = silent;
-                lost.note(outcome)
+                let mut answers = lock(&store.lost_answers);
+                answers.silent = silent;
+                answers.note(outcome)
             }
             _ => {
-                let mut lost = lock(&store.lost);
-                let attempt = lost.note(None);
-                lost.late = Some((attempt, changes.clone(), durability));
+                let mut answers = lock(&store.lost_answers);
+                let attempt = answers.note(None);
+                answers.late = Some((attempt, changes.clone(), durability));
                 // Nothing is said of it before.
-                lost.silent = u64::MAX;
+                answers.silent = u64::MAX;
                 attempt
             }
         };

@@ -35,8 +35,8 @@ impl Intercepted {
             return backend;
         }
         let all = Arc::new(Self { interceptors, backend });
-        for (number, one) in all.interceptors.interceptors.iter().enumerate() {
-            one.stands_before(Behind { all: Arc::downgrade(&all), first: number + 1 });
+        for (number, interceptor) in all.interceptors.interceptors.iter().enumerate() {
+            interceptor.stands_before(Behind { all: Arc::downgrade(&all), first: number + 1 });
         }
         all
     }
@@ -87,10 +87,10 @@ impl Backend for Intercepted {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        self.interceptors.extended(&*self.backend, context, asked, later)
+        self.interceptors.extended(&*self.backend, context, request, later)
     }
 
     fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
@@ -101,12 +101,12 @@ impl Backend for Intercepted {
         self.backend.authentication_values(context, dn, attribute)
     }
 
-    fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
-        self.backend.identities(context, asked, found)
+    fn identities(&self, context: &Context<'_>, request: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
+        self.backend.identities(context, request, found)
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
-        self.interceptors.update(&*self.backend, context, changes, done)
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+        self.interceptors.update(&*self.backend, context, changes, completion)
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {
@@ -151,14 +151,14 @@ impl Backend for Intercepted {
     }
 
     fn behind(&self) -> Option<&dyn Backend> {
-        match self.interceptors.interceptors.iter().all(|one| one.only_listens()) {
+        match self.interceptors.interceptors.iter().all(|interceptor| interceptor.only_listens()) {
             true => self.backend.behind(),
             false => Some(&*self.backend),
         }
     }
 
     fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
-        self.interceptors.interceptors.iter().find_map(|one| one.change_teller())
+        self.interceptors.interceptors.iter().find_map(|interceptor| interceptor.change_teller())
     }
 
     fn announce(&self, announced: &mut Announced) {

@@ -28,16 +28,17 @@ impl Default for Stack {
 
 impl Stack {
     pub fn new(interceptors: Vec<Arc<dyn Interceptor>>) -> Self {
-        let requests = interceptors.iter().fold(Operations::NONE, |all, one| all.and(one.requests()));
+        let requests =
+            interceptors.iter().fold(Operations::NONE, |all, interceptor| all.and(interceptor.requests()));
         Self { interceptors: interceptors.into(), requests }
     }
 
     /// Whether entries have other names behind any of them.
     pub fn maps_names(&self) -> bool {
-        self.interceptors.iter().any(|one| one.maps_names())
+        self.interceptors.iter().any(|interceptor| interceptor.maps_names())
     }
 
-    /// The same with one more, in front of all.
+    /// The same with interceptor more, in front of all.
     #[must_use]
     pub fn behind(&self, outermost: Arc<dyn Interceptor>) -> Self {
         Self::new(std::iter::once(outermost).chain(self.interceptors.iter().cloned()).collect())
@@ -66,7 +67,9 @@ impl Stack {
         search: Search<'_>,
         out: &mut Vec<u8>,
     ) -> First {
-        let sees = |one: &Arc<dyn Interceptor>| one.requests().has(Operations::SEARCH) && one.sees(&search);
+        let sees = |interceptor: &Arc<dyn Interceptor>| {
+            interceptor.requests().has(Operations::SEARCH) && interceptor.sees(&search)
+        };
         if self.requests.has(Operations::SEARCH) && self.interceptors.iter().any(sees) {
             return match self.open(backend, context, search) {
                 Ok(cursor) => First::slice_of(cursor, context.clock, out),
@@ -107,11 +110,11 @@ impl Stack {
         backend: &dyn Backend,
         context: &Context<'_>,
         changes: Changes,
-        done: Completion,
+        completion: Completion,
     ) -> Pending {
         match self.requests.has(Operations::UPDATE) {
-            true => self.before(backend).update(context, changes, done),
-            false => backend.update(context, changes, done),
+            true => self.before(backend).update(context, changes, completion),
+            false => backend.update(context, changes, completion),
         }
     }
 
@@ -132,35 +135,40 @@ impl Stack {
         &self,
         backend: &dyn Backend,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match self.requests.has(Operations::EXTENDED) {
-            true => self.before(backend).extended(context, asked, later),
-            false => backend.extended(context, asked, later),
+            true => self.before(backend).extended(context, request, later),
+            false => backend.extended(context, request, later),
         }
     }
 
     /// What they add to the answer of a bind.
     pub(crate) fn bound(&self, bound: &Bound<'_>) -> Vec<ControlBuf> {
-        self.interceptors.iter().flat_map(|one| one.bound(bound)).collect()
+        self.interceptors.iter().flat_map(|interceptor| interceptor.bound(bound)).collect()
     }
 
     /// Whether any of them heeds the control with this OID.
     pub(crate) fn heeds(&self, control: &str) -> bool {
-        self.interceptors.iter().any(|one| one.controls().iter().any(|known| known.oid == control))
+        self.interceptors
+            .iter()
+            .any(|interceptor| interceptor.controls().iter().any(|known| known.oid == control))
     }
 
     /// Adds the operations and controls that they bring.
     pub(crate) fn announce(&self, announced: &mut Announced) {
-        for one in self.interceptors.iter() {
+        for interceptor in self.interceptors.iter() {
             let is_new = |operation: &&OverlayOperation| {
                 announced.operations.iter().all(|known| known.oid != operation.oid)
             };
-            let operations: Vec<_> = one.operations().iter().filter(is_new).collect();
+            let operations: Vec<_> = interceptor.operations().iter().filter(is_new).collect();
             announced.operations.extend(operations);
-            let controls: Vec<_> =
-                one.controls().iter().filter(|control| !announced.controls.contains(control)).collect();
+            let controls: Vec<_> = interceptor
+                .controls()
+                .iter()
+                .filter(|control| !announced.controls.contains(control))
+                .collect();
             announced.controls.extend(controls);
         }
     }

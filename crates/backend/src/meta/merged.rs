@@ -84,7 +84,7 @@ impl Merged {
     }
 
     /// How many entries there may still be.
-    fn left(&self) -> Option<u32> {
+    fn remaining(&self) -> Option<u32> {
         let sent = u32::try_from(self.entries()).unwrap_or(u32::MAX);
         self.size_limit.map(|limit| limit.saturating_sub(sent))
     }
@@ -104,7 +104,7 @@ impl Merged {
                     outcome.matched = result.matched_dn;
                 }
             }
-            ResultCode::SIZE_LIMIT_EXCEEDED if self.left() == Some(0) => return Some(result),
+            ResultCode::SIZE_LIMIT_EXCEEDED if self.remaining() == Some(0) => return Some(result),
             _ if self.on_error == OnError::Stop => return Some(result),
             _ => {
                 self.outcome.first_error.get_or_insert(result);
@@ -140,12 +140,12 @@ impl Cursor for Merged {
             if out.len() >= budget.bytes {
                 return Slice::More;
             }
-            let left = self.left();
+            let remaining = self.remaining();
             let at = self.turn % self.parts.len();
             let Some(part) = self.parts.get_mut(at) else { break };
-            if let Some(left) = left {
+            if let Some(remaining) = remaining {
                 let own = u32::try_from(part.cursor.effort().entries).unwrap_or(u32::MAX);
-                part.cursor.limit_size(own.saturating_add(left));
+                part.cursor.limit_size(own.saturating_add(remaining));
             }
             match part.cursor.step(budget, out) {
                 Slice::Done(result, _) => {

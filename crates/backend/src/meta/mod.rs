@@ -2,7 +2,7 @@
 //! entries for it, at the same time; every other request goes to one target.
 
 mod candidates;
-mod known;
+mod dn_cache;
 mod merged;
 #[cfg(test)]
 mod tests;
@@ -24,8 +24,8 @@ use crate::operation::{
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
-pub use known::{KnownNames, NameLifetime};
-use known::{Lookup, Noting};
+pub use dn_cache::{KnownNames, NameLifetime};
+use dn_cache::{Lookup, Noting};
 use merged::Merged;
 
 /// What becomes of a search when a target answers with an error (`onerr`).
@@ -64,7 +64,7 @@ impl Meta {
     ///
     /// # Errors
     /// No target serves the name; several with the same suffix do, and nothing says which of them is meant.
-    fn holder(&self, dn: &NormalDn, asked: Lookup<'_>) -> Result<&Target, LdapResult> {
+    fn holder(&self, dn: &NormalDn, lookup: Lookup<'_>) -> Result<&Target, LdapResult> {
         let serving = || self.targets.iter().enumerate().filter(|(_, target)| target.serves(dn));
         let depth = serving().map(|(_, target)| target.suffix.depth()).max();
         let mut deepest = serving().filter(|(_, target)| Some(target.suffix.depth()) == depth);
@@ -74,7 +74,7 @@ impl Meta {
             (Some(first), Some(second)) => {
                 let all: Vec<(usize, &Target)> = [first, second].into_iter().chain(deepest).collect();
                 let one = |wanted: Option<usize>| all.iter().find(|(number, _)| Some(*number) == wanted);
-                let known = self.known.as_ref().and_then(|known| known.target(dn, asked));
+                let known = self.known.as_ref().and_then(|known| known.target(dn, lookup));
                 let meant = one(known).or_else(|| one(self.default_target));
                 meant.map(|(_, target)| *target).ok_or_else(|| {
                     let text = format!(
@@ -107,11 +107,11 @@ impl Meta {
         dn: &NormalDn,
         requester: Option<&NormalDn>,
     ) -> Result<&Target, LdapResult> {
-        let asked = match operation {
+        let lookup = match operation {
             WriteOperation::Add { .. } => Lookup::New,
             _ => Lookup::By(requester),
         };
-        let holder = self.holder(dn, asked)?;
+        let holder = self.holder(dn, lookup)?;
         let WriteOperation::ModifyDn { new_rdn, new_superior, .. } = operation else { return Ok(holder) };
         let superior = match new_superior {
             Some(superior) => self.schema.parse_dn(superior).ok(),
@@ -182,15 +182,15 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
     }
     // RFC 2891 section 1.2: a client whose control is not critical gets the answer unsorted, and a code that says so.
     let unsorted = SortResponse { code: ResultCode::UNWILLING_TO_PERFORM, attribute: None };
-    let said = controls.sort.is_some().then(|| unsorted.to_control(false)).into_iter().collect();
-    let mut left = Vec::new();
+    let response_controls = controls.sort.is_some().then(|| unsorted.to_control(false)).into_iter().collect();
+    let mut remaining = Vec::new();
     for control in sent.iter().filter(|control| !OF_THE_WHOLE.contains(&control.oid)) {
-        control.to_owned().encode(&mut left);
+        control.to_owned().encode(&mut remaining);
     }
     let controls = controls.with(|values| {
-        (values.paged, values.sort, values.vlv, values.sent) = (None, None, None, left);
+        (values.paged, values.sort, values.vlv, values.sent) = (None, None, None, remaining);
     });
-    Ok((controls, said))
+    Ok((controls, response_controls))
 }
 
 /// A look-up by the identity that sent the request.
@@ -223,8 +223,9 @@ impl Backend for Meta {
             [] => Err(refused(self.nowhere(base))),
             [one] => open(*one, controls),
             several => {
-                let (controls, said) = for_several(&controls).map_err(refused)?;
-                let mut merged = Merged::new(self.on_error, request.size_limit, self.above(base), said);
+                let (controls, response_controls) = for_several(&controls).map_err(refused)?;
+                let mut merged =
+                    Merged::new(self.on_error, request.size_limit, self.above(base), response_controls);
                 for candidate in several {
                     let is_moved = candidate.1 != base;
                     merged.add(open(*candidate, controls.clone()), is_moved)?;
@@ -264,16 +265,16 @@ impl Backend for Meta {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match self.holder(asked.dn, by(context)) {
-            Ok(target) => target.backend.extended(context, asked, later),
+        match self.holder(request.dn, by(context)) {
+            Ok(target) => target.backend.extended(context, request, later),
             Err(refused) => Reply::Now(refused.into()),
         }
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
         let refused = match changes {
             Changes::One(request, Some(dn)) => {
                 let requester = context.subject.dn.as_ref();
@@ -286,7 +287,7 @@ impl Backend for Meta {
                         if let Some(known) = self.known.as_ref().filter(|_| leaves) {
                             known.forget(&dn);
                         }
-                        return target.backend.update(context, Changes::One(request, Some(dn)), done);
+                        return target.backend.update(context, Changes::One(request, Some(dn)), completion);
                     }
                     Err(refused) => refused,
                 }
@@ -297,7 +298,7 @@ impl Backend for Meta {
                 LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
             }
         };
-        done(refused.into());
+        completion(refused.into());
         Pending::default()
     }
 

@@ -300,8 +300,9 @@ fn controls_of_the_whole_answer() {
     };
     let refused = for_several(&controls(&[("1.2.3", true), (oid::SORT_REQUEST, true)])).unwrap_err();
     assert_eq!(refused.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
-    let (left, said) = for_several(&controls(&[("1.2.3", true), (oid::PAGED_RESULTS, false)])).unwrap();
+    let (remaining, response_controls) =
+        for_several(&controls(&[("1.2.3", true), (oid::PAGED_RESULTS, false)])).unwrap();
     let oids: Vec<String> =
-        Controls::parse(&left.sent).unwrap().iter().map(|control| control.oid.to_owned()).collect();
-    assert_eq!((oids, said.len()), (vec!["1.2.3".to_owned()], 0));
+        Controls::parse(&remaining.sent).unwrap().iter().map(|control| control.oid.to_owned()).collect();
+    assert_eq!((oids, response_controls.len()), (vec!["1.2.3".to_owned()], 0));
 }

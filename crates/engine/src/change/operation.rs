@@ -60,7 +60,7 @@ impl WriteOperation {
             let values: usize = attribute.values.iter().map(|value| value.len() + PIECE_BYTES).sum();
             attribute.description.len() + PIECE_BYTES + values
         };
-        let held = match self {
+        let content_bytes = match self {
             Self::Add { attributes, .. } => attributes.iter().map(attribute).sum(),
             Self::Modify { changes, .. } => changes.iter().map(|change| attribute(&change.attribute)).sum(),
             Self::Delete { .. } => 0,
@@ -68,7 +68,7 @@ impl WriteOperation {
                 new_rdn.len() + new_superior.as_ref().map_or(0, String::len)
             }
         };
-        self.target().len() + PIECE_BYTES + held
+        self.target().len() + PIECE_BYTES + content_bytes
     }
 
     /// How many parts it has.

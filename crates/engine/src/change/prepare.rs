@@ -278,22 +278,22 @@ fn unchecked_values(
         .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}")))?;
     let attribute_type = schema.attribute(description.attribute);
     let mut seen: foldhash::HashMap<Vec<u8>, usize> = foldhash::HashMap::default();
-    let mut kept: Vec<Vec<u8>> = Vec::with_capacity(values.len());
+    let mut distinct: Vec<Vec<u8>> = Vec::with_capacity(values.len());
     for (position, value) in values.into_iter().enumerate() {
         let key = values::key(schema, attribute_type, &value).unwrap_or_else(|_| value.clone());
-        match seen.get(&key).and_then(|first| kept.get(*first)) {
+        match seen.get(&key).and_then(|first| distinct.get(*first)) {
             Some(first) if *first == value => {}
             Some(_) => {
                 let text = format!("{name}: value #{position} provided more than once");
                 return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
             }
             None => {
-                seen.insert(key, kept.len());
-                kept.push(value);
+                seen.insert(key, distinct.len());
+                distinct.push(value);
             }
         }
     }
-    Ok((description, kept))
+    Ok((description, distinct))
 }
 
 fn prepare_modify(

@@ -40,7 +40,7 @@ pub(super) struct Scratch {
 impl Scratch {
     /// A buffer that begins with a dictionary. What its number is stands for the same bytes in the whole process.
     pub(super) fn behind(number: u64, dictionary: &[u8]) -> Option<Self> {
-        let kept = FREE.try_with(|free| {
+        let reused = FREE.try_with(|free| {
             let mut free = free.borrow_mut();
             match free.iter().rposition(|buffer| buffer.dictionary == number) {
                 Some(at) => Some(free.swap_remove(at)),
@@ -48,7 +48,7 @@ impl Scratch {
                 None => Some(free.remove(0)),
             }
         });
-        let mut buffer = kept.ok().flatten().or_else(Buffer::new)?;
+        let mut buffer = reused.ok().flatten().or_else(Buffer::new)?;
         if buffer.dictionary != number {
             buffer.room.get_mut(..dictionary.len())?.copy_from_slice(dictionary);
             buffer.dictionary = number;

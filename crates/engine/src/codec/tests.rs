@@ -214,7 +214,7 @@ fn records_of_many_dictionaries_are_read_in_turn_and_at_once() {
     let dictionaries: Vec<Dictionary> = (0..20).map(|number| Dictionary::new(cut(number))).collect();
     let plain = person(777);
     let packed: Vec<Vec<u8>> = dictionaries.iter().map(|own| pack(own, &plain).unwrap()).collect();
-    let mut held = Vec::new();
+    let mut records = Vec::new();
     for round in 0..60 {
         for (at, (dictionary, packed)) in dictionaries.iter().zip(&packed).enumerate() {
             let mut damaged = packed.clone();
@@ -223,11 +223,11 @@ fn records_of_many_dictionaries_are_read_in_turn_and_at_once() {
             let _ = unpack(dictionary, &damaged);
             assert_eq!(unpack(dictionary, packed).unwrap(), plain, "{round} {at}");
             if round % 20 == 0 {
-                held.push(dictionary.unpacked(ENTRY, packed).unwrap());
+                records.push(dictionary.unpacked(ENTRY, packed).unwrap());
             }
         }
     }
-    assert!(held.iter().all(|record| **record == *plain));
+    assert!(records.iter().all(|record| **record == *plain));
 }
 
 /// Runs of one byte and of a few are matches that repeat themselves; long ones are copied in steps.

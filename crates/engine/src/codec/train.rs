@@ -107,21 +107,21 @@ impl Training {
     /// Goes on by about so many bytes of records, and by less than 64 KiB more. Ready: with the dictionary, unless it would be little
     /// better than the one that there is. It is not to be called again then.
     pub(crate) fn step(&mut self, bytes: usize) -> Poll<Option<Dictionary>> {
-        let mut left = bytes;
-        while left > 0 {
-            let taken = match &mut self.work {
+        let mut remaining = bytes;
+        while remaining > 0 {
+            let done = match &mut self.work {
                 Work::Counting(counting) => counting.step(&self.sample.taught),
                 Work::Choosing(choosing) => choosing.step(&self.sample.taught),
                 Work::Trying(trying) => trying.step(&self.sample.tried, self.now.as_deref()),
             };
-            let Some(taken) = taken else {
+            let Some(done) = done else {
                 match self.next_work() {
                     Ok(next) => self.work = next,
-                    Err(made) => return Poll::Ready(made),
+                    Err(outcome) => return Poll::Ready(outcome),
                 }
                 continue;
             };
-            left = left.saturating_sub(taken);
+            remaining = remaining.saturating_sub(done);
         }
         Poll::Pending
     }
@@ -133,7 +133,7 @@ impl Training {
             Work::Counting(counting) => Work::Choosing(Choosing::new(taught, counting.counts())),
             Work::Choosing(choosing) => match choosing.next_stretch(taught) {
                 Some(next) => Work::Choosing(next),
-                None => Work::Trying(Trying::new(std::mem::take(&mut choosing.made))),
+                None => Work::Trying(Trying::new(std::mem::take(&mut choosing.dictionaries))),
             },
             Work::Trying(trying) => return Err(trying.best()),
         })
@@ -187,7 +187,7 @@ impl Counting {
 #[derive(Debug)]
 struct Choosing {
     /// What was counted, for the next length.
-    counted: Counts,
+    all_counts: Counts,
     /// Without the pieces that are in the dictionary already.
     counts: Counts,
     /// The lengths that are left behind this one.
@@ -207,7 +207,7 @@ struct Choosing {
     /// Room for the worth of each piece of a record.
     values: Vec<u32>,
     /// The dictionaries of the lengths before.
-    made: Vec<Dictionary>,
+    dictionaries: Vec<Dictionary>,
 }
 
 /// A stretch of a record, and what it is worth.
@@ -219,18 +219,18 @@ struct Chosen {
 }
 
 impl Choosing {
-    fn new(records: &[Taught], counted: Counts) -> Self {
+    fn new(records: &[Taught], all_counts: Counts) -> Self {
         let [first, rest @ ..] = &STRETCHES;
-        Self::of(records, counted, *first, rest)
+        Self::of(records, all_counts, *first, rest)
     }
 
-    fn of(records: &[Taught], counted: Counts, stretch: usize, lengths: &'static [usize]) -> Self {
+    fn of(records: &[Taught], all_counts: Counts, stretch: usize, lengths: &'static [usize]) -> Self {
         let most = records.iter().map(|record| record.bytes.len()).sum::<usize>() / RECORDS_PER_DICTIONARY;
         let most = most.min(DICTIONARY_BYTES_MAX);
         let parts = (most / stretch).min(records.len()).max(1);
         Self {
-            counts: counted.clone(),
-            counted,
+            counts: all_counts.clone(),
+            all_counts,
             lengths,
             stretch,
             most,
@@ -242,7 +242,7 @@ impl Choosing {
             idle: 0,
             bounds: vec![u32::MAX; records.len()].into_boxed_slice(),
             values: Vec::new(),
-            made: Vec::new(),
+            dictionaries: Vec::new(),
         }
     }
 
@@ -327,10 +327,13 @@ impl Choosing {
         });
         let mut bytes = stretches.collect::<Vec<_>>().concat();
         bytes.drain(..bytes.len().saturating_sub(self.most));
-        self.made.push(Dictionary::new(&bytes));
+        self.dictionaries.push(Dictionary::new(&bytes));
         let (next, rest) = self.lengths.split_first()?;
-        let counted = std::mem::take(&mut self.counted);
-        Some(Self { made: std::mem::take(&mut self.made), ..Self::of(records, counted, *next, rest) })
+        let all_counts = std::mem::take(&mut self.all_counts);
+        Some(Self {
+            dictionaries: std::mem::take(&mut self.dictionaries),
+            ..Self::of(records, all_counts, *next, rest)
+        })
     }
 }
 
@@ -339,16 +342,16 @@ impl Choosing {
 struct Trying {
     next: usize,
     /// With the bytes that the records take packed.
-    made: Vec<(Dictionary, usize)>,
+    candidates: Vec<(Dictionary, usize)>,
     /// The bytes that they take with the dictionary that there is.
     before: usize,
     room: Vec<u8>,
 }
 
 impl Trying {
-    fn new(made: Vec<Dictionary>) -> Self {
-        let made = made.into_iter().map(|dictionary| (dictionary, 0)).collect();
-        Self { next: 0, made, before: 0, room: Vec::new() }
+    fn new(candidates: Vec<Dictionary>) -> Self {
+        let candidates = candidates.into_iter().map(|dictionary| (dictionary, 0)).collect();
+        Self { next: 0, candidates, before: 0, room: Vec::new() }
     }
 
     /// Packs one record. Answers the bytes that were gone through; `None`: that was the last.
@@ -356,14 +359,14 @@ impl Trying {
         let record = records.get(self.next)?;
         self.next += 1;
         self.before += packed_length(now, record, &mut self.room);
-        for (dictionary, bytes) in &mut self.made {
+        for (dictionary, bytes) in &mut self.candidates {
             *bytes += packed_length(Some(dictionary), record, &mut self.room);
         }
-        Some(record.len() * (1 + self.made.len()))
+        Some(record.len() * (1 + self.candidates.len()))
     }
 
     fn best(&mut self) -> Option<Dictionary> {
-        let (best, bytes) = self.made.drain(..).min_by_key(|(_, bytes)| *bytes)?;
+        let (best, bytes) = self.candidates.drain(..).min_by_key(|(_, bytes)| *bytes)?;
         (bytes * 100 < self.before * WORTH_PERCENT).then_some(best)
     }
 }

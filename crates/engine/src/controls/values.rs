@@ -171,12 +171,12 @@ pub(super) fn search_options(control: &Control<'_>, name: &str) -> Result<bool, 
 
 pub(super) fn content_sync(control: &Control<'_>, name: &str) -> Result<ContentSync, LdapResult> {
     let value = present(control, name)?;
-    let asked = SyncRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
+    let request = SyncRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
     Ok(ContentSync {
         critical: control.critical,
-        persist: asked.mode == SyncMode::RefreshAndPersist,
-        cookie: asked.cookie.map(<[u8]>::to_vec),
-        reload_hint: asked.reload_hint,
+        persist: request.mode == SyncMode::RefreshAndPersist,
+        cookie: request.cookie.map(<[u8]>::to_vec),
+        reload_hint: request.reload_hint,
         peer: false,
     })
 }
@@ -293,12 +293,12 @@ pub(super) fn sort_request(control: &Control<'_>, name: &str) -> Result<SortRequ
 
 pub(super) fn virtual_list_view(control: &Control<'_>, name: &str) -> Result<VirtualListView, LdapResult> {
     let value = present(control, name)?;
-    let asked = VlvRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
-    let target = match asked.target {
+    let request = VlvRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
+    let target = match request.target {
         VlvTarget::Offset { offset, content_count } => ViewTarget::Offset { offset, content_count },
         VlvTarget::GreaterOrEqual(value) => ViewTarget::GreaterOrEqual(value.to_vec()),
     };
-    let VlvRequest { before_count, after_count, .. } = asked;
+    let VlvRequest { before_count, after_count, .. } = request;
     Ok(VirtualListView { critical: control.critical, before_count, after_count, target })
 }
 
@@ -309,10 +309,10 @@ pub(super) fn dereference(control: &Control<'_>) -> Result<Dereference, LdapResu
         Some([]) => return Err(fault("value is empty")),
         Some(value) => value,
     };
-    let asked = DerefRequest::decode(Some(value))
+    let request = DerefRequest::decode(Some(value))
         .map_err(|_| protocol_error("Dereference control: derefSpec decoding error"))?;
     let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
-    let specs = asked.specs.into_iter().map(|spec| (spec.attribute.to_owned(), owned(spec.attributes)));
+    let specs = request.specs.into_iter().map(|spec| (spec.attribute.to_owned(), owned(spec.attributes)));
     Ok(Dereference { critical: control.critical, specs: specs.collect() })
 }
 

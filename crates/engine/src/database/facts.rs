@@ -35,13 +35,13 @@ pub(crate) struct CommitFacts {
     pub(crate) referrals: bool,
 }
 
-struct Known {
+struct CachedFacts {
     facts: CommitFacts,
     bases: Vec<(NormalDn, EntryId, RecordFlags)>,
 }
 
 thread_local! {
-    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Vec<CachedFacts>> = const { RefCell::new(Vec::new()) };
 }
 
 impl CommitFacts {
@@ -57,8 +57,8 @@ impl CommitFacts {
         let (at_catalog, at_settings) =
             (std::ptr::from_ref(catalog).addr(), std::ptr::from_ref(settings).addr());
         let made_with = (configuration, at_catalog, at_settings);
-        let known = KNOWN.with_borrow_mut(|all| {
-            let at = all.iter().position(|known| known.facts.instance == instance)?;
+        let cached = CACHE.with_borrow_mut(|all| {
+            let at = all.iter().position(|cached| cached.facts.instance == instance)?;
             if at > 0 {
                 // Who asks goes on with it: it is found first.
                 all.swap(0, at);
@@ -66,7 +66,7 @@ impl CommitFacts {
             let facts = &all.first()?.facts;
             ((facts.commit, facts.made_with) == (commit, made_with)).then_some(*facts)
         });
-        if let Some(facts) = known {
+        if let Some(facts) = cached {
             return Ok(facts);
         }
         let only_suffix = match settings.suffixes.as_slice() {
@@ -81,16 +81,16 @@ impl CommitFacts {
             only_suffix,
             referrals: has_referrals(snapshot, catalog)?,
         };
-        KNOWN.with_borrow_mut(|all| {
+        CACHE.with_borrow_mut(|all| {
             if all.len() >= DATABASES_MAX {
                 all.clear();
             }
-            match all.iter_mut().find(|known| known.facts.instance == instance) {
-                Some(known) => {
-                    known.facts = facts;
-                    known.bases.clear();
+            match all.iter_mut().find(|cached| cached.facts.instance == instance) {
+                Some(cached) => {
+                    cached.facts = facts;
+                    cached.bases.clear();
                 }
-                None => all.push(Known { facts, bases: Vec::new() }),
+                None => all.push(CachedFacts { facts, bases: Vec::new() }),
             }
         });
         Ok(facts)
@@ -98,21 +98,21 @@ impl CommitFacts {
 
     /// A base that was searched since the last commit.
     pub(crate) fn base(&self, dn: &NormalDn) -> Option<(EntryId, RecordFlags)> {
-        KNOWN.with_borrow(|all| {
-            let known = all.iter().find(|known| known.facts.instance == self.instance)?;
-            let base = known.bases.iter().find(|(base, ..)| base == dn)?;
-            (known.facts.commit == self.commit).then_some((base.1, base.2))
+        CACHE.with_borrow(|all| {
+            let cached = all.iter().find(|cached| cached.facts.instance == self.instance)?;
+            let base = cached.bases.iter().find(|(base, ..)| base == dn)?;
+            (cached.facts.commit == self.commit).then_some((base.1, base.2))
         })
     }
 
     pub(crate) fn remember_base(&self, dn: &NormalDn, id: EntryId, flags: RecordFlags) {
-        KNOWN.with_borrow_mut(|all| {
-            let known = all.iter_mut().find(|known| known.facts.instance == self.instance);
-            let Some(known) = known.filter(|known| known.facts.commit == self.commit) else { return };
-            if known.bases.len() >= BASES_MAX {
-                known.bases.clear();
+        CACHE.with_borrow_mut(|all| {
+            let cached = all.iter_mut().find(|cached| cached.facts.instance == self.instance);
+            let Some(cached) = cached.filter(|cached| cached.facts.commit == self.commit) else { return };
+            if cached.bases.len() >= BASES_MAX {
+                cached.bases.clear();
             }
-            known.bases.push((dn.clone(), id, flags));
+            cached.bases.push((dn.clone(), id, flags));
         });
     }
 }
@@ -157,17 +157,17 @@ mod tests {
         for number in 0..BASES_MAX {
             before.remember_base(&at(number), EntryId(number as u64), RecordFlags(0));
         }
-        let known =
+        let cached =
             |facts: &CommitFacts| (0..=BASES_MAX).filter(|number| facts.base(&at(*number)).is_some()).count();
-        assert_eq!(known(&before), BASES_MAX);
+        assert_eq!(cached(&before), BASES_MAX);
         assert_eq!(before.base(&at(2)).map(|(id, _)| id), Some(EntryId(2)));
         before.remember_base(&at(BASES_MAX), EntryId(9), RecordFlags(0));
-        assert_eq!(known(&before), 1, "a full list is begun anew");
+        assert_eq!(cached(&before), 1, "a full list is begun anew");
         fixture.load("dn: ou=x,dc=example,dc=com\nobjectClass: organizationalUnit\nou: x\n");
         let after = facts(&fixture);
-        assert_eq!((known(&before), known(&after)), (0, 0));
+        assert_eq!((cached(&before), cached(&after)), (0, 0));
         before.remember_base(&at(0), EntryId(1), RecordFlags(0));
-        assert_eq!(known(&after), 0, "what an older snapshot found is not taken");
+        assert_eq!(cached(&after), 0, "what an older snapshot found is not taken");
     }
 
     #[test]

@@ -29,7 +29,7 @@ struct Commits {
     /// The last one that added entries.
     added: u64,
     /// The last one that renamed, moved or deleted any.
-    gone: u64,
+    tree_changed: u64,
 }
 
 impl Touched {
@@ -55,7 +55,7 @@ impl Touched {
             commits.added = number;
         }
         if set.get(META, meta::TREE_GENERATION).is_some() {
-            commits.gone = number;
+            commits.tree_changed = number;
         }
     }
 
@@ -74,7 +74,7 @@ impl Touched {
         let is_noted = commits.since <= from && until <= commits.last;
         let is_before = |number: u64| number <= from;
         is_noted
-            && (!names || is_before(commits.gone))
+            && (!names || is_before(commits.tree_changed))
             && (!added || is_before(commits.added))
             && attributes.all(|number| commits.values.get(&number).copied().is_none_or(is_before))
     }
@@ -132,9 +132,9 @@ mod tests {
         ] {
             assert_eq!(unchanged(range, added, number), expected, "{range:?} {added} {number}");
         }
-        let mut gone = WriteSet::new();
-        gone.put(META, meta::TREE_GENERATION, 7_u64.to_be_bytes());
-        touched.note(13, &gone);
+        let mut set = WriteSet::new();
+        set.put(META, meta::TREE_GENERATION, 7_u64.to_be_bytes());
+        touched.note(13, &set);
         assert!(!unchanged((13, 14), false, 3));
         assert!(touched.is_unchanged((13, 14), (true, false), std::iter::once(AttributeNumber(3))));
         // A commit by another way: all is forgotten.
@@ -146,15 +146,15 @@ mod tests {
     fn changes_that_are_laid_over_are_told_apart() {
         let mut names = WriteSet::new();
         names.put(META, meta::TREE_GENERATION, 7_u64.to_be_bytes());
-        for (set, asked, number, expected) in [
+        for (set, scope, number, expected) in [
             (&changing(2), (true, true), 2, true),
             (&changing(2), (true, true), 1, false),
             (&changing(2), (true, true), 3, false),
             (&names, (true, true), 2, true),
             (&names, (true, false), 2, false),
         ] {
-            let altered = is_altered(set, asked, std::iter::once(AttributeNumber(number)));
-            assert_eq!(altered, expected, "{asked:?} {number}");
+            let altered = is_altered(set, scope, std::iter::once(AttributeNumber(number)));
+            assert_eq!(altered, expected, "{scope:?} {number}");
         }
     }
 }

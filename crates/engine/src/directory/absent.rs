@@ -38,7 +38,7 @@ pub(crate) fn delete_absent<S: Store>(
     share: &Share,
     present: &UuidSet,
     limit: DeleteLimit,
-    done: DeleteCompletion,
+    completion: DeleteCompletion,
 ) {
     let failed = |text: String| DeleteOutcome::Failed {
         deleted: 0,
@@ -47,13 +47,13 @@ pub(crate) fn delete_absent<S: Store>(
     let schema = database.schema();
     let known = match KnownSchema::of(&schema) {
         Ok(known) => known,
-        Err(missing) => return done(failed(missing.to_string())),
+        Err(missing) => return completion(failed(missing.to_string())),
     };
     let mut present = present.clone();
     present.settle();
     let base = match schema.parse_dn(&share.base) {
         Ok(base) => base,
-        Err(error) => return done(failed(format!("\"{}\": {error}", share.base))),
+        Err(error) => return completion(failed(format!("\"{}\": {error}", share.base))),
     };
     let sweep = Sweep {
         database: Arc::clone(database),
@@ -65,11 +65,11 @@ pub(crate) fn delete_absent<S: Store>(
         limit,
     };
     // Whichever of the two calls it.
-    let done = Arc::new(Mutex::new(Some(done)));
-    let theirs = Arc::clone(&done);
-    let answer = |done: &Mutex<Option<DeleteCompletion>>, outcome| {
-        if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            done(outcome);
+    let completion = Arc::new(Mutex::new(Some(completion)));
+    let theirs = Arc::clone(&completion);
+    let answer = |completion: &Mutex<Option<DeleteCompletion>>, outcome| {
+        if let Some(completion) = completion.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            completion(outcome);
         }
     };
     let started = thread::Builder::new()
@@ -77,7 +77,7 @@ pub(crate) fn delete_absent<S: Store>(
         .stack_size(larix_proto::limits::FILTER_STACK)
         .spawn(move || answer(&theirs, sweep.run()));
     if let Err(error) = started {
-        answer(&done, failed(format!("no thread to delete what is absent: {error}")));
+        answer(&completion, failed(format!("no thread to delete what is absent: {error}")));
     }
 }
 
@@ -202,11 +202,16 @@ impl<S: Store> Sweep<S> {
         let rules = ReplicaRules { multi_provider: false, elsewhere, ..ReplicaRules::default() };
         let job = ReplicatedJob { changes, context_csns: Vec::new(), rules, applied: Arc::clone(&applied) };
         let (sender, receiver) = sync_channel(1);
-        let done = Box::new(move |outcome: crate::write::WriteOutcome| {
+        let completion = Box::new(move |outcome: crate::write::WriteOutcome| {
             // The receiver still waits.
             let _ = sender.send(outcome.result);
         });
-        self.submitter.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), follow: None, done });
+        self.submitter.submit(Job {
+            tasks: Vec::new(),
+            replicated: Some(Box::new(job)),
+            follow: None,
+            completion,
+        });
         let stopped = || LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped");
         let result = receiver.recv().map_err(|_| stopped())?;
         if !result.is_success() {

@@ -56,10 +56,10 @@ impl<S: Store> Directory<S> {
     }
 
     /// As [`Chosen::conclude_bind`], in the database that has a say in the bind, if any has.
-    pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+    pub fn conclude_bind(&self, attempt: BindAttempt, completion: Box<dyn FnOnce(BindConclusion) + Send>) {
         match self.chosen(&attempt.dn).or_else(|| self.counting()) {
-            Some(chosen) => chosen.conclude_bind(attempt, done),
-            None => done(BindConclusion::outright(attempt.matched)),
+            Some(chosen) => chosen.conclude_bind(attempt, completion),
+            None => completion(BindConclusion::outright(attempt.matched)),
         }
     }
 
@@ -261,15 +261,15 @@ impl<S: Store> Chosen<'_, S> {
         settings.root_dn.as_ref() != Some(dn) && settings.overlays.want(Interests::BIND)
     }
 
-    /// Ends a bind whose password was compared: by the password policy and whatever else hangs on binds. `done` is called
+    /// Ends a bind whose password was compared: by the password policy and whatever else hangs on binds. `completion` is called
     /// once, here or on the writer's thread. A judgement that other attempts might change, or that changes the account's
-    /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
+    /// state, is made by the writer and is durable before `completion`: of any number of guesses at the same time no more
     /// are judged than the policy allows.
-    pub fn conclude_bind(self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+    pub fn conclude_bind(self, attempt: BindAttempt, completion: Box<dyn FnOnce(BindConclusion) + Send>) {
         match self.judge_bind_at_once(&attempt) {
-            Err(result) => done(BindConclusion { result, ..BindConclusion::outright(false) }),
-            Ok(Some(conclusion)) => done(conclusion),
-            Ok(None) => self.served.judge_bind(attempt, done),
+            Err(result) => completion(BindConclusion { result, ..BindConclusion::outright(false) }),
+            Ok(Some(conclusion)) => completion(conclusion),
+            Ok(None) => self.served.judge_bind(attempt, completion),
         }
     }
 
@@ -318,13 +318,13 @@ impl<S: Store> Chosen<'_, S> {
 }
 
 impl<S: Store> Served<S> {
-    /// Has the writer judge a bind whose password was compared: by what is committed before it, and durably before `done`.
-    pub fn judge_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        let done = |outcome: WriteOutcome| {
+    /// Has the writer judge a bind whose password was compared: by what is committed before it, and durably before `completion`.
+    pub fn judge_bind(&self, attempt: BindAttempt, completion: Box<dyn FnOnce(BindConclusion) + Send>) {
+        let completion = |outcome: WriteOutcome| {
             let WriteOutcome { result, controls, must_change_password, rehash, forward, .. } = outcome;
-            done(BindConclusion { result, controls, must_change_password, rehash, forward });
+            completion(BindConclusion { result, controls, must_change_password, rehash, forward });
         };
         let target = attempt.dn.as_str().to_owned();
-        self.submit_own(target, Prepared::Authenticate(Box::new(attempt)), None, Box::new(done));
+        self.submit_own(target, Prepared::Authenticate(Box::new(attempt)), None, Box::new(completion));
     }
 }

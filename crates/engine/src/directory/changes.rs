@@ -85,25 +85,25 @@ fn refused(result: LdapResult, at: Option<usize>) -> WriteOutcome {
 }
 
 impl<S: Store> Directory<S> {
-    /// Carries out a change. `done` is called once: here when the request is refused at once, else on the writer's
+    /// Carries out a change. `completion` is called once: here when the request is refused at once, else on the writer's
     /// thread.
-    pub fn submit(&self, request: WriteRequest, done: Completion) {
-        self.submit_at(request, None, done);
+    pub fn submit(&self, request: WriteRequest, completion: Completion) {
+        self.submit_at(request, None, completion);
     }
 
     /// As [`Self::submit`]; `target`: the normal form of the target's DN, where it is known.
-    pub fn submit_at(&self, request: WriteRequest, target: Option<NormalDn>, done: Completion) {
+    pub fn submit_at(&self, request: WriteRequest, target: Option<NormalDn>, completion: Completion) {
         match self.prepare(request, target) {
-            Ok((served, task)) => served.submit(vec![task], done),
-            Err(result) => done(refused(result, Some(0))),
+            Ok((served, task)) => served.submit(vec![task], completion),
+            Err(result) => completion(refused(result, Some(0))),
         }
     }
 
     /// Carries out changes of one database together: all or none (RFC 5805).
-    pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
+    pub fn submit_all(&self, requests: Vec<WriteRequest>, completion: Completion) {
         match self.route(requests) {
-            Ok((served, tasks)) => served.submit(tasks, done),
-            Err((result, at)) => done(refused(result, at)),
+            Ok((served, tasks)) => served.submit(tasks, completion),
+            Err((result, at)) => completion(refused(result, at)),
         }
     }
 
@@ -131,12 +131,12 @@ impl<S: Store> Directory<S> {
     ) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
         let checked = check(&self.frontend, request, dn, false)?;
         let served = self.select(checked.operation.dn()).ok_or_else(|| self.unknown(&checked.target))?;
-        let held = |dn: &NormalDn| match self.select(dn) {
+        let location_of = |dn: &NormalDn| match self.select(dn) {
             Some(other) if Arc::ptr_eq(other, served) => Held::Here,
             Some(_) => Held::Elsewhere,
             None => Held::Nowhere,
         };
-        let task = self.at(served).admit(checked, &held)?;
+        let task = self.at(served).admit(checked, &location_of)?;
         Ok((served, task))
     }
 
@@ -162,43 +162,48 @@ fn no_operation() -> LdapResult {
 }
 
 impl<S: Store> Chosen<'_, S> {
-    /// Carries out a change of this database. `target`: the normal form of its target's DN, where it is known; `held`: where another
-    /// name is. `done` is called once: here when the request is refused at once, else on the writer's thread.
+    /// Carries out a change of this database. `target`: the normal form of its target's DN, where it is known; `location_of`: where another
+    /// name is. `completion` is called once: here when the request is refused at once, else on the writer's thread.
     pub fn submit_at(
         self,
         request: WriteRequest,
         target: Option<NormalDn>,
-        held: &dyn Fn(&NormalDn) -> Held,
-        done: Completion,
+        location_of: &dyn Fn(&NormalDn) -> Held,
+        completion: Completion,
     ) {
         let update = self.is_updated_by(&request);
-        let admitted =
-            check(self.frontend, request, target, update).and_then(|checked| self.admit(checked, held));
+        let admitted = check(self.frontend, request, target, update)
+            .and_then(|checked| self.admit(checked, location_of));
         match admitted {
-            Ok(task) => self.served.submit(vec![task], done),
-            Err(result) => done(refused(result, Some(0))),
+            Ok(task) => self.served.submit(vec![task], completion),
+            Err(result) => completion(refused(result, Some(0))),
         }
     }
 
     /// Carries out changes of this database together: all or none (RFC 5805).
-    pub fn submit_all(self, requests: Vec<WriteRequest>, held: &dyn Fn(&NormalDn) -> Held, done: Completion) {
+    pub fn submit_all(
+        self,
+        requests: Vec<WriteRequest>,
+        location_of: &dyn Fn(&NormalDn) -> Held,
+        completion: Completion,
+    ) {
         let mut tasks = Vec::with_capacity(requests.len());
         for (at, request) in requests.into_iter().enumerate() {
             let update = self.is_updated_by(&request);
             let checked = check(self.frontend, request, None, update);
-            let admitted = checked.and_then(|checked| match held(checked.operation.dn()) {
-                Held::Here => self.admit(checked, held),
+            let admitted = checked.and_then(|checked| match location_of(checked.operation.dn()) {
+                Held::Here => self.admit(checked, location_of),
                 Held::Elsewhere => Err(several_databases()),
                 Held::Nowhere => Err(self.frontend.unknown(&checked.target)),
             });
             match admitted {
                 Ok(task) => tasks.push(task),
-                Err(result) => return done(refused(result, Some(at))),
+                Err(result) => return completion(refused(result, Some(at))),
             }
         }
         match tasks.is_empty() {
-            true => done(refused(no_operation(), None)),
-            false => self.served.submit(tasks, done),
+            true => completion(refused(no_operation(), None)),
+            false => self.served.submit(tasks, completion),
         }
     }
 
@@ -215,7 +220,7 @@ impl<S: Store> Chosen<'_, S> {
     pub(super) fn admit(
         self,
         checked: Checked,
-        held: &dyn Fn(&NormalDn) -> Held,
+        location_of: &dyn Fn(&NormalDn) -> Held,
     ) -> Result<Task, LdapResult> {
         let Checked {
             operation,
@@ -244,7 +249,7 @@ impl<S: Store> Chosen<'_, S> {
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
         if let Prepared::ModifyDn(rename) = &operation
-            && held(&rename.target()) != Held::Here
+            && location_of(&rename.target()) != Held::Here
         {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }

@@ -61,7 +61,7 @@ pub struct CommittedFollower<S: Store> {
     name: String,
     reader: Arc<LogReader>,
     position: Position,
-    kept: Option<Position>,
+    stored_position: Option<Position>,
     gap: Option<Gap>,
     /// What the overlay has in hand: where it ends, and how many changes.
     in_hand: Option<(Position, u64)>,
@@ -113,7 +113,7 @@ impl<S: Store> CommittedFollower<S> {
             name: name.to_owned(),
             reader,
             position: start,
-            kept: None,
+            stored_position: None,
             gap: None,
             in_hand: None,
         };
@@ -135,9 +135,9 @@ impl<S: Store> CommittedFollower<S> {
         let answered = database.following().answered();
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
-        self.kept = snapshot.get_position(&self.name)?;
+        self.stored_position = snapshot.get_position(&self.name)?;
         let now = Position { history, key: answered };
-        let known = [self.kept, taken_here].into_iter().flatten();
+        let known = [self.stored_position, taken_here].into_iter().flatten();
         let last = known.max_by_key(|known| (known.history == history, known.key.sequence));
         let position = last.filter(|last| last.key.sequence <= answered.sequence);
         if last.is_some() && position.is_none() {
@@ -287,9 +287,9 @@ impl<S: Store> CommittedFollower<S> {
     /// # Errors
     /// A commit that failed.
     pub fn keep_position(&mut self) -> Result<(), CommitError> {
-        if self.kept != Some(self.position) {
+        if self.stored_position != Some(self.position) {
             self.served.keep_follower(&self.name, Some(self.position.to_bytes()))?;
-            self.kept = Some(self.position);
+            self.stored_position = Some(self.position);
         }
         Ok(())
     }
@@ -422,7 +422,7 @@ pub struct TickOutcome {
 impl<S: Store> Served<S> {
     fn keep_follower(&self, overlay: &str, position: Option<Vec<u8>>) -> Result<(), CommitError> {
         let key = row(overlay);
-        self.writer.send(|done| WriterTask::KeepRow(key, position, done)).unwrap_or(Ok(()))
+        self.writer.send(|reply| WriterTask::KeepRow(key, position, reply)).unwrap_or(Ok(()))
     }
 
     /// The overlays for which a position in the change log is kept.

@@ -34,9 +34,9 @@ impl<S: Store> Directory<S> {
 }
 
 impl<S: Store> Chosen<'_, S> {
-    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it. `done` is called
+    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it. `completion` is called
     /// at the end, or dropped where nothing can be stored.
-    pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8], done: Completion) {
+    pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8], completion: Completion) {
         let served = self.served;
         let schema = &self.frontend.schema;
         let change =
@@ -49,26 +49,32 @@ impl<S: Store> Chosen<'_, S> {
         };
         let operation = Prepared::Modify { dn: dn.clone(), mods };
         let work = Arc::new(PasswordWork::of(Purpose::Rehash, None, None));
-        served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
+        served.submit_own(dn.as_str().to_owned(), operation, Some(work), completion);
     }
 
     /// Stores a password of an entry that has none, and by its hash, in the name of the root DN: for the overlays it is a change like any
     /// other. A shadow and a read-only database refuse.
-    pub fn store_password(self, dn: &NormalDn, password: Zeroizing<Vec<u8>>, hash: &[u8], done: Completion) {
+    pub fn store_password(
+        self,
+        dn: &NormalDn,
+        password: Zeroizing<Vec<u8>>,
+        hash: &[u8],
+        completion: Completion,
+    ) {
         let served = self.served;
         let settings = served.database.current_settings();
         if settings.read_only || settings.shadow {
             let text = "the database takes no password: it is a shadow, or read-only";
-            return done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+            return completion(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
         }
         let schema = &self.frontend.schema;
         match prepare::internal_change(schema, ChangeKind::Add, "userPassword", vec![hash.to_vec()]) {
             Ok(change) => {
                 let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
                 let work = Arc::new(PasswordWork::of(Purpose::Change, None, Some(password)));
-                served.submit_own(dn.as_str().to_owned(), operation, Some(work), done);
+                served.submit_own(dn.as_str().to_owned(), operation, Some(work), completion);
             }
-            Err(refused) => done(refused.into()),
+            Err(refused) => completion(refused.into()),
         }
     }
 

@@ -20,13 +20,13 @@ impl<S: Store> Served<S> {
     /// the caller's thread.
     ///
     /// Whether the database takes changes of clients (`readonly`, `updateref`) does not matter.
-    pub fn replicate(&self, batch: ReplicatedBatch, done: ReplicatedCompletion) {
+    pub fn replicate(&self, batch: ReplicatedBatch, completion: ReplicatedCompletion) {
         let schema = self.database().schema();
         let known = match KnownSchema::of(&schema) {
             Ok(known) => known,
             Err(missing) => {
                 let result = LdapResult::with(ResultCode::OTHER, missing.to_string());
-                return done(ReplicatedOutcome { changes: Vec::new(), result });
+                return completion(ReplicatedOutcome { changes: Vec::new(), result });
             }
         };
         let ReplicatedBatch { changes, context_csns, mut rules } = batch;
@@ -41,11 +41,16 @@ impl<S: Store> Served<S> {
         let changes = changes.into_iter().map(|change| prepare(&schema, &known, &rules, change)).collect();
         let applied = Arc::new(Mutex::new(Vec::new()));
         let job = ReplicatedJob { changes, context_csns, rules, applied: Arc::clone(&applied) };
-        let done = Box::new(move |outcome: crate::write::WriteOutcome| {
+        let completion = Box::new(move |outcome: crate::write::WriteOutcome| {
             let changes = std::mem::take(&mut *applied.lock().unwrap_or_else(PoisonError::into_inner));
-            done(ReplicatedOutcome { changes, result: outcome.result });
+            completion(ReplicatedOutcome { changes, result: outcome.result });
         });
-        self.writer.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), follow: None, done });
+        self.writer.submit(Job {
+            tasks: Vec::new(),
+            replicated: Some(Box::new(job)),
+            follow: None,
+            completion,
+        });
     }
 
     /// Begins to fill a database that never had any content. `None`: it has content, or a follower needs each
@@ -57,15 +62,15 @@ impl<S: Store> Served<S> {
     }
 
     /// Deletes the entries of the share that were not present, in batches through the writer; none at all when more than
-    /// `limit` would go. `done` is called on a thread of its own, or here when there is none to be had. Entries that were
+    /// `limit` would go. `completion` is called on a thread of its own, or here when there is none to be had. Entries that were
     /// changed since the provider's contextCSN ([`Share::seen`]) stay.
     pub fn delete_absent(
         &self,
         share: &Share,
         present: &UuidSet,
         limit: DeleteLimit,
-        done: DeleteCompletion,
+        completion: DeleteCompletion,
     ) {
-        absent::delete_absent(self.database(), self.writer.submitter(), share, present, limit, done);
+        absent::delete_absent(self.database(), self.writer.submitter(), share, present, limit, completion);
     }
 }

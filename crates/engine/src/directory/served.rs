@@ -83,10 +83,10 @@ impl<S: Store> Served<S> {
         })
     }
 
-    /// Writes records of an access log. `done` is called once, on the writer's thread or here.
-    pub fn record(&self, recording: Recording, done: Completion) {
+    /// Writes records of an access log. `completion` is called once, on the writer's thread or here.
+    pub fn record(&self, recording: Recording, completion: Completion) {
         let target = recording.suffix_text.clone();
-        self.submit_own(target, Prepared::Record(Arc::new(recording)), None, done);
+        self.submit_own(target, Prepared::Record(Arc::new(recording)), None, completion);
     }
 
     /// Has the writer look for work of its own, which it may do from now on.
@@ -100,25 +100,25 @@ impl<S: Store> Served<S> {
         target: String,
         operation: Prepared,
         passwords: Option<Arc<PasswordWork>>,
-        done: Completion,
+        completion: Completion,
     ) {
         let (subject, controls) = (self.root_subject(), RequestControls::default());
         let prepared = PreparedSets::default();
         self.submit(
             vec![Task { operation, target, subject, controls, passwords, prepared, replicated: false }],
-            done,
+            completion,
         );
     }
 
     /// Has what follows here from a change of another database carried out, in the name of the root DN.
-    pub(super) fn submit_follow_up(&self, follow_up: Arc<dyn FollowUpElsewhere>, done: Completion) {
+    pub(super) fn submit_follow_up(&self, follow_up: Arc<dyn FollowUpElsewhere>, completion: Completion) {
         let follow = Some(Follow { follow_up, subject: self.root_subject() });
-        self.writer.submit(Job { tasks: Vec::new(), replicated: None, follow, done });
+        self.writer.submit(Job { tasks: Vec::new(), replicated: None, follow, completion });
     }
 
     /// Has changes carried out together.
-    pub(super) fn submit(&self, tasks: Vec<Task>, done: Completion) {
-        self.writer.submit(Job { tasks, replicated: None, follow: None, done });
+    pub(super) fn submit(&self, tasks: Vec<Task>, completion: Completion) {
+        self.writer.submit(Job { tasks, replicated: None, follow: None, completion });
     }
 
     /// The state of each index, how far a build is, and what indexes are used for.
@@ -140,7 +140,7 @@ impl<S: Store> Served<S> {
     /// this says otherwise.
     pub fn retire_elements(&self, retiring: Retiring) {
         // A writer that has ended changes nothing any more.
-        let _ = self.writer.send(|done| WriterTask::Retire(retiring, done));
+        let _ = self.writer.send(|reply| WriterTask::Retire(retiring, reply));
     }
 
     /// Makes it durable that indexes which these lines do not want are not kept: before [`Self::reconfigure`].
@@ -148,7 +148,7 @@ impl<S: Store> Served<S> {
     /// # Errors
     /// A commit that failed; nothing has changed.
     pub fn forget_indexes(&self, schema: Arc<Schema>, index: IndexConfig) -> Result<(), CommitError> {
-        self.writer.send(|done| WriterTask::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
+        self.writer.send(|reply| WriterTask::ForgetIndexes(schema, index, reply)).unwrap_or(Ok(()))
     }
 
     /// Has indexes made anew, beside changes and searches: these do without them meanwhile. Waits until that is durable, not
@@ -157,13 +157,13 @@ impl<S: Store> Served<S> {
     /// # Errors
     /// A commit that failed; nothing has changed.
     pub fn reindex(&self, what: Rebuild) -> Result<(), CommitError> {
-        self.writer.send(|done| WriterTask::Reindex(what, done)).unwrap_or(Ok(()))
+        self.writer.send(|reply| WriterTask::Reindex(what, reply)).unwrap_or(Ok(()))
     }
 
     /// Forgets how far the changes of a server had come that is no more: its contextCSN. Waits for the writer.
     pub fn retire_server_id(&self, server_id: u16) -> LdapResult {
         let ended = || LdapResult::with(ResultCode::UNAVAILABLE, "the writer has ended");
-        self.writer.send(|done| WriterTask::RetireServerId(server_id, done)).unwrap_or_else(ended)
+        self.writer.send(|reply| WriterTask::RetireServerId(server_id, reply)).unwrap_or_else(ended)
     }
 
     /// Keeps the states of entries from now on, as its provider does. Waits for the writer. Answers whether they are kept: without
@@ -177,7 +177,7 @@ impl<S: Store> Served<S> {
 
     /// Has the database follow another configuration, between two groups of changes.
     pub fn reconfigure(&self, next: Reconfiguration) {
-        let _ = self.writer.send(|done| WriterTask::Reconfigure(Box::new(next), done));
+        let _ = self.writer.send(|reply| WriterTask::Reconfigure(Box::new(next), reply));
     }
 
     /// Carries out what waits and takes no more changes: the database has left the configuration.

@@ -43,9 +43,9 @@ pub fn store<S: Snapshot>(
     let outside = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE));
     let mut stored_ones = old.map(EntryView::attributes);
     for attribute in entry.attributes.iter().filter(|a| a.count() > 0) {
-        if let Some(kept) = attribute.kept {
-            let stored = find_stored(old, &mut stored_ones, kept.number)?;
-            writer.unchanged_attribute(kept.number, &stored);
+        if let Some(unchanged) = attribute.unchanged {
+            let stored = find_stored(old, &mut stored_ones, unchanged.number)?;
+            writer.unchanged_attribute(unchanged.number, &stored);
             continue;
         }
         let number = catalog.number(schema, &attribute.description);
@@ -125,10 +125,9 @@ fn flags(
     let object_class = schema.attribute_type("objectClass").map(|object_class| object_class.id);
     let classes = object_class.map_or(&[][..], |object_class| entry.values(object_class));
     // Classes that are left where they are were not read.
-    let is_kept = entry
-        .attributes
-        .iter()
-        .any(|attribute| attribute.kept.is_some() && object_class == Some(attribute.description.attribute));
+    let is_kept = entry.attributes.iter().any(|attribute| {
+        attribute.unchanged.is_some() && object_class == Some(attribute.description.attribute)
+    });
     if let Some(old) = old
         && let Some(number) = catalog.catalog().object_class()
         && let Ok(Some(stored)) = old.get(number)
@@ -278,11 +277,11 @@ fn clear_unused<S: Snapshot>(
         match stored.form() {
             Form::Inline => {}
             Form::Large => {
-                let kept = entry
+                let remains = entry
                     .attributes
                     .iter()
                     .any(|a| a.count() > 0 && catalog.number(&a.description) == Some(number));
-                if !kept {
+                if !remains {
                     clear_large(set, snapshot, old.id(), number)?;
                 }
             }
@@ -296,7 +295,7 @@ fn clear_unused<S: Snapshot>(
         }
     }
     for digest in &before {
-        if !blobs.iter().any(|(kept, _)| kept == digest) {
+        if !blobs.iter().any(|(remaining, _)| remaining == digest) {
             set.delete(BLOBS, &values::blob_key(old.id(), digest));
         }
     }

@@ -73,7 +73,7 @@ pub struct EntryAttribute {
     /// The stored values were too many to load: what is to change about them.
     pub large: Option<LargeValues>,
     /// The stored values stay as they are and were not loaded: `values` is empty.
-    pub kept: Option<UnchangedValues>,
+    pub unchanged: Option<UnchangedValues>,
     /// Where it began in the stored record, for an entry that has only [what changes](super::patch).
     pub(crate) place: Option<u32>,
 }
@@ -88,14 +88,14 @@ pub struct UnchangedValues {
 
 impl EntryAttribute {
     pub fn new(description: AttributeDescription, values: Vec<Vec<u8>>) -> Self {
-        Self { description, values, large: None, kept: None, place: None }
+        Self { description, values, large: None, unchanged: None, place: None }
     }
 
     /// How many values the attribute will have.
     pub fn count(&self) -> u64 {
-        match (&self.large, self.kept) {
+        match (&self.large, self.unchanged) {
             (Some(large), _) => large.count(),
-            (None, Some(kept)) => kept.count,
+            (None, Some(unchanged)) => unchanged.count,
             (None, None) => self.values.len() as u64,
         }
     }

@@ -81,7 +81,7 @@ impl Default for After<'_> {
 pub(crate) struct Patch<'r, 'c> {
     pub(crate) after: After<'c>,
     /// The bytes of the attributes that stay, joined where they follow each other.
-    kept: SmallVec<[Range<usize>; 8]>,
+    unchanged: SmallVec<[Range<usize>; 8]>,
     /// Those that were loaded or dropped, as they were.
     pub(crate) touched: SmallVec<[(AttributeNumber, ValuesView<'r>); 8]>,
 }
@@ -127,14 +127,14 @@ impl<'r, 'c> Patch<'r, 'c> {
                 }
                 self.touched.push((number, stored));
                 if run < begin {
-                    self.kept.push(run..begin);
+                    self.unchanged.push(run..begin);
                 }
                 run = end;
             }
             begin = end;
         }
         if run < begin {
-            self.kept.push(run..begin);
+            self.unchanged.push(run..begin);
         }
         self.after = After::Edited(loads);
         Ok(true)
@@ -180,23 +180,23 @@ impl<'r, 'c> Patch<'r, 'c> {
             let damaged = Fault::Damaged { what: "a record that was read before" };
             view.attribute_bytes().get(piece.clone()).ok_or(damaged)
         };
-        let mut kept = self.kept.iter().peekable();
+        let mut unchanged = self.unchanged.iter().peekable();
         for attribute in self.changed() {
             let is_before =
                 |piece: &&Range<usize>| attribute.place.is_none_or(|place| piece.start < place as usize);
-            while let Some(piece) = kept.next_if(is_before) {
+            while let Some(piece) = unchanged.next_if(is_before) {
                 writer.unchanged_bytes(stored(piece)?);
             }
             let number = catalog.number(schema, attribute.description);
             // None is long enough for a blob.
             writer.attribute(number, attribute.values.iter().map(Vec::as_slice), |_, _| ());
         }
-        for piece in kept {
+        for piece in unchanged {
             writer.unchanged_bytes(stored(piece)?);
         }
         let changed = writer.finish();
         let bytes = changed.len() as u64;
-        let alike = match self.kept.first() {
+        let alike = match self.unchanged.first() {
             Some(piece) if is_head_alike && piece.start == 0 => head.end + piece.end,
             _ => 0,
         };

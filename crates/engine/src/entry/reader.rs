@@ -198,7 +198,7 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
             let keeps = stored.form() == Form::Inline && !wanted(&description);
             let mut attribute = EntryAttribute::new(description, Vec::new());
             if keeps {
-                attribute.kept = Some(UnchangedValues { number, count: stored.len() });
+                attribute.unchanged = Some(UnchangedValues { number, count: stored.len() });
             } else if stored.form() == Form::Large && !whole {
                 attribute.large = Some(LargeValues { stored: stored.len(), ..LargeValues::default() });
             } else {

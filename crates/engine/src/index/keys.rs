@@ -65,10 +65,11 @@ pub fn changes<S: Snapshot>(
     let mut seen = SmallVec::<[_; 32]>::new();
     if let Some(old) = old {
         // In the order of the stored ones.
-        let mut kept = new.into_iter().flat_map(|new| &new.attributes).filter_map(|a| a.kept).peekable();
+        let mut unchanged =
+            new.into_iter().flat_map(|new| &new.attributes).filter_map(|a| a.unchanged).peekable();
         for attribute in old.view.attributes() {
             let (number, stored) = attribute?;
-            if kept.next_if(|kept| kept.number == number).is_some() {
+            if unchanged.next_if(|unchanged| unchanged.number == number).is_some() {
                 continue;
             }
             seen.push(number);
@@ -77,7 +78,7 @@ pub fn changes<S: Snapshot>(
             change_attribute(schema, row, old, &stored, new, &mut changes)?;
         }
     }
-    for attribute in new.into_iter().flat_map(|new| &new.attributes).filter(|a| a.kept.is_none()) {
+    for attribute in new.into_iter().flat_map(|new| &new.attributes).filter(|a| a.unchanged.is_none()) {
         let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
         let Some(row) = row.filter(|row| !row.wanted.is_empty() && !seen.contains(&row.number)) else {
             continue;
@@ -202,7 +203,7 @@ fn change_attribute<S: Snapshot>(
         return Ok(());
     }
     if let Some(new) = new.filter(|_| large.is_none())
-        && (new.kept.is_some() || same_values(stored, &new.values))
+        && (new.unchanged.is_some() || same_values(stored, &new.values))
     {
         return Ok(());
     }

@@ -45,7 +45,7 @@ pub struct Merger {
 
 #[derive(Debug)]
 struct Cycle {
-    taken: Vec<u64>,
+    row_ids: Vec<u64>,
     /// Rows written since the cycle began.
     changed: Ids,
     parts: BTreeSet<AttributeIndex>,
@@ -77,7 +77,7 @@ impl Merger {
         }
         let Some(cycle) = &mut self.cycle else { return Ok(slice) };
         if cycle.bring_in(view, &mut slice.edits, keys)? {
-            slice.done = cycle.taken.iter().copied().filter(|id| !cycle.changed.contains(id)).collect();
+            slice.done = cycle.row_ids.iter().copied().filter(|id| !cycle.changed.contains(id)).collect();
             for id in &slice.done {
                 self.rows.remove(id);
             }
@@ -120,16 +120,16 @@ impl Slice {
 
 impl Cycle {
     fn begin<S: Snapshot>(view: &S) -> Result<Self, Fault> {
-        let (mut taken, mut parts) = (Vec::new(), BTreeSet::new());
+        let (mut row_ids, mut parts) = (Vec::new(), BTreeSet::new());
         for row in view.scan(PENDING, KeyRange::all(), Direction::Forward)?.take(CYCLE_ROWS_MAX) {
             let (id, bytes) = row?;
-            taken.push(row_id(&id)?);
+            row_ids.push(row_id(&id)?);
             for run in Runs::new(&bytes)? {
                 let run = run?;
                 parts.insert((run.number, run.kind));
             }
         }
-        Ok(Self { taken, changed: Ids::default(), parts, edits: VecDeque::new() })
+        Ok(Self { row_ids, changed: Ids::default(), parts, edits: VecDeque::new() })
     }
 
     /// Answers whether everything is in the index with this slice.
@@ -139,16 +139,16 @@ impl Cycle {
         slice: &mut Vec<(Vec<u8>, Edits)>,
         keys: usize,
     ) -> Result<bool, Fault> {
-        let mut left = keys;
-        while left > 0 {
+        let mut remaining = keys;
+        while remaining > 0 {
             let Some((key, edits)) = self.edits.pop_front() else {
                 match self.parts.pop_first() {
-                    Some(part) => self.edits = gather(view, part, &self.taken)?,
+                    Some(part) => self.edits = gather(view, part, &self.row_ids)?,
                     None => return Ok(true),
                 }
                 continue;
             };
-            left = left.saturating_sub(edits.len());
+            remaining = remaining.saturating_sub(edits.len());
             slice.push((key, edits));
         }
         Ok(self.edits.is_empty() && self.parts.is_empty())
@@ -159,15 +159,15 @@ impl Cycle {
 fn gather<S: Snapshot>(
     view: &S,
     part: AttributeIndex,
-    taken: &[u64],
+    row_ids: &[u64],
 ) -> Result<VecDeque<(Vec<u8>, Edits)>, Fault> {
-    let (Some(first), Some(last)) = (taken.first(), taken.last()) else { return Ok(VecDeque::new()) };
+    let (Some(first), Some(last)) = (row_ids.first(), row_ids.last()) else { return Ok(VecDeque::new()) };
     let (first, last) = (first.to_be_bytes(), last.to_be_bytes());
-    let taken = KeyRange { end: KeyRange::at_most(&last).end, ..KeyRange::at_least(&first) };
+    let range = KeyRange { end: KeyRange::at_most(&last).end, ..KeyRange::at_least(&first) };
     let mut head = part.0.0.to_be_bytes().to_vec();
     head.push(part.1 as u8);
     let mut gathered: HashMap<Vec<u8>, Edits, FixedState> = HashMap::default();
-    for row in view.scan(PENDING, taken, Direction::Forward)? {
+    for row in view.scan(PENDING, range, Direction::Forward)? {
         let (id, bytes) = row?;
         let id = row_id(&id)?;
         for run in Runs::new(&bytes)? {

@@ -443,7 +443,7 @@ impl<L: Loader> InOrder<'_, L> {
             merge.add(run)?;
         }
         self.progress.postings = (0, merge.ids_total());
-        let mut told = 0;
+        let mut reported = 0;
         let mut renumbered = Vec::new();
         merge.for_each(|key, runs| -> Result<(), LoadError> {
             let done = &mut self.progress.postings.0;
@@ -459,8 +459,8 @@ impl<L: Loader> InOrder<'_, L> {
                     loader.append_postings(INDEX, key, &mut renumbered.iter().copied())?;
                 }
             }
-            if self.progress.postings.0 >= told + PROGRESS_POSTINGS {
-                told = self.progress.postings.0;
+            if self.progress.postings.0 >= reported + PROGRESS_POSTINGS {
+                reported = self.progress.postings.0;
                 self.tell(Phase::Indexing);
             }
             Ok(())

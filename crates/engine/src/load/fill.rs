@@ -66,7 +66,7 @@ pub(crate) struct FillRequest {
     pub(crate) feed: Receiver<Feed>,
     pub(crate) options: FillOptions,
     /// How many entries there are, or why there are none.
-    pub(crate) done: SyncSender<Result<u64, LoadError>>,
+    pub(crate) reply: SyncSender<Result<u64, LoadError>>,
 }
 
 /// Entries on their way into an empty database. Until it is [finished](Self::finish) there are none, and dropping it
@@ -74,7 +74,7 @@ pub(crate) struct FillRequest {
 #[derive(Debug)]
 pub struct Fill {
     feed: SyncSender<Feed>,
-    done: Receiver<Result<u64, LoadError>>,
+    outcome: Receiver<Result<u64, LoadError>>,
     entries: Vec<Arrived>,
     bytes: usize,
     names: HashMap<Box<str>, Name>,
@@ -95,11 +95,11 @@ impl Fill {
     /// A fill, and the request to the writer.
     pub(crate) fn new(options: FillOptions) -> (Self, FillRequest) {
         let (feed, fed) = sync_channel(BATCHES_WAITING);
-        let (done, outcome) = sync_channel(1);
-        let request = FillRequest { feed: fed, options, done };
+        let (reply, outcome) = sync_channel(1);
+        let request = FillRequest { feed: fed, options, reply };
         let fill = Self {
             feed,
-            done: outcome,
+            outcome,
             entries: Vec::with_capacity(BATCH_ENTRIES),
             bytes: 0,
             names: HashMap::default(),
@@ -187,11 +187,11 @@ impl Fill {
     pub fn finish(mut self, context_csns: Vec<Csn>) -> Result<u64, LoadError> {
         self.flush()?;
         self.feed.send(Feed::Finish(context_csns)).map_err(|_| self.why())?;
-        self.done.recv().unwrap_or(Err(ENDED))
+        self.outcome.recv().unwrap_or(Err(ENDED))
     }
 
     fn why(&self) -> LoadError {
-        match self.done.recv() {
+        match self.outcome.recv() {
             Ok(Err(error)) => error,
             _ => ENDED,
         }
@@ -253,16 +253,16 @@ impl<S: Store> Filling<'_, S> {
         let loader = self.database.store().live_loader()?;
         let (into_end, state_here) = (&mut end, &*state);
         // `feed` ends first: what it says of the end is known before names are stored.
-        let (say, said) = sync_channel(1);
+        let (sender, receiver) = sync_channel(1);
         let loaded = loading.run(
             Some(loader),
             &mut Unobserved,
             move |out| {
                 // The receiver still waits.
-                let _ = say.send(self.forward(&feed, out, state_here, StateRows::new(&options.scratch)));
+                let _ = sender.send(self.forward(&feed, out, state_here, StateRows::new(&options.scratch)));
             },
             &mut || {
-                *into_end = said.recv().unwrap_or(Err(ENDED));
+                *into_end = receiver.recv().unwrap_or(Err(ENDED));
                 if !matches!(into_end, Ok(Some(_))) {
                     return Err(ENDED);
                 }
@@ -274,8 +274,8 @@ impl<S: Store> Filling<'_, S> {
             Ok(loaded) => loaded,
             // Whatever came of what had not come whole.
             Err(error) => {
-                let said = said.try_recv().ok().and_then(Result::err);
-                return Err(said.or_else(|| end.err()).unwrap_or(error));
+                let reported = receiver.try_recv().ok().and_then(Result::err);
+                return Err(reported.or_else(|| end.err()).unwrap_or(error));
             }
         };
         let End { context_csns, states } = end?.ok_or(ENDED)?;

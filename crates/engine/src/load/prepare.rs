@@ -214,7 +214,7 @@ impl<'c> Checker<'c> {
         if !(is_suffix || suffixes.iter().any(|s| normal.is_descendant_of(&s.normal))) {
             return Err(RecordFault::OutsideSuffixes);
         }
-        let mut entry = Entry::new(self.shown(dn, is_suffix)?);
+        let mut entry = Entry::new(self.pretty_dn(dn, is_suffix)?);
         entry.attributes.reserve(attributes.len() + 8);
         local.types.entry += 1;
         for (place, attribute) in attributes.into_iter().enumerate() {
@@ -233,9 +233,9 @@ impl<'c> Checker<'c> {
         Ok((normal, is_suffix, entry, csns))
     }
 
-    /// The DN as it is shown; of an entry below another one, where that is easily told, the RDN alone, for nothing
+    /// The pretty DN; of an entry below another one, where that is easily told, the RDN alone, for nothing
     /// else of it is stored.
-    fn shown(&self, dn: &str, is_suffix: bool) -> Result<String, RecordFault> {
+    fn pretty_dn(&self, dn: &str, is_suffix: bool) -> Result<String, RecordFault> {
         let is_plain = !is_suffix && !dn.contains(['\\', '"', ';', '#']);
         let parsed = match dn.split_once(',') {
             Some((rdn, _)) if is_plain => Dn::parse(rdn),
@@ -317,7 +317,7 @@ impl<'c> Checker<'c> {
             return Ok(values);
         }
         let rule = self.schema().attribute(description.attribute).equality;
-        let mut seen = Seen::new(values.len());
+        let mut seen = ValueKeys::new(values.len());
         let mut again = Vec::new();
         for (position, value) in values.iter().enumerate() {
             let is_new = seen.insert(|key| {
@@ -404,21 +404,21 @@ impl<'c> Checker<'c> {
     clippy::large_enum_variant,
     reason = "one lives at a time, on the stack; a box would cost an allocation an attribute"
 )]
-enum Seen {
+enum ValueKeys {
     /// One behind the other, and where each ends: compared one by one.
     Few {
         keys: Vec<u8>,
-        ends: SmallVec<[usize; SEEN_FEW]>,
+        ends: SmallVec<[usize; FEW_KEYS]>,
     },
     Many(HashSet<Vec<u8>>),
 }
 
 /// So many keys are compared one by one: most differ in length.
-const SEEN_FEW: usize = 32;
+const FEW_KEYS: usize = 32;
 
-impl Seen {
+impl ValueKeys {
     fn new(values: usize) -> Self {
-        if values <= SEEN_FEW {
+        if values <= FEW_KEYS {
             Self::Few { keys: Vec::with_capacity(values * 32), ends: SmallVec::new() }
         } else {
             Self::Many(HashSet::default())

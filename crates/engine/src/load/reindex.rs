@@ -273,7 +273,7 @@ impl<S: Store> ReindexShare<'_, S> {
     fn ranges(&self, progress: &mut dyn FnMut(&RebuildProgress)) -> Result<Gathered, RebuildError> {
         let mut gathered = Gathered::default();
         let mut sorter = Sorter::with_room(self.limit);
-        let mut told = 0;
+        let mut reported = 0;
         loop {
             let first = self.next.fetch_add(RANGE_IDS, Ordering::Relaxed);
             if first > self.last {
@@ -297,8 +297,8 @@ impl<S: Store> ReindexShare<'_, S> {
                 }
             }
             let entries = self.entries.fetch_add(count, Ordering::Relaxed) + count;
-            if entries >= told + PROGRESS_STEP {
-                told = entries;
+            if entries >= reported + PROGRESS_STEP {
+                reported = entries;
                 progress(&RebuildProgress { entries, postings: (0, 0) });
             }
         }
@@ -375,11 +375,11 @@ fn merged(
         merge.add(run)?;
     }
     let total = merge.ids_total();
-    let (mut done, mut told) = (0, 0);
+    let (mut done, mut reported) = (0, 0);
     merge.for_each(|key, ids| -> Result<(), RebuildError> {
         put(key, &mut ids.inspect(|(_, length)| done += length))?;
-        if done >= told + 16 * PROGRESS_STEP {
-            told = done;
+        if done >= reported + 16 * PROGRESS_STEP {
+            reported = done;
             progress(&RebuildProgress { entries: rebuilt.entries, postings: (done, total) });
         }
         Ok(())

@@ -404,12 +404,12 @@ impl<'a> Sorted<'a> {
     /// Takes the pairs with the key of the first one.
     fn take<'n>(&self, numbers: &'n [u64], list: &mut List) -> &'n [u64] {
         let Some(first) = numbers.first() else { return numbers };
-        let mut taken = 0;
+        let mut count = 0;
         for number in numbers.iter().take_while(|number| *number >> DISTANCE_BITS == first >> DISTANCE_BITS) {
             list.push(self.base + (number & (DISTANCE_END - 1)));
-            taken += 1;
+            count += 1;
         }
-        numbers.get(taken..).unwrap_or_default()
+        numbers.get(count..).unwrap_or_default()
     }
 
     /// Reads a byte of each of the next keys. In key order they lie scattered over the arena, further apart than the
@@ -426,7 +426,7 @@ impl<'a> Sorted<'a> {
         }
         let Some(first) = self.items.first() else { return };
         let key = key_at(self.arena, first.start, first.length);
-        let mut taken = 0;
+        let mut count = 0;
         for item in self.items {
             let same =
                 item.significant == first.significant && key_at(self.arena, item.start, item.length) == key;
@@ -434,10 +434,10 @@ impl<'a> Sorted<'a> {
                 break;
             }
             list.push(self.base + u64::from(item.distance));
-            taken += 1;
+            count += 1;
         }
-        self.items = self.items.get(taken..).unwrap_or_default();
-        self.near = self.near.saturating_sub(taken);
+        self.items = self.items.get(count..).unwrap_or_default();
+        self.near = self.near.saturating_sub(count);
     }
 }
 

@@ -37,8 +37,8 @@ pub use marks::{MARK_EVERY, Marked, Marker, begin_after};
 pub use numbered::{LastChange, first_number, last_change, last_number, visit_numbered};
 pub use place::EntryPlace;
 pub use record::{
-    Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
-    LoggedModification, OutlineKind, RecordForm,
+    LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
+    LoggedModification, OutlineKind, ReceivedChange, RecordForm,
 };
 pub(crate) use record::{LogHeading, encode_add, encode_modify};
 pub use retention::{LogRetention, RECORDS_MIN, TRIMMED_TOGETHER, Trimmed, Trimmer};

@@ -34,8 +34,8 @@ const FLAG_OLD: u8 = 4;
 const FLAG_ABSENT: u8 = 8;
 /// [`RecordForm::Whole`].
 const FLAG_WHOLE: u8 = 16;
-/// [`RecordForm::AsItCame`] follows.
-const FLAG_CAME: u8 = 32;
+/// [`RecordForm::AsReceived`] follows.
+const FLAG_RECEIVED: u8 = 32;
 /// [`LogHeading::claims`].
 const FLAG_CLAIMS: u8 = 64;
 
@@ -78,9 +78,9 @@ pub enum RecordForm {
     Whole,
     /// The change as another server's record has it. Here it was merged with newer ones, or the entry could not have
     /// the name.
-    AsItCame {
+    AsReceived {
         /// None: as it was done here.
-        change: Option<Box<Came>>,
+        change: Option<Box<ReceivedChange>>,
         /// Where the change put the entry.
         place: Option<EntryPlace>,
     },
@@ -88,7 +88,7 @@ pub enum RecordForm {
 
 /// A change as in another server's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Came {
+pub struct ReceivedChange {
     /// The entry's DN before the change, there.
     pub dn: String,
     pub change: LoggedChange,
@@ -153,7 +153,7 @@ impl LogRecord {
     /// The change as it is sent to other servers, and the entry's DN before it.
     pub fn as_sent(&self) -> (&str, &LoggedChange) {
         match &self.form {
-            RecordForm::AsItCame { change: Some(came), .. } => (&came.dn, &came.change),
+            RecordForm::AsReceived { change: Some(received), .. } => (&received.dn, &received.change),
             _ => (&self.dn, &self.change),
         }
     }
@@ -228,9 +228,9 @@ mod tests {
 
     fn check(change: LoggedChange) {
         let place = EntryPlace { superior: Uuid::from_u128(9), name: "cn=z,ou=a".to_owned() };
-        let there = Came { dn: "cn=b,dc=b".to_owned(), change: change.clone() };
-        let came = RecordForm::AsItCame { change: Some(Box::new(there)), place: Some(place) };
-        for form in [RecordForm::AsDone, RecordForm::Whole, came] {
+        let there = ReceivedChange { dn: "cn=b,dc=b".to_owned(), change: change.clone() };
+        let received = RecordForm::AsReceived { change: Some(Box::new(there)), place: Some(place) };
+        for form in [RecordForm::AsDone, RecordForm::Whole, received] {
             check_form(change.clone(), form);
         }
     }

@@ -6,30 +6,30 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A follower of the log. It is notified once of something new, and again only after it has looked.
 pub struct Follower {
-    told: AtomicBool,
+    notified: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 impl fmt::Debug for Follower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Follower").field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("Follower").field("notified", &self.notified).finish_non_exhaustive()
     }
 }
 
 impl Follower {
     /// `wake` is called on a writer's thread: it must neither block nor take long.
     pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
-        Arc::new(Self { told: AtomicBool::new(false), wake })
+        Arc::new(Self { notified: AtomicBool::new(false), wake })
     }
 
     /// Must be called before looking: the follower is notified of everything that comes from now on.
     pub fn looks(&self) {
-        self.told.store(false, Ordering::SeqCst);
+        self.notified.store(false, Ordering::SeqCst);
     }
 
     /// Tells of news, unless that was done already.
     pub fn tell(&self) {
-        if !self.told.swap(true, Ordering::SeqCst) {
+        if !self.notified.swap(true, Ordering::SeqCst) {
             (self.wake)();
         }
     }

@@ -164,13 +164,13 @@ pub type Visit<'f> = dyn FnMut(&dyn FoundEntry) -> Result<bool, Fault> + 'f;
 
 /// The server's databases, for what is in another one than the one at hand.
 pub trait OtherDatabases: Debug + Send + Sync {
-    /// A copy of an entry, if it is in a database whose suffix has more RDNs than `beyond`; large sets are left in the store.
+    /// A copy of an entry, if it is in a database whose suffix has more RDNs than `own_depth`; large sets are left in the store.
     ///
     /// # Errors
     /// A store that cannot be read.
-    fn entry(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault>;
+    fn entry(&self, dn: &NormalDn, own_depth: usize) -> Result<Option<Entry>, Fault>;
 
-    /// Searches the database that holds the base, if its suffix has more RDNs than `beyond`; its own access rules hold there.
+    /// Searches the database that holds the base, if its suffix has more RDNs than `own_depth`; its own access rules hold there.
     /// `None`: there is no such database.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ pub trait OtherDatabases: Debug + Send + Sync {
     fn search(
         &self,
         query: &InternalSearch<'_>,
-        beyond: usize,
+        own_depth: usize,
         visit: &mut Visit<'_>,
     ) -> Result<Option<Searched>, Fault>;
 }

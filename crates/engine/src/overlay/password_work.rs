@@ -41,11 +41,11 @@ pub struct PasswordWork {
     pub old: Option<Secret>,
     /// The new one as the user gave it, where the change has its hash.
     pub new: Option<Secret>,
-    known: Mutex<Known>,
+    results: Mutex<Results>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Results {
     /// Stored value, password, whether they match.
     compared: Vec<(Secret, Secret, bool)>,
     /// Password, scheme, stored value.
@@ -62,7 +62,7 @@ struct Known {
     has_exceeded: bool,
 }
 
-impl Known {
+impl Results {
     /// Counts what a comparison takes, if it may.
     fn may_take(&mut self, rounds: u64) -> bool {
         let (spent, most) = match self.is_late {
@@ -81,12 +81,12 @@ impl Known {
 
 impl PasswordWork {
     pub fn of(purpose: Purpose, old: Option<Secret>, new: Option<Secret>) -> Self {
-        Self { purpose, old, new, known: Mutex::default() }
+        Self { purpose, old, new, results: Mutex::default() }
     }
 
     /// For a request that nothing was computed for beforehand.
     pub fn late() -> Self {
-        Self { known: Mutex::new(Known { is_late: true, ..Known::default() }), ..Self::default() }
+        Self { results: Mutex::new(Results { is_late: true, ..Results::default() }), ..Self::default() }
     }
 
     /// What is asked from now on, the writer asks.
@@ -101,9 +101,9 @@ impl PasswordWork {
 
     /// Whether a password matches a stored value. Beyond the limit none does.
     pub fn matches(&self, stored: &[u8], password: &[u8]) -> bool {
-        let found = |known: &Known| {
+        let found = |results: &Results| {
             let same =
-                known.compared.iter().find(|(s, p, _)| s.as_slice() == stored && p.as_slice() == password);
+                results.compared.iter().find(|(s, p, _)| s.as_slice() == stored && p.as_slice() == password);
             same.map(|(.., matches)| *matches)
         };
         if let Some(matches) = found(&self.lock()) {
@@ -127,8 +127,8 @@ impl PasswordWork {
         password: &[u8],
         random: &dyn RandomSource,
     ) -> Result<Secret, HashError> {
-        let found = |known: &Known| {
-            let same = known.hashed.iter().find(|(p, h, _)| p.as_slice() == password && h == hasher);
+        let found = |results: &Results| {
+            let same = results.hashed.iter().find(|(p, h, _)| p.as_slice() == password && h == hasher);
             same.map(|(.., value)| value.clone())
         };
         if let Some(value) = found(&self.lock()) {
@@ -144,14 +144,18 @@ impl PasswordWork {
         if let Some(password) = password::clear_text(value) {
             return Some(secret(password));
         }
-        let known = self.lock();
-        known.hashed.iter().find(|(.., hash)| hash.as_slice() == value).map(|(password, ..)| password.clone())
+        let results = self.lock();
+        results
+            .hashed
+            .iter()
+            .find(|(.., hash)| hash.as_slice() == value)
+            .map(|(password, ..)| password.clone())
     }
 
     /// Whether a password is in an overlay's list, which `find` looks up where that is not known; `None`: the list cannot be read.
     pub fn is_listed(&self, password: &[u8], find: impl FnOnce() -> Option<bool>) -> Option<bool> {
-        let known = self.lock().listed.iter().find(|(p, _)| p.as_slice() == password).map(|(_, is)| *is);
-        known.unwrap_or_else(|| {
+        let listed = self.lock().listed.iter().find(|(p, _)| p.as_slice() == password).map(|(_, is)| *is);
+        listed.unwrap_or_else(|| {
             let is_listed = find();
             self.lock().listed.push((secret(password), is_listed));
             is_listed
@@ -160,8 +164,8 @@ impl PasswordWork {
 
     /// What an overlay derives of a password. `label` says everything else that it depends on.
     pub fn derived(&self, password: &[u8], label: &[u8], derive: impl FnOnce() -> Secret) -> Secret {
-        let found = |known: &Known| {
-            let same = known.derived.iter().find(|(p, l, _)| p.as_slice() == password && **l == *label);
+        let found = |results: &Results| {
+            let same = results.derived.iter().find(|(p, l, _)| p.as_slice() == password && **l == *label);
             same.map(|(.., value)| value.clone())
         };
         if let Some(value) = found(&self.lock()) {
@@ -172,9 +176,9 @@ impl PasswordWork {
         value
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Results> {
         // Nothing is computed while the lock is held.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

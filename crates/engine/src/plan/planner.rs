@@ -214,13 +214,13 @@ fn describe(catalog: &Catalog, key: &[u8]) -> String {
 /// Who tells which entries have values that are computed.
 pub trait ComputedHolders {
     /// Whether what the description covers is computed of any entry.
-    fn concerns(&self, asked: &AttributeDescription) -> bool;
+    fn concerns(&self, description: &AttributeDescription) -> bool;
 
     /// The entries that have this value as a computed one, ascending; `None`: it may be any entry.
     ///
     /// # Errors
     /// A store that cannot be read.
-    fn holders(&self, asked: &AttributeDescription, normal: &[u8]) -> Result<Option<Holders>, Fault>;
+    fn holders(&self, description: &AttributeDescription, normal: &[u8]) -> Result<Option<Holders>, Fault>;
 }
 
 /// What it takes to plan a term of an AND.
@@ -315,14 +315,14 @@ impl<S: Snapshot> Planner<'_, S> {
     }
 
     fn is_computed(&self, test: &Test) -> bool {
-        let asked = self.computed.zip(test.target.description());
-        asked.is_some_and(|(computed, asked)| computed.concerns(asked))
+        let computed = self.computed.zip(test.target.description());
+        computed.is_some_and(|(computed, description)| computed.concerns(description))
     }
 
     fn test(&self, test: &Test) -> Result<Plan, Fault> {
         match (self.computed, test.target.description()) {
-            (Some(computed), Some(asked)) if computed.concerns(asked) => {
-                self.test_of_computed(test, computed, asked)
+            (Some(computed), Some(description)) if computed.concerns(description) => {
+                self.test_of_computed(test, computed, description)
             }
             _ => self.test_of_stored(test),
         }
@@ -333,14 +333,14 @@ impl<S: Snapshot> Planner<'_, S> {
         &self,
         test: &Test,
         computed: &dyn ComputedHolders,
-        asked: &AttributeDescription,
+        description: &AttributeDescription,
     ) -> Result<Plan, Fault> {
         let Assertion::Equality(a) = &test.assertion else { return Ok(everything()) };
         let stored = self.equality(&test.target, a)?;
         if stored.estimate == u64::MAX {
             return Ok(stored);
         }
-        let Some(Holders { ids, exact }) = computed.holders(asked, a.value.key())? else {
+        let Some(Holders { ids, exact }) = computed.holders(description, a.value.key())? else {
             return Ok(everything());
         };
         let (estimate, owed) = (ids.len() as u64, if exact { Owed::Exact } else { Owed::Partial });
@@ -688,7 +688,7 @@ fn intersect<S: Snapshot>(snapshot: &S, ids: IdSet, count: u64, plan: &Plan) -> 
         && count.saturating_mul(GALLOP) <= plan.estimate
     {
         let mut cursor = snapshot.postings(INDEX, key)?;
-        let mut kept = Vec::new();
+        let mut matching = Vec::new();
         let all: Box<dyn Iterator<Item = u64>> = match &ids {
             IdSet::Everything => return Ok(plan.read(snapshot)?.ids),
             IdSet::List(list) => Box::new(list.iter().copied()),
@@ -696,12 +696,12 @@ fn intersect<S: Snapshot>(snapshot: &S, ids: IdSet, count: u64, plan: &Plan) -> 
         };
         for id in all {
             match cursor.seek(id)? {
-                Some(found) if found == id => kept.push(id),
+                Some(found) if found == id => matching.push(id),
                 Some(_) => {}
                 None => break,
             }
         }
-        return Ok(IdSet::List(kept));
+        return Ok(IdSet::List(matching));
     }
     let other = plan.read(snapshot)?.ids;
     Ok(match (ids, other) {

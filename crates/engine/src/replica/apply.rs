@@ -143,20 +143,20 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
     ) -> Result<(), Fault> {
-        for (id, is_told) in state::new_glue(&Layered::new(transaction, &self.set))? {
+        for (id, has_place) in state::new_glue(&Layered::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle(id, is_told).map(|()| Applied::Done);
+            let done = applier.settle(id, has_place).map(|()| Applied::Done);
             // What cannot be settled stays as it is.
             applier.end(done)?;
         }
         self.settle_names(transaction, covered, job)?;
-        let wanted = state::all_wanted(&Layered::new(transaction, &self.set))?;
-        for (id, wanted) in &wanted {
+        let pending = state::pending_places(&Layered::new(transaction, &self.set))?;
+        for (id, pending) in &pending {
             let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle_place(*id, wanted).map(|()| Applied::Done);
+            let done = applier.settle_place(*id, pending).map(|()| Applied::Done);
             applier.end(done)?;
         }
-        if wanted.is_empty() { Ok(()) } else { self.settle_names(transaction, covered, job) }
+        if pending.is_empty() { Ok(()) } else { self.settle_names(transaction, covered, job) }
     }
 
     fn settle_names<T: Snapshot>(

@@ -79,16 +79,16 @@ pub(super) fn append<S: Snapshot>(
 /// Values up to [`LOST_BYTES_MAX`].
 pub(super) fn cut(attributes: impl Iterator<Item = AttributeValues>) -> Vec<AttributeValues> {
     let mut room = LOST_BYTES_MAX;
-    let mut kept = Vec::new();
+    let mut shortened = Vec::new();
     for mut attribute in attributes {
         attribute.values.retain(|value| {
             let fits = value.len() <= room;
             room -= if fits { value.len() } else { 0 };
             fits
         });
-        kept.push(attribute);
+        shortened.push(attribute);
     }
-    kept
+    shortened
 }
 
 fn encode(at: Timestamp, note: &ConflictNote) -> Vec<u8> {

@@ -10,7 +10,7 @@ use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes};
 use crate::entry::{EntryId, EntrySource};
 use crate::failure::Failure;
 use crate::log::{LoggedChange, RecordForm};
-use crate::write::operator::{Held, LogMark, Operator, logged};
+use crate::write::operator::{CurrentEntry, LogMark, Operator, logged};
 use crate::write::{entry_state, modify, values};
 
 /// An entry has the name that it has by a change of this server, for all.
@@ -26,23 +26,23 @@ pub(super) fn keep_content<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -
 /// Writes an entry as it is under the CSN of the stamp; logged as a rename to its present name, or as a modification.
 /// A name that the server chose brings its values, as one that a client gives does.
 fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) -> Result<(), Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
-    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
-    let mut changes = stamped(op, &held)?;
+    let current = op.current_entry(id)?;
+    let view = current.view()?;
+    let (uuid, pretty_dn) = (op.entry_uuid(&current)?, op.view.dn(&view)?);
+    let mut changes = stamped(op, &current)?;
     if named {
-        changes.extend(missing_naming_values(op, &held)?);
+        changes.extend(missing_naming_values(op, &current)?);
     }
-    let entry = difference::changed(op, &held, shown.clone(), &changes)?;
-    modify::store(op, &held, &entry)?;
+    let entry = difference::changed(op, &current, pretty_dn.clone(), &changes)?;
+    modify::store(op, &current, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
     let form = match named && op.context.settings.merges_records {
         // The glue entry above it may be gone when the record is sent.
-        true => RecordForm::AsItCame { change: None, place: state::stands(&op.view, id)? },
+        true => RecordForm::AsReceived { change: None, place: state::stands(&op.view, id)? },
         false => RecordForm::AsDone,
     };
-    op.log_marked((id, parent), uuid, &shown, LogMark { form, ..SENT }, |schema| match named {
+    op.log_marked((id, parent), uuid, &pretty_dn, LogMark { form, ..SENT }, |schema| match named {
         true => LoggedChange::ModifyDn {
             new_rdn: rdn,
             delete_old_rdn: false,
@@ -52,13 +52,16 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
         false => LoggedChange::Modify(logged(schema, &all)),
     });
     let renamed = named.then(|| entry_state::Renamed { old_rdn: view.rdn() });
-    entry_state::note_change(op, (&held, &entry), &all, renamed)
+    entry_state::note_change(op, (&current, &entry), &all, renamed)
 }
 
 /// What an entry lacks of the values of its name. A move that is taken back gives it the name that it had before: the values
 /// went with the rename, whose CSN the taking back has not.
-fn missing_naming_values<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Change>, Failure> {
-    let (schema, reader, view) = (op.schema(), op.reader(held)?, held.view()?);
+fn missing_naming_values<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+) -> Result<Vec<Change>, Failure> {
+    let (schema, reader, view) = (op.schema(), op.reader(current)?, current.view()?);
     let mut missing = Vec::new();
     // Values that cannot be compared are never missing: such a name came from elsewhere.
     for naming in naming_changes(schema, view.rdn(), ChangeKind::SoftAdd).unwrap_or_default() {
@@ -78,7 +81,10 @@ fn missing_naming_values<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> 
 }
 
 /// What a change that this server makes by itself sets beside its values: the CSN of the stamp.
-pub(super) fn stamped<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Change>, Failure> {
+pub(super) fn stamped<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+) -> Result<Vec<Change>, Failure> {
     let set = |id: larix_schema::AttributeTypeId, value: Vec<u8>| Change {
         kind: ChangeKind::Replace,
         description: AttributeDescription::plain(id),
@@ -90,7 +96,7 @@ pub(super) fn stamped<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Res
     if op.context.settings.merges_records {
         // The latest change says who changed the entry last, and when: this one says what is known here.
         for id in [op.context.known.modifiers_name, op.context.known.modify_timestamp] {
-            changes.extend(op.first_value(held, id)?.map(|value| set(id, value)));
+            changes.extend(op.first_value(current, id)?.map(|value| set(id, value)));
         }
     }
     Ok(changes)

@@ -4,7 +4,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::apply::Applier;
-use super::steps::{self, Here};
+use super::steps::{self, LocalEntry};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, ReplicatedPart, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
@@ -18,19 +18,21 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if let Some(csn) = &csn {
             self.follow(csn);
         }
-        let (here, dead) = self.step(|op| {
-            let here = steps::find(op, uuid)?.map(|id| steps::here(op, id)).transpose()?;
-            let dead = state::tombstone(op.snapshot(), uuid)?;
-            Ok((here, dead))
+        let (local, tombstone) = self.step(|op| {
+            let local = steps::find(op, uuid)?.map(|id| steps::local_entry(op, id)).transpose()?;
+            let tombstone = state::tombstone(op.snapshot(), uuid)?;
+            Ok((local, tombstone))
         })?;
-        let Some(here) = here else {
+        let Some(local) = local else {
             if self.rules.elsewhere {
                 return Ok(Applied::Older);
             }
             let stamp = match csn.or(self.newest) {
-                Some(csn) if dead.is_none_or(|dead| dead.csn < csn) => Stamp { csn, name: String::new() },
+                Some(csn) if tombstone.is_none_or(|tombstone| tombstone.csn < csn) => {
+                    Stamp { csn, name: String::new() }
+                }
                 // The time of the delete is unknown: it is sent on with the current time.
-                None if dead.is_none() && self.rules.multi_provider => self.own_stamp(),
+                None if tombstone.is_none() && self.rules.multi_provider => self.own_stamp(),
                 _ => return Ok(Applied::Older),
             };
             self.stamp = stamp;
@@ -38,8 +40,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(Applied::Done);
         };
         let has_moved = |part: &ReplicatedPart| {
-            let is_newer = csn.is_some() && here.csn >= csn;
-            is_newer || !here.dn.is_in_scope(&part.base, part.scope)
+            let is_newer = csn.is_some() && local.csn >= csn;
+            is_newer || !local.dn.is_in_scope(&part.base, part.scope)
         };
         // On a member a delete is the last word.
         let part = self.rules.part.as_ref().filter(|_| !self.rules.multi_provider);
@@ -47,14 +49,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             // It left the part of this line, and another line has brought it.
             return Ok(Applied::Older);
         }
-        let told = csn.or(self.newest);
+        let delete_csn = csn.or(self.newest);
         let csn = match self.rules.elsewhere {
-            true => told.max(here.csn),
-            false => told.or(here.csn),
+            true => delete_csn.max(local.csn),
+            false => delete_csn.or(local.csn),
         };
         let csn = csn.unwrap_or(Csn::ZERO);
         self.stamp = Stamp { csn, name: String::new() };
-        self.delete_here(here, csn)
+        self.delete_local(local, csn)
     }
 
     /// Logs the delete of an entry that is not here, and remembers it.
@@ -69,14 +71,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
-    fn delete_here(&mut self, here: Here, csn: Csn) -> Result<Applied, Failure> {
-        let newer = here.csn.filter(|ours| *ours > csn);
+    fn delete_local(&mut self, local: LocalEntry, csn: Csn) -> Result<Applied, Failure> {
+        let newer = local.csn.filter(|ours| *ours > csn);
         if newer.is_some() && (!self.rules.multi_provider && self.is_covered(&csn)) {
             return Ok(Applied::Older);
         }
         let born = self.step(|op| {
-            let held = op.hold(here.id)?;
-            op.first_value(&held, op.context.known.create_timestamp).map_err(Failure::from)
+            let current = op.current_entry(local.id)?;
+            op.first_value(&current, op.context.known.create_timestamp).map_err(Failure::from)
         })?;
         let born =
             born.and_then(|text| crate::time::Timestamp::parse_generalized(std::str::from_utf8(&text).ok()?));
@@ -86,27 +88,27 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let mut applied = Applied::Done;
         let is_conflict = newer.is_some() && !self.is_covered(&csn);
         if is_conflict {
-            let (dn, lost) = self.step(|op| steps::values_of(op, here.id))?;
+            let (dn, lost) = self.step(|op| steps::values_of(op, local.id))?;
             applied = self.note(ConflictNote {
                 kind: ConflictKind::Delete,
                 kept: KeptSide::Theirs,
                 dn,
-                winner_uuid: here.uuid,
+                winner_uuid: local.uuid,
                 winner_csn: Some(csn),
-                loser_uuid: here.uuid,
-                loser_csn: here.csn,
+                loser_uuid: local.uuid,
+                loser_csn: local.csn,
                 lost,
             })?;
         }
-        let left = self.step(|op| steps::hollow(op, here.id, true))?;
+        let left = self.step(|op| steps::hollow(op, local.id, true))?;
         if !left {
-            self.clear_glue(here.parent)?;
+            self.clear_glue(local.parent)?;
         }
         if is_conflict && self.rules.multi_provider {
             // The server that made the delete did not know of the change, and may have forgotten the delete when the change
             // reaches it. So the delete is sent again, as where the change comes later.
             self.stamp = self.own_stamp();
-            self.bury_absent(&here.uuid)?;
+            self.bury_absent(&local.uuid)?;
         }
         Ok(applied)
     }

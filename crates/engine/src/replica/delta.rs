@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
-use super::steps::{self, Here};
+use super::steps::{self, LocalEntry};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
 use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
 use crate::csn::Csn;
@@ -36,25 +36,25 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(Applied::Older);
         }
         self.stamp = Stamp { csn: delta.csn, name: self.modifier(delta) };
-        let here = self.step(|op| {
+        let local = self.step(|op| {
             let id = match &delta.uuid {
                 Some(uuid) => steps::find(op, uuid)?,
                 None => op.resolve(&delta.dn)?.id,
             };
-            id.map(|id| steps::here(op, id)).transpose()
+            id.map(|id| steps::local_entry(op, id)).transpose()
         })?;
-        let Some(here) = here.filter(|here| !here.glue) else {
+        let Some(local) = local.filter(|local| !local.glue) else {
             // Known, and gone since.
             let is_over = self.is_covered(&delta.csn) && !matches!(delta.change, DeltaChange::Delete);
             return if is_over { Ok(Applied::Older) } else { self.of_nothing(delta) };
         };
         if self.merges_records() {
-            return self.merge_record(delta, here);
+            return self.merge_record(delta, local);
         }
         match &delta.change {
-            DeltaChange::Delete => self.delete(&here.uuid, Some(delta.csn)),
-            DeltaChange::Modify(changes) => self.modify(delta, here, changes),
-            DeltaChange::Rename { .. } => self.rename(delta, here),
+            DeltaChange::Delete => self.delete(&local.uuid, Some(delta.csn)),
+            DeltaChange::Modify(changes) => self.modify(delta, local, changes),
+            DeltaChange::Rename { .. } => self.rename(delta, local),
         }
     }
 
@@ -68,18 +68,18 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     /// The entry is not here.
     fn of_nothing(&mut self, delta: &Delta) -> Result<Applied, Failure> {
-        let dead = match &delta.uuid {
+        let tombstone = match &delta.uuid {
             Some(uuid) => self.step(|op| Ok(state::tombstone(op.snapshot(), uuid)?))?,
             None => None,
         };
         if let (DeltaChange::Delete, Some(uuid)) = (&delta.change, &delta.uuid) {
             return self.delete(uuid, Some(delta.csn));
         }
-        match dead {
+        match tombstone {
             Some(_) if matches!(delta.change, DeltaChange::Delete) => Ok(Applied::Older),
-            Some(dead) if self.rules.multi_provider || dead.csn > delta.csn => {
+            Some(tombstone) if self.rules.multi_provider || tombstone.csn > delta.csn => {
                 let uuid = delta.uuid.unwrap_or_default();
-                let note = self.lost(ConflictKind::Delete, delta, (uuid, Some(dead.csn)), uuid);
+                let note = self.lost(ConflictKind::Delete, delta, (uuid, Some(tombstone.csn)), uuid);
                 self.note(note)
             }
             _ => {
@@ -138,16 +138,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
     }
 
-    fn modify(&mut self, delta: &Delta, here: Here, changes: &[Change]) -> Result<Applied, Failure> {
-        match here.csn {
+    fn modify(&mut self, delta: &Delta, local: LocalEntry, changes: &[Change]) -> Result<Applied, Failure> {
+        match local.csn {
             Some(ours) if ours == delta.csn => Ok(Applied::Older),
             Some(ours) if ours > delta.csn => {
-                let Some(left) = self.left_of(delta, &here, changes)? else { return Ok(Applied::Older) };
-                self.store_changes(&here, left)?;
-                let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
+                let Some(left) = self.left_of(delta, &local, changes)? else { return Ok(Applied::Older) };
+                self.store_changes(&local, left)?;
+                let note = self.lost(ConflictKind::Modify, delta, (local.uuid, local.csn), local.uuid);
                 self.note(note)
             }
-            _ => self.modify_newer(delta, &here, changes),
+            _ => self.modify_newer(delta, &local, changes),
         }
     }
 
@@ -155,32 +155,32 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn modify_newer(
         &mut self,
         delta: &Delta,
-        here: &Here,
+        local: &LocalEntry,
         changes: &[Change],
     ) -> Result<Applied, Failure> {
         let changes = self.with_own_csn(changes.to_vec(), &delta.csn);
-        self.store_changes(here, changes)?;
+        self.store_changes(local, changes)?;
         Ok(Applied::Done)
     }
 
     /// Carries out a modification, and logs it.
-    pub(super) fn store_changes(&mut self, here: &Here, changes: Vec<Change>) -> Result<(), Failure> {
+    pub(super) fn store_changes(&mut self, local: &LocalEntry, changes: Vec<Change>) -> Result<(), Failure> {
         let softened: Vec<Change> = changes.into_iter().map(|change| self.softened(change)).collect();
         if !softened.is_empty() {
             self.step(|op| {
-                let held = op.hold(here.id)?;
-                let shown = op.view.dn(&held.view()?)?;
-                let entry = difference::changed(op, &held, shown.clone(), &softened)?;
-                modify::store(op, &held, &entry)?;
+                let current = op.current_entry(local.id)?;
+                let pretty_dn = op.view.dn(&current.view()?)?;
+                let entry = difference::changed(op, &current, pretty_dn.clone(), &softened)?;
+                modify::store(op, &current, &entry)?;
                 let all: Vec<&Change> = softened.iter().collect();
                 op.log_marked(
-                    (here.id, crate::EntryId::ROOT),
-                    here.uuid,
-                    &shown,
+                    (local.id, crate::EntryId::ROOT),
+                    local.uuid,
+                    &pretty_dn,
                     LogMark::default(),
                     |schema| LoggedChange::Modify(logged(schema, &all)),
                 );
-                entry_state::note_change(op, (&held, &entry), &all, None)
+                entry_state::note_change(op, (&current, &entry), &all, None)
             })?;
         }
         Ok(())
@@ -218,16 +218,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn left_of(
         &mut self,
         delta: &Delta,
-        here: &Here,
+        local: &LocalEntry,
         changes: &[Change],
     ) -> Result<Option<Vec<Change>>, Failure> {
         // Who changed it last, and when, is settled as any attribute is: what a server decided by itself says nothing of it.
         let entry_csn = self.known().entry_csn;
-        let is_told = |change: &&Change| change.description.attribute != entry_csn;
-        let changes: Vec<Change> = changes.iter().filter(is_told).cloned().collect();
+        let is_recorded = |change: &&Change| change.description.attribute != entry_csn;
+        let changes: Vec<Change> = changes.iter().filter(is_recorded).cloned().collect();
         let rules = self.rules;
         self.step(|op| {
-            let Some(records) = newer_records(op, &here.uuid, &delta.csn)? else { return Ok(None) };
+            let Some(records) = newer_records(op, &local.uuid, &delta.csn)? else { return Ok(None) };
             let mut newer = Vec::new();
             for record in records {
                 if has_it(&record, &delta.csn) {
@@ -244,17 +244,17 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
-    fn rename(&mut self, delta: &Delta, here: Here) -> Result<Applied, Failure> {
+    fn rename(&mut self, delta: &Delta, local: LocalEntry) -> Result<Applied, Failure> {
         let DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods } = &delta.change else {
             return Ok(Applied::Older);
         };
-        let older = here.csn.is_some_and(|ours| ours > delta.csn);
-        if here.csn == Some(delta.csn) {
+        let older = local.csn.is_some_and(|ours| ours > delta.csn);
+        if local.csn == Some(delta.csn) {
             return Ok(Applied::Older);
         }
         if older {
             let renamed = self.step(|op| {
-                let newer = newer_records(op, &here.uuid, &delta.csn)?;
+                let newer = newer_records(op, &local.uuid, &delta.csn)?;
                 let is_over = |record: &LogRecord| {
                     matches!(record.change, LoggedChange::ModifyDn { .. }) || has_it(record, &delta.csn)
                 };
@@ -262,73 +262,84 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             })?;
             let Some(renamed) = renamed else { return Ok(Applied::Older) };
             if renamed {
-                let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
+                let note = self.lost(ConflictKind::Modify, delta, (local.uuid, local.csn), local.uuid);
                 return self.note(note);
             }
         }
         let changes = match older {
-            true => self.left_of(delta, &here, mods)?.unwrap_or_default(),
+            true => self.left_of(delta, &local, mods)?.unwrap_or_default(),
             false => self.with_own_csn(mods.clone(), &delta.csn),
         };
-        let csn = if older { here.csn } else { Some(delta.csn) };
+        let csn = if older { local.csn } else { Some(delta.csn) };
         let name = (new_rdn.as_str(), *delete_old_rdn, new_superior.as_deref());
-        let put = self.step(|op| renamed(op, (&here, csn), name, &changes))?;
-        if put.dn == here.dn && here.parent == crate::EntryId::ROOT {
-            return self.put_in_place(&put, &here);
+        let put = self.step(|op| renamed(op, (&local, csn), name, &changes))?;
+        if put.dn == local.dn && local.parent == crate::EntryId::ROOT {
+            return self.put_in_place(&put, &local);
         }
-        if put.dn == here.dn {
+        if put.dn == local.dn {
             // It has the name by this change from now on: an older rename that comes later is overruled by it.
             let rules = self.rules;
             self.step(|op| {
-                let Some(place) = steps::place_of(op, &put.dn, &put.shown)? else {
+                let Some(place) = steps::place_of(op, &put.dn, &put.pretty_dn)? else {
                     return Err(crate::Fault::Damaged { what: "the superior of an entry" }.into());
                 };
-                steps::change(op, here.id, &put, rules, Some((&place, new_superior.clone())))
+                steps::change(op, local.id, &put, rules, Some((&place, new_superior.clone())))
             })?;
             return Ok(Applied::Done);
         }
-        self.put_elsewhere(&put, here)
+        self.put_elsewhere(&put, local)
     }
 }
 
 /// The entry under its new name, with what else is changed; `csn`: its own from then on.
 fn renamed<V: Snapshot>(
     op: &Operator<'_, V>,
-    (here, csn): (&Here, Option<Csn>),
+    (local, csn): (&LocalEntry, Option<Csn>),
     (new_rdn, delete_old_rdn, new_superior): (&str, bool, Option<&str>),
     changes: &[Change],
 ) -> Result<Put, Failure> {
-    let held = op.hold(here.id)?;
-    let old = op.view.dn(&held.view()?)?;
+    let current = op.current_entry(local.id)?;
+    let old = op.view.dn(&current.view()?)?;
     let superior = new_superior.unwrap_or_else(|| split_rdn(&old).1);
-    let shown = if superior.is_empty() { new_rdn.to_owned() } else { format!("{new_rdn},{superior}") };
-    let (dn, shown) = names(op.schema(), &shown)?;
+    let pretty_dn = if superior.is_empty() { new_rdn.to_owned() } else { format!("{new_rdn},{superior}") };
+    let (dn, pretty_dn) = names(op.schema(), &pretty_dn)?;
     // A log may leave it to us what the rename does to the naming values.
     let mut all = Vec::new();
     if delete_old_rdn {
         all.extend(naming_changes(op.schema(), split_rdn(&old).0, ChangeKind::Delete)?);
     }
-    all.extend(naming_changes(op.schema(), split_rdn(&shown).0, ChangeKind::SoftAdd)?);
+    all.extend(naming_changes(op.schema(), split_rdn(&pretty_dn).0, ChangeKind::SoftAdd)?);
     all.extend(changes.iter().cloned());
-    let entry = difference::changed(op, &held, shown.clone(), &all)?;
-    let attributes = whole(op, &held, &entry)?;
+    let entry = difference::changed(op, &current, pretty_dn.clone(), &all)?;
+    let attributes = whole(op, &current, &entry)?;
     let modifier = op.stamp.name.clone();
-    let uuid = here.uuid;
-    Ok(Put { uuid, dn, shown, csn, named: csn, modifier, attributes, state: None, place: None, record: None })
+    let uuid = local.uuid;
+    Ok(Put {
+        uuid,
+        dn,
+        pretty_dn,
+        csn,
+        named: csn,
+        modifier,
+        attributes,
+        state: None,
+        place: None,
+        record: None,
+    })
 }
 
 /// All attributes of an entry as adds: kept ones are read.
 fn whole<V: Snapshot>(
     op: &Operator<'_, V>,
-    held: &crate::write::operator::Held<'_>,
+    current: &crate::write::operator::CurrentEntry<'_>,
     entry: &crate::Entry,
 ) -> Result<Vec<Change>, Failure> {
-    let reader = op.reader(held)?;
+    let reader = op.reader(current)?;
     let schema = op.schema();
     let mut all = Vec::with_capacity(entry.attributes.len());
     for attribute in &entry.attributes {
         let mut values = attribute.values.clone();
-        if attribute.kept.is_some() || attribute.large.is_some() {
+        if attribute.unchanged.is_some() || attribute.large.is_some() {
             reader.visit_exact(&attribute.description, &mut |value| {
                 values.push(value.to_vec());
                 true

@@ -11,7 +11,7 @@ use crate::entry::{Entry, EntrySource};
 use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::write::change;
-use crate::write::operator::{Held, Operator, StoredSets};
+use crate::write::operator::{CurrentEntry, Operator, StoredSets};
 use crate::write::values;
 
 /// Above so many values an attribute is changed value by value rather than replaced.
@@ -21,12 +21,12 @@ const REPLACED_MAX: u64 = 64;
 /// sent: a change of spelling counts.
 pub(super) fn changes<V: Snapshot>(
     op: &Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     new: &[Change],
     share: &AttributeShare,
 ) -> Result<Vec<Change>, Failure> {
-    let reader = op.reader(held)?;
-    let view = held.view()?;
+    let reader = op.reader(current)?;
+    let view = current.view()?;
     let catalog = op.catalog.catalog();
     let mut changes = Vec::new();
     let sent: foldhash::HashMap<_, _> =
@@ -125,15 +125,15 @@ fn by_value<V: Snapshot>(
 /// The stored entry with the changes made, unchecked.
 pub(super) fn changed<V: Snapshot>(
     op: &Operator<'_, V>,
-    held: &Held<'_>,
-    shown: String,
+    current: &CurrentEntry<'_>,
+    pretty_dn: String,
     changes: &[Change],
 ) -> Result<Entry, Failure> {
-    let reader = op.reader(held)?;
+    let reader = op.reader(current)?;
     let known = op.context.known;
     let all: Vec<&Change> = changes.iter().collect();
     let named: foldhash::HashSet<_> = changes.iter().map(|change| &change.description).collect();
-    let mut entry = reader.owned_in_part(shown, |description| {
+    let mut entry = reader.owned_in_part(pretty_dn, |description| {
         description.attribute == known.object_class
             || description.attribute == known.structural_object_class
             || named.contains(description)
@@ -153,17 +153,17 @@ pub(super) fn order_of<'d>(
 /// Whether the entry as it will be lacks a value of the name that it has now: a rename that deleted the old RDN.
 pub(super) fn lacks_old_name<V: Snapshot>(
     op: &Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     entry: &Entry,
 ) -> Result<bool, Fault> {
-    let view = held.view()?;
+    let view = current.view()?;
     let Ok(parsed) = larix_proto::Dn::parse(view.rdn()) else { return Ok(false) };
     let Some(rdn) = parsed.rdns().first() else { return Ok(false) };
     let schema = op.schema();
     for ava in rdn.avas() {
         let Ok(description) = schema.describe(ava.attribute) else { continue };
         let Some(attribute) = entry.attribute(&description) else { return Ok(true) };
-        if attribute.kept.is_some() || attribute.large.is_some() {
+        if attribute.unchanged.is_some() || attribute.large.is_some() {
             continue;
         }
         let kind = schema.attribute(description.attribute);

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::Put;
 use super::put::lost_put;
-use super::steps::{self, Here, TreePosition};
+use super::steps::{self, LocalEntry, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, decided, state};
 use crate::csn::Csn;
 use crate::entry::{EntryId, split_rdn};
@@ -21,18 +21,18 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// The place of a name, with glue for superiors that are missing, and who stands there.
     pub(super) fn make_place(
         &mut self,
-        (dn, shown): (&NormalDn, &str),
-        is_told: bool,
-    ) -> Result<(TreePosition, Option<Here>), Failure> {
+        (dn, pretty_dn): (&NormalDn, &str),
+        has_place: bool,
+    ) -> Result<(TreePosition, Option<LocalEntry>), Failure> {
         for _ in 0..2 {
             let found = self.step(|op| {
                 if op.view.settings.suffixes.iter().all(|suffix| !dn.is_within(&suffix.normal)) {
-                    let text = format!("\"{shown}\" is not within the database");
+                    let text = format!("\"{pretty_dn}\" is not within the database");
                     return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
                 }
-                let Some(place) = steps::place_of(op, dn, shown)? else { return Ok(None) };
+                let Some(place) = steps::place_of(op, dn, pretty_dn)? else { return Ok(None) };
                 let occupant = steps::occupant(op, &place)?;
-                let occupant = occupant.map(|id| steps::here(op, id)).transpose()?;
+                let occupant = occupant.map(|id| steps::local_entry(op, id)).transpose()?;
                 Ok(Some((place, occupant)))
             })?;
             if let Some(found) = found {
@@ -40,8 +40,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             self.step(|op| {
                 let superior = dn.parent().unwrap_or_else(NormalDn::root);
-                let (_, shown) = split_rdn(shown);
-                steps::add_glue(op, &superior, shown, is_told)
+                let (_, pretty_dn) = split_rdn(pretty_dn);
+                steps::add_glue(op, &superior, pretty_dn, has_place)
             })?;
         }
         Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
@@ -50,7 +50,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Whether an entry that comes gets the name that another one has here: the newer one does. On a shadow of a part of the tree
     /// the one that comes does: the entry here may have left the name with a superior that is not sent, while the
     /// provider has that entry there.
-    pub(super) fn gets_name(&self, put: &Put, occupant: &Here) -> bool {
+    pub(super) fn gets_name(&self, put: &Put, occupant: &LocalEntry) -> bool {
         let is_shadow = self.group.state.settings.shadow;
         let goes_by_provider = is_shadow && !self.rules.multi_provider && !self.rules.places;
         goes_by_provider || wins((put.named, put.uuid), (occupant.named, occupant.uuid))
@@ -60,7 +60,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// superiors are sent by their entryUUIDs; otherwise it stays.
     pub(super) fn set_aside(
         &mut self,
-        loser: &Here,
+        loser: &LocalEntry,
         (winner, csn): (Uuid, Option<Csn>),
     ) -> Result<Applied, Failure> {
         self.set_aside_below(loser, loser.parent, &loser.dn, (winner, csn))
@@ -68,16 +68,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     fn set_aside_below(
         &mut self,
-        loser: &Here,
+        loser: &LocalEntry,
         parent: EntryId,
         name: &NormalDn,
         (winner_uuid, winner_csn): (Uuid, Option<Csn>),
     ) -> Result<Applied, Failure> {
         let with_subordinates = self.rules.places;
-        let aside = self.own_place(loser, parent)?;
+        let own_position = self.own_place(loser, parent)?;
         let (dn, lost) = self.step(|op| {
             let lost = steps::values_of(op, loser.id)?;
-            steps::set_aside(op, loser, &aside, with_subordinates)?;
+            steps::set_aside(op, loser, &own_position, with_subordinates)?;
             state::displace(&mut op.set, loser.id, name);
             Ok(lost)
         })?;
@@ -97,20 +97,20 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn lose_name(
         &mut self,
         put: &Put,
-        here: &Here,
+        local: &LocalEntry,
         place: &TreePosition,
-        occupant: &Here,
+        occupant: &LocalEntry,
     ) -> Result<Applied, Failure> {
-        let lost = self.shown(put);
+        let lost = self.conflict_values(put);
         let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
         if !self.rules.places {
             // What is below it goes where it was to go.
-            self.merge(here.id, occupant.id)?;
+            self.merge(local.id, occupant.id)?;
         }
-        let aside = self.own_place(here, place.parent)?;
-        self.relocate(put, here, &aside)?;
+        let own_position = self.own_place(local, place.parent)?;
+        self.relocate(put, local, &own_position)?;
         self.step(|op| {
-            state::displace(&mut op.set, here.id, &put.dn);
+            state::displace(&mut op.set, local.id, &put.dn);
             Ok(())
         })?;
         self.note(note)
@@ -128,14 +128,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })?;
         for child in children {
             let (mine, other) = self.step(|op| {
-                let mine = steps::here(op, child)?;
+                let mine = steps::local_entry(op, child)?;
                 if steps::is_within(op, to, child)? {
                     // It cannot go below itself.
                     return Ok((mine, None));
                 }
-                let held = op.hold(child)?;
-                let other = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;
-                let other = other.map(|id| steps::here(op, id)).transpose()?;
+                let current = op.current_entry(child)?;
+                let other = tree::child(op.snapshot(), to, current.view()?.normal_rdn())?;
+                let other = other.map(|id| steps::local_entry(op, id)).transpose()?;
                 Ok((mine, other))
             })?;
             match other {
@@ -153,7 +153,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         Ok(())
     }
 
-    fn merge_named(&mut self, mine: &Here, other: Here, to: EntryId) -> Result<(), Failure> {
+    fn merge_named(&mut self, mine: &LocalEntry, other: LocalEntry, to: EntryId) -> Result<(), Failure> {
         if !other.glue && !wins((mine.named, mine.uuid), (other.named, other.uuid)) {
             self.merge(mine.id, other.id)?;
             self.set_aside_below(mine, to, &other.dn, (other.uuid, other.csn))?;
@@ -163,8 +163,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.set_aside(&other, (mine.uuid, mine.csn))?;
         }
         let glue = self.step(|op| {
-            let held = op.hold(mine.id)?;
-            Ok(tree::child(op.snapshot(), to, held.view()?.normal_rdn())?)
+            let current = op.current_entry(mine.id)?;
+            Ok(tree::child(op.snapshot(), to, current.view()?.normal_rdn())?)
         })?;
         if let Some(glue) = glue {
             self.merge(glue, mine.id)?;
@@ -191,12 +191,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let next = self.step(|op| {
                 let Some(stored) = op.view.stored(at)? else { return Ok(EntryId::ROOT) };
                 drop(stored);
-                let here = steps::here(op, at)?;
-                if !here.glue || tree::has_children(op.snapshot(), at)? {
+                let local = steps::local_entry(op, at)?;
+                if !local.glue || tree::has_children(op.snapshot(), at)? {
                     return Ok(EntryId::ROOT);
                 }
                 steps::remove_glue(op, at)?;
-                Ok(here.parent)
+                Ok(local.parent)
             })?;
             at = next;
         }
@@ -212,31 +212,31 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 state::forget_displaced(&mut op.set, id);
                 return Ok(None);
             }
-            let held = op.hold(id)?;
-            let view = held.view()?;
-            let here = steps::here(op, id)?;
-            let aside = steps::own_place(op.schema(), view.parent(), &here.uuid);
-            if view.normal_rdn() != aside.normal_rdn.as_bytes() {
+            let current = op.current_entry(id)?;
+            let view = current.view()?;
+            let local = steps::local_entry(op, id)?;
+            let own_position = steps::own_place(op.schema(), view.parent(), &local.uuid);
+            if view.normal_rdn() != own_position.normal_rdn.as_bytes() {
                 state::forget_displaced(&mut op.set, id);
                 return Ok(None);
             }
             let free = op.resolve(name)?;
             if free.id.is_none() && free.missing == 1 && free.nearest == view.parent() {
                 state::forget_displaced(&mut op.set, id);
-                return Ok(Some((true, steps::named(op, &here, name)?)));
+                return Ok(Some((true, steps::named(op, &local, name)?)));
             }
             if own {
                 state::forget_displaced(&mut op.set, id);
             }
-            Ok(Some((false, aside)))
+            Ok(Some((false, own_position)))
         })?;
         match back {
             Some((true, place)) => self.step(|op| {
-                let is_wanted = state::wanted(op.snapshot(), id)?.is_some();
+                let is_pending = state::pending_place(op.snapshot(), id)?.is_some();
                 steps::move_to(op, id, &place)?;
-                if !is_wanted {
+                if !is_pending {
                     // That it stood beside its name is the place of no version.
-                    state::forget_wanted(&mut op.set, id);
+                    state::forget_pending_place(&mut op.set, id);
                 }
                 Ok(())
             })?,

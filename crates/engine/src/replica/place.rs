@@ -13,8 +13,8 @@ use larix_store::{Snapshot, Store};
 use super::apply::Applier;
 use super::names::wins;
 use super::prepare::{Put, names};
-use super::state::{self, Wanted, stands};
-use super::steps::{self, Here};
+use super::state::{self, PendingPlace, stands};
+use super::steps::{self, LocalEntry};
 use super::{Applied, decided};
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, split_rdn};
@@ -34,7 +34,7 @@ fn on_glue<V: Snapshot>(op: &Operator<'_, V>, glue: EntryId) -> Result<Vec<Entry
             true
         })?;
         for child in below {
-            let is_glue = op.hold(child)?.view()?.flags().has(RecordFlags::GLUE);
+            let is_glue = op.current_entry(child)?.view()?.flags().has(RecordFlags::GLUE);
             if is_glue { open.push(child) } else { found.push(child) }
         }
     }
@@ -43,16 +43,16 @@ fn on_glue<V: Snapshot>(op: &Operator<'_, V>, glue: EntryId) -> Result<Vec<Entry
 
 /// Remembers where an entry stands that is about to be moved without a change of its own; of glue, what stands on it.
 pub(super) fn keep<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
-    let here = steps::here(op, id)?;
-    if here.glue {
+    let local = steps::local_entry(op, id)?;
+    if local.glue {
         return on_glue(op, id)?.into_iter().try_for_each(|entry| keep(op, entry));
     }
-    let Some(csn) = here.named else { return Ok(()) };
-    if state::wanted(op.snapshot(), id)?.is_some_and(|known| known.csn == csn) {
+    let Some(csn) = local.named else { return Ok(()) };
+    if state::pending_place(op.snapshot(), id)?.is_some_and(|known| known.csn == csn) {
         return Ok(());
     }
     if let Some(place) = stands(&op.view, id)? {
-        state::want(&mut op.set, id, &Wanted { csn, place });
+        state::put_pending_place(&mut op.set, id, &PendingPlace { csn, place });
     }
     Ok(())
 }
@@ -84,7 +84,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return carry_out(self, put);
         };
         let (name, context) = self.step(|op| locate(op, put, place))?;
-        let located = name.map(|(dn, shown)| Put { dn, shown, ..put.clone() });
+        let located = name.map(|(dn, pretty_dn)| Put { dn, pretty_dn, ..put.clone() });
         let applied = carry_out(self, located.as_ref().unwrap_or(put))?;
         // Of a name of several RDNs the superiors may be glue there and entries here.
         let is_below = context == Placing::Superior && split_rdn(&place.name).1.is_empty();
@@ -98,34 +98,36 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn note_place(&mut self, put: &Put, place: &EntryPlace) -> Result<(), Failure> {
         self.step(|op| {
             let Some(id) = steps::find(op, &put.uuid)? else { return Ok(()) };
-            let here = steps::here(op, id)?;
+            let local = steps::local_entry(op, id)?;
             // The entry of a suffix has its place by that, whatever it stands on elsewhere.
-            let is_free = here.parent != EntryId::ROOT;
-            let Some(csn) = here.named.filter(|_| is_free && here.named == put.named) else { return Ok(()) };
+            let is_free = local.parent != EntryId::ROOT;
+            let Some(csn) = local.named.filter(|_| is_free && local.named == put.named) else {
+                return Ok(());
+            };
             if !stands_at(op, id, place)? {
-                state::want(&mut op.set, id, &Wanted { csn, place: place.clone() });
-            } else if state::wanted(op.snapshot(), id)?.is_some() {
-                state::forget_wanted(&mut op.set, id);
+                state::put_pending_place(&mut op.set, id, &PendingPlace { csn, place: place.clone() });
+            } else if state::pending_place(op.snapshot(), id)?.is_some() {
+                state::forget_pending_place(&mut op.set, id);
             }
             Ok(())
         })
     }
 
-    /// Glue gives way to an entry, which gets what stands on it. `is_told`: a place came with the entry. Otherwise it is from a
+    /// Glue gives way to an entry, which gets what stands on it. `has_place`: a place came with the entry. Otherwise it is from a
     /// server that knows names alone: what came without a place, too, has that of its superior from now on.
     pub(super) fn fill_glue<R>(
         &mut self,
         glue: EntryId,
-        is_told: bool,
+        has_place: bool,
         fill: impl FnOnce(&mut Self) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        if is_told {
+        if has_place {
             return fill(self);
         }
         let placeless = self.step(|op| {
             let mut found = Vec::new();
             for id in on_glue(op, glue)? {
-                if state::wanted(op.snapshot(), id)?.is_none() {
+                if state::pending_place(op.snapshot(), id)?.is_none() {
                     found.push(id);
                 }
             }
@@ -133,7 +135,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })?;
         let filled = fill(self)?;
         self.step(|op| {
-            placeless.iter().for_each(|id| state::forget_wanted(&mut op.set, *id));
+            placeless.iter().for_each(|id| state::forget_pending_place(&mut op.set, *id));
             Ok(())
         })?;
         Ok(filled)
@@ -141,61 +143,61 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     /// An entry that stands elsewhere than its version says: it goes there if it can; otherwise the place that it has is
     /// told as a change of this server.
-    pub(super) fn settle_place(&mut self, id: EntryId, wanted: &Wanted) -> Result<(), Failure> {
+    pub(super) fn settle_place(&mut self, id: EntryId, pending: &PendingPlace) -> Result<(), Failure> {
         let places = self.rules.places;
         let found = self.step(|op| {
             let done = !places || op.view.stored(id)?.is_none() || {
-                let here = steps::here(op, id)?;
-                here.named != Some(wanted.csn) || stands_at(op, id, &wanted.place)?
+                let local = steps::local_entry(op, id)?;
+                local.named != Some(pending.csn) || stands_at(op, id, &pending.place)?
             };
             if done {
-                state::forget_wanted(&mut op.set, id);
+                state::forget_pending_place(&mut op.set, id);
                 return Ok(None);
             }
-            Ok(Some((steps::here(op, id)?, steps::find(op, &wanted.place.superior)?)))
+            Ok(Some((steps::local_entry(op, id)?, steps::find(op, &pending.place.superior)?)))
         })?;
-        let Some((here, superior)) = found else { return Ok(()) };
+        let Some((local, superior)) = found else { return Ok(()) };
         let Some(superior) = superior else { return self.stays(id) };
         let below = self.step(|op| Ok(steps::is_within(op, superior, id)?))?;
-        if below && !self.open_loop(&here, superior)? {
+        if below && !self.open_loop(&local, superior)? {
             return self.stays(id);
         }
-        if self.goes(&here, wanted)? {
+        if self.goes(&local, pending)? {
             return Ok(());
         }
         self.stays(id)
     }
 
     /// Puts an entry where it is to stand. Answers whether it does then.
-    fn goes(&mut self, here: &Here, wanted: &Wanted) -> Result<bool, Failure> {
-        let id = here.id;
-        let Some((dn, shown)) = self.step(|op| name_of(op, &wanted.place))? else { return Ok(false) };
-        let (place, occupant) = self.make_place((&dn, &shown), true)?;
+    fn goes(&mut self, local: &LocalEntry, pending: &PendingPlace) -> Result<bool, Failure> {
+        let id = local.id;
+        let Some((dn, pretty_dn)) = self.step(|op| name_of(op, &pending.place))? else { return Ok(false) };
+        let (place, occupant) = self.make_place((&dn, &pretty_dn), true)?;
         let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, id)?))?;
         if is_loop {
             return Ok(false);
         }
         if let Some(occupant) = occupant.filter(|occupant| occupant.id != id) {
-            if !occupant.glue && !wins((here.named, here.uuid), (occupant.named, occupant.uuid)) {
-                let aside = self.own_place(here, place.parent)?;
-                self.step(|op| steps::move_to(op, id, &aside))?;
-                self.clear_glue(here.parent)?;
+            if !occupant.glue && !wins((local.named, local.uuid), (occupant.named, occupant.uuid)) {
+                let own_position = self.own_place(local, place.parent)?;
+                self.step(|op| steps::move_to(op, id, &own_position))?;
+                self.clear_glue(local.parent)?;
                 return Ok(false);
             }
             if !occupant.glue {
-                self.set_aside(&occupant, (here.uuid, here.csn))?;
+                self.set_aside(&occupant, (local.uuid, local.csn))?;
             }
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
             if let Some(glue) = glue {
-                self.through_glue(here, &place, glue)?;
+                self.through_glue(local, &place, glue)?;
             }
         }
         self.step(|op| steps::move_to(op, id, &place))?;
-        self.clear_glue(here.parent)?;
+        self.clear_glue(local.parent)?;
         self.step(|op| {
-            let stands = stands_at(op, id, &wanted.place)?;
+            let stands = stands_at(op, id, &pending.place)?;
             if stands {
-                state::forget_wanted(&mut op.set, id);
+                state::forget_pending_place(&mut op.set, id);
             }
             Ok(stands)
         })
@@ -208,7 +210,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.stamp = self.own_stamp();
         }
         self.step(|op| {
-            state::forget_wanted(&mut op.set, id);
+            state::forget_pending_place(&mut op.set, id);
             if decides {
                 state::forget_displaced(&mut op.set, id);
                 decided::keep_name(op, id)?;
@@ -219,11 +221,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 
     /// An entry is to stand below one that is below it. The oldest of these moves is taken back: that entry comes to stand
     /// beside. Answers whether the way is free; otherwise the entry's own move is the oldest.
-    fn open_loop(&mut self, here: &Here, superior: EntryId) -> Result<bool, Failure> {
+    fn open_loop(&mut self, local: &LocalEntry, superior: EntryId) -> Result<bool, Failure> {
         let oldest = self.step(|op| {
-            let (mut oldest, mut at): (Option<Here>, _) = (None, superior);
-            while at != here.id && at != EntryId::ROOT {
-                let above = steps::here(op, at)?;
+            let (mut oldest, mut at): (Option<LocalEntry>, _) = (None, superior);
+            while at != local.id && at != EntryId::ROOT {
+                let above = steps::local_entry(op, at)?;
                 at = above.parent;
                 let is_older =
                     oldest.as_ref().is_none_or(|known| (above.named, above.uuid) < (known.named, known.uuid));
@@ -233,16 +235,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             Ok(oldest)
         })?;
-        let Some(oldest) = oldest.filter(|oldest| (oldest.named, oldest.uuid) < (here.named, here.uuid))
+        let Some(oldest) = oldest.filter(|oldest| (oldest.named, oldest.uuid) < (local.named, local.uuid))
         else {
             return Ok(false);
         };
-        let is_free = self.step(|op| steps::is_free(op, oldest.id, here.parent))?;
+        let is_free = self.step(|op| steps::is_free(op, oldest.id, local.parent))?;
         match is_free {
-            true => self.step(|op| steps::hand_over(op, oldest.id, here.parent))?,
+            true => self.step(|op| steps::hand_over(op, oldest.id, local.parent))?,
             false => {
-                let aside = self.own_place(&oldest, here.parent)?;
-                self.step(|op| steps::move_to(op, oldest.id, &aside))?;
+                let own_position = self.own_place(&oldest, local.parent)?;
+                self.step(|op| steps::move_to(op, oldest.id, &own_position))?;
             }
         }
         self.stays(oldest.id)?;
@@ -256,9 +258,9 @@ fn name_of<V: Snapshot>(
     place: &EntryPlace,
 ) -> Result<Option<(NormalDn, String)>, Failure> {
     let Some(superior) = steps::find(op, &place.superior)? else { return Ok(None) };
-    let held = op.hold(superior)?;
-    let shown = format!("{},{}", place.name, op.view.dn(&held.view()?)?);
-    Ok(Some(names(op.schema(), &shown)?))
+    let current = op.current_entry(superior)?;
+    let pretty_dn = format!("{},{}", place.name, op.view.dn(&current.view()?)?);
+    Ok(Some(names(op.schema(), &pretty_dn)?))
 }
 
 fn stands_at<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, place: &EntryPlace) -> Result<bool, Fault> {
@@ -271,19 +273,19 @@ fn locate<V: Snapshot>(
     put: &Put,
     place: &EntryPlace,
 ) -> Result<(Option<(NormalDn, String)>, Placing), Failure> {
-    let other = |(dn, shown): (NormalDn, String)| (dn != put.dn).then_some((dn, shown));
+    let other = |(dn, pretty_dn): (NormalDn, String)| (dn != put.dn).then_some((dn, pretty_dn));
     if let Some(id) = steps::find(op, &put.uuid)?
         && stands_at(op, id, place)?
     {
-        let held = op.hold(id)?;
-        let view = held.view()?;
+        let current = op.current_entry(id)?;
+        let view = current.view()?;
         let superior = op.view.names.superior(view.parent())?;
-        let mut shown = split_rdn(&place.name).0.to_owned();
+        let mut pretty_dn = split_rdn(&place.name).0.to_owned();
         if let Some(superior) = superior {
-            shown.push(',');
-            shown.push_str(&superior.dn);
+            pretty_dn.push(',');
+            pretty_dn.push_str(&superior.dn);
         }
-        return Ok((other((op.view.names.normal_dn(&view)?, shown)), Placing::Same));
+        return Ok((other((op.view.names.normal_dn(&view)?, pretty_dn)), Placing::Same));
     }
     match name_of(op, place)? {
         Some(name) => Ok((other(name), Placing::Superior)),

@@ -10,7 +10,7 @@ use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
 use crate::change::prepare::{Change, ChangeKind, Standing, check_change, refuse};
 use crate::csn::Csn;
-use crate::log::{Came, LoggedChange, LoggedKind, LoggedModification};
+use crate::log::{LoggedChange, LoggedKind, LoggedModification, ReceivedChange};
 use crate::write::AttributeValues;
 use crate::write::known::KnownSchema;
 
@@ -33,8 +33,8 @@ pub(crate) enum Ready {
 pub(crate) struct Put {
     pub(crate) uuid: Uuid,
     pub(crate) dn: NormalDn,
-    /// The DN as it is shown.
-    pub(crate) shown: String,
+    /// The DN in pretty form.
+    pub(crate) pretty_dn: String,
     /// Its entryCSN.
     pub(crate) csn: Option<Csn>,
     /// When it got its name; its entryCSN where nothing else is known.
@@ -48,7 +48,7 @@ pub(crate) struct Put {
     /// Where it stands, if the provider sent that.
     pub(crate) place: Option<EntryPlace>,
     /// It is what a record of an access log tells: the change as it came. None within: the add of this entry.
-    pub(crate) record: Option<Option<Box<Came>>>,
+    pub(crate) record: Option<Option<Box<ReceivedChange>>>,
 }
 
 /// One logged change, resolved.
@@ -56,14 +56,14 @@ pub(crate) struct Put {
 pub(crate) struct Delta {
     pub(crate) uuid: Option<Uuid>,
     pub(crate) dn: NormalDn,
-    /// The DN as it is shown.
-    pub(crate) shown: String,
+    /// The DN in pretty form.
+    pub(crate) pretty_dn: String,
     pub(crate) csn: Csn,
     pub(crate) change: DeltaChange,
     /// Where a rename put it, if the provider sent that.
     pub(crate) place: Option<EntryPlace>,
-    /// As it came.
-    pub(crate) told: Box<Came>,
+    /// The change as it was received.
+    pub(crate) received: Box<ReceivedChange>,
     /// It is what it took to make the entry another server's version of it.
     pub(crate) whole: bool,
 }
@@ -106,7 +106,7 @@ pub(crate) fn prepare(
     prepared.unwrap_or_else(Ready::Refused)
 }
 
-/// The normal form of a DN, and the form in which it is shown.
+/// The normal form of a DN, and the pretty one.
 pub(super) fn names(schema: &Schema, text: &str) -> Result<(NormalDn, String), LdapResult> {
     let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, format!("\"{text}\": invalid DN"));
     let dn = Dn::parse(text).map_err(|_| invalid())?;
@@ -122,7 +122,7 @@ fn put(
     dn: &str,
     attributes: Vec<AttributeValues>,
 ) -> Result<Put, LdapResult> {
-    let (dn, shown) = names(schema, dn)?;
+    let (dn, pretty_dn) = names(schema, dn)?;
     let mut all = Vec::with_capacity(attributes.len() + 1);
     for attribute in attributes.into_iter().filter(|attribute| !attribute.values.is_empty()) {
         if let Some(change) = one(schema, rules, ChangeKind::Add, attribute)? {
@@ -143,13 +143,13 @@ fn put(
     let csn = value(known.entry_csn).and_then(|text| text.parse().ok());
     let modifier = value(known.modifiers_name).unwrap_or_default().to_owned();
     if !all.iter().any(|change| change.description.attribute == known.object_class) {
-        let text = format!("\"{shown}\": no objectClass attribute");
+        let text = format!("\"{pretty_dn}\": no objectClass attribute");
         return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
     }
     Ok(Put {
         uuid,
         dn,
-        shown,
+        pretty_dn,
         csn,
         named: csn,
         modifier,
@@ -195,7 +195,7 @@ fn delta(
     (uuid, dn, csn): (Option<Uuid>, &str, Csn),
     change: LoggedChange,
 ) -> Result<Ready, LdapResult> {
-    let told = Box::new(Came { dn: dn.to_owned(), change: change.clone() });
+    let received = Box::new(ReceivedChange { dn: dn.to_owned(), change: change.clone() });
     // What an entry is does not change, though it was called by that and is so no more.
     let modifications = |mods| -> Result<Vec<Change>, LdapResult> {
         let mut changes = modifications_of(schema, rules, mods)?;
@@ -228,8 +228,17 @@ fn delta(
             DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods: modifications(mods)? }
         }
     };
-    let (dn, shown) = names(schema, dn)?;
-    Ok(Ready::Delta(Box::new(Delta { uuid, dn, shown, csn, change, place: None, told, whole: false })))
+    let (dn, pretty_dn) = names(schema, dn)?;
+    Ok(Ready::Delta(Box::new(Delta {
+        uuid,
+        dn,
+        pretty_dn,
+        csn,
+        change,
+        place: None,
+        received,
+        whole: false,
+    })))
 }
 
 fn tells_computed_alone(modifications: &[LoggedModification]) -> bool {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::apply::Applier;
 use super::prepare::Put;
-use super::steps::{self, Here, TreePosition};
+use super::steps::{self, LocalEntry, TreePosition};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
 use crate::entry::split_rdn;
@@ -25,19 +25,19 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.stamp = Stamp { csn: put.csn.unwrap_or(self.stamp.csn), name: put.modifier.clone() };
         let look = self.step(|op| {
             let id = steps::find(op, &put.uuid)?;
-            let here = id.map(|id| steps::here(op, id)).transpose()?;
-            let absent = here.is_none();
-            let dead = if absent { state::tombstone(op.snapshot(), &put.uuid)? } else { None };
-            Ok((here, dead))
+            let local = id.map(|id| steps::local_entry(op, id)).transpose()?;
+            let absent = local.is_none();
+            let tombstone = if absent { state::tombstone(op.snapshot(), &put.uuid)? } else { None };
+            Ok((local, tombstone))
         })?;
-        let (here, dead) = look;
+        let (local, tombstone) = look;
         let version = self.state_of_put(put)?;
-        if let Some(dead) = dead {
+        if let Some(tombstone) = tombstone {
             // What left one part may have come into another: the line of that part knows.
             let moved = self.rules.part.is_some() && !self.rules.multi_provider;
-            let newer = self.rules.elsewhere || moved || put.csn.is_none_or(|csn| csn > dead.csn);
-            let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
-            if stays_dead && put.csn.is_some_and(|csn| self.tells_again(put, &csn, &dead.csn)) {
+            let newer = self.rules.elsewhere || moved || put.csn.is_none_or(|csn| csn > tombstone.csn);
+            let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &tombstone.csn));
+            if stays_dead && put.csn.is_some_and(|csn| self.tells_again(put, &csn, &tombstone.csn)) {
                 // A server that still has the entry may never hear of the delete: a present phase deletes nothing that the provider
                 // has not seen in this version, and its cookie covers the delete.
                 self.stamp = self.own_stamp();
@@ -47,7 +47,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 return Ok(Applied::Older);
             }
             if stays_dead {
-                let note = lost_put(ConflictKind::Delete, put, (put.uuid, Some(dead.csn)), self.shown(put));
+                let note = lost_put(
+                    ConflictKind::Delete,
+                    put,
+                    (put.uuid, Some(tombstone.csn)),
+                    self.conflict_values(put),
+                );
                 return self.note(note);
             }
             self.step(|op| {
@@ -55,11 +60,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 Ok(())
             })?;
         }
-        match (here, version) {
-            (Some(here), None) => self.put_here(put, here),
-            (Some(here), Some(version)) => {
-                let before = self.before_settling(put, &here)?;
-                let applied = self.put_version(put, version, here)?;
+        match (local, version) {
+            (Some(local), None) => self.put_local(put, local),
+            (Some(local), Some(version)) => {
+                let before = self.before_settling(put, &local)?;
+                let applied = self.put_version(put, version, local)?;
                 match before {
                     Some(before) => self.settle_otherwise(put, before, applied),
                     None => Ok(applied),
@@ -108,7 +113,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         created.is_some_and(|created| created.seconds() > delete.time.seconds())
     }
 
-    pub(super) fn shown(&self, put: &Put) -> Vec<AttributeValues> {
+    pub(super) fn conflict_values(&self, put: &Put) -> Vec<AttributeValues> {
         let schema = &self.group.state.schema;
         conflicts::cut(put.attributes.iter().map(|change| AttributeValues {
             description: change.description.to_text(schema),
@@ -117,7 +122,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     pub(super) fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
-        let (place, occupant) = self.make_place((&put.dn, &put.shown), put.place.is_some())?;
+        let (place, occupant) = self.make_place((&put.dn, &put.pretty_dn), put.place.is_some())?;
         let rules = self.rules;
         let Some(occupant) = occupant else {
             self.step(|op| steps::add(op, put, rules, &place, None))?;
@@ -142,33 +147,33 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(note);
         }
         let above = if is_suffix { occupant.id } else { place.parent };
-        let aside = steps::own_place(self.schema(), above, &put.uuid);
+        let own_position = steps::own_place(self.schema(), above, &put.uuid);
         self.step(|op| {
-            let glue = steps::occupant(op, &aside)?;
-            let id = steps::add(op, put, rules, &aside, glue)?;
+            let glue = steps::occupant(op, &own_position)?;
+            let id = steps::add(op, put, rules, &own_position, glue)?;
             state::displace(&mut op.set, id, &put.dn);
             Ok(())
         })?;
-        let lost = self.shown(put);
+        let lost = self.conflict_values(put);
         self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
     }
 
-    fn put_here(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
-        if let (Some(theirs), Some(ours)) = (put.csn, here.csn)
+    fn put_local(&mut self, put: &Put, local: LocalEntry) -> Result<Applied, Failure> {
+        if let (Some(theirs), Some(ours)) = (put.csn, local.csn)
             && theirs <= ours
             // Copies of what no log here tells of: what comes is how it is, whatever is older, and a rename need not change the entry.
-            && !(self.rules.elsewhere && (theirs < ours || put.dn != here.dn))
+            && !(self.rules.elsewhere && (theirs < ours || put.dn != local.dn))
         {
             let went_back = theirs < ours && self.lost_by_provider(&ours);
-            if theirs == ours && self.has_merged(put, &here)? {
-                return self.put_named(put, here);
+            if theirs == ours && self.has_merged(put, &local)? {
+                return self.put_named(put, local);
             }
             if !went_back && (theirs == ours || self.is_covered(&theirs)) {
                 return Ok(Applied::Older);
             }
             let lost = self.step(|op| {
-                let held = op.hold(here.id)?;
-                let changes = super::difference::changes(op, &held, &put.attributes, &self_share(op))?;
+                let current = op.current_entry(local.id)?;
+                let changes = super::difference::changes(op, &current, &put.attributes, &self_share(op))?;
                 Ok(changes)
             })?;
             let (csn, entry_csn) = (self.group.known.entry_csn, self.group.known.modify_timestamp);
@@ -185,45 +190,45 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             );
             if went_back {
                 self.stamp = self.own_stamp();
-                self.step(|op| decided::keep_content(op, here.id))?;
+                self.step(|op| decided::keep_content(op, local.id))?;
             }
-            self.keep_name_known(put, &here)?;
+            self.keep_name_known(put, &local)?;
             if lost.is_empty() {
                 return Ok(Applied::Older);
             }
-            return self.note(lost_put(ConflictKind::Modify, put, (here.uuid, here.csn), lost));
+            return self.note(lost_put(ConflictKind::Modify, put, (local.uuid, local.csn), lost));
         }
-        self.put_named(put, here)
+        self.put_named(put, local)
     }
 
     /// Whether the provider has merged older changes with the version that is here: that leaves the entryCSN as it is. A
     /// consumer of several providers receives the states of entries, or its providers merge nothing.
-    fn has_merged(&mut self, put: &Put, here: &Here) -> Result<bool, Failure> {
+    fn has_merged(&mut self, put: &Put, local: &LocalEntry) -> Result<bool, Failure> {
         let rules = self.rules;
         if rules.multi_provider {
             return Ok(false);
         }
         self.step(|op| {
-            let held = op.hold(here.id)?;
-            Ok(!super::difference::changes(op, &held, &put.attributes, &rules.attributes)?.is_empty())
+            let current = op.current_entry(local.id)?;
+            Ok(!super::difference::changes(op, &current, &put.attributes, &rules.attributes)?.is_empty())
         })
     }
 
     /// Whether this change was made by the provider, which had told of it before.
     fn lost_by_provider(&self, csn: &Csn) -> bool {
-        let told = self.rules.provider.filter(|told| told.server_id == csn.server_id);
-        self.rules.multi_provider && told.is_some_and(|told| *csn <= told)
+        let newest = self.rules.provider.filter(|newest| newest.server_id == csn.server_id);
+        self.rules.multi_provider && newest.is_some_and(|newest| *csn <= newest)
     }
 
     /// Another name of the entry than the one that it has here: entries may come that know it by that.
-    pub(super) fn keep_name_known(&mut self, put: &Put, here: &Here) -> Result<(), Failure> {
-        if here.dn == put.dn {
+    pub(super) fn keep_name_known(&mut self, put: &Put, local: &LocalEntry) -> Result<(), Failure> {
+        if local.dn == put.dn {
             return Ok(());
         }
         self.step(|op| {
             op.left(&put.dn, &put.uuid);
             match op.resolve(&put.dn)?.id {
-                Some(id) if steps::here(op, id)?.glue => {
+                Some(id) if steps::local_entry(op, id)?.glue => {
                     state::note_glue(&mut op.set, id, put.place.is_some());
                 }
                 _ => {}
@@ -233,71 +238,76 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// Makes the entry what comes, name included.
-    pub(super) fn put_named(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
+    pub(super) fn put_named(&mut self, put: &Put, local: LocalEntry) -> Result<Applied, Failure> {
         let same_name = self.step(|op| {
-            let shown = op.view.dn(&op.hold(here.id)?.view()?)?;
-            Ok(here.dn == put.dn && split_rdn(&shown).0 == split_rdn(&put.shown).0)
+            let pretty_dn = op.view.dn(&op.current_entry(local.id)?.view()?)?;
+            Ok(local.dn == put.dn && split_rdn(&pretty_dn).0 == split_rdn(&put.pretty_dn).0)
         })?;
         if same_name {
-            return self.put_in_place(put, &here);
+            return self.put_in_place(put, &local);
         }
-        self.put_elsewhere(put, here)
+        self.put_elsewhere(put, local)
     }
 
     /// The entry is here under another name.
-    pub(super) fn put_elsewhere(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
-        let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn) || op.is_suffix(&here.dn)))?;
-        if is_suffix && put.dn != here.dn {
-            let text = format!("\"{}\": a suffix cannot be renamed", put.shown);
+    pub(super) fn put_elsewhere(&mut self, put: &Put, local: LocalEntry) -> Result<Applied, Failure> {
+        let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn) || op.is_suffix(&local.dn)))?;
+        if is_suffix && put.dn != local.dn {
+            let text = format!("\"{}\": a suffix cannot be renamed", put.pretty_dn);
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
         }
-        let moved = self.was_moved_below(put, &here)?;
+        let moved = self.was_moved_below(put, &local)?;
         if moved {
-            return self.stay(put, &here);
+            return self.stay(put, &local);
         }
-        let (place, occupant) = self.make_place((&put.dn, &put.shown), put.place.is_some())?;
-        let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, here.id)?))?;
+        let (place, occupant) = self.make_place((&put.dn, &put.pretty_dn), put.place.is_some())?;
+        let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, local.id)?))?;
         if is_loop {
-            return self.stay(put, &here);
+            return self.stay(put, &local);
         }
-        let occupant = occupant.filter(|occupant| occupant.id != here.id);
+        let occupant = occupant.filter(|occupant| occupant.id != local.id);
         let mut applied = Applied::Done;
         if let Some(occupant) = occupant {
             if !occupant.glue && !self.gets_name(put, &occupant) {
-                return self.lose_name(put, &here, &place, &occupant);
+                return self.lose_name(put, &local, &place, &occupant);
             }
             if !occupant.glue {
                 applied = self.set_aside(&occupant, (put.uuid, put.csn))?;
             }
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
             if let Some(glue) = glue {
-                let is_told = put.place.is_some();
-                self.fill_glue(glue, is_told, |applier| applier.through_glue(&here, &place, glue))?;
+                let has_place = put.place.is_some();
+                self.fill_glue(glue, has_place, |applier| applier.through_glue(&local, &place, glue))?;
             }
         }
-        self.relocate(put, &here, &place)?;
+        self.relocate(put, &local, &place)?;
         Ok(applied)
     }
 
     /// All of a put but its name, which would make a loop.
-    fn stay(&mut self, put: &Put, here: &Here) -> Result<Applied, Failure> {
-        let shown = self.step(|op| Ok(op.view.dn(&op.hold(here.id)?.view()?)?))?;
-        let stays = Put { dn: here.dn.clone(), shown, ..put.clone() };
-        self.put_in_place(&stays, here)?;
-        self.note(lost_put(ConflictKind::Loop, put, (here.uuid, here.csn), Vec::new()))
+    fn stay(&mut self, put: &Put, local: &LocalEntry) -> Result<Applied, Failure> {
+        let pretty_dn = self.step(|op| Ok(op.view.dn(&op.current_entry(local.id)?.view()?)?))?;
+        let stays = Put { dn: local.dn.clone(), pretty_dn, ..put.clone() };
+        self.put_in_place(&stays, local)?;
+        self.note(lost_put(ConflictKind::Loop, put, (local.uuid, local.csn), Vec::new()))
     }
 
-    pub(super) fn put_in_place(&mut self, put: &Put, here: &Here) -> Result<Applied, Failure> {
+    pub(super) fn put_in_place(&mut self, put: &Put, local: &LocalEntry) -> Result<Applied, Failure> {
         let rules = self.rules;
-        self.step(|op| steps::change(op, here.id, put, rules, None))?;
+        self.step(|op| steps::change(op, local.id, put, rules, None))?;
         Ok(Applied::Done)
     }
 
-    pub(super) fn relocate(&mut self, put: &Put, here: &Here, place: &TreePosition) -> Result<(), Failure> {
+    pub(super) fn relocate(
+        &mut self,
+        put: &Put,
+        local: &LocalEntry,
+        place: &TreePosition,
+    ) -> Result<(), Failure> {
         let rules = self.rules;
-        let superior = (here.parent != place.parent).then(|| split_rdn(&put.shown).1.to_owned());
-        self.step(|op| steps::change(op, here.id, put, rules, Some((place, superior))))?;
-        self.clear_glue(here.parent)
+        let superior = (local.parent != place.parent).then(|| split_rdn(&put.pretty_dn).1.to_owned());
+        self.step(|op| steps::change(op, local.id, put, rules, Some((place, superior))))?;
+        self.clear_glue(local.parent)
     }
 }
 
@@ -315,7 +325,7 @@ pub(super) fn lost_put(
     ConflictNote {
         kind,
         kept: KeptSide::Ours,
-        dn: put.shown.clone(),
+        dn: put.pretty_dn.clone(),
         winner_uuid,
         winner_csn,
         loser_uuid: put.uuid,

@@ -21,11 +21,11 @@ use crate::change::prepare::{Change, ChangeKind};
 
 /// Drops from `older` what `newer` changes, in the order of their CSNs, have overruled.
 pub(super) fn resolve(schema: &Schema, older: Vec<Change>, newer: &[Change]) -> Vec<Change> {
-    let mut left = split(older);
+    let mut remaining = split(older);
     for newer in newer {
-        left = left.into_iter().filter_map(|older| against(schema, older, newer)).collect();
+        remaining = remaining.into_iter().filter_map(|older| against(schema, older, newer)).collect();
     }
-    left
+    remaining
 }
 
 /// A replace is a delete of all, and an add.
@@ -114,8 +114,12 @@ mod tests {
     fn what_newer_changes_leave_of_an_older_one() {
         let check = |older: &str, newer: &str, expected: &str| {
             let newer: Vec<Change> = newer.split(", ").map(change).collect();
-            let left = resolve(&schema(), vec![change(older)], &newer);
-            assert_eq!(left.iter().map(text).collect::<Vec<_>>().join(", "), expected, "{older} / {newer:?}");
+            let remaining = resolve(&schema(), vec![change(older)], &newer);
+            assert_eq!(
+                remaining.iter().map(text).collect::<Vec<_>>().join(", "),
+                expected,
+                "{older} / {newer:?}"
+            );
         };
         check("delete cn", "delete cn", "");
         check("delete cn", "delete cn a", "delete cn");

@@ -8,7 +8,7 @@ use super::apply::Applier;
 use super::prepare::Put;
 use super::state;
 use super::state::Former;
-use super::steps::{self, Here, TreePosition};
+use super::steps::{self, LocalEntry, TreePosition};
 use crate::change::prepare::refuse;
 use crate::entry::EntryId;
 use crate::failure::Failure;
@@ -17,60 +17,60 @@ use crate::tree;
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Glue that nothing filled in: if who had its name is elsewhere now, what is below goes there. Another server added
     /// it before it knew of the rename. An entry that stands there by a place that was sent has a row for that then.
-    pub(super) fn settle(&mut self, id: EntryId, is_told: bool) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self, id: EntryId, has_place: bool) -> Result<(), Failure> {
         let found = self.step(|op| {
             state::forget_glue(&mut op.set, id);
             if op.view.stored(id)?.is_none() {
                 return Ok(None);
             }
-            let glue = steps::here(op, id)?;
+            let glue = steps::local_entry(op, id)?;
             let Some(former) = state::former(op.snapshot(), &glue.dn)?.filter(|_| glue.glue) else {
                 return Ok(None);
             };
             let Some(heir) = steps::find(op, &former.uuid)? else { return Ok(None) };
             let below = steps::is_within(op, heir, id)?;
-            Ok(Some((glue, steps::here(op, heir)?, below)))
+            Ok(Some((glue, steps::local_entry(op, heir)?, below)))
         })?;
         let Some((glue, heir, below)) = found else { return Ok(()) };
         if below {
             return self.settle_loop(&glue, &heir);
         }
-        self.fill_glue(id, is_told, |applier| applier.merge(id, heir.id))?;
+        self.fill_glue(id, has_place, |applier| applier.merge(id, heir.id))?;
         self.clear_glue(id)
     }
 
     /// Two entries were moved below each other: the older move is taken back, to the name that the newer one knew.
-    fn settle_loop(&mut self, glue: &Here, heir: &Here) -> Result<(), Failure> {
-        let (above, at, aside) = self.step(|op| {
+    fn settle_loop(&mut self, glue: &LocalEntry, heir: &LocalEntry) -> Result<(), Failure> {
+        let (above, at, passing_position) = self.step(|op| {
             let mut top = heir.id;
             loop {
-                let parent = op.hold(top)?.view()?.parent();
+                let parent = op.current_entry(top)?.view()?.parent();
                 if parent == glue.id || parent == EntryId::ROOT {
                     break;
                 }
                 top = parent;
             }
-            let held = op.hold(glue.id)?;
-            let view = held.view()?;
+            let current = op.current_entry(glue.id)?;
+            let view = current.view()?;
             let at = TreePosition {
                 parent: glue.parent,
                 rdn: view.rdn().to_owned(),
                 normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
             };
-            let aside = steps::passing_place(op.schema(), glue.parent, &heir.uuid);
-            Ok((steps::here(op, top)?, at, aside))
+            let passing_position = steps::passing_place(op.schema(), glue.parent, &heir.uuid);
+            Ok((steps::local_entry(op, top)?, at, passing_position))
         })?;
         if above.id == heir.id || heir.named > above.named {
             return Ok(());
         }
-        self.step(|op| steps::move_to(op, heir.id, &aside))?;
+        self.step(|op| steps::move_to(op, heir.id, &passing_position))?;
         self.merge(glue.id, heir.id)?;
         self.drop_glue(glue.id)?;
         self.step(|op| steps::move_to(op, heir.id, &at))
     }
 
     /// Whether a move goes below an entry that was itself moved below this one, later.
-    pub(super) fn was_moved_below(&mut self, put: &Put, here: &Here) -> Result<bool, Failure> {
+    pub(super) fn was_moved_below(&mut self, put: &Put, local: &LocalEntry) -> Result<bool, Failure> {
         self.step(|op| {
             let mut above = put.dn.parent();
             let mut missing: Option<NormalDn> = None;
@@ -87,19 +87,19 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             };
             let Former { uuid, .. } = former;
             let Some(heir) = steps::find(op, &uuid)? else { return Ok(false) };
-            if heir == here.id || !steps::is_within(op, heir, here.id)? {
+            if heir == local.id || !steps::is_within(op, heir, local.id)? {
                 return Ok(false);
             }
-            Ok(steps::here(op, heir)?.named > put.named)
+            Ok(steps::local_entry(op, heir)?.named > put.named)
         })
     }
 
     /// The place below `parent` whose name only this entry has. Glue that stands there goes.
-    pub(super) fn own_place(&mut self, here: &Here, parent: EntryId) -> Result<TreePosition, Failure> {
-        let place = steps::own_place(self.schema(), parent, &here.uuid);
+    pub(super) fn own_place(&mut self, local: &LocalEntry, parent: EntryId) -> Result<TreePosition, Failure> {
+        let place = steps::own_place(self.schema(), parent, &local.uuid);
         let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
-        if let Some(glue) = glue.filter(|glue| *glue != here.id) {
-            self.through_glue(here, &place, glue)?;
+        if let Some(glue) = glue.filter(|glue| *glue != local.id) {
+            self.through_glue(local, &place, glue)?;
         }
         Ok(place)
     }
@@ -108,16 +108,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// first.
     pub(super) fn through_glue(
         &mut self,
-        here: &Here,
+        local: &LocalEntry,
         place: &TreePosition,
         glue: EntryId,
     ) -> Result<(), Failure> {
-        let inside = self.step(|op| Ok(steps::is_within(op, here.id, glue)?))?;
+        let inside = self.step(|op| Ok(steps::is_within(op, local.id, glue)?))?;
         if inside {
-            let aside = steps::passing_place(self.schema(), place.parent, &here.uuid);
-            self.step(|op| steps::move_to(op, here.id, &aside))?;
+            let passing_position = steps::passing_place(self.schema(), place.parent, &local.uuid);
+            self.step(|op| steps::move_to(op, local.id, &passing_position))?;
         }
-        self.merge(glue, here.id)?;
+        self.merge(glue, local.id)?;
         self.step(|op| {
             if tree::has_children(op.snapshot(), glue)? {
                 let text = "the name of a replicated entry cannot be cleared";

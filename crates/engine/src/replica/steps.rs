@@ -23,7 +23,7 @@ use crate::tables::INDEX;
 use crate::tree;
 use crate::write::AttributeValues;
 use crate::write::change::NoLargeSets;
-use crate::write::operator::{Held, LogMark, Operator, logged};
+use crate::write::operator::{CurrentEntry, LogMark, Operator, logged};
 use crate::write::schema_check::{CheckMode, check_entry};
 use crate::write::{modify, values};
 
@@ -41,7 +41,7 @@ pub(super) struct TreePosition {
 
 /// An entry that is here, as far as decisions need it.
 #[derive(Clone, Debug)]
-pub(super) struct Here {
+pub(super) struct LocalEntry {
     pub(super) id: EntryId,
     pub(super) parent: EntryId,
     pub(super) uuid: Uuid,
@@ -68,17 +68,17 @@ pub(super) fn find<V: Snapshot>(op: &Operator<'_, V>, uuid: &Uuid) -> Result<Opt
     Ok(found.map(EntryId))
 }
 
-pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Here, Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
-    let csn = op.first_value(&held, op.context.known.entry_csn)?;
+pub(super) fn local_entry<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<LocalEntry, Failure> {
+    let current = op.current_entry(id)?;
+    let view = current.view()?;
+    let csn = op.first_value(&current, op.context.known.entry_csn)?;
     let csn = csn.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
-    let uuid = op.entry_uuid(&held)?;
+    let uuid = op.entry_uuid(&current)?;
     let named = match op.context.settings.keeps_states() {
         true => value::named_csn(op.snapshot(), &uuid, csn)?,
         false => csn,
     };
-    Ok(Here {
+    Ok(LocalEntry {
         id,
         parent: view.parent(),
         uuid,
@@ -93,24 +93,24 @@ pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Her
 pub(super) fn place_of<V: Snapshot>(
     op: &Operator<'_, V>,
     dn: &NormalDn,
-    shown: &str,
+    pretty_dn: &str,
 ) -> Result<Option<TreePosition>, Failure> {
     let resolved = op.resolve(dn)?;
     let suffix = op.is_suffix(dn);
     if suffix || (resolved.id.is_none() && resolved.nearest == EntryId::ROOT && resolved.missing == 1) {
         return Ok(Some(TreePosition {
             parent: EntryId::ROOT,
-            rdn: shown.to_owned(),
+            rdn: pretty_dn.to_owned(),
             normal_rdn: dn.as_str().to_owned(),
         }));
     }
     let parent = match resolved.id {
-        Some(id) => op.hold(id)?.view()?.parent(),
+        Some(id) => op.current_entry(id)?.view()?.parent(),
         None if resolved.missing == 1 => resolved.nearest,
         None => return Ok(None),
     };
     let normal = dn.rdn().map_or_else(|| dn.as_str().to_owned(), |rdn| rdn.as_str().to_owned());
-    Ok(Some(TreePosition { parent, rdn: split_rdn(shown).0.to_owned(), normal_rdn: normal }))
+    Ok(Some(TreePosition { parent, rdn: split_rdn(pretty_dn).0.to_owned(), normal_rdn: normal }))
 }
 
 /// Who stands at a place.
@@ -128,14 +128,14 @@ pub(super) fn is_within<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, top: Ent
         if at == top {
             return Ok(true);
         }
-        at = op.hold(at)?.view()?.parent();
+        at = op.current_entry(at)?.view()?.parent();
     }
     Ok(false)
 }
 
 /// The entry of a put, whole.
 fn entry_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, rules: &ReplicaRules) -> Result<Entry, Failure> {
-    let mut entry = Entry::new(put.shown.clone());
+    let mut entry = Entry::new(put.pretty_dn.clone());
     entry.attributes = put
         .attributes
         .iter()
@@ -167,15 +167,15 @@ pub(super) fn add<V: Snapshot>(
     let entry = entry_of(op, put, rules)?;
     let id = op.next_entry_id();
     if let Some(glue) = glue {
-        let held = op.hold(glue)?;
-        let view = held.view()?;
-        hand_all_over(op, glue, id, &put.shown)?;
-        op.log_marked((glue, EntryId::ROOT), Uuid::nil(), &put.shown, LOCAL, |_| LoggedChange::Delete);
+        let current = op.current_entry(glue)?;
+        let view = current.view()?;
+        hand_all_over(op, glue, id, &put.pretty_dn)?;
+        op.log_marked((glue, EntryId::ROOT), Uuid::nil(), &put.pretty_dn, LOCAL, |_| LoggedChange::Delete);
         state::forget_glue(&mut op.set, glue);
-        take_out(op, &held, &view)?;
+        take_out(op, &current, &view)?;
     }
     store_new(op, id, place, &entry)?;
-    let mark = LogMark { form: form_of(op, put, true), ..SENT };
+    let mark = LogMark { form: record_form(op, put, true), ..SENT };
     op.log_marked((id, place.parent), put.uuid, &entry.dn, mark, |schema| {
         LoggedChange::Add(entry.attributes.iter().map(|a| logged_attribute(schema, a)).collect())
     });
@@ -183,16 +183,18 @@ pub(super) fn add<V: Snapshot>(
 }
 
 /// What an access log tells of the entry that a put makes, or changes.
-fn form_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> RecordForm {
+fn record_form<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> RecordForm {
     if !op.context.settings.merges_records {
         return RecordForm::AsDone;
     }
     let place = put.place.clone();
     match &put.record {
-        Some(change) if is_new != change.is_some() => RecordForm::AsItCame { change: change.clone(), place },
+        Some(change) if is_new != change.is_some() => {
+            RecordForm::AsReceived { change: change.clone(), place }
+        }
         // An entry that no server has changed since it was added is as the add was.
         None if is_new && put.state.as_ref().is_none_or(|state| state.is_begin()) => {
-            RecordForm::AsItCame { change: None, place }
+            RecordForm::AsReceived { change: None, place }
         }
         _ => RecordForm::Whole,
     }
@@ -224,14 +226,14 @@ fn hand_all_over<V: Snapshot>(
         true
     })?;
     for child in children {
-        let held = op.hold(child)?;
-        let view = held.view()?;
+        let current = op.current_entry(child)?;
+        let view = current.view()?;
         let place = TreePosition {
             parent: to,
             rdn: view.rdn().to_owned(),
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
         };
-        shift_local(op, &held, &place, superior.to_owned())?;
+        shift_local(op, &current, &place, superior.to_owned())?;
     }
     Ok(())
 }
@@ -254,40 +256,42 @@ pub(super) fn change<V: Snapshot>(
 ) -> Result<(), Failure> {
     // What it was to be called before is overruled.
     state::forget_displaced(&mut op.set, id);
-    let held = op.hold(id)?;
-    let changes = difference::changes(op, &held, &put.attributes, &rules.attributes)?;
-    let old_shown = op.view.dn(&held.view()?)?;
-    let mut entry = difference::changed(op, &held, put.shown.clone(), &changes)?;
+    let current = op.current_entry(id)?;
+    let changes = difference::changes(op, &current, &put.attributes, &rules.attributes)?;
+    let old_pretty_dn = op.view.dn(&current.view()?)?;
+    let mut entry = difference::changed(op, &current, put.pretty_dn.clone(), &changes)?;
     // Clients are to see what they see at the provider: attributes in the order in which it has them, ours behind.
     let places = difference::order_of(put.attributes.iter().map(|sent| &sent.description));
     let place = |description: &AttributeDescription| places.get(description).copied();
-    entry.attributes.sort_by_cached_key(|held| place(&held.description).unwrap_or(usize::MAX));
+    entry.attributes.sort_by_cached_key(|attribute| place(&attribute.description).unwrap_or(usize::MAX));
     if rules.schema_checking {
         let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false, dynamic_objects: true };
-        let sets = crate::write::operator::StoredSets::new(op.reader(&held)?);
+        let sets = crate::write::operator::StoredSets::new(op.reader(&current)?);
         check_entry(op.context.schema, op.context.known, &mut entry, mode, &sets)?;
     }
     let all: Vec<&Change> = changes.iter().collect();
-    let mark = LogMark { form: form_of(op, put, false), ..SENT };
+    let mark = LogMark { form: record_form(op, put, false), ..SENT };
     match to {
         // Followers must also receive a record that changes nothing here.
         None if changes.is_empty() && put.record.is_none() => Ok(()),
         None => {
-            modify::store(op, &held, &entry)?;
-            op.log_marked((id, EntryId::ROOT), put.uuid, &old_shown, mark, |schema| {
+            modify::store(op, &current, &entry)?;
+            op.log_marked((id, EntryId::ROOT), put.uuid, &old_pretty_dn, mark, |schema| {
                 LoggedChange::Modify(logged(schema, &all))
             });
             Ok(())
         }
         Some((place, new_superior)) => {
-            let deletes_old = difference::lacks_old_name(op, &held, &entry)?;
-            shift(op, &held, place, &entry)?;
-            let old_dn = op.view.names.normal_dn(&held.view()?)?;
-            op.log_marked((id, place.parent), put.uuid, &old_shown, mark, |schema| LoggedChange::ModifyDn {
-                new_rdn: place.rdn.clone(),
-                delete_old_rdn: deletes_old,
-                new_superior,
-                modifications: logged(schema, &all),
+            let deletes_old = difference::lacks_old_name(op, &current, &entry)?;
+            shift(op, &current, place, &entry)?;
+            let old_dn = op.view.names.normal_dn(&current.view()?)?;
+            op.log_marked((id, place.parent), put.uuid, &old_pretty_dn, mark, |schema| {
+                LoggedChange::ModifyDn {
+                    new_rdn: place.rdn.clone(),
+                    delete_old_rdn: deletes_old,
+                    new_superior,
+                    modifications: logged(schema, &all),
+                }
             });
             if old_dn != put.dn {
                 op.left(&old_dn, &put.uuid);
@@ -300,14 +304,14 @@ pub(super) fn change<V: Snapshot>(
 /// Puts the entry at another place.
 fn shift<V: Snapshot>(
     op: &mut Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     place: &TreePosition,
     entry: &Entry,
 ) -> Result<(), Failure> {
-    modify::store_at(op, held, placement(held.id, place), entry)?;
-    let old = held.view()?;
+    modify::store_at(op, current, placement(current.id, place), entry)?;
+    let old = current.view()?;
     tree::delete(&mut op.set, old.parent(), old.normal_rdn());
-    tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), held.id);
+    tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), current.id);
     Ok(op.bump_generation()?)
 }
 
@@ -317,8 +321,8 @@ pub(super) fn hand_over<V: Snapshot>(
     id: EntryId,
     parent: EntryId,
 ) -> Result<(), Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
+    let current = op.current_entry(id)?;
+    let view = current.view()?;
     let place = TreePosition {
         parent,
         rdn: view.rdn().to_owned(),
@@ -333,22 +337,22 @@ pub(super) fn move_to<V: Snapshot>(
     id: EntryId,
     place: &TreePosition,
 ) -> Result<(), Failure> {
-    let held = op.hold(id)?;
+    let current = op.current_entry(id)?;
     let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
-    shift_local(op, &held, place, superior.unwrap_or_default())
+    shift_local(op, &current, place, superior.unwrap_or_default())
 }
 
 fn shift_local<V: Snapshot>(
     op: &mut Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     place: &TreePosition,
     superior: String,
 ) -> Result<(), Failure> {
-    place::keep(op, held.id)?;
-    let (uuid, shown) = (op.entry_uuid(held)?, op.view.dn(&held.view()?)?);
-    let entry = op.reader(held)?.owned_in_part(shown.clone(), |_| false)?;
-    shift(op, held, place, &entry)?;
-    op.log_marked((held.id, place.parent), uuid, &shown, LOCAL, |_| LoggedChange::ModifyDn {
+    place::keep(op, current.id)?;
+    let (uuid, pretty_dn) = (op.entry_uuid(current)?, op.view.dn(&current.view()?)?);
+    let entry = op.reader(current)?.owned_in_part(pretty_dn.clone(), |_| false)?;
+    shift(op, current, place, &entry)?;
+    op.log_marked((current.id, place.parent), uuid, &pretty_dn, LOCAL, |_| LoggedChange::ModifyDn {
         new_rdn: place.rdn.clone(),
         delete_old_rdn: false,
         new_superior: Some(superior),
@@ -361,46 +365,46 @@ fn shift_local<V: Snapshot>(
 pub(super) fn add_glue<V: Snapshot>(
     op: &mut Operator<'_, V>,
     dn: &NormalDn,
-    shown: &str,
-    is_told: bool,
+    pretty_dn: &str,
+    has_place: bool,
 ) -> Result<(), Failure> {
     let mut missing = Vec::new();
-    let (mut dn, mut shown) = (dn.clone(), shown);
+    let (mut dn, mut pretty_dn) = (dn.clone(), pretty_dn);
     let mut parent = loop {
-        if let Some(place) = place_of(op, &dn, shown)? {
+        if let Some(place) = place_of(op, &dn, pretty_dn)? {
             let found = occupant(op, &place)?;
             match found {
                 Some(id) => break id,
                 None => {
-                    missing.push((place.rdn, place.normal_rdn, shown));
+                    missing.push((place.rdn, place.normal_rdn, pretty_dn));
                     break place.parent;
                 }
             }
         }
-        let (rdn, rest) = split_rdn(shown);
+        let (rdn, rest) = split_rdn(pretty_dn);
         let normal = dn.rdn().map_or_else(String::new, |normal| normal.as_str().to_owned());
-        missing.push((rdn.to_owned(), normal, shown));
+        missing.push((rdn.to_owned(), normal, pretty_dn));
         dn = dn.parent().unwrap_or_else(NormalDn::root);
-        shown = rest;
-        if shown.is_empty() {
+        pretty_dn = rest;
+        if pretty_dn.is_empty() {
             break EntryId::ROOT;
         }
     };
-    for (rdn, normal_rdn, shown) in missing.into_iter().rev() {
-        let entry = glue_entry(op, shown);
+    for (rdn, normal_rdn, pretty_dn) in missing.into_iter().rev() {
+        let entry = glue_entry(op, pretty_dn);
         let id = op.next_entry_id();
         let place = TreePosition { parent, rdn, normal_rdn };
         store_new(op, id, &place, &entry)?;
         log_glue(op, id, parent, &entry);
-        state::note_glue(&mut op.set, id, is_told);
+        state::note_glue(&mut op.set, id, has_place);
         parent = id;
     }
     Ok(())
 }
 
-fn glue_entry<V: Snapshot>(op: &Operator<'_, V>, shown: &str) -> Entry {
+fn glue_entry<V: Snapshot>(op: &Operator<'_, V>, pretty_dn: &str) -> Entry {
     let known = op.context.known;
-    let mut entry = Entry::new(shown);
+    let mut entry = Entry::new(pretty_dn);
     let classes = vec![b"top".to_vec(), b"glue".to_vec()];
     entry.attributes.push(EntryAttribute::new(AttributeDescription::plain(known.object_class), classes));
     let structural = AttributeDescription::plain(known.structural_object_class);
@@ -421,56 +425,56 @@ pub(super) fn hollow<V: Snapshot>(
     id: EntryId,
     sent: bool,
 ) -> Result<bool, Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
-    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
+    let current = op.current_entry(id)?;
+    let view = current.view()?;
+    let (uuid, pretty_dn) = (op.entry_uuid(&current)?, op.view.dn(&view)?);
     let dn = op.view.names.normal_dn(&view)?;
     let mark = if sent { SENT } else { LOCAL };
     if sent {
-        op.keep_old(&held, None)?;
+        op.keep_old(&current, None)?;
     }
-    op.log_marked((id, EntryId::ROOT), uuid, &shown, mark, |_| LoggedChange::Delete);
+    op.log_marked((id, EntryId::ROOT), uuid, &pretty_dn, mark, |_| LoggedChange::Delete);
     if sent {
         op.bury(&uuid);
         value::forget(op.snapshot(), &mut op.set, &uuid)?;
     }
     if tree::has_children(op.snapshot(), id)? {
-        let glue = glue_entry(op, &shown);
+        let glue = glue_entry(op, &pretty_dn);
         let place = TreePosition {
             parent: view.parent(),
             rdn: view.rdn().to_owned(),
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
         };
         let glue_id = op.next_entry_id();
-        take_out(op, &held, &view)?;
+        take_out(op, &current, &view)?;
         store_new(op, glue_id, &place, &glue)?;
         log_glue(op, glue_id, view.parent(), &glue);
-        hand_all_over(op, id, glue_id, &shown)?;
+        hand_all_over(op, id, glue_id, &pretty_dn)?;
         op.left(&dn, &uuid);
         return Ok(true);
     }
-    take_out(op, &held, &view)?;
+    take_out(op, &current, &view)?;
     Ok(false)
 }
 
 /// Removes glue that has no subordinates.
 pub(super) fn remove_glue<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
-    let shown = op.view.dn(&view)?;
+    let current = op.current_entry(id)?;
+    let view = current.view()?;
+    let pretty_dn = op.view.dn(&view)?;
     state::forget_glue(&mut op.set, id);
-    op.log_marked((id, EntryId::ROOT), Uuid::nil(), &shown, LOCAL, |_| LoggedChange::Delete);
-    take_out(op, &held, &view)
+    op.log_marked((id, EntryId::ROOT), Uuid::nil(), &pretty_dn, LOCAL, |_| LoggedChange::Delete);
+    take_out(op, &current, &view)
 }
 
 fn take_out<V: Snapshot>(
     op: &mut Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     view: &EntryView<'_>,
 ) -> Result<(), Failure> {
-    let changes = keys::changes(op.schema(), op.catalog.catalog(), Some(&op.reader(held)?), None)?;
+    let changes = keys::changes(op.schema(), op.catalog.catalog(), Some(&op.reader(current)?), None)?;
     let snapshot = op.snapshot();
-    pending::apply(&mut op.set, snapshot, held.id, &changes, Writing::Changed)?;
+    pending::apply(&mut op.set, snapshot, current.id, &changes, Writing::Changed)?;
     encode::remove(&mut op.set, snapshot, view)?;
     tree::delete(&mut op.set, view.parent(), view.normal_rdn());
     Ok(op.bump_generation()?)
@@ -481,9 +485,9 @@ pub(super) fn values_of<V: Snapshot>(
     op: &Operator<'_, V>,
     id: EntryId,
 ) -> Result<(String, Vec<AttributeValues>), Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
-    let entry = op.reader(&held)?.to_owned(op.view.dn(&view)?, true)?;
+    let current = op.current_entry(id)?;
+    let view = current.view()?;
+    let entry = op.reader(&current)?.to_owned(op.view.dn(&view)?, true)?;
     let values = entry
         .attributes
         .into_iter()
@@ -504,45 +508,46 @@ pub(super) fn passing_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Tr
 
 /// Whether no entry stands below `to` under the name of this one.
 pub(super) fn is_free<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, to: EntryId) -> Result<bool, Failure> {
-    let held = op.hold(id)?;
-    let found = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;
+    let current = op.current_entry(id)?;
+    let found = tree::child(op.snapshot(), to, current.view()?.normal_rdn())?;
     Ok(found.is_none() && !is_within(op, to, id)?)
 }
 
 /// The place that an entry was to have: the spelling is that of its naming values.
 pub(super) fn named<V: Snapshot>(
     op: &Operator<'_, V>,
-    here: &Here,
+    local: &LocalEntry,
     name: &NormalDn,
 ) -> Result<TreePosition, Failure> {
     let normal = name.rdn().map_or_else(|| name.as_str().to_owned(), |rdn| rdn.as_str().to_owned());
-    let rdn = super::prepare::names(op.schema(), &normal).map_or_else(|_| normal.clone(), |(_, shown)| shown);
-    Ok(TreePosition { parent: here.parent, rdn, normal_rdn: normal })
+    let rdn = super::prepare::names(op.schema(), &normal)
+        .map_or_else(|_| normal.clone(), |(_, pretty_dn)| pretty_dn);
+    Ok(TreePosition { parent: local.parent, rdn, normal_rdn: normal })
 }
 
 /// Puts an entry at a place of its own. What is below it goes with it, or stays where it was, under glue.
 pub(super) fn set_aside<V: Snapshot>(
     op: &mut Operator<'_, V>,
-    loser: &Here,
+    loser: &LocalEntry,
     place: &TreePosition,
     with_subordinates: bool,
 ) -> Result<(), Failure> {
-    let held = op.hold(loser.id)?;
-    let view = held.view()?;
-    let shown = op.view.dn(&view)?;
+    let current = op.current_entry(loser.id)?;
+    let view = current.view()?;
+    let pretty_dn = op.view.dn(&view)?;
     let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
     if !with_subordinates && tree::has_children(op.snapshot(), loser.id)? {
-        let glue = glue_entry(op, &shown);
+        let glue = glue_entry(op, &pretty_dn);
         let old = TreePosition {
             parent: view.parent(),
             rdn: view.rdn().to_owned(),
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
         };
         let glue_id = op.next_entry_id();
-        shift_local(op, &held, place, superior.unwrap_or_default())?;
+        shift_local(op, &current, place, superior.unwrap_or_default())?;
         store_new(op, glue_id, &old, &glue)?;
         log_glue(op, glue_id, old.parent, &glue);
-        return hand_all_over(op, loser.id, glue_id, &shown);
+        return hand_all_over(op, loser.id, glue_id, &pretty_dn);
     }
-    shift_local(op, &held, place, superior.unwrap_or_default())
+    shift_local(op, &current, place, superior.unwrap_or_default())
 }

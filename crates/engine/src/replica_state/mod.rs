@@ -33,7 +33,7 @@ const DISPLACED: u8 = b'p';
 const FORMER: u8 = b'f';
 const FORMER_ORDER: u8 = b'o';
 const NEW_GLUE: u8 = b'g';
-const WANTED: u8 = b'e';
+const PENDING_PLACE: u8 = b'e';
 pub(crate) const CONFLICT: u8 = b'c';
 
 /// No two kinds of rows begin alike.
@@ -46,7 +46,7 @@ const _: () = {
         FORMER,
         FORMER_ORDER,
         NEW_GLUE,
-        WANTED,
+        PENDING_PLACE,
         CONFLICT,
         state,
         removed,
@@ -195,13 +195,13 @@ pub(crate) fn displaced<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, Norma
 
 /// The place that a version of an entry has, where the entry does not stand there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct PendingPlace {
     /// Of the version: when the entry got its name.
     pub(crate) csn: Csn,
     pub(crate) place: EntryPlace,
 }
 
-impl Wanted {
+impl PendingPlace {
     fn decode(row: &[u8]) -> Option<Self> {
         let (length, rest) = row.split_first()?;
         let (csn, place) = rest.split_at_checked(usize::from(*length))?;
@@ -210,37 +210,37 @@ impl Wanted {
     }
 }
 
-pub(crate) fn want(set: &mut WriteSet, id: EntryId, wanted: &Wanted) {
-    let csn = wanted.csn.text();
+pub(crate) fn put_pending_place(set: &mut WriteSet, id: EntryId, pending: &PendingPlace) {
+    let csn = pending.csn.text();
     // A CSN has forty characters.
     let mut row = vec![u8::try_from(csn.len()).unwrap_or_default()];
     row.extend_from_slice(csn.as_bytes());
-    row.extend_from_slice(&wanted.place.encode());
-    set.put(REPLICA, &key(WANTED, &id.to_bytes()), row);
+    row.extend_from_slice(&pending.place.encode());
+    set.put(REPLICA, &key(PENDING_PLACE, &id.to_bytes()), row);
 }
 
-pub(crate) fn forget_wanted(set: &mut WriteSet, id: EntryId) {
-    set.delete(REPLICA, &key(WANTED, &id.to_bytes()));
+pub(crate) fn forget_pending_place(set: &mut WriteSet, id: EntryId) {
+    set.delete(REPLICA, &key(PENDING_PLACE, &id.to_bytes()));
 }
 
-pub(crate) fn wanted<S: Snapshot>(snapshot: &S, id: EntryId) -> Result<Option<Wanted>, Fault> {
-    let Some(row) = snapshot.get(REPLICA, &key(WANTED, &id.to_bytes()))? else { return Ok(None) };
-    Wanted::decode(&row).map(Some).ok_or(DAMAGED)
+pub(crate) fn pending_place<S: Snapshot>(snapshot: &S, id: EntryId) -> Result<Option<PendingPlace>, Fault> {
+    let Some(row) = snapshot.get(REPLICA, &key(PENDING_PLACE, &id.to_bytes()))? else { return Ok(None) };
+    PendingPlace::decode(&row).map(Some).ok_or(DAMAGED)
 }
 
 /// Whether any entry stands elsewhere than its version says.
-pub(crate) fn is_any_wanted<S: Snapshot>(snapshot: &S) -> Result<bool, Fault> {
-    let mut rows = snapshot.scan(REPLICA, KeyRange::prefix(&[WANTED]), Direction::Forward)?;
+pub(crate) fn has_pending_places<S: Snapshot>(snapshot: &S) -> Result<bool, Fault> {
+    let mut rows = snapshot.scan(REPLICA, KeyRange::prefix(&[PENDING_PLACE]), Direction::Forward)?;
     Ok(rows.next().transpose()?.is_some())
 }
 
 /// The entries that stand elsewhere than their versions say.
-pub(crate) fn all_wanted<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, Wanted)>, Fault> {
+pub(crate) fn pending_places<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, PendingPlace)>, Fault> {
     let mut found = Vec::new();
-    for row in snapshot.scan(REPLICA, KeyRange::prefix(&[WANTED]), Direction::Forward)? {
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&[PENDING_PLACE]), Direction::Forward)? {
         let (row_key, row) = row?;
         let id = row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?;
-        found.push((id, Wanted::decode(&row).ok_or(DAMAGED)?));
+        found.push((id, PendingPlace::decode(&row).ok_or(DAMAGED)?));
     }
     Ok(found)
 }
@@ -276,10 +276,10 @@ pub(crate) fn former<S: Snapshot>(snapshot: &S, dn: &NormalDn) -> Result<Option<
     read().map(Some).ok_or(DAMAGED)
 }
 
-/// Glue that may yet be filled in before it is looked for who had its name. `is_told`: it is for an entry that came with its
+/// Glue that may yet be filled in before it is looked for who had its name. `has_place`: it is for an entry that came with its
 /// place.
-pub(crate) fn note_glue(set: &mut WriteSet, id: EntryId, is_told: bool) {
-    set.put(REPLICA, &key(NEW_GLUE, &id.to_bytes()), [u8::from(is_told)]);
+pub(crate) fn note_glue(set: &mut WriteSet, id: EntryId, has_place: bool) {
+    set.put(REPLICA, &key(NEW_GLUE, &id.to_bytes()), [u8::from(has_place)]);
 }
 
 pub(crate) fn forget_glue(set: &mut WriteSet, id: EntryId) {
@@ -291,7 +291,7 @@ pub(crate) fn new_glue<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, bool)>
     for row in snapshot.scan(REPLICA, KeyRange::prefix(&[NEW_GLUE]), Direction::Forward)? {
         let (row_key, row) = row?;
         let id = row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?;
-        found.push((id, row.first().is_some_and(|told| *told != 0)));
+        found.push((id, row.first().is_some_and(|has_place| *has_place != 0)));
     }
     Ok(found)
 }
@@ -333,7 +333,7 @@ pub(crate) fn check<S: Snapshot>(
             (TOMBSTONE_ORDER | FORMER_ORDER, _) if rest.len() == 8 && value.len() == 16 => {}
             (FORMER, _) if rest.len() == DIGEST_LENGTH && value.len() > 24 => {}
             (NEW_GLUE, _) if rest.len() == 8 => {}
-            (WANTED, _) if rest.len() == 8 && Wanted::decode(&value).is_some() => {}
+            (PENDING_PLACE, _) if rest.len() == 8 && PendingPlace::decode(&value).is_some() => {}
             (CONFLICT, _) if rest.len() == 8 => {
                 rows.conflicts += 1;
                 if !is_conflict(&value) {

@@ -40,7 +40,7 @@ impl EntryPlaces {
         record: &LogRecord,
     ) -> Result<Option<EntryPlace>, Fault> {
         let name = match (&record.form, &record.change) {
-            (RecordForm::AsItCame { place, .. }, _) => return Ok(place.clone()),
+            (RecordForm::AsReceived { place, .. }, _) => return Ok(place.clone()),
             (RecordForm::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
             (RecordForm::AsDone, LoggedChange::ModifyDn { new_rdn, .. }) => new_rdn,
             _ => return Ok(None),
@@ -83,11 +83,11 @@ impl EntryPlaces {
         let commit = view.snapshot.commit_counter();
         let elsewhere = match self.elsewhere {
             Some((known, elsewhere)) if known == commit => elsewhere,
-            _ => super::is_any_wanted(view.snapshot)?,
+            _ => super::has_pending_places(view.snapshot)?,
         };
         self.elsewhere = Some((commit, elsewhere));
-        if elsewhere && let Some(wanted) = wanted_of(view, reader)? {
-            return Ok(Some(wanted));
+        if elsewhere && let Some(pending) = pending_place_of(view, reader)? {
+            return Ok(Some(pending));
         }
         if let Some(superior) = self.superiors.get(&reader.view.parent()) {
             return Ok(Some(EntryPlace { superior: *superior, name: reader.view.rdn().to_owned() }));
@@ -103,17 +103,17 @@ impl EntryPlaces {
 }
 
 /// The place that this version of an entry is to have, if it stands elsewhere.
-fn wanted_of<N: Snapshot>(
+fn pending_place_of<N: Snapshot>(
     view: &View<'_, N>,
     reader: &EntryReader<'_, N>,
 ) -> Result<Option<EntryPlace>, Fault> {
-    let Some(wanted) = super::wanted(view.snapshot, reader.view.id())? else { return Ok(None) };
+    let Some(pending) = super::pending_place(view.snapshot, reader.view.id())? else { return Ok(None) };
     let csn = first(view, reader, "entryCSN")?.and_then(|text| text.parse::<Csn>().ok());
     let named = match uuid_of(view, reader)?.filter(|_| view.settings.keeps_states()) {
         Some(uuid) => rows::named_csn(view.snapshot, &uuid, csn)?,
         None => csn,
     };
-    Ok((named == Some(wanted.csn)).then_some(wanted.place))
+    Ok((named == Some(pending.csn)).then_some(pending.place))
 }
 
 /// Where an entry stands here, and the id of the superior that the place names.

@@ -241,9 +241,9 @@ impl Answer {
         value: &[u8],
     ) -> Result<bool, Fault> {
         let filters = self.matched_values.as_ref().filter(|_| !self.types_only);
-        let asked = filters.map_or(0, Vec::len) as u64;
+        let tests = filters.map_or(0, Vec::len) as u64;
         let rights = if verdict == Verdict::Granted { 0 } else { RIGHTS_STEPS };
-        charge(Some(seen.meter()), value_steps(value) * asked.max(1) + rights)?;
+        charge(Some(seen.meter()), value_steps(value) * tests.max(1) + rights)?;
         if filters.is_some_and(|f| !is_matched(&seen.view.schema, description, f, value)) {
             return Ok(false);
         }

@@ -146,19 +146,22 @@ impl<'a, V: Snapshot> Composed<'a, '_, V> {
     }
 
     /// What is computed of all that a description covers.
-    fn covered(&self, asked: &AttributeDescription) -> impl Iterator<Item = &'a ComputedAttribute> {
+    fn covered(&self, description: &AttributeDescription) -> impl Iterator<Item = &'a ComputedAttribute> {
         let schema = &self.view.schema;
-        self.sight.computed.iter().filter(move |own| own.description.is_subdescription_of(schema, asked))
+        self.sight
+            .computed
+            .iter()
+            .filter(move |own| own.description.is_subdescription_of(schema, description))
     }
 
     fn visit_covered(
         &self,
-        asked: &AttributeDescription,
+        description: &AttributeDescription,
         more: bool,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Fault> {
         if more {
-            for attribute in self.covered(asked) {
+            for attribute in self.covered(description) {
                 if !self.visit_computed(attribute, visit)? {
                     break;
                 }
@@ -175,7 +178,7 @@ impl<V: Snapshot> EntrySource for Composed<'_, '_, V> {
             more = visit(value);
             more
         })?;
-        target.description().map_or(Ok(()), |asked| self.visit_covered(asked, more, visit))
+        target.description().map_or(Ok(()), |description| self.visit_covered(description, more, visit))
     }
 
     fn descriptions(&self, visit: &mut dyn FnMut(&AttributeDescription)) -> Result<(), Fault> {
@@ -230,8 +233,8 @@ impl<V: Snapshot> EntrySource for Composed<'_, '_, V> {
         if self.stored.is_present(target)? {
             return Ok(true);
         }
-        let Some(asked) = target.description() else { return Ok(false) };
-        for attribute in self.covered(asked) {
+        let Some(description) = target.description() else { return Ok(false) };
+        for attribute in self.covered(description) {
             if self.is_computed(attribute)? {
                 return Ok(true);
             }
@@ -240,15 +243,18 @@ impl<V: Snapshot> EntrySource for Composed<'_, '_, V> {
     }
 
     fn has_only_itself(&self, target: &Target) -> bool {
-        let Some(asked) = target.description() else { return false };
-        self.stored.has_only_itself(target) && self.covered(asked).all(|own| own.description == *asked)
+        let Some(description) = target.description() else { return false };
+        self.stored.has_only_itself(target)
+            && self.covered(description).all(|own| own.description == *description)
     }
 
     fn large_member(&self, target: &Target, normal: &[u8]) -> Result<Option<bool>, Fault> {
         let stored = self.stored.large_member(target, normal)?;
-        let Some(asked) = target.description().filter(|_| stored != Some(true)) else { return Ok(stored) };
+        let Some(description) = target.description().filter(|_| stored != Some(true)) else {
+            return Ok(stored);
+        };
         let mut any = false;
-        for attribute in self.covered(asked) {
+        for attribute in self.covered(description) {
             any = true;
             let found =
                 self.ask(attribute, |overlay, of| overlay.has_value(of, &attribute.description, normal))?;
@@ -268,16 +274,16 @@ pub(crate) struct Holding<'a, 's, V> {
 }
 
 impl<V: Snapshot> ComputedHolders for Holding<'_, '_, V> {
-    fn concerns(&self, asked: &AttributeDescription) -> bool {
+    fn concerns(&self, description: &AttributeDescription) -> bool {
         let schema = &self.view.schema;
-        self.sight.computed.iter().any(|own| own.description.is_subdescription_of(schema, asked))
+        self.sight.computed.iter().any(|own| own.description.is_subdescription_of(schema, description))
     }
 
-    fn holders(&self, asked: &AttributeDescription, normal: &[u8]) -> Result<Option<Holders>, Fault> {
+    fn holders(&self, description: &AttributeDescription, normal: &[u8]) -> Result<Option<Holders>, Fault> {
         let schema = &self.view.schema;
         let mut all = Holders { ids: Vec::new(), exact: true };
         for own in
-            self.sight.computed.iter().filter(|own| own.description.is_subdescription_of(schema, asked))
+            self.sight.computed.iter().filter(|own| own.description.is_subdescription_of(schema, description))
         {
             let Some(overlay) = own.computed_by() else { return Ok(None) };
             let entries = Present { view: self.view, sight: self.sight.before(own) };

@@ -23,7 +23,7 @@ const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn,title", "pres,eq
 /// Computes of an entry with a surname its title, and who made it.
 #[derive(Debug, Default)]
 struct Titles {
-    asked: AtomicUsize,
+    calls: AtomicUsize,
     indexed: bool,
 }
 
@@ -65,7 +65,7 @@ impl ComputedAttributes for Titles {
         attribute: &AttributeDescription,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let by = if *attribute == describe("title") { title } else { maker };
         of.entry
             .source()
@@ -135,11 +135,11 @@ fn sorted(answered: &Answered) -> Vec<(String, Attributes)> {
     entries
 }
 
-fn check(computing: &Fixture<impl Store>, stored: &Fixture<impl Store>, asked: &SearchSpec<'_>) {
-    let (found, expected) = (computing.search(asked), stored.search(asked));
-    assert_eq!(found.result, expected.result, "{asked:?}");
-    assert_eq!(found.dns(), expected.dns(), "{asked:?}");
-    assert_eq!(sorted(&found), sorted(&expected), "{asked:?}");
+fn check(computing: &Fixture<impl Store>, stored: &Fixture<impl Store>, spec: &SearchSpec<'_>) {
+    let (found, expected) = (computing.search(spec), stored.search(spec));
+    assert_eq!(found.result, expected.result, "{spec:?}");
+    assert_eq!(found.dns(), expected.dns(), "{spec:?}");
+    assert_eq!(sorted(&found), sorted(&expected), "{spec:?}");
 }
 
 const FILTERS: &[&str] = &[
@@ -281,9 +281,9 @@ fn managers_of_what_is_stored_see_that_alone() {
 fn equality_is_answered_by_candidates() {
     let count = |indexed, filter, attributes: &[&str]| {
         let (computing, _, overlay) = both(indexed);
-        let asked = SearchSpec { filter, attributes, ..SearchSpec::default() };
-        let found = computing.search(&asked).entries.len();
-        (found, overlay.asked.load(Ordering::Relaxed))
+        let spec = SearchSpec { filter, attributes, ..SearchSpec::default() };
+        let found = computing.search(&spec).entries.len();
+        (found, overlay.calls.load(Ordering::Relaxed))
     };
     assert_eq!(count(true, "(title=t-s3)", &["cn"]), (6, 0));
     assert_eq!(count(true, "(&(title=t-s3)(cn=e3))", &["cn"]).0, 1);
@@ -319,10 +319,10 @@ fn what_overlays_look_at_is_charged() {
 #[test]
 fn searches_by_what_is_stored_are_answered_at_once() {
     let (mut computing, _, overlay) = both(true);
-    let direct = |fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>| {
+    let direct = |fixture: &Fixture<MemoryStore>, spec: &SearchSpec<'_>| {
         // It is asked twice, for a base is known then.
-        fixture.search(asked);
-        fixture.direct(asked).map(|(_, entries)| entries)
+        fixture.search(spec);
+        fixture.direct(spec).map(|(_, entries)| entries)
     };
     for (filter, want) in [
         ("(cn=e3)", Some(1)),
@@ -333,20 +333,20 @@ fn searches_by_what_is_stored_are_answered_at_once() {
         ("(creatorsName=*)", None),
     ] {
         for attributes in [&["*"][..], &["*", "+"], &["title"], &["1.1"]] {
-            let asked = SearchSpec { filter, attributes, ..SearchSpec::default() };
-            assert_eq!(direct(&computing, &asked), want, "{filter} {attributes:?}");
+            let spec = SearchSpec { filter, attributes, ..SearchSpec::default() };
+            assert_eq!(direct(&computing, &spec), want, "{filter} {attributes:?}");
         }
     }
     let read = SearchSpec { base: "cn=e5,dc=example,dc=com", scope: Scope::Base, ..SearchSpec::default() };
     assert_eq!(direct(&computing, &read), Some(1));
     assert_eq!(direct(&computing, &SearchSpec { filter: "(title=*)", ..read.clone() }), None);
     // The overlay is asked as it is on the long way, and not at all where nobody wants what it computes.
-    let before = overlay.asked.load(Ordering::Relaxed);
+    let before = overlay.calls.load(Ordering::Relaxed);
     assert_eq!(
         computing.direct(&SearchSpec { attributes: &["cn"], ..read }).map(|(_, found)| found),
         Some(1)
     );
-    assert_eq!(overlay.asked.load(Ordering::Relaxed), before);
+    assert_eq!(overlay.calls.load(Ordering::Relaxed), before);
     // Rules that ask for what is computed have the same answer there.
     computing.restrict(&["to filter=(title=t-s3) by * none", "to * by * read"]);
     computing.subject = Arc::default();
@@ -359,11 +359,11 @@ fn searches_by_what_is_stored_are_answered_at_once() {
 #[test]
 fn what_overlays_look_at_leaves_the_short_way() {
     let (computing, ..) = both(true);
-    let asked = SearchSpec { filter: "(sn=s3)", attributes: &["title"], ..SearchSpec::default() };
-    computing.search(&asked);
-    assert_eq!(computing.direct(&asked).map(|(_, entries)| entries), Some(6));
+    let spec = SearchSpec { filter: "(sn=s3)", attributes: &["title"], ..SearchSpec::default() };
+    computing.search(&spec);
+    assert_eq!(computing.direct(&spec).map(|(_, entries)| entries), Some(6));
     let mut settings = DatabaseSettings::clone(&computing.database.settings());
     settings.request_limits = settings.request_limits.with(RequestLimit::Steps, 8);
     computing.reconfigure(settings);
-    assert!(computing.direct(&asked).is_none(), "one entry's steps are not enough for six");
+    assert!(computing.direct(&spec).is_none(), "one entry's steps are not enough for six");
 }

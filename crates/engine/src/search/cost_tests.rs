@@ -40,7 +40,7 @@ fn limit(fixture: &Fixture<MemoryStore>, limit: RequestLimit, most: u64) {
     fixture.reconfigure(DatabaseSettings { request_limits, ..settings });
 }
 
-fn told(answered: &Answered) -> (ResultCode, &str, usize) {
+fn outcome(answered: &Answered) -> (ResultCode, &str, usize) {
     (answered.result.code, answered.result.diagnostic.as_str(), answered.entries.len())
 }
 
@@ -68,10 +68,10 @@ fn selectors_are_taken_once_and_limited() {
         fixture.search(&SearchSpec { filter: "(cn=p0)", attributes: &attributes, ..SearchSpec::default() })
     };
     let answered = ask(4_096);
-    assert_eq!(told(&answered), (ResultCode::SUCCESS, "", 1));
+    assert_eq!(outcome(&answered), (ResultCode::SUCCESS, "", 1));
     assert_eq!(answered.entries[0].1, [("sn".to_owned(), vec!["s0".to_owned()])]);
     let text = "more than 4096 attribute selectors in one request (request-limits selectors=)";
-    assert_eq!(told(&ask(4_097)), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
+    assert_eq!(outcome(&ask(4_097)), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn sort_keys_are_few_and_short() {
         controls: sorted_by("description", keys),
         ..SearchSpec::default()
     };
-    assert_eq!(told(&fixture.search(&ask(5))), (ResultCode::SUCCESS, "", 3));
+    assert_eq!(outcome(&fixture.search(&ask(5))), (ResultCode::SUCCESS, "", 3));
     // As slapd says it.
     let refused = (ResultCode::UNWILLING_TO_PERFORM, "Too many sort keys", 0);
-    assert_eq!(told(&fixture.search(&ask(6))), refused);
+    assert_eq!(outcome(&fixture.search(&ask(6))), refused);
     limit(&fixture, RequestLimit::SortKeys, 2);
-    assert_eq!(told(&fixture.search(&ask(3))), refused);
+    assert_eq!(outcome(&fixture.search(&ask(3))), refused);
 
     // What is kept of a match is what its key needs, not what it was made from.
     let mut task = fixture.begin(&SearchSpec { slice: 2, ..ask(2) }).expect("a search");
@@ -161,7 +161,7 @@ fn filters_have_so_many_terms() {
     let check = |filter: &str, controls: RequestControls, refused: bool| {
         let answered = fixture.search(&SearchSpec { filter, controls, ..SearchSpec::default() });
         match refused {
-            true => assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0)),
+            true => assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0)),
             false => assert_eq!(answered.result.code, ResultCode::SUCCESS),
         }
     };
@@ -184,8 +184,8 @@ fn filters_have_so_many_terms() {
 }
 
 /// Slices until the search is done, and what it answered.
-fn slices(fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>) -> (usize, bool, Answered) {
-    let mut task = fixture.begin(asked).expect("a search");
+fn slices(fixture: &Fixture<MemoryStore>, spec: &SearchSpec<'_>) -> (usize, bool, Answered) {
+    let mut task = fixture.begin(spec).expect("a search");
     let (mut out, mut count) = (Vec::new(), 0);
     loop {
         count += 1;
@@ -207,21 +207,21 @@ fn a_candidate_that_is_too_much_work_is_left_to_others_or_ends_the_search() {
     assert_eq!((dear, answered.entries.len()), (false, 1), "{count}");
     let steps = 50 * members as u64;
     assert!(steps > STEPS_HERE);
-    let asked = SearchSpec { filter: &filter, ..SearchSpec::default() };
-    let (_, dear, answered) = slices(&fixture, &asked);
-    assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 0)));
+    let spec = SearchSpec { filter: &filter, ..SearchSpec::default() };
+    let (_, dear, answered) = slices(&fixture, &spec);
+    assert_eq!((dear, outcome(&answered)), (true, (ResultCode::SUCCESS, "", 0)));
     // It goes on where it was: what was answered before comes once.
     let with_people = format!("(|(sn=*){filter})");
     let (_, dear, answered) = slices(&fixture, &SearchSpec { filter: &with_people, ..SearchSpec::default() });
-    assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", members)));
+    assert_eq!((dear, outcome(&answered)), (true, (ResultCode::SUCCESS, "", members)));
     let controls = sorted_by("sn", 1);
     let (_, dear, answered) =
         slices(&fixture, &SearchSpec { filter: &with_people, controls, ..SearchSpec::default() });
     assert_eq!((dear, answered.entries.len()), (true, members));
     limit(&fixture, RequestLimit::Steps, steps / 2);
     let text = format!("more than {} steps of work on one entry (request-limits steps=)", steps / 2);
-    let (_, _, answered) = slices(&fixture, &asked);
-    assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0));
+    let (_, _, answered) = slices(&fixture, &spec);
+    assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0));
 }
 
 /// So many aliases below ou=aliases that stand for ou=s0. Below each of ou=s0, ou=s1 and ou=s2 there is one for the next, beside so many
@@ -258,18 +258,18 @@ fn all_aliases_are_followed_and_each_is_charged() {
         let (base, deref) = (&format!("ou=aliases,{SUFFIX}"), DerefAliases::InSearching);
         let ask = |scope, filter| SearchSpec { base, scope, deref, filter, ..SearchSpec::default() };
         let (_, dear, answered) = slices(&fixture, &ask(Scope::Subtree, "(cn=end)"));
-        assert_eq!((told(&answered), dear), ((ResultCode::SUCCESS, "", 1), count > 1), "{case}");
+        assert_eq!((outcome(&answered), dear), ((ResultCode::SUCCESS, "", 1), count > 1), "{case}");
         let (_, _, answered) = slices(&fixture, &ask(Scope::OneLevel, "(ou=*)"));
         assert_eq!(answered.names(), ["s0"], "{case}");
         // All that could be added is in scope already.
         let whole = SearchSpec { base: SUFFIX, ..ask(Scope::Subtree, "(cn=end)") };
         let (_, dear, answered) = slices(&fixture, &whole);
-        assert_eq!((told(&answered), dear), ((ResultCode::SUCCESS, "", 1), false), "{case}");
+        assert_eq!((outcome(&answered), dear), ((ResultCode::SUCCESS, "", 1), false), "{case}");
         let most = (2 * count as u64).max(40);
         limit(&fixture, RequestLimit::Steps, most);
         let text = format!("more than {most} steps of work on one entry (request-limits steps=)");
         let (_, _, answered) = slices(&fixture, &ask(Scope::Subtree, "(cn=end)"));
-        assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0), "{case}");
+        assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0), "{case}");
     }
 }
 
@@ -283,10 +283,10 @@ fn aliases_are_followed_while_indexes_are_built() {
         catalog.set_built(number, Kinds::NONE);
         fixture.database.publish_catalog(Arc::new(catalog));
         let (base, deref) = (&format!("ou=aliases,{SUFFIX}"), DerefAliases::InSearching);
-        let asked = |scope, filter| SearchSpec { base, scope, deref, filter, ..SearchSpec::default() };
-        let (_, _, answered) = slices(&fixture, &asked(Scope::Subtree, "(cn=end)"));
-        assert_eq!(told(&answered), (ResultCode::SUCCESS, "", 1), "{count} aliases, {others} others");
-        let (_, _, answered) = slices(&fixture, &asked(Scope::OneLevel, "(ou=*)"));
+        let spec = |scope, filter| SearchSpec { base, scope, deref, filter, ..SearchSpec::default() };
+        let (_, _, answered) = slices(&fixture, &spec(Scope::Subtree, "(cn=end)"));
+        assert_eq!(outcome(&answered), (ResultCode::SUCCESS, "", 1), "{count} aliases, {others} others");
+        let (_, _, answered) = slices(&fixture, &spec(Scope::OneLevel, "(ou=*)"));
         assert_eq!(answered.names(), ["s0"], "{count} aliases, {others} others");
     }
 }
@@ -300,9 +300,13 @@ fn very_many_children_are_not_listed_where_others_wait() {
         }
         let fixture = Fixture::memory(&[("cn", "eq")], &ldif);
         for (filter, dear) in [("(sn=s7)", far), ("(cn=p7)", false)] {
-            let asked = SearchSpec { scope: Scope::OneLevel, filter, ..SearchSpec::default() };
-            let (_, is_dear, answered) = slices(&fixture, &asked);
-            assert_eq!((is_dear, told(&answered)), (dear, (ResultCode::SUCCESS, "", 1)), "{count} {filter}");
+            let spec = SearchSpec { scope: Scope::OneLevel, filter, ..SearchSpec::default() };
+            let (_, is_dear, answered) = slices(&fixture, &spec);
+            assert_eq!(
+                (is_dear, outcome(&answered)),
+                (dear, (ResultCode::SUCCESS, "", 1)),
+                "{count} {filter}"
+            );
         }
     }
 }
@@ -313,11 +317,11 @@ fn matched_values_are_charged_by_filter_and_value() {
     let filters = (0..100).map(|i| FilterBuf::parse(&format!("(member=cn=none{i})")).expect("a filter"));
     let matched_values = Some(filters.collect());
     let controls = RequestControls::from(ControlValues { matched_values, ..ControlValues::default() });
-    let asked = SearchSpec { filter: "(cn=all)", attributes: &["member"], controls, ..SearchSpec::default() };
-    let (_, dear, answered) = slices(&fixture, &asked);
-    assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 1)));
+    let spec = SearchSpec { filter: "(cn=all)", attributes: &["member"], controls, ..SearchSpec::default() };
+    let (_, dear, answered) = slices(&fixture, &spec);
+    assert_eq!((dear, outcome(&answered)), (true, (ResultCode::SUCCESS, "", 1)));
     limit(&fixture, RequestLimit::Steps, 10_000);
-    let (_, _, answered) = slices(&fixture, &asked);
+    let (_, _, answered) = slices(&fixture, &spec);
     assert_eq!(answered.result.code, ResultCode::ADMIN_LIMIT_EXCEEDED);
     assert_eq!(answered.entries.len(), 0);
 }
@@ -382,7 +386,7 @@ fn chains_in_a_filter_are_limited() {
     let chain = |i| format!("(member:1.2.840.113556.1.4.1941:=cn=p{i},{SUFFIX})");
     let answered = fixture.search(&SearchSpec { filter: &or_of(65, chain), ..SearchSpec::default() });
     let text = "in-chain matching: more than 64 chains in one filter";
-    assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
+    assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
 }
 
 #[test]

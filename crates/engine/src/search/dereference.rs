@@ -26,9 +26,9 @@ pub const DEREFERENCED_MAX: usize = 20_000;
 /// What it costs to find the entry that a value names, beside its attributes.
 const ENTRY_STEPS: u64 = 16;
 
-/// What is wanted of whom.
+/// Which attributes are read of which entries: the derefSpecs of the control.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct DerefSpecs {
     specs: Vec<(AttributeDescription, Vec<AttributeDescription>)>,
 }
 
@@ -46,31 +46,32 @@ impl From<Fault> for Failure {
     }
 }
 
-impl Wanted {
+impl DerefSpecs {
     /// `None` where the control does not name entries and may be ignored.
     ///
     /// # Errors
     /// protocolError, as OpenLDAP answers.
-    pub(super) fn new(schema: &Schema, asked: &Dereference) -> Result<Option<Self>, LdapResult> {
+    pub(super) fn new(schema: &Schema, control: &Dereference) -> Result<Option<Self>, LdapResult> {
         let fail =
             |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, format!("Dereference control: {text}"));
         let mut specs: Vec<(AttributeDescription, Vec<AttributeDescription>)> = Vec::new();
         let mut named = HashSet::new();
-        for (attribute, attributes) in &asked.specs {
+        for (attribute, attributes) in &control.specs {
             let description = schema.describe(attribute).map_err(|_| fail("derefAttr decoding error"))?;
             if !named.insert(description.clone()) {
                 return Err(fail("derefAttr must be unique within control"));
             }
             if !schema.attribute(description.attribute).syntax.is_dn() {
                 let result = fail("derefAttr syntax not distinguishedName");
-                return if asked.critical { Err(result) } else { Ok(None) };
+                return if control.critical { Err(result) } else { Ok(None) };
             }
-            let wanted = attributes.iter().map(|name| schema.describe(name)).collect::<Result<Vec<_>, _>>();
-            let mut wanted = wanted.map_err(|_| fail("attribute decoding error"))?;
+            let descriptions =
+                attributes.iter().map(|name| schema.describe(name)).collect::<Result<Vec<_>, _>>();
+            let mut descriptions = descriptions.map_err(|_| fail("attribute decoding error"))?;
             // What is named twice is answered once, in the place of the first.
-            let mut known = HashSet::with_capacity(wanted.len());
-            wanted.retain(|description| known.insert(description.clone()));
-            specs.push((description, wanted));
+            let mut known = HashSet::with_capacity(descriptions.len());
+            descriptions.retain(|description| known.insert(description.clone()));
+            specs.push((description, descriptions));
         }
         Ok(Some(Self { specs }))
     }
@@ -80,15 +81,15 @@ impl Wanted {
         let limits = &seen.view.settings.request_limits;
         let mut list = Vec::new();
         let mut count = 0;
-        for (description, wanted) in &self.specs {
+        for (description, descriptions) in &self.specs {
             let name = description.to_text(&seen.view.schema);
             let mut failed = None;
             seen.visit_readable_exact(description, &mut |value| {
                 count += 1;
                 let result = match count > DEREFERENCED_MAX {
                     true => Err(Failure::TooMany),
-                    false => charge(Some(seen.meter()), ENTRY_STEPS + wanted.len() as u64)
-                        .and_then(|()| result(seen, &name, value, wanted, &mut list))
+                    false => charge(Some(seen.meter()), ENTRY_STEPS + descriptions.len() as u64)
+                        .and_then(|()| result(seen, &name, value, descriptions, &mut list))
                         .map_err(Failure::Fault)
                         .and_then(|()| {
                             limits.check(RequestLimit::ControlBytes, list.len()).map_err(Failure::Exceeded)
@@ -115,10 +116,10 @@ fn result<N: Snapshot>(
     seen: &Seen<'_, N>,
     name: &str,
     value: &[u8],
-    wanted: &[AttributeDescription],
+    descriptions: &[AttributeDescription],
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let attributes = attributes(seen, value, wanted)?;
+    let attributes = attributes(seen, value, descriptions)?;
     write::constructed(out, Tag::SEQUENCE, |out| {
         write::string(out, name);
         write::octets(out, Tag::OCTET_STRING, value);
@@ -133,7 +134,7 @@ fn result<N: Snapshot>(
 fn attributes<N: Snapshot>(
     seen: &Seen<'_, N>,
     value: &[u8],
-    wanted: &[AttributeDescription],
+    descriptions: &[AttributeDescription],
 ) -> Result<Vec<u8>, Fault> {
     let mut out = Vec::new();
     let (view, schema) = (seen.view, &seen.view.schema);
@@ -149,7 +150,7 @@ fn attributes<N: Snapshot>(
     if other.reader.view.flags().has(RecordFlags::GLUE) || !other.allows_entry(Privilege::Read)? {
         return Ok(out);
     }
-    for description in wanted {
+    for description in descriptions {
         let mut values = Vec::new();
         other.visit_readable_exact(description, &mut |value| {
             write::octets(&mut values, Tag::OCTET_STRING, value);

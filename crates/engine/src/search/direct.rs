@@ -104,8 +104,8 @@ pub fn answer<N: Snapshot>(
     if !is_usual || view.settings.request_limits.check_search(request, input.controls).is_err() {
         return None;
     }
-    let asked = RequestedLimits { size: request.size_limit, time: request.time_limit, page: None };
-    let limits = limits::effective(input.limits, asked).ok()?;
+    let requested = RequestedLimits { size: request.size_limit, time: request.time_limit, page: None };
+    let limits = limits::effective(input.limits, requested).ok()?;
     if limits.unchecked.is_some() {
         return None;
     }

@@ -52,9 +52,9 @@ ref: ldap://other.example.com/
 ";
 
 /// How many entries a search is answered with at once; `None`: it is none of that kind. It is asked twice, for a base is known then.
-fn direct(fixture: &Fixture<MemoryStore>, asked: &SearchSpec<'_>) -> Option<u32> {
-    fixture.search(asked);
-    fixture.direct(asked).map(|(_, entries)| entries)
+fn direct(fixture: &Fixture<MemoryStore>, spec: &SearchSpec<'_>) -> Option<u32> {
+    fixture.search(spec);
+    fixture.direct(spec).map(|(_, entries)| entries)
 }
 
 fn below(filter: &str) -> SearchSpec<'_> {
@@ -117,8 +117,8 @@ fn own_entries_are_told_from_others() {
             fixture.restrict(&[&format!("to attrs=objectClass by {who} read by * search"), "to * by * read"]);
             fixture.subject = Arc::new(subject);
             let read = names.iter().map(|base| SearchSpec { base, scope: Scope::Base, ..all.clone() });
-            for asked in read.chain([all.clone(), below("(uid=ann)")]) {
-                for (dn, attributes) in fixture.search(&asked).entries {
+            for spec in read.chain([all.clone(), below("(uid=ann)")]) {
+                for (dn, attributes) in fixture.search(&spec).entries {
                     let shows = attributes.iter().any(|(name, _)| name == "objectClass");
                     assert_eq!(shows, dn == *own, "{dn} for {who} as {own}");
                     assert!(attributes.len() > usize::from(shows), "{dn} for {who} as {own}");
@@ -297,9 +297,9 @@ fn attributes_of_all_lengths_are_answered_as_they_are_stored() {
             }
             let read = SearchSpec { base: dn, scope: Scope::Base, ..SearchSpec::default() };
             let by_uid = format!("({})", dn.split(',').next().expect("an RDN"));
-            for asked in [read, below(&by_uid)] {
-                let some = SearchSpec { attributes: &["cn", "employeeNumber"], ..asked.clone() };
-                let answered = [fixture.search(&asked), fixture.search(&some)];
+            for spec in [read, below(&by_uid)] {
+                let some = SearchSpec { attributes: &["cn", "employeeNumber"], ..spec.clone() };
+                let answered = [fixture.search(&spec), fixture.search(&some)];
                 assert_eq!(answered[0].entries, [(dn.clone(), attributes.clone())]);
                 let is_asked =
                     |(name, _): &&(String, Vec<String>)| name.starts_with("cn") || name == "employeeNumber";
@@ -329,14 +329,14 @@ fn limits_hold() {
 #[test]
 fn an_equal_request_sees_what_has_changed() {
     let fixture = Fixture::memory(INDEXES, PEOPLE);
-    let asked = below("(&(uid=ann)(description=here))");
-    assert_eq!(direct(&fixture, &asked), Some(1));
+    let spec = below("(&(uid=ann)(description=here))");
+    assert_eq!(direct(&fixture, &spec), Some(1));
     let name = "uid=ann,ou=People,dc=example,dc=com";
     let mut ann = fixture.get(name).expect("ann");
     let description = schema().describe("description").expect("a type");
     ann.attribute_or_insert(&description).values = vec![b"there".to_vec()];
     fixture.put(&ann);
-    assert_eq!(direct(&fixture, &asked), Some(0));
+    assert_eq!(direct(&fixture, &spec), Some(0));
     let read = SearchSpec { base: name, scope: Scope::Base, ..below("(description=there)") };
     assert_eq!(direct(&fixture, &read), Some(1));
     // Its type gets another rule, which tells case apart.

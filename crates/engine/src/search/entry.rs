@@ -226,7 +226,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     /// Steps that the work on the entry has taken.
     #[inline]
     pub fn steps(&self) -> u64 {
-        self.gate.steps - self.meter.left()
+        self.gate.steps - self.meter.remaining()
     }
 
     /// Whether the client may learn of the entry at all.
@@ -263,9 +263,9 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     ///
     /// As in OpenLDAP, what the rules collected counts, also where their list ends without a decision.
     pub fn discloses_refusal(&self) -> Result<bool, Fault> {
-        let asked = Privilege::Search.required();
+        let required = Privilege::Search.required();
         let collected =
-            self.gate.policy.collected_for(self.gate.subject, &self.target()?, Item::Entry, asked);
+            self.gate.policy.collected_for(self.gate.subject, &self.target()?, Item::Entry, required);
         Ok(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
     }
 
@@ -334,12 +334,12 @@ impl<'a, N: Snapshot> Seen<'a, N> {
 
     /// Calls `visit` with each value of what the target covers that may be read.
     pub fn visit_readable(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
-        let Some(asked) = target.description().filter(|_| !self.gate.read_all) else {
+        let Some(target_description) = target.description().filter(|_| !self.gate.read_all) else {
             return self.source().visit(target, visit);
         };
         let mut covered = Vec::new();
         self.source().descriptions(&mut |description| {
-            if description.is_subdescription_of(&self.view.schema, asked) {
+            if description.is_subdescription_of(&self.view.schema, target_description) {
                 covered.push(description.clone());
             }
         })?;
@@ -601,10 +601,10 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
 
     fn search(
         &self,
-        asked: &EntrySearch<'_>,
+        request: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        let reach = rule_facts::search(self.view, self.sight().of_rules(), asked, visit);
+        let reach = rule_facts::search(self.view, self.sight().of_rules(), request, visit);
         self.noting(reach, Reach::Elsewhere)
     }
 

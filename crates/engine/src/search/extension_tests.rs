@@ -67,12 +67,12 @@ fn views_are_the_same_in_one_slice_and_in_many() {
 #[test]
 fn views_that_cannot_be_had() {
     let fixture = Fixture::memory(INDEXES, &people());
-    let check = |controls: RequestControls, code: ResultCode, said: Option<ResultCode>| {
+    let check = |controls: RequestControls, code: ResultCode, expected: Option<ResultCode>| {
         let answered = fixture.search(&SearchSpec { controls, ..SearchSpec::default() });
         let control = answered.controls.iter().find(|control| control.oid == oid::VLV_RESPONSE);
-        let told =
+        let found =
             control.map(|control| VlvResponse::decode(control.value.as_deref()).expect("a value").code);
-        assert_eq!((answered.result.code, told), (code, said));
+        assert_eq!((answered.result.code, found), (code, expected));
         assert_eq!(answered.entries.len(), 0);
     };
     let far = ViewTarget::Offset { offset: 22, content_count: 0 };

@@ -89,7 +89,7 @@ pub(crate) fn search_in<N: Snapshot>(
     gate.identity = matches!(query.whose, Whose::Identity(_));
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
     if let Some(meter) = sight.meter {
-        gate.steps = gate.steps.min(meter.left());
+        gate.steps = gate.steps.min(meter.remaining());
     }
     let nothing = Searched { ended: Ended::NoBase, entries: 0, looked: 0, indexed: true };
     let Some(base) = find_base(view, &gate, query)? else { return Ok(nothing) };

@@ -102,8 +102,8 @@ fn check_answers<S: Store>(fixture: &Fixture<S>, answers: &Answers) {
     for (base, scope, filter, found) in answers {
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
-        let asked = SearchSpec { base, scope: *scope, filter, controls, ..SearchSpec::default() };
-        assert_eq!(fixture.search(&asked).dns(), *found, "{base} {scope:?} {filter}");
+        let spec = SearchSpec { base, scope: *scope, filter, controls, ..SearchSpec::default() };
+        assert_eq!(fixture.search(&spec).dns(), *found, "{base} {scope:?} {filter}");
     }
 }
 

@@ -31,36 +31,38 @@ pub struct Effective {
 }
 
 /// The limits of a search. The root DN (`limits` is `None`) is limited by nothing but its own wishes.
-pub fn effective(limits: Option<&Limits>, asked: RequestedLimits) -> Result<Effective, LdapResult> {
+pub fn effective(limits: Option<&Limits>, requested: RequestedLimits) -> Result<Effective, LdapResult> {
     let wish = |value: u32| (value != 0).then_some(value);
     let Some(limits) = limits else {
-        let before = asked.page.map_or(0, |(_, before)| before);
-        let size = wish(asked.size).map(|size| size.saturating_sub(before));
-        return Ok(Effective { size, time: wish(asked.time), unchecked: None, no_estimate: false });
+        let before = requested.page.map_or(0, |(_, before)| before);
+        let size = wish(requested.size).map(|size| size.saturating_sub(before));
+        return Ok(Effective { size, time: wish(requested.time), unchecked: None, no_estimate: false });
     };
     if limits.size_unchecked == Some(0) {
         return Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED));
     }
-    let time = one(limits.time_soft, limits.time_hard, asked.time);
-    let size = match asked.page {
-        None => one(limits.size_soft, limits.size_hard, asked.size),
-        Some((size, before)) => paged(limits, asked.size, size, before)?,
+    let time = one(limits.time_soft, limits.time_hard, requested.time);
+    let size = match requested.page {
+        None => one(limits.size_soft, limits.size_hard, requested.size),
+        Some((size, before)) => paged(limits, requested.size, size, before)?,
     };
     Ok(Effective { size, time, unchecked: limits.size_unchecked, no_estimate: limits.no_estimate })
 }
 
 /// Asking for more than the hard limit is no error: it is what the client then gets.
-fn one(soft: Option<u32>, hard: HardLimit, asked: u32) -> Option<u32> {
-    match (asked, hard) {
+fn one(soft: Option<u32>, hard: HardLimit, requested: u32) -> Option<u32> {
+    match (requested, hard) {
         (0, _) => soft,
         // A soft limit of 0 is for those who ask for nothing.
-        (asked, HardLimit::Soft) => Some(soft.filter(|soft| *soft > 0).map_or(asked, |soft| asked.min(soft))),
-        (asked, HardLimit::Unlimited) => (asked != AS_MANY_AS_ALLOWED).then_some(asked),
-        (asked, HardLimit::Count(hard)) => Some(asked.min(hard)),
+        (requested, HardLimit::Soft) => {
+            Some(soft.filter(|soft| *soft > 0).map_or(requested, |soft| requested.min(soft)))
+        }
+        (requested, HardLimit::Unlimited) => (requested != AS_MANY_AS_ALLOWED).then_some(requested),
+        (requested, HardLimit::Count(hard)) => Some(requested.min(hard)),
     }
 }
 
-fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u32>, LdapResult> {
+fn paged(limits: &Limits, requested: u32, page: u32, before: u32) -> Result<Option<u32>, LdapResult> {
     let exceeded = |text: &str| LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
     if limits.size_page.is_some_and(|most| page > most) {
         return Err(exceeded("illegal pagedResults page size"));
@@ -76,12 +78,12 @@ fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u
         },
     };
     // An identity that is limited to small pages may not ask for many entries in advance.
-    if let (Some(most), Some(total), 1..) = (limits.size_page, total, asked)
-        && asked.min(total).saturating_sub(before) > most.saturating_add(1)
+    if let (Some(most), Some(total), 1..) = (limits.size_page, total, requested)
+        && requested.min(total).saturating_sub(before) > most.saturating_add(1)
     {
         return Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED));
     }
-    let wish = (asked != 0 && asked != AS_MANY_AS_ALLOWED).then_some(asked);
+    let wish = (requested != 0 && requested != AS_MANY_AS_ALLOWED).then_some(requested);
     Ok(wish.into_iter().chain(total).min().map(|most| most.saturating_sub(before)))
 }
 
@@ -89,9 +91,13 @@ fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u
 mod tests {
     use super::*;
 
-    fn check(limits: &Limits, asked: RequestedLimits, expected: Result<(Option<u32>, Option<u32>), &str>) {
-        let found = effective(Some(limits), asked).map(|e| (e.size, e.time)).map_err(|e| e.diagnostic);
-        assert_eq!(found, expected.map_err(str::to_owned), "{limits:?} {asked:?}");
+    fn check(
+        limits: &Limits,
+        requested: RequestedLimits,
+        expected: Result<(Option<u32>, Option<u32>), &str>,
+    ) {
+        let found = effective(Some(limits), requested).map(|e| (e.size, e.time)).map_err(|e| e.diagnostic);
+        assert_eq!(found, expected.map_err(str::to_owned), "{limits:?} {requested:?}");
     }
 
     #[test]

@@ -17,12 +17,12 @@ mod direct_tests;
 pub mod entry;
 #[cfg(test)]
 mod extension_tests;
+mod found_entries;
 pub mod internal;
 #[cfg(test)]
 mod internal_tests;
 pub mod limits;
 mod named;
-mod noted;
 mod pace;
 pub mod pages;
 pub(crate) mod present;

@@ -22,16 +22,16 @@ impl Pages {
     pub fn new(
         binding: Binding,
         secret: [u8; COOKIE_SECRET_LENGTH],
-        asked: &PagedResults,
+        paged: &PagedResults,
     ) -> Result<Self, LdapResult> {
-        let from = if asked.cookie.is_empty() {
+        let from = if paged.cookie.is_empty() {
             None
         } else {
-            let position = cookie::decode(&secret, &binding, &asked.cookie);
+            let position = cookie::decode(&secret, &binding, &paged.cookie);
             let invalid = || LdapResult::with(ResultCode::PROTOCOL_ERROR, "paged results cookie is invalid");
             Some(position.ok_or_else(invalid)?)
         };
-        Ok(Self { binding, secret, size: asked.size, from })
+        Ok(Self { binding, secret, size: paged.size, from })
     }
 
     /// Makes the page smaller: others have filled it in part.

@@ -38,11 +38,11 @@ impl<'p, 's, V> Present<'p, 's, V> {
 
 impl<V: Snapshot> Present<'_, '_, V> {
     /// The numbers of the attributes, if indexes tell of every change of them.
-    fn kept(&self, lasting: &Lasting<'_>) -> Option<Vec<AttributeNumber>> {
+    fn indexed_numbers(&self, lasting: &Lasting<'_>) -> Option<Vec<AttributeNumber>> {
         let (schema, settings) = (&self.view.schema, &self.view.settings);
-        let is_kept =
+        let is_indexed =
             |attribute: &AttributeDescription| settings.index.kinds(schema, attribute).has(Kinds::EQUALITY);
-        if !lasting.attributes.iter().all(is_kept) {
+        if !lasting.attributes.iter().all(is_indexed) {
             return None;
         }
         let covered = lasting.attributes.iter().map(|attribute| self.view.catalog.covered(schema, attribute));
@@ -59,9 +59,9 @@ impl<V> std::fmt::Debug for Present<'_, '_, V> {
 impl<V: Snapshot> Entries for Present<'_, '_, V> {
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
         let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else {
-            let beyond = suffix_depth(self.view, dn).unwrap_or(0);
+            let own_depth = suffix_depth(self.view, dn).unwrap_or(0);
             let others = self.view.others.as_ref();
-            return Ok(others.map_or(Ok(None), |others| others.entry(dn, beyond))?);
+            return Ok(others.map_or(Ok(None), |others| others.entry(dn, own_depth))?);
         };
         let Some(record) = self.view.record(id)? else { return Ok(None) };
         let reader = self.view.reader(id, &record)?;
@@ -100,11 +100,11 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         if self.view.facts.is_some() {
             return Some(commit);
         }
-        let numbers = self.kept(lasting)?;
+        let numbers = self.indexed_numbers(lasting)?;
         let mut altered = false;
         self.view.snapshot.visit_changes(&mut |set| {
-            let asked = (lasting.entries, lasting.names);
-            altered = altered || is_altered(set, asked, numbers.iter().copied());
+            let scope = (lasting.entries, lasting.names);
+            altered = altered || is_altered(set, scope, numbers.iter().copied());
         });
         (!altered).then_some(commit)
     }
@@ -121,18 +121,18 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         if now <= commit {
             return now == commit;
         }
-        let Some(numbers) = self.kept(lasting) else { return false };
-        let asked = (lasting.entries, lasting.names);
-        self.view.touched.is_unchanged((commit, now), asked, numbers.into_iter())
+        let Some(numbers) = self.indexed_numbers(lasting) else { return false };
+        let scope = (lasting.entries, lasting.names);
+        self.view.touched.is_unchanged((commit, now), scope, numbers.into_iter())
     }
 
     fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {
         if self.view.resolve(dn)?.is_some_and(|resolved| resolved.id.is_some()) {
             return Ok(true);
         }
-        let beyond = suffix_depth(self.view, dn).unwrap_or(0);
+        let own_depth = suffix_depth(self.view, dn).unwrap_or(0);
         let others = self.view.others.as_ref();
-        Ok(others.map_or(Ok(None), |others| others.entry(dn, beyond))?.is_some())
+        Ok(others.map_or(Ok(None), |others| others.entry(dn, own_depth))?.is_some())
     }
 
     fn allows(
@@ -204,8 +204,8 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         if searched.ended == Ended::NoBase
             && let Some(others) = &self.view.others
         {
-            let beyond = suffix_depth(self.view, query.base).unwrap_or(0);
-            let searched = others.search(query, beyond, visit)?.unwrap_or(searched);
+            let own_depth = suffix_depth(self.view, query.base).unwrap_or(0);
+            let searched = others.search(query, own_depth, visit)?.unwrap_or(searched);
             charge(self.sight.meter, LOOK_STEPS.saturating_mul(searched.looked))?;
             return Ok(searched);
         }

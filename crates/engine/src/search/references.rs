@@ -59,7 +59,7 @@ pub(super) fn referrers<V: Snapshot>(
             columns.push(Column { attribute, number });
         }
     }
-    let mut search = Search { view, sought, columns, hits: Hits::new(), left: REFERENCES_LIMIT };
+    let mut search = Search { view, sought, columns, hits: Hits::new(), remaining: REFERENCES_LIMIT };
     let mut unindexed = Vec::new();
     for at in 0..search.columns.len() {
         if !search.look_up(at)? {
@@ -78,7 +78,7 @@ struct Search<'s, 'v, 'b, V> {
     columns: Vec<Column<'s>>,
     hits: Hits,
     /// How many more names the index may give.
-    left: usize,
+    remaining: usize,
 }
 
 impl<V: Snapshot> Search<'_, '_, '_, V> {
@@ -123,7 +123,7 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
         let mut ids: Vec<EntryId> = Vec::new();
         found.read_after(EntryId::ROOT, usize::MAX, &mut ids);
         if name.is_some() {
-            self.left = self.left.checked_sub(ids.len()).ok_or_else(too_many)?;
+            self.remaining = self.remaining.checked_sub(ids.len()).ok_or_else(too_many)?;
         }
         for id in ids {
             let hit = self.hits.entry((id, at)).or_insert_with(|| Hit::Of(Vec::new()));
@@ -169,7 +169,7 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
     fn referrers(self) -> Result<Vec<Referrer>, Failure> {
         let hits: Vec<_> = self.hits.iter().map(|((id, at), hit)| (*id, *at, hit)).collect();
         let mut referrers: Vec<Referrer> = Vec::new();
-        let (mut last, mut left) = (None, REFERENCES_LIMIT);
+        let (mut last, mut remaining) = (None, REFERENCES_LIMIT);
         for hits in hits.chunks(RECORDS_AT_ONCE) {
             let ids: Vec<EntryId> = hits.iter().map(|(id, ..)| *id).collect();
             for ((id, at, hit), stored) in hits.iter().copied().zip(self.view.stored_many(&ids)?) {
@@ -177,7 +177,7 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
                 let record = self.view.unpacked(id, stored)?;
                 let reader = self.view.reader(id, &record)?;
                 let Some(reference) = self.reference(&reader, at, hit)? else { continue };
-                left = left.checked_sub(reference.names.len()).ok_or_else(too_many)?;
+                remaining = remaining.checked_sub(reference.names.len()).ok_or_else(too_many)?;
                 match referrers.last_mut().filter(|_| last == Some(id)) {
                     Some(referrer) => referrer.references.push(reference),
                     None => {

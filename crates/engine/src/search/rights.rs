@@ -35,18 +35,18 @@ pub struct Rights {
 impl Rights {
     /// # Errors
     /// An authorization identity that is no DN, an attribute that is not defined, or too many of them.
-    pub fn new(schema: &Schema, requester: &Subject, asked: &EffectiveRights) -> Result<Self, LdapResult> {
+    pub fn new(schema: &Schema, requester: &Subject, control: &EffectiveRights) -> Result<Self, LdapResult> {
         let fail = |code, text: String| LdapResult::with(code, format!("effective rights control: {text}"));
-        if asked.attributes.len() > ATTRIBUTES_MAX {
-            let text = format!("at most {ATTRIBUTES_MAX} attributes, not {}", asked.attributes.len());
+        if control.attributes.len() > ATTRIBUTES_MAX {
+            let text = format!("at most {ATTRIBUTES_MAX} attributes, not {}", control.attributes.len());
             return Err(fail(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
         }
         let describe = |name: &String| {
             let unknown = |error| fail(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}"));
             schema.describe(name).map_err(unknown)
         };
-        let named = asked.attributes.iter().map(describe).collect::<Result<_, _>>()?;
-        let Some(authzid) = &asked.authzid else {
+        let named = control.attributes.iter().map(describe).collect::<Result<_, _>>()?;
+        let Some(authzid) = &control.authzid else {
             return Ok(Self { subject: requester.clone(), own: true, named });
         };
         let text = match authzid.as_str() {

@@ -84,10 +84,10 @@ impl<V: Snapshot> EntryFacts for RuleFacts<'_, V> {
 
     fn search(
         &self,
-        asked: &EntrySearch<'_>,
+        request: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        self.or_failed(search(self.view, self.sight.of_rules(), asked, visit), Reach::Elsewhere)
+        self.or_failed(search(self.view, self.sight.of_rules(), request, visit), Reach::Elsewhere)
     }
 
     fn memo(&self) -> Option<&Memo> {
@@ -232,23 +232,23 @@ pub(crate) fn with_entry<V: Snapshot>(
 pub(crate) fn search<V: Snapshot>(
     view: &View<'_, V>,
     sight: Sight<'_>,
-    asked: &EntrySearch<'_>,
+    request: &EntrySearch<'_>,
     visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
 ) -> Result<Reach, Fault> {
-    let Some(suffix_depth) = suffix_depth(view, asked.base) else { return Ok(Reach::Elsewhere) };
-    if view.resolve(asked.base)?.and_then(|resolved| resolved.id).is_none() {
+    let Some(suffix_depth) = suffix_depth(view, request.base) else { return Ok(Reach::Elsewhere) };
+    if view.resolve(request.base)?.and_then(|resolved| resolved.id).is_none() {
         return Ok(Reach::Absent { suffix_depth });
     }
-    let filter = asked.filter.map_or(BoundFilter::True, |filter| view.schema.bind_filter(filter));
-    let candidates = u32::try_from(asked.limit).unwrap_or(u32::MAX);
+    let filter = request.filter.map_or(BoundFilter::True, |filter| view.schema.bind_filter(filter));
+    let candidates = u32::try_from(request.limit).unwrap_or(u32::MAX);
     let query = InternalSearch {
         subentries: false,
         limits: InternalLimits { candidates, ..InternalLimits::default() },
-        ..InternalSearch::new(asked.base, asked.scope, &filter)
+        ..InternalSearch::new(request.base, request.scope, &filter)
     };
     let searched = internal::search_in(view, sight, &query, &mut |found| {
         let mut going = true;
-        for attribute in asked.wanted {
+        for attribute in request.wanted {
             if view.schema.attribute(attribute.attribute).name() == "entryDN" {
                 going &= visit(attribute, found.dn()?.as_str().as_bytes());
             }

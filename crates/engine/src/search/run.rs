@@ -134,10 +134,10 @@ pub(super) struct Progress {
 
 /// What is done with what is found; a step ends the slice.
 pub(super) type OnFound<'f, N> =
-    dyn FnMut(&mut SearchTask, &SeenOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End> + 'f;
+    dyn FnMut(&mut SearchTask, &MatchOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End> + 'f;
 
 /// What came of a candidate.
-pub(super) enum Looked {
+pub(super) enum CandidateOutcome {
     Passed,
     /// A referral object, to be answered as a reference.
     Reference,
@@ -327,9 +327,9 @@ impl SearchTask {
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         let step = match self.look(&seen, progress.area.base, proved)? {
-            Looked::Passed => Ok(None),
-            Looked::Reference => answer(self, &SeenOrReference::Reference(&seen), progress),
-            Looked::Match => answer(self, &SeenOrReference::Match(&seen), progress),
+            CandidateOutcome::Passed => Ok(None),
+            CandidateOutcome::Reference => answer(self, &MatchOrReference::Reference(&seen), progress),
+            CandidateOutcome::Match => answer(self, &MatchOrReference::Match(&seen), progress),
         };
         pace.spend(seen.steps());
         step
@@ -341,7 +341,7 @@ impl SearchTask {
         seen: &Seen<'_, N>,
         base: EntryId,
         proved: Proved,
-    ) -> Result<Looked, Fault> {
+    ) -> Result<CandidateOutcome, Fault> {
         let flags = seen.reader.view.flags();
         let is_base = seen.reader.view.id() == base;
         let passed = match self.controls.subentries {
@@ -353,20 +353,20 @@ impl SearchTask {
             && scope::searches(self.deref)
             && (scope::finds(self.deref) || !is_base);
         if passed || followed || (flags.has(RecordFlags::GLUE) && !self.controls.manage_dsa_it) {
-            return Ok(Looked::Passed);
+            return Ok(CandidateOutcome::Passed);
         }
         if flags.has(RecordFlags::REFERRAL) && !self.controls.manage_dsa_it && self.scope != Scope::Base {
             let shown = !self.controls.domain_scope;
-            return Ok(if shown { Looked::Reference } else { Looked::Passed });
+            return Ok(if shown { CandidateOutcome::Reference } else { CandidateOutcome::Passed });
         }
         let matches = proved.matches(&self.filter, seen)?;
-        Ok(if matches { Looked::Match } else { Looked::Passed })
+        Ok(if matches { CandidateOutcome::Match } else { CandidateOutcome::Passed })
     }
 
     /// Answers a match of a search that is not sorted.
     fn answer_match<N: Snapshot>(
         &mut self,
-        found: &SeenOrReference<'_, '_, N>,
+        found: &MatchOrReference<'_, '_, N>,
         progress: &Progress,
         out: &mut Vec<u8>,
         budget: Budget<'_>,
@@ -375,8 +375,8 @@ impl SearchTask {
             return Ok(Some(Step::Blocked));
         }
         let seen = match found {
-            SeenOrReference::Match(seen) => *seen,
-            SeenOrReference::Reference(seen) => {
+            MatchOrReference::Match(seen) => *seen,
+            MatchOrReference::Reference(seen) => {
                 self.reference(seen, out)?;
                 return Ok(None);
             }
@@ -410,13 +410,13 @@ impl SearchTask {
         let controls = if self.refresh.is_some() {
             let Some(controls) = self.refreshed(seen, out)? else { return Ok(false) };
             controls
-        } else if self.controls.account_usability || self.dereferenced.is_some() {
+        } else if self.controls.account_usability || self.deref_specs.is_some() {
             self.entry_controls(seen)?
         } else {
             Vec::new()
         };
-        if let Some(noted) = &mut self.noted
-            && !noted.note(seen)?
+        if let Some(found_entries) = &mut self.found_entries
+            && !found_entries.note(seen)?
         {
             return Ok(false);
         }
@@ -434,11 +434,11 @@ impl SearchTask {
 
     /// What goes beside an entry: what overlays have to say of it, and the entries that it names.
     fn entry_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
-        let mut controls = self.said_by_overlays(seen)?;
-        if let Some(wanted) = &self.dereferenced
+        let mut controls = self.overlay_controls(seen)?;
+        if let Some(specs) = &self.deref_specs
             && seen.is_shown()?
         {
-            controls.extend(wanted.control(seen).map_err(|failure| match failure {
+            controls.extend(specs.control(seen).map_err(|failure| match failure {
                 dereference::Failure::Fault(fault) => End::Fault(fault),
                 dereference::Failure::Exceeded(exceeded) => End::Result(exceeded.into()),
                 dereference::Failure::TooMany => {
@@ -451,7 +451,7 @@ impl SearchTask {
         Ok(controls)
     }
 
-    fn said_by_overlays<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
+    fn overlay_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
         let overlays = seen.view.settings.overlays.at(Interests::ANSWER);
         let overlays = overlays.filter_map(|overlay| overlay.answering());
         let mut overlays = overlays.filter(|overlay| overlay.wants(&self.controls)).peekable();
@@ -470,8 +470,8 @@ impl SearchTask {
         };
         let mut controls = Vec::new();
         for overlay in overlays {
-            let said = overlay.controls(&answered);
-            controls.extend(said.map_err(|failure| End::Result(failure.into_result()))?);
+            let added = overlay.controls(&answered);
+            controls.extend(added.map_err(|failure| End::Result(failure.into_result()))?);
         }
         Ok(controls)
     }
@@ -485,7 +485,7 @@ impl SearchTask {
         if self.refresh.is_some() {
             return self.refer_refreshed(seen, out);
         }
-        if self.noted.as_ref().is_some_and(|noted| noted.silent) {
+        if self.found_entries.as_ref().is_some_and(|found_entries| found_entries.silent) {
             return Ok(());
         }
         self.refer_to(seen, &[], out)
@@ -525,7 +525,7 @@ impl SearchTask {
 }
 
 /// What a candidate turned out to be.
-pub(super) enum SeenOrReference<'s, 'a, N> {
+pub(super) enum MatchOrReference<'s, 'a, N> {
     Match(&'s Seen<'a, N>),
     Reference(&'s Seen<'a, N>),
 }

@@ -52,8 +52,8 @@ pub(crate) fn compared<N: Snapshot>(
     assertion: &BoundAssertion,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let reading = Compared { schema: &seen.view.schema, description: &assertion.description };
-    let asked = ShowOptions { types_only: false, now: None, asserted: Some(assertion.value.key()) };
-    shown(seen, asked, &|| Ok(Vec::new()), &reading)
+    let options = ShowOptions { types_only: false, now: None, asserted: Some(assertion.value.key()) };
+    shown(seen, options, &|| Ok(Vec::new()), &reading)
 }
 
 /// As in [`ShownEntry`].
@@ -65,7 +65,7 @@ struct ShowOptions<'a> {
 
 fn shown<N: Snapshot>(
     seen: &Seen<'_, N>,
-    asked: ShowOptions<'_>,
+    options: ShowOptions<'_>,
     attributes: &dyn Fn() -> Result<Vec<ShownAttribute>, Fault>,
     reading: &dyn Reading,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
@@ -88,9 +88,9 @@ fn shown<N: Snapshot>(
         schema,
         requester: sight.requester,
         entries: &Present { view: seen.view, sight },
-        types_only: asked.types_only,
-        now: asked.now,
-        asserted: asked.asserted,
+        types_only: options.types_only,
+        now: options.now,
+        asserted: options.asserted,
         attributes: attributes()?,
         reading,
     };

@@ -41,9 +41,13 @@ pub struct SortFault {
 }
 
 impl Order {
-    pub fn new(schema: &Schema, catalog: &Catalog, asked: &[controls::SortKey]) -> Result<Self, SortFault> {
-        let mut keys = Vec::with_capacity(asked.len());
-        for key in asked {
+    pub fn new(
+        schema: &Schema,
+        catalog: &Catalog,
+        sort_keys: &[controls::SortKey],
+    ) -> Result<Self, SortFault> {
+        let mut keys = Vec::with_capacity(sort_keys.len());
+        for key in sort_keys {
             let fault = |code| SortFault { code, attribute: key.attribute.clone() };
             let description =
                 schema.describe(&key.attribute).map_err(|_| fault(ResultCode::NO_SUCH_ATTRIBUTE))?;

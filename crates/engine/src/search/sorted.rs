@@ -6,7 +6,7 @@ use larix_store::Snapshot;
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
 use super::pages::Pages;
-use super::run::{Looked, Proved, SeenOrReference, State};
+use super::run::{CandidateOutcome, MatchOrReference, Proved, State};
 use super::task::{Budget, End, SearchTask, Step};
 use super::window;
 use crate::database::View;
@@ -33,9 +33,9 @@ pub(super) fn run<N: Snapshot>(
         let is_first_page = task.pages.as_ref().is_none_or(|pages| pages.last().is_none());
         let step = task.go_on(view, gate, &mut progress, &mut pace, &mut |task, found, progress| {
             match found {
-                SeenOrReference::Reference(seen) if is_first_page => task.reference(seen, out)?,
-                SeenOrReference::Reference(_) => {}
-                SeenOrReference::Match(seen) => {
+                MatchOrReference::Reference(seen) if is_first_page => task.reference(seen, out)?,
+                MatchOrReference::Reference(_) => {}
+                MatchOrReference::Match(seen) => {
                     let Some(order) = &task.order else { return Ok(None) };
                     // What is not shown is not counted either.
                     if !seen.is_shown()? {
@@ -108,7 +108,7 @@ fn answer<N: Snapshot>(
         // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
         if let Some(record) = view.record(*id)? {
             let seen = Seen::new(view, view.reader(*id, &record)?, gate.clone());
-            if matches!(task.look(&seen, base, Proved::Nothing)?, Looked::Match) {
+            if matches!(task.look(&seen, base, Proved::Nothing)?, CandidateOutcome::Match) {
                 task.send(&seen, out)?;
             }
             pace.spend(seen.steps());
@@ -127,9 +127,9 @@ fn look_through<N: Snapshot>(
     view: &View<'_, N>,
     matches: &mut Vec<(Vec<u8>, EntryId)>,
 ) -> Result<(), End> {
-    let (Some(asked), Some(order)) = (&task.controls.vlv, &task.order) else { return Ok(()) };
+    let (Some(control), Some(order)) = (&task.controls.vlv, &task.order) else { return Ok(()) };
     let count = matches.len();
-    match window::window(&view.schema, order, asked, matches) {
+    match window::window(&view.schema, order, control, matches) {
         Ok(shown) => {
             task.response_controls.push(window::response(ResultCode::SUCCESS, shown.target, count));
             *matches = matches.drain(shown.places).collect();

@@ -8,7 +8,7 @@ use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::entry::{Gate, Seen};
-use super::run::{Looked, Proved};
+use super::run::{CandidateOutcome, Proved};
 use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};
 use crate::csn::Csn;
@@ -238,9 +238,11 @@ impl SearchTask {
         run: impl FnOnce(&mut Self, &Gate<'_>) -> Result<T, End>,
     ) -> Result<T, LdapResult> {
         self.renumber(view);
-        let Some(mut whom) = self.whom.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
-        let done = run(self, &whom.gate());
-        self.whom = Some(whom);
+        let Some(mut requester) = self.requester.take() else {
+            return Err(LdapResult::new(ResultCode::OTHER));
+        };
+        let done = run(self, &requester.gate());
+        self.requester = Some(requester);
         done.map_err(|end| match end {
             End::Result(result) => result,
             End::Fault(fault) => storage_failure(&fault),
@@ -279,8 +281,8 @@ impl SearchTask {
         if !inside {
             return outside(&seen);
         }
-        let looked = self.look(&seen, area.base, Proved::Nothing)?;
-        if matches!(looked, Looked::Passed) {
+        let outcome = self.look(&seen, area.base, Proved::Nothing)?;
+        if matches!(outcome, CandidateOutcome::Passed) {
             return outside(&seen);
         }
         let Some((uuid, csn)) = identity(&seen)? else { return outside(&seen) };
@@ -297,7 +299,7 @@ impl SearchTask {
                 controls.push(history_control(&seen, &uuid, csn)?);
             }
             controls.extend(self.place_control(&seen)?);
-            if matches!(looked, Looked::Reference) {
+            if matches!(outcome, CandidateOutcome::Reference) {
                 self.refer_to(&seen, &controls, out)?;
             } else {
                 let name = name.as_deref().unwrap_or(&entry.dn);

@@ -17,14 +17,14 @@ use smallvec::SmallVec;
 use super::answer::Answer;
 use super::chain::{self, CHAINS_MAX, Walk};
 use super::cookie::Binding;
-use super::dereference::Wanted;
+use super::dereference::DerefSpecs;
 use super::entry::{Gate, Seen};
+use super::found_entries::FoundEntries;
 use super::limits::{self, Effective};
-use super::noted::Noted;
 use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
 use super::rights::Rights;
-use super::run::{Looked, Proved, State};
+use super::run::{CandidateOutcome, Proved, State};
 use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
@@ -108,7 +108,7 @@ pub struct SearchTask {
     /// It is not begun on its worker.
     put_off: bool,
     /// There but while a slice runs.
-    pub(super) whom: Option<Whom>,
+    pub(super) requester: Option<Requester>,
     default_referrals: Option<Arc<[String]>>,
     pub(super) limits: Effective,
     pub(super) deadline: Option<Monotonic>,
@@ -125,25 +125,25 @@ pub struct SearchTask {
     /// The filter asks for chains of names; these are followed first, one at a time.
     chained: bool,
     pub(super) walk: Option<Box<Walk>>,
-    pub(super) dereferenced: Option<Box<Wanted>>,
+    pub(super) deref_specs: Option<Box<DerefSpecs>>,
     /// The search tells a consumer what the content is.
     pub(super) refresh: Option<Box<Refresh>>,
     /// For a search that goes on with changes: which entries it has found.
-    pub(super) noted: Option<Box<Noted>>,
+    pub(super) found_entries: Option<Box<FoundEntries>>,
     /// For a consumer of our kind: where entries stand goes beside them.
     pub(super) places: Option<Box<EntryPlaces>>,
 }
 
 /// Who searches, under which rules.
 #[derive(Debug)]
-pub(super) struct Whom {
+pub(super) struct Requester {
     policy: Guard<Arc<AccessPolicy>>,
     subject: Arc<Subject>,
     /// What is granted whatever the entry: search and read.
     granted: Option<(bool, bool)>,
 }
 
-impl Whom {
+impl Requester {
     pub(super) fn gate(&mut self) -> Gate<'_> {
         let Self { policy, subject, granted } = self;
         let (search_all, read_all) = *granted.get_or_insert_with(|| {
@@ -209,11 +209,12 @@ impl SearchTask {
         })?;
         let (limits, pages) = limits_and_page(view, &input).map_err(fail)?;
         let SearchInput { request, controls, .. } = input;
-        let asked = request.filter.as_ber().len() + controls.matched_values.as_deref().map_or(0, bytes_of);
-        let put_off = asked > FILTER_BYTES_HERE;
+        let filter_bytes =
+            request.filter.as_ber().len() + controls.matched_values.as_deref().map_or(0, bytes_of);
+        let put_off = filter_bytes > FILTER_BYTES_HERE;
         let matched = controls.matched_values.as_ref();
-        let asked = controls.effective_rights.as_ref();
-        let rights = asked.map(|asked| Rights::new(schema, &input.subject, asked)).transpose();
+        let control = controls.effective_rights.as_ref();
+        let rights = control.map(|control| Rights::new(schema, &input.subject, control)).transpose();
         let rights = rights.map_err(fail)?;
         let answer = Answer {
             message: input.message,
@@ -226,8 +227,8 @@ impl SearchTask {
             states: false,
             now: Timestamp::default(),
         };
-        let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
-        let dereferenced = dereferenced.transpose().map_err(fail)?.flatten().map(Box::new);
+        let deref_specs = controls.deref.as_ref().map(|control| DerefSpecs::new(schema, control));
+        let deref_specs = deref_specs.transpose().map_err(fail)?.flatten().map(Box::new);
         let filter = bounded_filter(view, &request).map_err(fail)?;
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
@@ -237,7 +238,7 @@ impl SearchTask {
             deref: request.deref,
             chained: filter.chains() > 0,
             walk: None,
-            dereferenced,
+            deref_specs,
             filter,
             answer,
             order,
@@ -245,7 +246,7 @@ impl SearchTask {
             controls,
             dear: put_off,
             put_off,
-            whom: Some(Whom { policy: input.policy, subject: input.subject, granted: None }),
+            requester: Some(Requester { policy: input.policy, subject: input.subject, granted: None }),
             default_referrals: input.default_referrals,
             deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
@@ -258,7 +259,7 @@ impl SearchTask {
             response_controls,
             scratch: String::new(),
             refresh: None,
-            noted: None,
+            found_entries: None,
             places: None,
         })
     }
@@ -301,9 +302,11 @@ impl SearchTask {
 
     /// Goes on under these rules: to be called before each slice but the first.
     pub fn follow(&mut self, policy: Guard<Arc<AccessPolicy>>) {
-        if let Some(whom) = self.whom.as_mut().filter(|whom| !Arc::ptr_eq(&whom.policy, &policy)) {
-            whom.policy = policy;
-            whom.granted = None;
+        if let Some(requester) =
+            self.requester.as_mut().filter(|requester| !Arc::ptr_eq(&requester.policy, &policy))
+        {
+            requester.policy = policy;
+            requester.granted = None;
         }
     }
 
@@ -335,8 +338,8 @@ impl SearchTask {
             Err(End::Result(result)) => {
                 let controls = std::mem::take(&mut self.response_controls);
                 // Of a base that may not be searched nothing was sorted.
-                let told = self.order.is_none() || self.base_id.is_some();
-                Step::Done(result, if told { controls } else { Vec::new() })
+                let sends_controls = self.order.is_none() || self.base_id.is_some();
+                Step::Done(result, if sends_controls { controls } else { Vec::new() })
             }
             Err(End::Fault(fault)) => Step::Done(storage_failure(&fault), Vec::new()),
         }
@@ -353,20 +356,20 @@ impl SearchTask {
             self.answer.now = budget.clock.now();
         }
         // A task that panicked in a slice is not asked again.
-        let Some(mut whom) = self.whom.take() else { return Err(ResultCode::OTHER.into()) };
-        let step = self.slice_for(&mut whom, view, out, budget);
-        self.whom = Some(whom);
+        let Some(mut requester) = self.requester.take() else { return Err(ResultCode::OTHER.into()) };
+        let step = self.slice_for(&mut requester, view, out, budget);
+        self.requester = Some(requester);
         step
     }
 
     fn slice_for<N: Snapshot>(
         &mut self,
-        whom: &mut Whom,
+        requester: &mut Requester,
         view: &View<'_, N>,
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Step, End> {
-        let mut gate = whom.gate();
+        let mut gate = requester.gate();
         let most = view.settings.request_limits.most(RequestLimit::Steps);
         gate.steps = if self.dear { most } else { most.min(STEPS_HERE) };
         // Searches with manageDsaIT, and consumers, see stored attributes alone.
@@ -431,7 +434,7 @@ impl SearchTask {
             && self.pages.is_none()
             && self.limits.unchecked.is_none()
             && self.refresh.is_none()
-            && self.noted.is_none()
+            && self.found_entries.is_none()
             && !self.base.is_root()
     }
 
@@ -451,7 +454,7 @@ impl SearchTask {
         }
         self.check_base(&seen)?;
         self.looked = 1;
-        if matches!(self.look(&seen, id, Proved::Nothing)?, Looked::Match) {
+        if matches!(self.look(&seen, id, Proved::Nothing)?, CandidateOutcome::Match) {
             self.send(&seen, out)?;
         }
         Err(ResultCode::SUCCESS.into())
@@ -601,15 +604,15 @@ fn order<N: Snapshot>(
     controls: &RequestControls,
     response: &mut Vec<ControlBuf>,
 ) -> Result<Option<Order>, LdapResult> {
-    let Some(asked) = &controls.sort else { return Ok(None) };
-    match Order::new(&view.schema, &view.catalog, &asked.keys) {
+    let Some(sort) = &controls.sort else { return Ok(None) };
+    match Order::new(&view.schema, &view.catalog, &sort.keys) {
         Ok(order) => {
             response.push(sorted::response_control(ResultCode::SUCCESS, None));
             Ok(Some(order))
         }
         Err(fault) => {
             response.push(sorted::response_control(fault.code, Some(&fault.attribute)));
-            if asked.critical {
+            if sort.critical {
                 let text = "serverSort control: the order is not available";
                 return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
             }
@@ -628,17 +631,18 @@ fn limits_and_page<N: Snapshot>(
         let text = "VLV incompatible with PagedResults";
         return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
     }
-    let asked = limits::RequestedLimits { size: request.size_limit, time: request.time_limit, page: None };
+    let requested =
+        limits::RequestedLimits { size: request.size_limit, time: request.time_limit, page: None };
     let Some(paged) = &controls.paged else {
-        return Ok((limits::effective(input.limits.as_ref(), asked)?, None));
+        return Ok((limits::effective(input.limits.as_ref(), requested)?, None));
     };
     // What is not allowed at all is said before a cookie is looked at.
-    let first = limits::RequestedLimits { page: Some((paged.size, 0)), ..asked };
+    let first = limits::RequestedLimits { page: Some((paged.size, 0)), ..requested };
     limits::effective(input.limits.as_ref(), first)?;
     let binding = binding(&input.base, request, controls, &input.subject, view);
     let pages = Pages::new(binding, input.cookie_secret, paged)?;
-    let asked = limits::RequestedLimits { page: Some((pages.size(), pages.before())), ..asked };
-    Ok((limits::effective(input.limits.as_ref(), asked)?, Some(pages)))
+    let requested = limits::RequestedLimits { page: Some((pages.size(), pages.before())), ..requested };
+    Ok((limits::effective(input.limits.as_ref(), requested)?, Some(pages)))
 }
 
 /// The request's filter in the database's terms, if it is within the limits of one request.

@@ -89,7 +89,7 @@ type Cases = fn(&Search<'_>);
 
 impl Checks for Table {
     fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
-        (self.0)(&|asked| fixture.search(asked));
+        (self.0)(&|spec| fixture.search(spec));
     }
 }
 
@@ -99,11 +99,11 @@ fn everywhere(table: Cases) {
     on_every_store(&[], PEOPLE, &Table(table));
 }
 
-fn sliced(search: &Search<'_>, asked: &SearchSpec<'_>) -> Answered {
-    let whole = search(asked);
-    let mut slices = search(&SearchSpec { slice: 1, ..asked.clone() });
-    if asked.controls.sort.is_none() {
-        assert_eq!(whole.dns(), slices.dns(), "in slices: {}", asked.filter);
+fn sliced(search: &Search<'_>, spec: &SearchSpec<'_>) -> Answered {
+    let whole = search(spec);
+    let mut slices = search(&SearchSpec { slice: 1, ..spec.clone() });
+    if spec.controls.sort.is_none() {
+        assert_eq!(whole.dns(), slices.dns(), "in slices: {}", spec.filter);
     }
     slices.controls.clear();
     whole
@@ -225,13 +225,13 @@ fn attributes_answered() {
                 .collect();
             assert_eq!(shown.join("|"), expected, "{attributes:?}");
         }
-        let asked = SearchSpec {
+        let spec = SearchSpec {
             filter: "(uid=ann)",
             attributes: &["uid"],
             types_only: true,
             ..SearchSpec::default()
         };
-        assert_eq!(search(&asked).entries[0].1, [("uid".to_owned(), vec![])]);
+        assert_eq!(search(&spec).entries[0].1, [("uid".to_owned(), vec![])]);
         assert_eq!(
             search(&SearchSpec { filter: "(uid=ann)", ..SearchSpec::default() }).entries[0].1.len(),
             11
@@ -277,8 +277,8 @@ fn aliases_and_referrals() {
             (Scope::OneLevel, "(ou=*)", &manage, "People,Groups,Elsewhere", vec![]),
             (Scope::OneLevel, "(ou=*)", &domain, "People,Groups", vec![]),
         ] {
-            let asked = SearchSpec { scope, filter, controls: controls.clone(), ..SearchSpec::default() };
-            let answered = sliced(search, &asked);
+            let spec = SearchSpec { scope, filter, controls: controls.clone(), ..SearchSpec::default() };
+            let answered = sliced(search, &spec);
             assert_eq!(answered.names().join(","), names, "{filter}");
             assert_eq!(answered.references.concat(), references, "{filter}");
         }
@@ -327,12 +327,12 @@ fn sort(keys: &[(&str, bool)]) -> Option<SortRequest> {
 }
 
 /// All pages of a search.
-fn each_page<S: Store>(fixture: &Fixture<S>, asked: &SearchSpec<'_>, size: u32) -> Vec<Answered> {
+fn each_page<S: Store>(fixture: &Fixture<S>, spec: &SearchSpec<'_>, size: u32) -> Vec<Answered> {
     let (mut pages, mut cookie) = (Vec::new(), Vec::new());
     loop {
         let paged = Some(PagedResults { critical: true, size, cookie });
-        let controls = asked.controls.with(|values| values.paged = paged);
-        let answered = fixture.search(&SearchSpec { controls, ..asked.clone() });
+        let controls = spec.controls.with(|values| values.paged = paged);
+        let answered = fixture.search(&SearchSpec { controls, ..spec.clone() });
         assert!(answered.entries.len() <= size as usize);
         let control = answered.controls.iter().find(|c| c.oid == larix_proto::oid::PAGED_RESULTS);
         cookie = control.and_then(|c| c.value.as_deref()).map(cookie_of).unwrap_or_default();
@@ -346,10 +346,10 @@ fn each_page<S: Store>(fixture: &Fixture<S>, asked: &SearchSpec<'_>, size: u32) 
 /// What all pages of a search answer, how many there were, and how the last one ended.
 fn all_pages<S: Store>(
     fixture: &Fixture<S>,
-    asked: &SearchSpec<'_>,
+    spec: &SearchSpec<'_>,
     size: u32,
 ) -> (Vec<String>, u32, ResultCode) {
-    let pages = each_page(fixture, asked, size);
+    let pages = each_page(fixture, spec, size);
     let names = pages.iter().flat_map(Answered::names).map(str::to_owned).collect();
     (names, pages.len() as u32, pages.last().expect("a page").result.code)
 }
@@ -366,9 +366,9 @@ fn cookie_of(value: &[u8]) -> Vec<u8> {
 fn pages_cover_everything_once() {
     let mut fixture = Fixture::memory(&[("cn", "eq,sub")], &many(25));
     let whole: Vec<String> = (0..25).map(|i| format!("p{i:03}")).collect();
-    let asked = SearchSpec { filter: "(cn=p*)", slice: 3, ..SearchSpec::default() };
+    let spec = SearchSpec { filter: "(cn=p*)", slice: 3, ..SearchSpec::default() };
     for (size, pages) in [(10, 3), (25, 1), (1, 25), (5, 5), (100, 1)] {
-        assert_eq!(all_pages(&fixture, &asked, size), (whole.clone(), pages, ResultCode::SUCCESS), "{size}");
+        assert_eq!(all_pages(&fixture, &spec, size), (whole.clone(), pages, ResultCode::SUCCESS), "{size}");
     }
     let mut sorted: Vec<String> = whole;
     sorted.sort_by_key(|name| (name[1..].parse::<usize>().unwrap() * 7) % 25);
@@ -377,13 +377,13 @@ fn pages_cover_everything_once() {
             sort: sort(&[("sn", false)]),
             ..ControlValues::default()
         }),
-        ..asked.clone()
+        ..spec.clone()
     };
     for size in [10, 25, 4] {
         assert_eq!(all_pages(&fixture, &by_sn, size).0, sorted, "{size}");
     }
     fixture.limits = Some(Limits { size_total: PagedTotal::Count(12), ..Limits::default() });
-    let (names, pages, code) = all_pages(&fixture, &asked, 5);
+    let (names, pages, code) = all_pages(&fixture, &spec, 5);
     assert_eq!((names.len(), pages, code), (12, 3, ResultCode::SIZE_LIMIT_EXCEEDED));
 }
 
@@ -401,8 +401,8 @@ fn references_come_with_one_page() {
         for (filter, size) in [("(cn=p*)", 1), ("(cn=p*)", 3), ("(cn=p*)", 9), ("(sn=*)", 1), ("(sn=*)", 2)] {
             let values = ControlValues { sort: order.clone(), ..ControlValues::default() };
             let controls = RequestControls::from(values);
-            let asked = SearchSpec { filter, controls, slice: 2, ..SearchSpec::default() };
-            let pages = each_page(&fixture, &asked, size);
+            let spec = SearchSpec { filter, controls, slice: 2, ..SearchSpec::default() };
+            let pages = each_page(&fixture, &spec, size);
             let mut urls: Vec<&str> =
                 pages.iter().flat_map(|page| &page.references).flatten().map(String::as_str).collect();
             urls.sort_unstable();
@@ -485,8 +485,8 @@ fn between_slices() {
         let fixture = Fixture::memory(&[("cn", "eq,sub")], &many(10));
         let base = format!("cn=p000,{SUFFIX}");
         fixture.load(&format!("dn: cn=a,{base}\nobjectClass: person\ncn: a\nsn: a\n\ndn: cn=b,{base}\nobjectClass: person\ncn: b\nsn: b\n"));
-        let asked = SearchSpec { base: &base, filter, time_limit: 60, ..SearchSpec::default() };
-        let mut task = fixture.begin(&asked).unwrap();
+        let spec = SearchSpec { base: &base, filter, time_limit: 60, ..SearchSpec::default() };
+        let mut task = fixture.begin(&spec).unwrap();
         let mut out = Vec::new();
         let mut changed = false;
         let result = loop {
@@ -622,8 +622,8 @@ proptest! {
     fn indexes_change_no_answer(ldif in directory(), filters in prop::collection::vec(filter(), 8)) {
         let (with, without) = (Fixture::memory(INDEXES, &ldif), Fixture::memory(&[], &ldif));
         for filter in &filters {
-            let asked = SearchSpec { filter, ..SearchSpec::default() };
-            let (indexed, scanned) = (with.search(&asked), without.search(&asked));
+            let spec = SearchSpec { filter, ..SearchSpec::default() };
+            let (indexed, scanned) = (with.search(&spec), without.search(&spec));
             prop_assert_eq!(indexed.dns(), scanned.dns(), "{}", filter);
         }
     }

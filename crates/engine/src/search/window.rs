@@ -53,14 +53,14 @@ pub(super) fn check(
 pub(super) fn window(
     schema: &Schema,
     order: &Order,
-    asked: &VirtualListView,
+    control: &VirtualListView,
     matches: &[(Vec<u8>, EntryId)],
 ) -> Result<Window, ResultCode> {
     let count = matches.len();
     if count == 0 {
         return Ok(Window { target: 0, places: 0..0 });
     }
-    let target = match &asked.target {
+    let target = match &control.target {
         ViewTarget::Offset { offset, content_count } => at_offset(*offset, *content_count, count)?,
         ViewTarget::GreaterOrEqual(value) => {
             let key = order.assertion_key(schema, value).ok_or(ResultCode::INAPPROPRIATE_MATCHING)?;
@@ -68,8 +68,8 @@ pub(super) fn window(
         }
     };
     let first = target.saturating_sub(1);
-    let from = first.saturating_sub(asked.before_count as usize);
-    let to = first.saturating_add(asked.after_count as usize).saturating_add(1).min(count);
+    let from = first.saturating_sub(control.before_count as usize);
+    let to = first.saturating_add(control.after_count as usize).saturating_add(1).min(count);
     Ok(Window { target, places: from..to })
 }
 

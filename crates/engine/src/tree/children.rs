@@ -51,8 +51,8 @@ impl FoundChildren {
 impl Slot<'_> {
     /// The entry that was found last, if that was most likely by this name.
     pub(super) fn id(&self) -> Option<EntryId> {
-        let held = self.slot?.load(Ordering::Relaxed);
-        let (own, id) = ((held ^ self.hash) >> ID_BITS == 0, held & ((1 << ID_BITS) - 1));
+        let slot_value = self.slot?.load(Ordering::Relaxed);
+        let (own, id) = ((slot_value ^ self.hash) >> ID_BITS == 0, slot_value & ((1 << ID_BITS) - 1));
         (own && id != 0).then_some(EntryId(id))
     }
 
@@ -110,10 +110,10 @@ cn: x
     impl Checks for KnownNames {
         fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
             let is_known = |dn: &str| {
-                let asked: Vec<_> = (0..3).map(|_| now(fixture, dn)).collect();
-                let (id, _) = asked[0];
-                assert!(asked.iter().all(|(other, _)| *other == id), "{dn}: {asked:?}");
-                assert!(!asked[0].1 && asked[2].1, "{dn}: {asked:?}");
+                let results: Vec<_> = (0..3).map(|_| now(fixture, dn)).collect();
+                let (id, _) = results[0];
+                assert!(results.iter().all(|(other, _)| *other == id), "{dn}: {results:?}");
+                assert!(!results[0].1 && results[2].1, "{dn}: {results:?}");
                 id.expect(dn)
             };
             let first = is_known(X);

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::change::NoLargeSets;
 use super::operational;
-use super::operator::{Held, Operator, insufficient};
+use super::operator::{CurrentEntry, Operator, insufficient};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
 use crate::access::Privilege;
@@ -81,7 +81,9 @@ pub(crate) fn record<V: Snapshot>(
     let resolved = operator.resolve(dn)?;
     let parent = match (operator.is_suffix(dn), resolved.missing) {
         (true, _) => Parent::Root,
-        (false, 1) if resolved.nearest != EntryId::ROOT => Parent::Entry(operator.hold(resolved.nearest)?),
+        (false, 1) if resolved.nearest != EntryId::ROOT => {
+            Parent::Entry(operator.current_entry(resolved.nearest)?)
+        }
         _ => return Err(operator.missing(&resolved)?.into()),
     };
     let id = store(operator, dn, &parent, entry)?;
@@ -106,14 +108,14 @@ fn log<V: Snapshot>(
 /// The superior under which the entry will stand.
 enum Parent<'v> {
     Root,
-    Entry(Held<'v>),
+    Entry(CurrentEntry<'v>),
 }
 
 impl Parent<'_> {
     fn id(&self) -> EntryId {
         match self {
             Self::Root => EntryId::ROOT,
-            Self::Entry(held) => held.id,
+            Self::Entry(entry) => entry.id,
         }
     }
 }
@@ -132,7 +134,7 @@ fn find_parent<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Re
     if resolved.nearest == EntryId::ROOT || resolved.missing != 1 {
         return Err(operator.missing(&resolved)?.into());
     }
-    let parent = operator.hold(resolved.nearest)?;
+    let parent = operator.current_entry(resolved.nearest)?;
     let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);
     if !operator.may_change_children(&parent_dn, Some(&parent), Privilege::Add)? {
         return Err(insufficient("no write access to parent").into());
@@ -178,8 +180,8 @@ fn store<V: Snapshot>(
     let id = operator.next_entry_id();
     let normal_rdn = dn.rdn();
     let (parent, rdn, normal_rdn) = match parent {
-        Parent::Entry(held) => {
-            (held.id, split_rdn(&entry.dn).0, normal_rdn.as_ref().map_or(dn.as_str(), |rdn| rdn.as_str()))
+        Parent::Entry(parent) => {
+            (parent.id, split_rdn(&entry.dn).0, normal_rdn.as_ref().map_or(dn.as_str(), |rdn| rdn.as_str()))
         }
         // A suffix stands under the root with its whole DN.
         Parent::Root => (EntryId::ROOT, entry.dn.as_str(), dn.as_str()),

@@ -6,7 +6,7 @@
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::operator::{Held, Operator};
+use super::operator::{CurrentEntry, Operator};
 use crate::access::{AccessPolicy, AccessTarget, Item, Privilege, Subject};
 use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
 use crate::database::{DatabaseSettings, View};
@@ -151,7 +151,7 @@ impl<V: Snapshot> Operator<'_, V> {
     pub(crate) fn may_change_children(
         &self,
         dn: &NormalDn,
-        parent: Option<&Held<'_>>,
+        parent: Option<&CurrentEntry<'_>>,
         privilege: Privilege,
     ) -> Result<bool, Fault> {
         if self.is_root() {
@@ -159,7 +159,7 @@ impl<V: Snapshot> Operator<'_, V> {
         }
         let authority = self.authority();
         Ok(match parent {
-            Some(held) => authority.may(dn, &self.reader(held)?, Item::Children, privilege),
+            Some(parent) => authority.may(dn, &self.reader(parent)?, Item::Children, privilege),
             None => authority.may(dn, &self.new_source(&Entry::default()), Item::Children, privilege),
         })
     }

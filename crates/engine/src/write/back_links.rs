@@ -90,13 +90,13 @@ impl<'s> Rules<'s> {
 /// What a source is called.
 struct SourceName {
     normal: NormalDn,
-    shown: String,
+    pretty_dn: String,
 }
 
 impl SourceName {
     fn of<N: Snapshot>(view: &View<'_, N>, reader: &EntryReader<'_, N>) -> Result<Rc<Self>, Fault> {
-        let (normal, shown) = (view.names.normal_dn(&reader.view)?, view.dn(&reader.view)?);
-        Ok(Rc::new(Self { normal, shown }))
+        let (normal, pretty_dn) = (view.names.normal_dn(&reader.view)?, view.dn(&reader.view)?);
+        Ok(Rc::new(Self { normal, pretty_dn }))
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) fn corrections<N: Snapshot>(
             true
         })?;
         let is_right = present.len() == sources.len()
-            && sources.values().all(|source| present.contains(source.shown.as_bytes()));
+            && sources.values().all(|source| present.contains(source.pretty_dn.as_bytes()));
         if !is_right {
             let sources: Vec<Rc<SourceName>> = sources.into_values().collect();
             changes.push(change_of(back, ChangeKind::Replace, &sources));
@@ -148,7 +148,7 @@ fn change_of(description: &AttributeDescription, kind: ChangeKind, sources: &[Rc
     Change {
         kind,
         description: description.clone(),
-        values: sources.iter().map(|source| source.shown.clone().into_bytes()).collect(),
+        values: sources.iter().map(|source| source.pretty_dn.clone().into_bytes()).collect(),
         keys: sources.iter().map(|source| source.normal.as_str().as_bytes().to_vec()).collect(),
         standing: Standing::Internal,
     }

@@ -4,7 +4,7 @@ use larix_proto::ResultCode;
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::operator::{Held, Operator, insufficient};
+use super::operator::{CurrentEntry, Operator, insufficient};
 use crate::access::Privilege;
 use crate::change::prepare::refuse;
 use crate::entry::{EntryId, encode};
@@ -20,22 +20,22 @@ pub(crate) const TREE_DELETE_LIMIT: usize = 1_000_000;
 
 /// Deletes one entry, or under the tree delete control the entry and all below it.
 pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
-    let held = operator.find(dn)?;
+    let current = operator.find(dn)?;
     check_parent(operator, dn)?;
-    operator.check_assertion(&held, dn)?;
-    if !operator.may_change_entry(dn, &operator.reader(&held)?, Privilege::Delete)? {
+    operator.check_assertion(&current, dn)?;
+    if !operator.may_change_entry(dn, &operator.reader(&current)?, Privilege::Delete)? {
         return Err(insufficient("no write access to entry").into());
     }
-    operator.check_referral(&held)?;
-    operator.pre_read(&held)?;
+    operator.check_referral(&current)?;
+    operator.pre_read(&current)?;
     if operator.envelope.controls.tree_delete {
-        return delete_tree(operator, held.id);
+        return delete_tree(operator, current.id);
     }
-    if tree::has_children(operator.snapshot(), held.id)? {
+    if tree::has_children(operator.snapshot(), current.id)? {
         let text = "subordinate objects must be deleted first";
         return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
     }
-    remove(operator, &held, Writing::Changed)
+    remove(operator, &current, Writing::Changed)
 }
 
 fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
@@ -50,7 +50,7 @@ fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Resul
     let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);
     let may = match operator.resolve(&parent_dn)?.id {
         Some(id) => {
-            let parent = operator.hold(id)?;
+            let parent = operator.current_entry(id)?;
             operator.may_change_children(&parent_dn, Some(&parent), Privilege::Delete)?
         }
         None => operator.may_change_children(&parent_dn, None, Privilege::Delete)?,
@@ -66,26 +66,29 @@ fn delete_tree<V: Snapshot>(operator: &mut Operator<'_, V>, top: EntryId) -> Res
         return Err(refuse(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
     }
     for (position, id) in ids.into_iter().rev().enumerate() {
-        let held = operator.hold(id)?;
+        let current = operator.current_entry(id)?;
         if position > 0 {
             operator.renew_stamp();
         }
         if id != top {
-            check_subordinate(operator, &held)?;
+            check_subordinate(operator, &current)?;
         }
-        remove(operator, &held, Writing::OneOfMany)?;
+        remove(operator, &current, Writing::OneOfMany)?;
     }
     Ok(())
 }
 
 /// What the control saves is the requests, not the rights.
-fn check_subordinate<V: Snapshot>(operator: &Operator<'_, V>, held: &Held<'_>) -> Result<(), Failure> {
+fn check_subordinate<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+) -> Result<(), Failure> {
     if operator.is_root() {
         return Ok(());
     }
-    let dn = operator.view.names.normal_dn(&held.view()?)?;
+    let dn = operator.view.names.normal_dn(&current.view()?)?;
     check_parent(operator, &dn)?;
-    if !operator.may_change_entry(&dn, &operator.reader(held)?, Privilege::Delete)? {
+    if !operator.may_change_entry(&dn, &operator.reader(current)?, Privilege::Delete)? {
         return Err(insufficient("no write access to entry").into());
     }
     Ok(())
@@ -93,21 +96,21 @@ fn check_subordinate<V: Snapshot>(operator: &Operator<'_, V>, held: &Held<'_>) -
 
 pub(crate) fn remove<V: Snapshot>(
     operator: &mut Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     writing: Writing,
 ) -> Result<(), Failure> {
-    let view = held.view()?;
-    let uuid = operator.entry_uuid(held)?;
-    operator.keep_old(held, None)?;
-    let shown = operator.view.dn(&view)?;
-    let reader = operator.reader(held)?;
+    let view = current.view()?;
+    let uuid = operator.entry_uuid(current)?;
+    operator.keep_old(current, None)?;
+    let pretty_dn = operator.view.dn(&view)?;
+    let reader = operator.reader(current)?;
     let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;
     let snapshot = operator.snapshot();
-    pending::apply(&mut operator.set, snapshot, held.id, &changes, writing)?;
+    pending::apply(&mut operator.set, snapshot, current.id, &changes, writing)?;
     encode::remove(&mut operator.set, snapshot, &view)?;
     tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
     operator.bump_generation()?;
-    operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
+    operator.log((current.id, EntryId::ROOT), uuid, &pretty_dn, |_| LoggedChange::Delete);
     operator.bury(&uuid);
     if operator.context.settings.keeps_states() {
         rows::forget(operator.snapshot(), &mut operator.set, &uuid)?;

@@ -62,8 +62,8 @@ fn taken<V: Snapshot>(
     let Some(superior) = dn.parent().filter(|_| !operator.is_suffix(dn)) else { return Ok(refused) };
     let resolved = (operator.resolve(dn)?.id, operator.resolve(&superior)?.id);
     let (Some(id), Some(superior_id)) = resolved else { return Ok(refused) };
-    let held = operator.hold(superior_id)?;
-    if operator.may_change_children(&superior, Some(&held), Privilege::Add)?
+    let current = operator.current_entry(superior_id)?;
+    if operator.may_change_children(&superior, Some(&current), Privilege::Add)?
         || matched(operator, dn, id)?.is_some()
     {
         return Ok(refused);
@@ -80,9 +80,9 @@ pub(crate) fn matched<V: Snapshot>(
     dn: &NormalDn,
     id: EntryId,
 ) -> Result<Option<String>, Fault> {
-    let held = operator.hold(id)?;
-    if !operator.may_change_entry(dn, &operator.reader(&held)?, Privilege::Disclose)? {
+    let current = operator.current_entry(id)?;
+    if !operator.may_change_entry(dn, &operator.reader(&current)?, Privilege::Disclose)? {
         return Ok(None);
     }
-    operator.view.dn(&held.view()?).map(Some)
+    operator.view.dn(&current.view()?).map(Some)
 }

@@ -6,7 +6,7 @@ use larix_schema::{AttributeDescription, Schema, Usage};
 use larix_store::Snapshot;
 use uuid::Uuid;
 
-use super::operator::{Held, Operator};
+use super::operator::{CurrentEntry, Operator};
 use super::{KnownSchema, values};
 use crate::change::prepare::{Change, ChangeKind, naming_changes};
 use crate::entry::{Entry, EntrySource};
@@ -37,13 +37,13 @@ pub(crate) struct Renamed<'r> {
     pub(crate) old_rdn: &'r str,
 }
 
-/// Notes a change of an entry, after it was logged. `held`: the entry as it was, `entry`: as it is now.
+/// Notes a change of an entry, after it was logged. `current`: the entry as it was, `entry`: as it is now.
 ///
 /// # Errors
 /// A store that cannot be read.
 pub(crate) fn note_change<V: Snapshot>(
     op: &mut Operator<'_, V>,
-    (held, entry): (&Held<'_>, &Entry),
+    (current, entry): (&CurrentEntry<'_>, &Entry),
     changes: &[&Change],
     renamed: Option<Renamed<'_>>,
 ) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ pub(crate) fn note_change<V: Snapshot>(
     if !op.context.settings.keeps_states() || !op.stamps() {
         return Ok(());
     }
-    let uuid = op.entry_uuid(held)?;
+    let uuid = op.entry_uuid(current)?;
     if uuid.is_nil() {
         return Ok(());
     }
@@ -65,7 +65,7 @@ pub(crate) fn note_change<V: Snapshot>(
         // A client that sets the entryCSN itself sets the whole entry under it.
         return Ok(rows::forget(op.snapshot(), &mut op.set, &uuid)?);
     }
-    let before = op.first_value(held, known.entry_csn)?;
+    let before = op.first_value(current, known.entry_csn)?;
     let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
     let (mut state, is_kept) = rows::head(op.snapshot(), &uuid, before)?;
     if !is_kept {
@@ -76,47 +76,47 @@ pub(crate) fn note_change<V: Snapshot>(
         state.named = Some(csn);
     }
     rows::put_head(&mut op.set, &uuid, &state);
-    let mut done = attribute_changes(op, held, changes)?;
+    let mut by_attribute = attribute_changes(op, current, changes)?;
     if op.context.settings.merges_records {
         // A record says all by its content. A rename away from a name whose values stay is recorded as a change of these values.
         if let Some(renamed) = renamed {
-            keep_old_name(op, renamed, &mut done)?;
+            keep_old_name(op, renamed, &mut by_attribute)?;
         }
     } else if is_kept {
-        confirm(op, (&uuid, entry), renamed, &mut done)?;
+        confirm(op, (&uuid, entry), renamed, &mut by_attribute)?;
     }
     let sequence = op.counters.last_log_sequence;
-    for (description, change) in &done {
+    for (description, change) in &by_attribute {
         let text = description.to_text(op.schema());
         rows::put_change(op.snapshot(), &mut op.set, (&uuid, &text, is_kept), (change, csn, sequence))?;
     }
     Ok(())
 }
 
-pub(crate) type Done = BTreeMap<AttributeDescription, AttributeChange>;
+pub(crate) type AttributeChanges = BTreeMap<AttributeDescription, AttributeChange>;
 
 pub(crate) fn attribute_changes<V: Snapshot>(
     op: &Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     changes: &[&Change],
-) -> Result<Done, Failure> {
+) -> Result<AttributeChanges, Failure> {
     let known = op.context.known;
-    let mut done = Done::new();
+    let mut by_attribute = AttributeChanges::new();
     for change in changes {
         let rule = rule_of(op.schema(), known, &change.description);
         if matches!(rule, Rule::Newest | Rule::Ours) {
             continue;
         }
-        let of = done.entry(change.description.clone()).or_default();
+        let of = by_attribute.entry(change.description.clone()).or_default();
         // A record of it does not say what it found.
-        let is_told_alone = op.context.settings.merges_records;
+        let merges_records = op.context.settings.merges_records;
         if change.description.attribute == known.object_class
             && change.kind == ChangeKind::Replace
-            && !is_told_alone
+            && !merges_records
         {
             // Classes are always changed one by one: two servers that each send the whole list mean to add or to remove
             // some.
-            let before = class_keys(op, held)?;
+            let before = class_keys(op, current)?;
             let removed = before.iter().filter(|key| !change.keys.contains(key));
             let added = change.keys.iter().filter(|key| !before.contains(key));
             of.values.extend(removed.map(|key| (value_key(key), false)));
@@ -125,14 +125,17 @@ pub(crate) fn attribute_changes<V: Snapshot>(
             of.take(rule, change);
         }
     }
-    Ok(done)
+    Ok(by_attribute)
 }
 
-fn class_keys<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+fn class_keys<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+) -> Result<Vec<Vec<u8>>, Failure> {
     let id = op.context.known.object_class;
     let (schema, kind) = (op.schema(), op.schema().attribute(id));
     let mut keys = Vec::new();
-    op.reader(held)?.visit_exact(&AttributeDescription::plain(id), &mut |value| {
+    op.reader(current)?.visit_exact(&AttributeDescription::plain(id), &mut |value| {
         keys.extend(values::key(schema, kind, value));
         true
     })?;
@@ -143,13 +146,13 @@ fn class_keys<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<
 fn keep_old_name<V: Snapshot>(
     op: &Operator<'_, V>,
     renamed: Renamed<'_>,
-    done: &mut Done,
+    by_attribute: &mut AttributeChanges,
 ) -> Result<(), Failure> {
     for naming in naming_changes(op.schema(), renamed.old_rdn, ChangeKind::SoftAdd)? {
         if rule_of(op.schema(), op.context.known, &naming.description) != Rule::Values {
             continue;
         }
-        let of = done.entry(naming.description.clone()).or_default();
+        let of = by_attribute.entry(naming.description.clone()).or_default();
         if !of.whole {
             naming.keys.iter().for_each(|key| _ = of.values.entry(value_key(key)).or_insert(true));
         }
@@ -163,7 +166,7 @@ fn confirm<V: Snapshot>(
     op: &Operator<'_, V>,
     (uuid, entry): (&Uuid, &Entry),
     renamed: Option<Renamed<'_>>,
-    done: &mut Done,
+    by_attribute: &mut AttributeChanges,
 ) -> Result<(), Failure> {
     let (schema, known) = (op.schema(), op.context.known);
     let mut candidates: Vec<(AttributeDescription, Vec<u8>)> = Vec::new();
@@ -182,12 +185,12 @@ fn confirm<V: Snapshot>(
     }
     for (description, key) in candidates {
         let (key, text) = (value_key(&key), description.to_text(schema));
-        let changed = done.get(&description);
+        let changed = by_attribute.get(&description);
         if changed.is_some_and(|changed| changed.whole || changed.values.contains_key(&key)) {
             continue;
         }
         if rows::register(op.snapshot(), (uuid, &text), &key)?.is_some_and(|register| !register.present) {
-            done.entry(description).or_default().values.insert(key, true);
+            by_attribute.entry(description).or_default().values.insert(key, true);
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ use larix_store::{Durability, Layered, Snapshot, Store, WriteSet};
 use super::authority::Authority;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
-use super::operator::{Counters, Done, Envelope, Operator, WriteContext, insufficient};
+use super::operator::{Counters, Effects, Envelope, Operator, WriteContext, insufficient};
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::replicated;
 use super::request::WriteOutcome;
@@ -66,13 +66,13 @@ impl Role {
 
 /// What goes with a refusal by an overlay.
 #[derive(Debug, Default)]
-struct Refused {
+struct RefusalDetails {
     controls: Vec<ControlBuf>,
     /// A wrong password was given for the target.
     wrong_password: bool,
 }
 
-impl Refused {
+impl RefusalDetails {
     /// Keeps what goes with the refusal, and gives its result.
     fn take(&mut self, refusal: Refusal) -> LdapResult {
         let Refusal { result, controls, wrong_password } = refusal;
@@ -175,11 +175,11 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<WriteOutcome, Fault> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
-        let mut refused = Refused::default();
+        let mut refusal_details = RefusalDetails::default();
         let (csn_before, claimed_before) = (self.counters.csn, self.counters.claimed);
         let logged_before = self.counters.last_log_sequence;
         let bytes_before = self.counters.logged_bytes;
-        let done = self.unit(transaction, (tasks, follow), &mut unit, &mut outcome, &mut refused);
+        let done = self.unit(transaction, (tasks, follow), &mut unit, &mut outcome, &mut refusal_details);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
@@ -190,9 +190,10 @@ impl<'a, S: Store> Group<'a, S> {
         }
         match done {
             Err(Failure::Refused(result)) => {
-                let task = outcome.refused.and_then(|at| tasks.get(at)).filter(|_| refused.wrong_password);
+                let task =
+                    outcome.refused.and_then(|at| tasks.get(at)).filter(|_| refusal_details.wrong_password);
                 let judged = task.map_or(Ok(false), |task| self.count_wrong_password(transaction, task))?;
-                let (at, controls) = (outcome.refused, refused.controls);
+                let (at, controls) = (outcome.refused, refusal_details.controls);
                 Ok(WriteOutcome { refused: at, controls, judged, ..WriteOutcome::from(result) })
             }
             Err(Failure::Storage(fault)) => Err(fault),
@@ -213,7 +214,7 @@ impl<'a, S: Store> Group<'a, S> {
         (tasks, follow): (&[Task], Option<&Follow>),
         unit: &mut WriteSet,
         outcome: &mut WriteOutcome,
-        refused: &mut Refused,
+        refusal_details: &mut RefusalDetails,
     ) -> Result<(), Failure> {
         self.touches_links = false;
         for (at, task) in tasks.iter().enumerate() {
@@ -231,12 +232,12 @@ impl<'a, S: Store> Group<'a, S> {
                 _ => {}
             }
             let first = Some((Cow::Borrowed(task), Role::Requested));
-            self.chain(transaction, first, VecDeque::new(), unit, outcome, refused)?;
+            self.chain(transaction, first, VecDeque::new(), unit, outcome, refusal_details)?;
         }
         if let Some(follow) = follow {
-            let mut waiting = self.follows(transaction, unit, follow, refused)?;
+            let mut waiting = self.follows(transaction, unit, follow, refusal_details)?;
             let first = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
-            self.chain(transaction, first, waiting, unit, outcome, refused)?;
+            self.chain(transaction, first, waiting, unit, outcome, refusal_details)?;
         }
         if !self.touches_links {
             return Ok(());
@@ -253,7 +254,7 @@ impl<'a, S: Store> Group<'a, S> {
         mut waiting: VecDeque<(Task, Role)>,
         unit: &mut WriteSet,
         outcome: &mut WriteOutcome,
-        refused: &mut Refused,
+        refusal_details: &mut RefusalDetails,
     ) -> Result<(), Failure> {
         let settings = Arc::clone(&self.state.settings);
         let mut count = 0;
@@ -268,11 +269,12 @@ impl<'a, S: Store> Group<'a, S> {
             // What one overlay computes of a password, the next ones know.
             let own_work = PasswordWork::late();
             for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
-                let asked = self.ask(&**overlay, transaction, unit, (&task, &own_work), role, refused)?;
-                count += asked.derived.len();
-                waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
-                follow_ups.extend(asked.follow_up);
-                if let Some(operation) = asked.altered {
+                let work =
+                    self.ask(&**overlay, transaction, unit, (&task, &own_work), role, refusal_details)?;
+                count += work.derived.len();
+                waiting.extend(work.derived.into_iter().map(|task| (task, Role::Derived)));
+                follow_ups.extend(work.follow_up);
+                if let Some(operation) = work.altered {
                     idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
                     // What was made of the values before is of others.
                     let prepared = PreparedSets::default();
@@ -285,18 +287,23 @@ impl<'a, S: Store> Group<'a, S> {
             match self.one(transaction, unit, &task, (role, idle)) {
                 // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
                 Ok(_) if !admitted => return Err(insufficient("").into()),
-                Ok(done) => {
+                Ok(effects) => {
                     if !follow_ups.is_empty() {
-                        let sides = (&*unit, &done.set);
-                        let follow =
-                            self.consequences(follow_ups, transaction, sides, &task.subject, refused)?;
+                        let sides = (&*unit, &effects.set);
+                        let follow = self.consequences(
+                            follow_ups,
+                            transaction,
+                            sides,
+                            &task.subject,
+                            refusal_details,
+                        )?;
                         waiting.extend(follow);
                         if waiting.len() > CONSEQUENCE_LIMIT {
                             return Err(too_many(CONSEQUENCE_LIMIT).into());
                         }
                     }
-                    unit.merge(done.set);
-                    outcome.controls.extend(done.controls);
+                    unit.merge(effects.set);
+                    outcome.controls.extend(effects.controls);
                 }
                 Err(Failure::Refused(_)) if role.may_fail() => tree::forget(self.instance),
                 Err(failure) => return Err(failure),
@@ -312,14 +319,14 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         unit: &WriteSet,
         follow: &Follow,
-        refused: &mut Refused,
+        refusal_details: &mut RefusalDetails,
     ) -> Result<VecDeque<(Task, Role)>, Failure> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
         let entries = Present::of(&view, &self.policy);
         let consequences = follow.follow_up.consequences(&entries, &self.state.schema);
-        let consequences = consequences.map_err(|refusal| refused.take(refusal))?;
+        let consequences = consequences.map_err(|refusal| refusal_details.take(refusal))?;
         if consequences.len() > CONSEQUENCE_LIMIT {
             return Err(too_many(CONSEQUENCE_LIMIT).into());
         }
@@ -352,13 +359,13 @@ impl<'a, S: Store> Group<'a, S> {
         unit: &WriteSet,
         (task, own_work): (&Task, &PasswordWork),
         role: Role,
-        refused: &mut Refused,
+        refusal_details: &mut RefusalDetails,
     ) -> Result<OverlayWork, Failure> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
         let entries = Present::of(&view, &self.policy);
-        let asked = overlay.prepare(&PendingChange {
+        let prepared = overlay.prepare(&PendingChange {
             operation: &task.operation,
             subject: &task.subject,
             controls: &task.controls,
@@ -369,7 +376,7 @@ impl<'a, S: Store> Group<'a, S> {
             random: &*self.environment.random,
             passwords: task.passwords.as_deref().unwrap_or(own_work),
         });
-        let added = asked.map_err(|refusal| refused.take(refusal))?;
+        let added = prepared.map_err(|refusal| refusal_details.take(refusal))?;
         let prepare = |operation| self.internal(operation, &task.subject);
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
         Ok(OverlayWork { altered: added.altered, derived, follow_up: added.follow_up })
@@ -394,7 +401,7 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         (unit, done): (&WriteSet, &WriteSet),
         subject: &Arc<Subject>,
-        refused: &mut Refused,
+        refusal_details: &mut RefusalDetails,
     ) -> Result<Vec<(Task, Role)>, Failure> {
         let group = Layered::new(transaction, &self.set);
         let before = Layered::new(&group, unit);
@@ -407,12 +414,12 @@ impl<'a, S: Store> Group<'a, S> {
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
             let required = follow_up.required(&around, &self.state.schema);
-            for operation in required.map_err(|refusal| refused.take(refusal))? {
+            for operation in required.map_err(|refusal| refusal_details.take(refusal))? {
                 tasks.push((self.internal(operation, subject)?, Role::Required));
             }
             let consequences = follow_up
                 .consequences(&around, &self.state.schema)
-                .map_err(|refusal| refused.take(refusal))?;
+                .map_err(|refusal| refusal_details.take(refusal))?;
             tasks.extend(consequences.into_iter().map(|one| consequence(one, subject)));
         }
         Ok(tasks)
@@ -451,7 +458,7 @@ impl<'a, S: Store> Group<'a, S> {
         unit: &WriteSet,
         task: &Task,
         (role, idle): (Role, bool),
-    ) -> Result<Done, Failure> {
+    ) -> Result<Effects, Failure> {
         let (derived, trusted) = (role.is_local(), role == Role::Required);
         self.retiring.check(&task.operation, &self.state.schema)?;
         let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
@@ -507,15 +514,15 @@ impl<'a, S: Store> Group<'a, S> {
             }
             other => other?,
         }
-        let done = operator.finish();
+        let effects = operator.finish();
         self.check_descriptions(numbered)?;
         self.touches_links |= links::touches(&self.state.settings, &self.state.schema, &task.operation);
         if task.replicated {
             self.raised.extend(replicated::contexts_of(task, &self.known));
         } else if !(idle || self.state.settings.shadow && (derived || self.is_by_update_dn(task))) {
-            self.counters.csn = Some(done.csn);
+            self.counters.csn = Some(effects.csn);
         }
-        Ok(done)
+        Ok(effects)
     }
 
     /// Whether a change of a shadow is its `updatedn`'s: with a CSN of this server the contextCSN would be ahead of the provider's, who

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::change;
 use super::entry_state;
 use super::operational;
-use super::operator::{Held, Operator, StoredSets, insufficient};
+use super::operator::{CurrentEntry, Operator, StoredSets, insufficient};
 use super::patched::{Patched, is_each_replaced};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part};
@@ -29,13 +29,13 @@ pub(crate) fn modify<V: Snapshot>(
     dn: &NormalDn,
     requested: &[Change],
 ) -> Result<(), Failure> {
-    let held = operator.find(dn)?;
-    operator.check_referral(&held)?;
-    operator.check_assertion(&held, dn)?;
-    operator.pre_read(&held)?;
-    operator.rise_above(&held)?;
+    let current = operator.find(dn)?;
+    operator.check_referral(&current)?;
+    operator.check_assertion(&current, dn)?;
+    operator.pre_read(&current)?;
+    operator.rise_above(&current)?;
     if operator.envelope.idle {
-        return operator.post_read(held.id);
+        return operator.post_read(current.id);
     }
     // Then nobody asks for the equality keys of what goes with them, unless it comes to the long way.
     let is_each_replaced = is_each_replaced(requested);
@@ -46,24 +46,24 @@ pub(crate) fn modify<V: Snapshot>(
     let context_csn = operator.context.known.context_csn;
     let is_kept = |change: &&Change| change.description.attribute != context_csn;
     let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
-    let old = held.view()?;
+    let old = current.view()?;
     if !operator.may_modify(dn, &operator.reader_of(old), requested)? {
         return Err(insufficient("").into());
     }
     if operator.envelope.replicated {
         replicated::raise_contexts(operator, dn, requested)?;
         if changes.is_empty() {
-            return operator.post_read(held.id);
+            return operator.post_read(current.id);
         }
     }
     let mut patched = Patched::default();
     if patched.apply(operator, &old, &changes, is_each_replaced)? {
-        operator.keep_old(&held, Some(&changes))?;
-        patched.store(operator, &held, &old)?;
-        operator.post_read(held.id)?;
-        let mut shown = Vec::with_capacity(USUAL_NAME);
-        operator.view.names.append_octets(&old, None, &mut shown)?;
-        operator.log_modify(held.id, patched.uuid, &shown, &changes);
+        operator.keep_old(&current, Some(&changes))?;
+        patched.store(operator, &current, &old)?;
+        operator.post_read(current.id)?;
+        let mut pretty_dn = Vec::with_capacity(USUAL_NAME);
+        operator.view.names.append_octets(&old, None, &mut pretty_dn)?;
+        operator.log_modify(current.id, patched.uuid, &pretty_dn, &changes);
         return Ok(());
     }
     drop((patched, changes));
@@ -71,36 +71,36 @@ pub(crate) fn modify<V: Snapshot>(
         operational::key_changes(&mut own);
     }
     let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
-    let shown = operator.view.dn(&old)?;
-    let entry = changed_entry(operator, &held, shown, (&changes, requested))?;
+    let pretty_dn = operator.view.dn(&old)?;
+    let entry = changed_entry(operator, &current, pretty_dn, (&changes, requested))?;
     // The schema check may record another structural class: the log has to tell it, too.
-    let structural = structural_change(operator, &held, &entry, &changes)?;
-    operator.keep_old(&held, Some(&changes))?;
-    let bytes = store(operator, &held, &entry)?;
+    let structural = structural_change(operator, &current, &entry, &changes)?;
+    operator.keep_old(&current, Some(&changes))?;
+    let bytes = store(operator, &current, &entry)?;
     operator.check_size(bytes)?;
-    operator.post_read(held.id)?;
-    let uuid = operator.entry_uuid(&held)?;
+    operator.post_read(current.id)?;
+    let uuid = operator.entry_uuid(&current)?;
     let logged: Changes<'_> = changes.iter().copied().chain(&structural).collect();
-    operator.log_modify(held.id, uuid, entry.dn.as_bytes(), &logged);
-    entry_state::note_change(operator, (&held, &entry), &changes, None)
+    operator.log_modify(current.id, uuid, entry.dn.as_bytes(), &logged);
+    entry_state::note_change(operator, (&current, &entry), &changes, None)
 }
 
-/// The stored entry under the DN `shown` with the changes applied, checked by the schema. `requested`: those among the changes that
-/// are the operation's own.
+/// The stored entry under the DN `pretty_dn` with the changes applied, checked by the schema. `requested`: those among
+/// the changes that are the operation's own.
 pub(crate) fn changed_entry<V: Snapshot>(
     operator: &Operator<'_, V>,
-    held: &Held<'_>,
-    shown: String,
+    current: &CurrentEntry<'_>,
+    pretty_dn: String,
     (changes, requested): (&[&Change], &[Change]),
 ) -> Result<Entry, Failure> {
     let context = operator.context;
     let controls = operator.envelope.controls;
-    let reader = operator.reader(held)?;
+    let reader = operator.reader(current)?;
     // The other attributes stay as they are; only the name may ask for a value of theirs.
     let known = context.known;
     let changed: foldhash::HashSet<&AttributeDescription> =
         changes.iter().map(|change| &change.description).collect();
-    let mut entry = reader.owned_in_part(shown, |description| {
+    let mut entry = reader.owned_in_part(pretty_dn, |description| {
         description.attribute == known.object_class
             || description.attribute == known.structural_object_class
             || changed.contains(description)
@@ -121,7 +121,7 @@ pub(crate) fn changed_entry<V: Snapshot>(
 /// What a change of the object classes (under the relax control) made of the recorded structural class.
 fn structural_change<V: Snapshot>(
     operator: &Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     entry: &Entry,
     changes: &[&Change],
 ) -> Result<Option<Change>, Failure> {
@@ -131,7 +131,7 @@ fn structural_change<V: Snapshot>(
     }
     let description = AttributeDescription::plain(known.structural_object_class);
     let after = entry.values(known.structural_object_class);
-    let before = operator.reader(held)?.to_owned(String::new(), false)?;
+    let before = operator.reader(current)?.to_owned(String::new(), false)?;
     if before.values(known.structural_object_class) == after {
         return Ok(None);
     }
@@ -142,27 +142,28 @@ fn structural_change<V: Snapshot>(
 /// Stores the changed entry in the place of the old one. Answers its [size](encode::store).
 pub(crate) fn store<V: Snapshot>(
     operator: &mut Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     entry: &Entry,
 ) -> Result<u64, Failure> {
-    let old = held.view()?;
-    let place = Placement { id: held.id, parent: old.parent(), rdn: old.rdn(), normal_rdn: old.normal_rdn() };
-    store_at(operator, held, place, entry)
+    let old = current.view()?;
+    let place =
+        Placement { id: current.id, parent: old.parent(), rdn: old.rdn(), normal_rdn: old.normal_rdn() };
+    store_at(operator, current, place, entry)
 }
 
 /// Stores the changed entry where `place` says.
 pub(crate) fn store_at<V: Snapshot>(
     operator: &mut Operator<'_, V>,
-    held: &Held<'_>,
+    current: &CurrentEntry<'_>,
     place: Placement<'_>,
     entry: &Entry,
 ) -> Result<u64, Failure> {
-    let old = held.view()?;
+    let old = current.view()?;
     let (schema, snapshot) = (operator.schema(), operator.snapshot());
     let bytes =
         encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, Some(&old), entry)?;
-    let reader = operator.reader(held)?;
+    let reader = operator.reader(current)?;
     let changes = keys::changes(schema, operator.catalog.catalog(), Some(&reader), Some(entry))?;
-    pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?;
+    pending::apply(&mut operator.set, snapshot, current.id, &changes, Writing::Changed)?;
     Ok(bytes)
 }

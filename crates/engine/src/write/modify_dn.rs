@@ -10,7 +10,7 @@ use larix_store::Snapshot;
 use super::disclosure;
 use super::entry_state;
 use super::modify;
-use super::operator::{Held, Operator, insufficient, logged};
+use super::operator::{CurrentEntry, Operator, insufficient, logged};
 use crate::access::Privilege;
 use crate::change::prepare::{PreparedModifyDn, refuse};
 use crate::entry::EntryId;
@@ -28,61 +28,61 @@ pub(crate) fn modify_dn<V: Snapshot>(
         return Err(refuse(ResultCode::NAMING_VIOLATION, "cannot rename suffix entry").into());
     }
     let old_parent = check_old_parent(operator, rename)?;
-    let held = operator.find(&rename.dn)?;
-    operator.check_assertion(&held, &rename.dn)?;
-    if !operator.may_change_entry(&rename.dn, &operator.reader(&held)?, Privilege::Write)? {
+    let current = operator.find(&rename.dn)?;
+    operator.check_assertion(&current, &rename.dn)?;
+    if !operator.may_change_entry(&rename.dn, &operator.reader(&current)?, Privilege::Write)? {
         return Err(insufficient("no write access to old entry").into());
     }
-    operator.check_referral(&held)?;
+    operator.check_referral(&current)?;
     let superior = new_superior(operator, rename, old_parent)?;
     let parent = superior.id;
-    check_free(operator, rename, held.id)?;
-    operator.pre_read(&held)?;
+    check_free(operator, rename, current.id)?;
+    operator.pre_read(&current)?;
 
-    operator.rise_above(&held)?;
+    operator.rise_above(&current)?;
     let own = operator.own_changes(&rename.mods);
     let changes: modify::Changes<'_> = rename.mods.iter().chain(&own).collect();
     // The values of the name change in the entry as it will be called: as in OpenLDAP its new place's rules decide.
-    if !operator.may_modify(&rename.target(), &operator.reader(&held)?, &rename.mods)? {
+    if !operator.may_modify(&rename.target(), &operator.reader(&current)?, &rename.mods)? {
         return Err(insufficient("").into());
     }
-    let old_shown = operator.view.dn(&held.view()?)?;
-    let shown = match operator.view.names.superior(parent)? {
+    let old_pretty_dn = operator.view.dn(&current.view()?)?;
+    let pretty_dn = match operator.view.names.superior(parent)? {
         Some(superior) => format!("{},{}", rename.new_rdn, superior.dn),
         None => rename.new_rdn.clone(),
     };
-    let entry = modify::changed_entry(operator, &held, shown, (&changes, &[]))?;
+    let entry = modify::changed_entry(operator, &current, pretty_dn, (&changes, &[]))?;
     // As OpenLDAP: of a rename only where attributes are named.
     if operator.context.settings.old_values.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
-        operator.keep_old(&held, Some(&changes))?;
+        operator.keep_old(&current, Some(&changes))?;
     }
     let normal_rdn = rename.new_normal_rdn.as_str();
-    let place = Placement { id: held.id, parent, rdn: &rename.new_rdn, normal_rdn: normal_rdn.as_bytes() };
-    modify::store_at(operator, &held, place, &entry)?;
-    let old = held.view()?;
+    let place = Placement { id: current.id, parent, rdn: &rename.new_rdn, normal_rdn: normal_rdn.as_bytes() };
+    modify::store_at(operator, &current, place, &entry)?;
+    let old = current.view()?;
     tree::delete(&mut operator.set, old.parent(), old.normal_rdn());
-    tree::put(&mut operator.set, parent, place.normal_rdn, held.id);
+    tree::put(&mut operator.set, parent, place.normal_rdn, current.id);
     operator.bump_generation()?;
-    operator.post_read(held.id)?;
+    operator.post_read(current.id)?;
 
-    let uuid = operator.entry_uuid(&held)?;
-    let old_dn = operator.view.names.normal_dn(&held.view()?)?;
-    let superior_shown = match &superior.new {
-        Some(held) => Some(operator.view.dn(&held.view()?)?),
+    let uuid = operator.entry_uuid(&current)?;
+    let old_dn = operator.view.names.normal_dn(&current.view()?)?;
+    let superior_pretty_dn = match &superior.new {
+        Some(entry) => Some(operator.view.dn(&entry.view()?)?),
         None => (parent != old_parent).then(String::new),
     };
-    operator.log((held.id, parent), uuid, &old_shown, |schema| LoggedChange::ModifyDn {
+    operator.log((current.id, parent), uuid, &old_pretty_dn, |schema| LoggedChange::ModifyDn {
         new_rdn: rename.new_rdn.clone(),
         delete_old_rdn: rename.delete_old_rdn,
-        new_superior: superior_shown,
+        new_superior: superior_pretty_dn,
         modifications: logged(schema, &changes),
     });
     if !operator.envelope.derived && old_dn != rename.target() {
         operator.left(&old_dn, &uuid);
     }
-    let old = held.view()?;
+    let old = current.view()?;
     let renamed = entry_state::Renamed { old_rdn: old.rdn() };
-    entry_state::note_change(operator, (&held, &entry), &changes, Some(renamed))
+    entry_state::note_change(operator, (&current, &entry), &changes, Some(renamed))
 }
 
 /// The present superior: the requester must be allowed to take an entry away from it.
@@ -94,7 +94,7 @@ fn check_old_parent<V: Snapshot>(
     // The entry of an empty suffix, or nothing, is above the entries directly below the root.
     let resolved = operator.resolve(&dn)?;
     let parent = match resolved.id {
-        Some(id) => Some(operator.hold(id)?),
+        Some(id) => Some(operator.current_entry(id)?),
         None if dn.is_root() => None,
         None => return Err(missing_parent(operator).into()),
     };
@@ -102,7 +102,7 @@ fn check_old_parent<V: Snapshot>(
     if !operator.may_change_children(&dn, parent.as_ref(), privilege)? {
         return Err(insufficient("no write access to parent's children").into());
     }
-    Ok(parent.map_or(EntryId::ROOT, |held| held.id))
+    Ok(parent.map_or(EntryId::ROOT, |parent| parent.id))
 }
 
 fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
@@ -116,7 +116,7 @@ fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapR
 struct Superior<'v> {
     id: EntryId,
     /// The superior's entry, when it is not the one that the entry has already.
-    new: Option<Held<'v>>,
+    new: Option<CurrentEntry<'v>>,
 }
 
 fn new_superior<'v, V: Snapshot>(
@@ -131,28 +131,28 @@ fn new_superior<'v, V: Snapshot>(
     if dn.is_within(&rename.dn) {
         return Err(not_found().into());
     }
-    let held = match operator.resolve(dn)?.id {
-        Some(id) => Some(operator.hold(id)?),
+    let superior = match operator.resolve(dn)?.id {
+        Some(id) => Some(operator.current_entry(id)?),
         // The empty suffix has no entry of its own.
         None if dn.is_root() => None,
         None => return Err(not_found().into()),
     };
-    if !operator.may_change_children(dn, held.as_ref(), Privilege::Add)? {
+    if !operator.may_change_children(dn, superior.as_ref(), Privilege::Add)? {
         // One that the requester may not know of is answered as one that is not there.
-        return Err(match &held {
-            Some(held) if disclosure::matched(operator, dn, held.id)?.is_none() => not_found().into(),
+        return Err(match &superior {
+            Some(superior) if disclosure::matched(operator, dn, superior.id)?.is_none() => not_found().into(),
             _ => insufficient("no write access to new superior's children").into(),
         });
     }
-    let Some(held) = held else { return Ok(Superior { id: EntryId::ROOT, new: None }) };
-    let flags = held.view()?.flags();
+    let Some(superior) = superior else { return Ok(Superior { id: EntryId::ROOT, new: None }) };
+    let flags = superior.view()?.flags();
     if flags.has(RecordFlags::ALIAS) {
         return Err(refuse(ResultCode::ALIAS_PROBLEM, "new superior is an alias").into());
     }
     if flags.has(RecordFlags::REFERRAL) {
         return Err(refuse(ResultCode::OTHER, "new superior is a referral").into());
     }
-    Ok(Superior { id: held.id, new: Some(held) })
+    Ok(Superior { id: superior.id, new: Some(superior) })
 }
 
 /// The new name is free, or the entry's own in another spelling.

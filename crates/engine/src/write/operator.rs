@@ -153,7 +153,7 @@ pub(crate) struct LogMark {
 
 /// What a change did.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct Effects {
     pub(crate) set: WriteSet,
     pub(crate) controls: Vec<ControlBuf>,
     /// The last CSN of the change.
@@ -178,13 +178,13 @@ pub(crate) struct Operator<'a, V: Snapshot> {
     pub(crate) old: Vec<LoggedAttribute>,
 }
 
-/// A stored entry, held while it is changed.
-pub(crate) struct Held<'v> {
+/// An entry as it is stored before the change.
+pub(crate) struct CurrentEntry<'v> {
     pub(crate) id: EntryId,
     record: Record<'v>,
 }
 
-impl<'v> Held<'v> {
+impl<'v> CurrentEntry<'v> {
     pub(crate) fn record(&self) -> &Record<'v> {
         &self.record
     }
@@ -223,13 +223,13 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// What is changed here comes after what the entry had, however far ahead the clock was that set its CSN: other
     /// servers keep the higher one.
-    pub(crate) fn rise_above(&mut self, held: &Held<'_>) -> Result<(), Fault> {
+    pub(crate) fn rise_above(&mut self, current: &CurrentEntry<'_>) -> Result<(), Fault> {
         if !self.stamps() || !self.context.order.left_ahead() {
             return Ok(());
         }
         let mut csn: Option<Csn> = None;
         let description = AttributeDescription::plain(self.context.known.entry_csn);
-        self.reader(held)?.visit_exact(&description, &mut |value| {
+        self.reader(current)?.visit_exact(&description, &mut |value| {
             csn = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
             false
         })?;
@@ -264,19 +264,19 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         self.context.settings.suffixes.iter().any(|suffix| suffix.normal == *dn)
     }
 
-    pub(crate) fn hold(&self, id: EntryId) -> Result<Held<'a>, Fault> {
+    pub(crate) fn current_entry(&self, id: EntryId) -> Result<CurrentEntry<'a>, Fault> {
         let record = self.view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        Ok(Held { id, record })
+        Ok(CurrentEntry { id, record })
     }
 
     /// The entry of this DN.
     ///
     /// # Errors
     /// noSuchObject with the nearest superior, or a referral that stands there.
-    pub(crate) fn find(&self, dn: &NormalDn) -> Result<Held<'a>, Failure> {
+    pub(crate) fn find(&self, dn: &NormalDn) -> Result<CurrentEntry<'a>, Failure> {
         let located = self.view.locate(dn)?.unwrap_or_else(|| absent(dn).into());
         match located.resolved.id {
-            Some(id) => Ok(Held { id, record: self.view.located_record(located)? }),
+            Some(id) => Ok(CurrentEntry { id, record: self.view.located_record(located)? }),
             None => Err(self.missing(&located.resolved)?.into()),
         }
     }
@@ -289,7 +289,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
                 referrals => self.default_referral(referrals),
             });
         }
-        let nearest = self.hold(resolved.nearest)?;
+        let nearest = self.current_entry(resolved.nearest)?;
         let view = nearest.view()?;
         if view.flags().has(RecordFlags::REFERRAL) {
             return self.referral(&nearest);
@@ -304,23 +304,23 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     /// The answer that a referral entry gives to requests at or below it.
-    pub(crate) fn referral(&self, held: &Held<'_>) -> Result<LdapResult, Fault> {
-        let dn = self.view.dn(&held.view()?)?;
-        let urls = referral::urls(&self.reader(held)?)?;
+    pub(crate) fn referral(&self, current: &CurrentEntry<'_>) -> Result<LdapResult, Fault> {
+        let dn = self.view.dn(&current.view()?)?;
+        let urls = referral::urls(&self.reader(current)?)?;
         let target = Some(self.envelope.target);
         Ok(refer(referral::rewrite(self.context.schema, &urls, Some(&dn), target, None), dn))
     }
 
     /// Refuses a change of a referral entry unless it is managed as an entry.
-    pub(crate) fn check_referral(&self, held: &Held<'_>) -> Result<(), Failure> {
-        if held.flags()?.has(RecordFlags::REFERRAL) && !self.envelope.controls.manage_dsa_it {
-            return Err(self.referral(held)?.into());
+    pub(crate) fn check_referral(&self, current: &CurrentEntry<'_>) -> Result<(), Failure> {
+        if current.flags()?.has(RecordFlags::REFERRAL) && !self.envelope.controls.manage_dsa_it {
+            return Err(self.referral(current)?.into());
         }
         Ok(())
     }
 
-    pub(crate) fn reader<'h>(&'h self, held: &'h Held<'_>) -> Result<EntryReader<'h, V>, Fault> {
-        self.view.reader(held.id, &held.record)
+    pub(crate) fn reader<'h>(&'h self, current: &'h CurrentEntry<'_>) -> Result<EntryReader<'h, V>, Fault> {
+        self.view.reader(current.id, &current.record)
     }
 
     /// As [`Self::reader`], of a record that was looked at before.
@@ -331,15 +331,15 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// The first value of an attribute.
     pub(crate) fn first_value(
         &self,
-        held: &Held<'_>,
+        current: &CurrentEntry<'_>,
         attribute: larix_schema::AttributeTypeId,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let description = AttributeDescription::plain(attribute);
         let Some(number) = self.catalog.catalog().number(&description) else { return Ok(None) };
-        let view = held.view()?;
+        let view = current.view()?;
         let Some(stored) = view.get(number)? else { return Ok(None) };
         let mut found = None;
-        self.reader(held)?.visit_values(number, &stored, &mut |value| {
+        self.reader(current)?.visit_values(number, &stored, &mut |value| {
             found = Some(value.to_vec());
             false
         })?;
@@ -474,41 +474,45 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     /// Keeps what the access log wants to know of an entry before it changes: where `changed` is `None`, all of it.
-    pub(crate) fn keep_old(&mut self, held: &Held<'_>, changed: Option<&[&Change]>) -> Result<(), Failure> {
+    pub(crate) fn keep_old(
+        &mut self,
+        current: &CurrentEntry<'_>,
+        changed: Option<&[&Change]>,
+    ) -> Result<(), Failure> {
         let Some(wanted) = self.context.settings.old_values.as_ref().filter(|_| !self.envelope.derived)
         else {
             return Ok(());
         };
-        let view = held.view()?;
-        let entry = self.reader(held)?.to_owned(self.view.dn(&view)?, true)?;
+        let view = current.view()?;
+        let entry = self.reader(current)?.to_owned(self.view.dn(&view)?, true)?;
         let dn = self.view.names.normal_dn(&view)?;
         let present = Present::of(&self.view, self.context.policy);
         if !present.matches(&dn, &entry, &wanted.filter)? {
             return Ok(());
         }
-        let is_told = |attribute: &crate::entry::EntryAttribute| {
+        let is_logged = |attribute: &crate::entry::EntryAttribute| {
             let description = &attribute.description;
             changed.is_none_or(|changes| {
                 wanted.attributes.contains(description)
                     || changes.iter().any(|change| change.description == *description)
             })
         };
-        let told = entry.attributes.into_iter().filter(is_told).map(|attribute| LoggedAttribute {
+        let logged_values = entry.attributes.into_iter().filter(is_logged).map(|attribute| LoggedAttribute {
             description: attribute.description.to_text(self.context.schema),
             values: attribute.values,
         });
-        self.old = told.collect();
+        self.old = logged_values.collect();
         Ok(())
     }
 
     /// The entryUUID of a stored entry; nil for one that never got any (lastmod was off).
-    pub(crate) fn entry_uuid(&self, held: &Held<'_>) -> Result<Uuid, Fault> {
+    pub(crate) fn entry_uuid(&self, current: &CurrentEntry<'_>) -> Result<Uuid, Fault> {
         let description = AttributeDescription::plain(self.context.known.entry_uuid);
         let Some(number) = self.view.catalog.number(&description) else { return Ok(Uuid::nil()) };
-        let view = held.view()?;
+        let view = current.view()?;
         let mut uuid = Uuid::nil();
         if let Some(stored) = view.get(number)? {
-            self.reader(held)?.visit_values(number, &stored, &mut |value| {
+            self.reader(current)?.visit_values(number, &stored, &mut |value| {
                 uuid = Uuid::try_parse_ascii(value).unwrap_or_default();
                 false
             })?;
@@ -541,8 +545,8 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         tree::bump_generation(&mut self.set, self.view.snapshot)
     }
 
-    pub(crate) fn finish(self) -> Done {
-        Done { set: self.set, controls: self.controls, csn: self.stamp.csn }
+    pub(crate) fn finish(self) -> Effects {
+        Effects { set: self.set, controls: self.controls, csn: self.stamp.csn }
     }
 }
 

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::change;
 use super::checked_classes::CheckedList;
-use super::operator::{Held, Operator, StoredSets};
+use super::operator::{CurrentEntry, Operator, StoredSets};
 use super::schema_check::{CheckMode, unfit_for_naming};
 use crate::catalog::Catalog;
 use crate::change::prepare::{Change, ChangeKind};
@@ -110,15 +110,15 @@ impl<'r, 'c> Patched<'r, 'c> {
     pub(super) fn store<V: Snapshot>(
         &self,
         operator: &mut Operator<'_, V>,
-        held: &Held<'_>,
+        current: &CurrentEntry<'_>,
         old: &EntryView<'r>,
     ) -> Result<(), Failure> {
         let (schema, snapshot) = (operator.schema(), operator.snapshot());
-        let bytes = self.patch.store(&mut operator.set, schema, operator.catalog, (old, held.record()))?;
+        let bytes = self.patch.store(&mut operator.set, schema, operator.catalog, (old, current.record()))?;
         operator.check_size(bytes)?;
         let reader = operator.reader_of(*old);
         let changes = keys::patch_changes(schema, operator.catalog.catalog(), &reader, &self.patch)?;
-        Ok(pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?)
+        Ok(pending::apply(&mut operator.set, snapshot, current.id, &changes, Writing::Changed)?)
     }
 }
 

@@ -5,7 +5,7 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, oid};
 use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
 use larix_store::{Layered, Snapshot};
 
-use super::operator::{Held, Operator};
+use super::operator::{CurrentEntry, Operator};
 use crate::access::{AccessTarget, Item, Privilege};
 use crate::budget::{Exceeded, Meter, RequestLimit};
 use crate::controls::ReadAttributes;
@@ -59,11 +59,11 @@ impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
 impl<V: Snapshot> Operator<'_, V> {
     /// # Errors
     /// assertionFailed.
-    pub(crate) fn check_assertion(&self, held: &Held<'_>, dn: &NormalDn) -> Result<(), Failure> {
+    pub(crate) fn check_assertion(&self, current: &CurrentEntry<'_>, dn: &NormalDn) -> Result<(), Failure> {
         if self.envelope.controls.assertion.is_none() {
             return Ok(());
         }
-        self.check_asserted(&self.reader(held)?, dn)
+        self.check_asserted(&self.reader(current)?, dn)
     }
 
     /// The same for an entry that is to be added.
@@ -99,9 +99,9 @@ impl<V: Snapshot> Operator<'_, V> {
         }
     }
 
-    pub(crate) fn pre_read(&mut self, held: &Held<'_>) -> Result<(), Failure> {
+    pub(crate) fn pre_read(&mut self, current: &CurrentEntry<'_>) -> Result<(), Failure> {
         let Some(wanted) = &self.envelope.controls.pre_read else { return Ok(()) };
-        if let Some(entry) = self.encoded(&self.view, held.id, wanted)? {
+        if let Some(entry) = self.encoded(&self.view, current.id, wanted)? {
             self.controls.push(ControlBuf { oid: oid::PRE_READ.into(), critical: false, value: Some(entry) });
         }
         Ok(())

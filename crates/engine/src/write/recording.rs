@@ -158,8 +158,8 @@ impl<S: Store> Group<'_, S> {
             old: Vec::new(),
         };
         carry_out(&mut operator, step, recording)?;
-        let done = operator.finish();
-        unit.merge(done.set);
+        let effects = operator.finish();
+        unit.merge(effects.set);
         Ok(())
     }
 }
@@ -185,8 +185,8 @@ fn carry_out<V: Snapshot>(
             if operator.view.record(*id)?.is_none() {
                 return Ok(());
             }
-            let held = operator.hold(*id)?;
-            delete::remove(operator, &held, Writing::OneOfMany)
+            let current = operator.current_entry(*id)?;
+            delete::remove(operator, &current, Writing::OneOfMany)
         }
         Step::MinCsns(csns) => set_min_csns(operator, &recording.suffix, csns),
     }
@@ -208,16 +208,16 @@ fn named<V: Snapshot>(
     let mut start = record.start;
     loop {
         let text = start.generalized_micros();
-        let shown = format!("reqStart={text},{}", recording.suffix_text);
+        let pretty_dn = format!("reqStart={text},{}", recording.suffix_text);
         let invalid = || crate::fault::Fault::Damaged { what: "the name of a record of the access log" };
-        let dn = schema.parse_dn(&shown).map_err(|_| invalid())?;
+        let dn = schema.parse_dn(&pretty_dn).map_err(|_| invalid())?;
         if operator.resolve(&dn)?.id.is_some() {
             let next = Timestamp(start.0.saturating_add(1));
             // All times behind the year 9999 have one text.
             start = if next.generalized_micros() == text { operator.envelope.now } else { next };
             continue;
         }
-        let mut entry = Entry { dn: shown, attributes: record.attributes.clone() };
+        let mut entry = Entry { dn: pretty_dn, attributes: record.attributes.clone() };
         if let Some(attribute) = schema.attribute_type("reqStart") {
             entry.attribute_or_insert(&AttributeDescription::plain(attribute.id)).values =
                 vec![text.into_bytes()];
@@ -232,16 +232,16 @@ fn set_min_csns<V: Snapshot>(
     csns: &[Csn],
 ) -> Result<(), Failure> {
     let Some(id) = operator.resolve(suffix)?.id else { return Ok(()) };
-    let held = operator.hold(id)?;
+    let current = operator.current_entry(id)?;
     let values = csns.iter().map(|csn| csn.text().into_bytes()).collect();
     let change: Change = internal_change(operator.schema(), ChangeKind::Replace, "minCSN", values)?;
-    let shown = operator.view.dn(&held.view()?)?;
+    let pretty_dn = operator.view.dn(&current.view()?)?;
     // The class does not allow every name that a suffix may have.
-    let reader = operator.reader(&held)?;
-    let mut entry = reader.owned_in_part(shown, |description| *description == change.description)?;
+    let reader = operator.reader(&current)?;
+    let mut entry = reader.owned_in_part(pretty_dn, |description| *description == change.description)?;
     change::apply(operator.schema(), &mut entry, &change, false, &StoredSets::new(reader))?;
-    modify::store(operator, &held, &entry)?;
-    let uuid = operator.entry_uuid(&held)?;
+    modify::store(operator, &current, &entry)?;
+    let uuid = operator.entry_uuid(&current)?;
     operator
         .log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &[&change])));
     Ok(())

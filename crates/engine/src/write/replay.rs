@@ -297,35 +297,35 @@ fn apply<V: Snapshot>(operator: &mut Operator<'_, V>, record: &LogRecord) -> Res
     match &record.change {
         LoggedChange::Add(attributes) => add(operator, record, attributes),
         LoggedChange::Modify(modifications) => {
-            let held = operator.hold(record.entry)?;
+            let current = operator.current_entry(record.entry)?;
             let entry = changed(operator, record, modifications)?;
-            modify::store(operator, &held, &entry).map(|_| ())
+            modify::store(operator, &current, &entry).map(|_| ())
         }
         LoggedChange::Delete => {
-            let held = operator.hold(record.entry)?;
-            let view = held.view()?;
-            let reader = operator.reader(&held)?;
+            let current = operator.current_entry(record.entry)?;
+            let view = current.view()?;
+            let reader = operator.reader(&current)?;
             let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;
             let snapshot = operator.snapshot();
-            pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::OneOfMany)?;
+            pending::apply(&mut operator.set, snapshot, current.id, &changes, Writing::OneOfMany)?;
             encode::remove(&mut operator.set, snapshot, &view)?;
             tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
             Ok(operator.bump_generation()?)
         }
         LoggedChange::ModifyDn { new_rdn, modifications, .. } => {
-            let held = operator.hold(record.entry)?;
+            let current = operator.current_entry(record.entry)?;
             let entry = changed(operator, record, modifications)?;
             let normal = normal_dn(operator.schema(), new_rdn)?;
             let place = Placement {
-                id: held.id,
+                id: current.id,
                 parent: record.superior,
                 rdn: new_rdn,
                 normal_rdn: normal.as_str().as_bytes(),
             };
-            modify::store_at(operator, &held, place, &entry)?;
-            let old = held.view()?;
+            modify::store_at(operator, &current, place, &entry)?;
+            let old = current.view()?;
             tree::delete(&mut operator.set, old.parent(), old.normal_rdn());
-            tree::put(&mut operator.set, record.superior, place.normal_rdn, held.id);
+            tree::put(&mut operator.set, record.superior, place.normal_rdn, current.id);
             Ok(operator.bump_generation()?)
         }
     }
@@ -382,8 +382,8 @@ fn changed<V: Snapshot>(
 ) -> Result<Entry, Failure> {
     let schema = operator.schema();
     let structural = operator.context.known.structural_object_class;
-    let held = operator.hold(record.entry)?;
-    let reader = operator.reader(&held)?;
+    let current = operator.current_entry(record.entry)?;
+    let reader = operator.reader(&current)?;
     let mut entry = reader.to_owned(record.dn.clone(), false)?;
     let sets = StoredSets::new(reader);
     for modification in modifications {

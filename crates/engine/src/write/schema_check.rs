@@ -384,7 +384,7 @@ fn contains(
     if let Some(large) = &attribute.large {
         return large_contains(sets, &attribute.description, large, &member_key_of_normal(key));
     }
-    if attribute.kept.is_some() {
+    if attribute.unchanged.is_some() {
         return sets.keeps(&attribute.description, key);
     }
     let kind = schema.attribute(attribute.description.attribute);

@@ -26,13 +26,13 @@ pub(crate) struct Job {
     pub(crate) replicated: Option<Box<ReplicatedJob>>,
     /// What follows from a change of another database, behind the tasks.
     pub(crate) follow: Option<Follow>,
-    pub(crate) done: Completion,
+    pub(crate) completion: Completion,
 }
 
 impl Job {
     /// Changes nothing: the writer does with it what it does beside changes.
     pub(super) fn nothing() -> Self {
-        Self { tasks: Vec::new(), replicated: None, follow: None, done: Box::new(|_| {}) }
+        Self { tasks: Vec::new(), replicated: None, follow: None, completion: Box::new(|_| {}) }
     }
 
     /// The work that it is, in values.
@@ -150,7 +150,7 @@ fn put(queue: &Queue<Work>, job: Job, why_closed: impl FnOnce() -> &'static str)
         QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
         QueueError::Closed => (ResultCode::UNAVAILABLE, why_closed()),
     };
-    (job.done)(LdapResult::with(code, text).into());
+    (job.completion)(LdapResult::with(code, text).into());
 }
 
 #[cfg(test)]
@@ -170,10 +170,10 @@ mod tests {
 
     fn answered(put: impl FnOnce(Job)) -> Option<(ResultCode, String)> {
         let (sender, receiver) = mpsc::channel();
-        let done: Completion = Box::new(move |outcome| {
+        let completion: Completion = Box::new(move |outcome| {
             let _ = sender.send((outcome.result.code, outcome.result.diagnostic));
         });
-        put(Job { done, ..Job::nothing() });
+        put(Job { completion, ..Job::nothing() });
         receiver.try_recv().ok()
     }
 
@@ -182,7 +182,7 @@ mod tests {
         const BUSY: &str = "too many changes are waiting";
         const STOPS: &str = "the server is shutting down";
         const CLOSED: &str = "the database is no longer served";
-        let check = |limit, closed, retired, held: Option<(ResultCode, &str)>, outlived| {
+        let check = |limit, closed, retired, expected: Option<(ResultCode, &str)>, outlived| {
             let queue = Arc::new(Queue::new(limit, Arc::new(crate::time::ManualClock::default())));
             let entrance = Entrance::new(Arc::clone(&queue), Arc::new(Nowhere));
             if retired {
@@ -191,9 +191,10 @@ mod tests {
             if closed {
                 queue.close();
             }
-            let text = |told: Option<(ResultCode, &str)>| told.map(|(code, text)| (code, text.to_owned()));
+            let text =
+                |answer: Option<(ResultCode, &str)>| answer.map(|(code, text)| (code, text.to_owned()));
             let case = format!("limit {limit}, closed {closed}, retired {retired}");
-            assert_eq!(answered(|job| entrance.put(job)), text(held), "{case}");
+            assert_eq!(answered(|job| entrance.put(job)), text(expected), "{case}");
             while queue.try_any().is_some() {}
             let submitter = Submitter::new(Arc::clone(&queue));
             assert_eq!(answered(|job| submitter.submit(job)), text(outlived), "{case}");

@@ -27,7 +27,7 @@ impl<S: Store> Core<S> {
         }
         begun(true);
         self.database.set_filling(true);
-        let FillRequest { feed, options, done } = request;
+        let FillRequest { feed, options, reply } = request;
         // Another one that wants to fill it waits for its turn, and will not find it empty.
         let is_fill = |work: &Work| matches!(work, Work::WriterTask(WriterTask::Fill(..)));
         let called_off = |is_idle: bool| {
@@ -55,7 +55,7 @@ impl<S: Store> Core<S> {
         self.forget_merge();
         self.database.set_filling(false);
         // The requester may have gone.
-        let _ = done.send(filled);
+        let _ = reply.send(filled);
     }
 
     /// Nothing was ever stored, nothing logged, and nobody has to be shown each change.

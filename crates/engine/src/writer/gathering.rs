@@ -106,9 +106,9 @@ impl<'q> Gathering<'q> {
     pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<WriterTask> {
         let mut outcomes = self.outcomes.into_iter();
         for job in self.jobs {
-            let (done, outcome) = (job.done, settled(outcomes.next(), failed));
+            let (completion, outcome) = (job.completion, settled(outcomes.next(), failed));
             // One that panics at its answer keeps the others from none of theirs.
-            let _ = catch_unwind(AssertUnwindSafe(|| done(outcome)));
+            let _ = catch_unwind(AssertUnwindSafe(|| completion(outcome)));
         }
         self.behind
     }
@@ -137,12 +137,12 @@ mod tests {
     fn what_each_is_told() {
         const FAILED: ResultCode = ResultCode::BUSY;
         let refused = ResultCode::NO_SUCH_OBJECT;
-        let check = |carried_out: Option<(ResultCode, bool)>, fails: bool, told: ResultCode| {
+        let check = |carried_out: Option<(ResultCode, bool)>, fails: bool, expected: ResultCode| {
             let outcome =
                 carried_out.map(|(code, judged)| WriteOutcome { judged, ..LdapResult::new(code).into() });
             let failed = fails.then(|| LdapResult::new(FAILED));
             let answer = settled(outcome, failed.as_ref()).result.code;
-            assert_eq!(answer, told, "{carried_out:?}, fails {fails}");
+            assert_eq!(answer, expected, "{carried_out:?}, fails {fails}");
         };
         check(Some((ResultCode::SUCCESS, false)), false, ResultCode::SUCCESS);
         check(Some((refused, false)), false, refused);

@@ -41,7 +41,7 @@ pub(super) struct Lanes<T> {
     ordinary: VecDeque<(u64, T)>,
     large: VecDeque<(u64, T)>,
     /// How many items each identity has in the lane of large ones.
-    held: HashMap<Arc<str>, usize>,
+    large_counts: HashMap<Arc<str>, usize>,
     next: u64,
     group: Group,
     /// The last group was one of small changes.
@@ -78,7 +78,7 @@ impl<T> Default for Lanes<T> {
         Self {
             ordinary: VecDeque::new(),
             large: VecDeque::new(),
-            held: HashMap::new(),
+            large_counts: HashMap::new(),
             next: 0,
             group: Group::Ordinary,
             large_is_due: false,
@@ -109,9 +109,9 @@ impl<T: Waits> Lanes<T> {
         self.next += 1;
         if let Some(identity) = item.identity() {
             // Most of the time nothing large waits, and nobody is looked up.
-            let follows = !self.held.is_empty() && self.held.contains_key(identity);
+            let follows = !self.large_counts.is_empty() && self.large_counts.contains_key(identity);
             if follows || item.weight() >= LARGE {
-                *self.held.entry(Arc::clone(identity)).or_default() += 1;
+                *self.large_counts.entry(Arc::clone(identity)).or_default() += 1;
                 self.large.push_back((number, item));
                 return;
             }
@@ -173,8 +173,8 @@ impl<T: Waits> Lanes<T> {
 
     /// How much longer large changes wait so that others can write.
     fn pause(&self, now: Monotonic) -> Option<Duration> {
-        let left = self.pause_until.0.saturating_sub(now.0);
-        (self.others_write && left > 0).then(|| Duration::from_nanos(left))
+        let remaining = self.pause_until.0.saturating_sub(now.0);
+        (self.others_write && remaining > 0).then(|| Duration::from_nanos(remaining))
     }
 
     /// Whether something that keeps its place waits behind a large change.
@@ -186,7 +186,7 @@ impl<T: Waits> Lanes<T> {
     pub(super) fn another(&mut self) -> Option<T> {
         match self.group {
             Group::Ordinary if self.ordinary_may_come() => self.take_ordinary(),
-            Group::Large(left) if left > 0 && self.large_may_come() => self.take_large(),
+            Group::Large(remaining) if remaining > 0 && self.large_may_come() => self.take_large(),
             _ => None,
         }
     }
@@ -210,15 +210,15 @@ impl<T: Waits> Lanes<T> {
         let (_, item) = self.large.pop_front()?;
         if let Some(identity) = item.identity() {
             self.large_for.insert(Arc::clone(identity));
-            if let Some(count) = self.held.get_mut(identity) {
+            if let Some(count) = self.large_counts.get_mut(identity) {
                 *count -= 1;
                 if *count == 0 {
-                    self.held.remove(identity);
+                    self.large_counts.remove(identity);
                 }
             }
         }
-        if let Group::Large(left) = &mut self.group {
-            *left = left.saturating_sub(item.weight());
+        if let Group::Large(remaining) = &mut self.group {
+            *remaining = remaining.saturating_sub(item.weight());
         }
         Some(item)
     }
@@ -274,7 +274,7 @@ mod tests {
             group.extend(std::iter::from_fn(|| lanes.another()).map(|item| item.name));
             groups.push(group);
         }
-        assert!(lanes.is_empty() && lanes.held.is_empty());
+        assert!(lanes.is_empty() && lanes.large_counts.is_empty());
         groups
     }
 

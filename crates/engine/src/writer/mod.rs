@@ -42,7 +42,7 @@ use crate::write::WriterEnvironment;
 use crate::write::known::MissingElement;
 use crate::write::request::WriteOutcome;
 use entrance::{Entrance, Work};
-use queue::{Queue, Waited};
+use queue::{Queue, WaitOutcome};
 
 /// Changes that wait for the writer; more are answered busy.
 pub const QUEUE_LIMIT: usize = 65_536;
@@ -107,9 +107,9 @@ impl Writer {
     /// # Panics
     /// The writer panicked at the task: the requester must not take that for an answer.
     pub(crate) fn send<A>(&self, task: impl FnOnce(SyncSender<A>) -> WriterTask) -> Option<A> {
-        let (done, answer) = sync_channel(1);
+        let (reply, answer) = sync_channel(1);
         // One at a time is on its way: the limit is for changes.
-        self.entrance.queue.push_beyond(Work::WriterTask(task(done))).ok()?;
+        self.entrance.queue.push_beyond(Work::WriterTask(task(reply))).ok()?;
         let answer = answer.recv().ok();
         assert!(answer.is_some() || self.entrance.queue.is_closed(), "the writer panicked at a task");
         answer
@@ -221,15 +221,15 @@ fn turn<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>, behind: &mut Optio
     let mut own = take(core);
     own.looks_again = true;
     match waited {
-        Waited::Item(Work::Change(first)) => *behind = own.group(first, Some(queue)),
-        Waited::Item(Work::WriterTask(task)) => {
+        WaitOutcome::Item(Work::Change(first)) => *behind = own.group(first, Some(queue)),
+        WaitOutcome::Item(Work::WriterTask(task)) => {
             own.take_up();
             own.carry_out(task, queue);
         }
         // It was not quiet.
-        Waited::Nothing if own.doubtful || own.changes_elsewhere != elsewhere => {}
-        Waited::Nothing => own.use_the_time(),
-        Waited::Closed => return false,
+        WaitOutcome::Nothing if own.doubtful || own.changes_elsewhere != elsewhere => {}
+        WaitOutcome::Nothing => own.use_the_time(),
+        WaitOutcome::Closed => return false,
     }
     true
 }
@@ -243,7 +243,7 @@ impl Drop for CloseAtEnd<'_> {
         // Dropping a task tells its waiting requester that the writer has ended.
         while let Some(work) = self.0.try_any() {
             let Work::Change(job) = work else { continue };
-            (job.done)(stopped());
+            (job.completion)(stopped());
         }
     }
 }

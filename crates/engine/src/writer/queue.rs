@@ -27,7 +27,7 @@ struct State<T> {
 
 /// What came of waiting for a while.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Waited<T> {
+pub(super) enum WaitOutcome<T> {
     Item(T),
     Nothing,
     Closed,
@@ -89,30 +89,30 @@ impl<T: Waits> Queue<T> {
     }
 
     /// Waits for an item, for the queue's end, or for a [nudge](Self::nudge).
-    pub(super) fn wait(&self) -> Waited<T> {
+    pub(super) fn wait(&self) -> WaitOutcome<T> {
         self.wait_with(None)
     }
 
     /// Waits for an item no longer than `patience`.
-    pub(super) fn wait_at_most(&self, patience: Duration) -> Waited<T> {
+    pub(super) fn wait_at_most(&self, patience: Duration) -> WaitOutcome<T> {
         self.wait_with(Some(patience))
     }
 
     /// Ends after `patience` even where the clock stands still, as it does in tests: the condition variable has its own.
-    fn wait_with(&self, mut patience: Option<Duration>) -> Waited<T> {
+    fn wait_with(&self, mut patience: Option<Duration>) -> WaitOutcome<T> {
         let mut state = self.lock();
         loop {
             let now = self.clock.monotonic();
             let pause = match state.first(now) {
-                First::Item(item) => return Waited::Item(item),
+                First::Item(item) => return WaitOutcome::Item(item),
                 First::Later(pause) => Some(pause),
                 First::Nothing => None,
             };
             if state.closed {
-                return Waited::Closed;
+                return WaitOutcome::Closed;
             }
             if std::mem::take(&mut state.nudged) && patience.is_none() || patience == Some(Duration::ZERO) {
-                return Waited::Nothing;
+                return WaitOutcome::Nothing;
             }
             state.takers += 1;
             let ended;
@@ -216,22 +216,22 @@ mod tests {
         assert_eq!(queue.push(3), Err((QueueError::Full, 3)));
         assert_eq!(queue.push_beyond(3), Ok(()));
         queue.close();
-        assert_eq!((queue.push_beyond(4), queue.wait()), (Err(4), Waited::Item(1)));
+        assert_eq!((queue.push_beyond(4), queue.wait()), (Err(4), WaitOutcome::Item(1)));
         assert_eq!(queue.push(4), Err((QueueError::Closed, 4)));
         let last = (queue.wait(), queue.try_next(), queue.wait());
-        assert_eq!(last, (Waited::Item(2), Some(3), Waited::Closed));
-        assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Closed);
+        assert_eq!(last, (WaitOutcome::Item(2), Some(3), WaitOutcome::Closed));
+        assert_eq!(queue.wait_at_most(Duration::ZERO), WaitOutcome::Closed);
     }
 
     #[test]
     fn a_waiting_thread_is_woken() {
         let queue = Queue::<u32>::new(2, Arc::new(ManualClock::default()));
-        assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Nothing);
+        assert_eq!(queue.wait_at_most(Duration::ZERO), WaitOutcome::Nothing);
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));
             queue.push(7).unwrap();
             queue.close();
-            assert_eq!(taker.join().unwrap(), (Waited::Item(7), Waited::Closed));
+            assert_eq!(taker.join().unwrap(), (WaitOutcome::Item(7), WaitOutcome::Closed));
         });
     }
 
@@ -248,7 +248,10 @@ mod tests {
             queue.push(7).unwrap();
             // Whichever it saw first, it is nudged once at most.
             let seen = taker.join().unwrap();
-            assert!(seen == (Waited::Nothing, Waited::Item(7)) || seen == (Waited::Item(7), Waited::Nothing));
+            assert!(
+                seen == (WaitOutcome::Nothing, WaitOutcome::Item(7))
+                    || seen == (WaitOutcome::Item(7), WaitOutcome::Nothing)
+            );
         });
     }
 }

@@ -63,31 +63,31 @@ impl<S: Store> Core<S> {
         let _ = self.renew();
         // A requester that no longer waits needs no answer.
         match task {
-            WriterTask::Retire(retiring, done) => {
+            WriterTask::Retire(retiring, reply) => {
                 self.retiring = retiring;
-                let _ = done.send(());
+                let _ = reply.send(());
             }
-            WriterTask::ForgetIndexes(schema, index, done) => {
-                let _ = done.send(self.forget_indexes(&schema, &index));
+            WriterTask::ForgetIndexes(schema, index, reply) => {
+                let _ = reply.send(self.forget_indexes(&schema, &index));
             }
-            WriterTask::Reconfigure(next, done) => {
+            WriterTask::Reconfigure(next, reply) => {
                 self.reconfigure(*next);
-                let _ = done.send(());
+                let _ = reply.send(());
             }
-            WriterTask::RetireServerId(server_id, done) => {
-                let _ = done.send(self.retire_server_id(server_id));
+            WriterTask::RetireServerId(server_id, reply) => {
+                let _ = reply.send(self.retire_server_id(server_id));
             }
-            WriterTask::Reindex(what, done) => {
-                let _ = done.send(self.reindex(&what));
+            WriterTask::Reindex(what, reply) => {
+                let _ = reply.send(self.reindex(&what));
             }
-            WriterTask::KeepStates(done) => {
-                let _ = done.send(self.keep_states());
+            WriterTask::KeepStates(reply) => {
+                let _ = reply.send(self.keep_states());
             }
-            WriterTask::KeepRow(key, row, done) => {
-                let _ = done.send(self.keep_row(&key, row));
+            WriterTask::KeepRow(key, row, reply) => {
+                let _ = reply.send(self.keep_row(&key, row));
             }
-            WriterTask::FollowStore(done) => {
-                let _ = done.send(self.learn_store());
+            WriterTask::FollowStore(reply) => {
+                let _ = reply.send(self.learn_store());
             }
             WriterTask::Fill(request, begun) => {
                 let begun = |yes| {

@@ -75,10 +75,10 @@ fn what_the_follower_has_not_read_is_not_trimmed() {
         vec![(memory(), DatabaseSettings { log_retention: retention, ..settings(&schema) })],
     );
     let woken = Arc::new(AtomicU64::new(0));
-    let told = Arc::clone(&woken);
+    let wakes = Arc::clone(&woken);
     let following = fixture.database().following();
     let wake = Arc::new(move || {
-        told.fetch_add(1, Ordering::Relaxed);
+        wakes.fetch_add(1, Ordering::Relaxed);
     });
     let reader = following.join(wake, 0, log::Hold::Unbounded);
     let change = |count: u32| {

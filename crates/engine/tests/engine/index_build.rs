@@ -290,15 +290,15 @@ fn a_build_is_told_of_from_its_beginning_to_its_end() {
         let all = run.database().index_status();
         all.into_iter().find(|status| status.attribute == name)
     };
-    let mut told = Vec::new();
+    let mut notices = Vec::new();
     while !run.is_settled() {
-        told.push(run.notices.recv_timeout(PATIENCE).unwrap());
+        notices.push(run.notices.recv_timeout(PATIENCE).unwrap());
     }
-    told.extend(run.notices.try_iter());
+    notices.extend(run.notices.try_iter());
     let indexes = "serialNumber eq,sub".to_owned();
     let begun = IndexNotice::Begun { indexes: indexes.clone(), entries: 0, resumed: false };
     let complete = IndexNotice::Complete { indexes, entries: 41, seconds: 0 };
-    let told: BTreeSet<String> = told
+    let notices: BTreeSet<String> = notices
         .into_iter()
         .map(|notice| match notice {
             IndexNotice::Begun { indexes, resumed, .. } => {
@@ -308,7 +308,7 @@ fn a_build_is_told_of_from_its_beginning_to_its_end() {
         })
         .map(|notice| format!("{notice:?}"))
         .collect();
-    assert_eq!(told, [begun, complete].iter().map(|notice| format!("{notice:?}")).collect());
+    assert_eq!(notices, [begun, complete].iter().map(|notice| format!("{notice:?}")).collect());
     assert!(of("serialNumber").is_some_and(|status| status.is_complete() && status.working.is_empty()));
     // Without its line it goes, and so does what it took.
     run.reconfigure(settings(&schema));

@@ -79,8 +79,8 @@ fn what_the_log_does_not_have_is_not_proved() {
     fixture.apply(TREE);
     let early = csns(&fixture).last().unwrap().1;
     modify(&fixture, 3 * MARK_EVERY);
-    let kept = csns(&fixture);
-    assert!(kept[0].0 > 1);
+    let csns = csns(&fixture);
+    assert!(csns[0].0 > 1);
     assert_eq!(begin(&fixture, &[early]), None);
     assert_eq!(begin(&fixture, &[]), None);
 }

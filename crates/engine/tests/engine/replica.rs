@@ -49,16 +49,16 @@ fn what_is_replicated_is_logged_in_local_order_and_raises_its_own_csn() {
     raise(&f, &[csn(2, 1), csn(3, 9)]);
     f.apply("dn: cn=Bo,ou=People,dc=example,dc=com\nchangetype: delete\n");
     let snapshot = f.database().store().snapshot().unwrap();
-    let mut told = Vec::new();
+    let mut logged_csns = Vec::new();
     log::visit_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record| {
-        told.push(record.csn);
+        logged_csns.push(record.csn);
         true
     })
     .unwrap();
-    assert_eq!(told[..2], [csn(3, 9), csn(2, 1)]);
+    assert_eq!(logged_csns[..2], [csn(3, 9), csn(2, 1)]);
     // What comes next here comes after all that was seen.
-    assert!(told[2] > csn(3, 9) && told[2].server_id == 1, "{told:?}");
-    assert_eq!(log::context_csns(&snapshot).unwrap(), [told[2], csn(2, 1), csn(3, 9)]);
+    assert!(logged_csns[2] > csn(3, 9) && logged_csns[2].server_id == 1, "{logged_csns:?}");
+    assert_eq!(log::context_csns(&snapshot).unwrap(), [logged_csns[2], csn(2, 1), csn(3, 9)]);
     raise(&f, &[csn(2, 0)]);
     assert_eq!(log::context_csns(&f.database().store().snapshot().unwrap()).unwrap()[1], csn(2, 1));
     assert_eq!(apply(&f, [put(4, "cn=c,dc=example,dc=com", csn(2, 1), &[])]), "older");
@@ -129,7 +129,7 @@ fn superiors_that_are_missing_are_glue_until_they_come() {
 #[test]
 fn an_entry_goes_from_one_part_to_another() {
     let moved = A.replace("People", "Groups");
-    for (order, told) in orders(2).into_iter().flat_map(|order| [(order.clone(), 5), (order, 9)]) {
+    for (order, delete_time) in orders(2).into_iter().flat_map(|order| [(order.clone(), 5), (order, 9)]) {
         let f = filled();
         let line = |name: &str, unit: &str| {
             let base = f.schema.parse_dn(&format!("ou={unit},dc=example,dc=com")).unwrap();
@@ -150,16 +150,16 @@ fn an_entry_goes_from_one_part_to_another() {
         assert_eq!((known("001-a"), known("001-b")), (vec![csn(2, 1)], Vec::new()));
         for step in &order {
             match step {
-                0 => run(delete(1, csn(2, told)), Vec::new(), line("001-a", "People")),
+                0 => run(delete(1, csn(2, delete_time)), Vec::new(), line("001-a", "People")),
                 _ => run(put(1, &moved, csn(2, 5), &[]), Vec::new(), line("001-b", "Groups")),
             }
         }
         let there = [f.entry(A).is_some(), f.entry(&moved).is_some()];
-        assert_eq!(there, [false, true], "{order:?}, a delete of {told}");
+        assert_eq!(there, [false, true], "{order:?}, a delete of {delete_time}");
         find_nothing(&f);
         // A delete of the part that it is in now takes it away.
         run(delete(1, csn(2, 10)), Vec::new(), line("001-b", "Groups"));
-        assert!(f.entry(&moved).is_none(), "{order:?}, a delete of {told}");
+        assert!(f.entry(&moved).is_none(), "{order:?}, a delete of {delete_time}");
     }
 }
 
@@ -336,7 +336,7 @@ fn logged_changes_are_carried_out_or_refused() {
 }
 
 /// A record that tells of modifications of the entry 1 at [`A`].
-fn told(csn: Csn, mods: &[LoggedModification]) -> ReplicatedChange {
+fn delta(csn: Csn, mods: &[LoggedModification]) -> ReplicatedChange {
     let mut mods = mods.to_vec();
     mods.push(modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]));
     let change = LoggedChange::Modify(mods);
@@ -370,7 +370,7 @@ fn logged_changes_end_alike_in_any_order() {
             for number in &order {
                 let (kind, values) = changes[*number];
                 let csn = csn(3 + *number as u16, 10 * (*number as i64 + 1));
-                let outcome = apply(&f, [told(csn, &[modification(kind, "description", values)])]);
+                let outcome = apply(&f, [delta(csn, &[modification(kind, "description", values)])]);
                 assert!(["done", "modify ours"].contains(&outcome.as_str()), "{outcome}");
             }
             assert_eq!(descriptions(&f), expected, "{changes:?} in the order {order:?}");
@@ -389,9 +389,9 @@ fn logged_changes_end_alike_in_any_order() {
 fn a_late_change_is_merged_and_told_once() {
     let f = filled();
     assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[("description", "p")])]), "done");
-    let newest = told(csn(3, 30), &[modification(LoggedKind::Add, "description", &["new"])]);
+    let newest = delta(csn(3, 30), &[modification(LoggedKind::Add, "description", &["new"])]);
     assert_eq!(apply(&f, [newest]), "done");
-    let late = || told(csn(4, 20), &[modification(LoggedKind::Add, "description", &["late"])]);
+    let late = || delta(csn(4, 20), &[modification(LoggedKind::Add, "description", &["late"])]);
     let last = || log::last_sequence(&f.database().store().snapshot().unwrap(), 1).unwrap();
     assert_eq!(apply(&f, [late()]), "modify ours");
     let told_up_to = last();
@@ -406,13 +406,13 @@ fn who_changed_an_entry_last_does_not_depend_on_the_order() {
     let change = |at: i64, by: &str| {
         let by =
             modification(LoggedKind::Replace, "modifiersName", &[&format!("cn={by},{}", common::SUFFIX)]);
-        told(csn(2 + at as u16, 10 * at), &[by])
+        delta(csn(2 + at as u16, 10 * at), &[by])
     };
     for order in orders(3) {
         let f = filled();
         assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
         for number in &order {
-            let change = [change(1, "one"), change(2, "two"), told(csn(5, 30), &[])][*number].clone();
+            let change = [change(1, "one"), change(2, "two"), delta(csn(5, 30), &[])][*number].clone();
             let outcome = apply(&f, [change]);
             assert!(["done", "modify ours"].contains(&outcome.as_str()), "{outcome}");
         }
@@ -471,7 +471,7 @@ fn what_a_refresh_brings_counts_as_a_whole() {
     })
     .unwrap();
     assert_eq!(kinds, [LoggedKind::Replace]);
-    let older = told(csn(3, 20), &[modification(LoggedKind::Replace, "description", &["old"])]);
+    let older = delta(csn(3, 20), &[modification(LoggedKind::Replace, "description", &["old"])]);
     assert_eq!(apply(&f, [older]), "modify ours");
     assert_eq!(descriptions(&f), ["whole"]);
 }
@@ -480,7 +480,7 @@ fn what_a_refresh_brings_counts_as_a_whole() {
 fn an_entry_that_came_whole_has_what_its_server_did_before() {
     let f = filled();
     assert_eq!(apply(&f, [put(1, A, csn(2, 30), &[("description", "two")])]), "done");
-    let first = told(csn(2, 20), &[modification(LoggedKind::Replace, "description", &["one"])]);
+    let first = delta(csn(2, 20), &[modification(LoggedKind::Replace, "description", &["one"])]);
     assert_eq!(apply(&f, [first]), "modify ours");
     assert_eq!(descriptions(&f), ["two"]);
 }
@@ -605,16 +605,16 @@ fn a_provider_that_lost_its_own_change_is_put_right() {
         assert_eq!(f.value(A, "description").as_deref(), Some("newer"));
         find_nothing(&f);
     };
-    let told = |provider| ReplicaRules { provider, ..ReplicaRules::default() };
-    check(told(Some(csn(3, 5))), csn(2, 4), true);
-    check(told(Some(csn(3, 9))), csn(3, 2), true);
+    let rules_of = |provider| ReplicaRules { provider, ..ReplicaRules::default() };
+    check(rules_of(Some(csn(3, 5))), csn(2, 4), true);
+    check(rules_of(Some(csn(3, 9))), csn(3, 2), true);
     // It may have made its change since.
-    check(told(Some(csn(3, 4))), csn(2, 4), false);
-    check(told(None), csn(2, 4), false);
+    check(rules_of(Some(csn(3, 4))), csn(2, 4), false);
+    check(rules_of(None), csn(2, 4), false);
     // Somebody else's change is another matter.
-    check(told(Some(csn(2, 9))), csn(2, 4), false);
-    check(told(Some(csn(3, 9))), csn(3, 5), false);
-    check(ReplicaRules { multi_provider: false, ..told(Some(csn(3, 5))) }, csn(2, 4), false);
+    check(rules_of(Some(csn(2, 9))), csn(2, 4), false);
+    check(rules_of(Some(csn(3, 9))), csn(3, 5), false);
+    check(ReplicaRules { multi_provider: false, ..rules_of(Some(csn(3, 5))) }, csn(2, 4), false);
 }
 
 #[test]

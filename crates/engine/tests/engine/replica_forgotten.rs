@@ -32,7 +32,7 @@ fn forget(f: &Memory) {
 }
 
 /// What an access log tells, or a refresh: each is judged by what is here.
-fn told(f: &Memory, change: ReplicatedChange) -> String {
+fn applied(f: &Memory, change: ReplicatedChange) -> String {
     let rules = ReplicaRules { drop_covered: false, ..ReplicaRules::default() };
     let outcome = batch(f, ReplicatedBatch { changes: vec![change], context_csns: Vec::new(), rules });
     word(&outcome.changes[0])
@@ -55,27 +55,27 @@ fn a_value_that_may_have_been_removed_since_is_asked_for() {
     let (adds, removes) =
         (modify(early, LoggedKind::SoftAdd, &["q"]), modify(late, LoggedKind::Delete, &["q"]));
     let provider = begun();
-    assert_eq!(told(&provider, adds.clone()), "done");
-    assert_eq!(told(&provider, removes.clone()), "done");
+    assert_eq!(applied(&provider, adds.clone()), "done");
+    assert_eq!(applied(&provider, removes.clone()), "done");
     // Remembered, the removal counts.
     let f = begun();
-    assert_eq!([told(&f, removes.clone()), told(&f, adds.clone())], ["done", "modify ours"]);
+    assert_eq!([applied(&f, removes.clone()), applied(&f, adds.clone())], ["done", "modify ours"]);
     assert_eq!(content(&f).1["description"], ["p"]);
     // Forgotten, nothing here tells whether the value was removed.
     let f = begun();
-    assert_eq!(told(&f, removes), "done");
+    assert_eq!(applied(&f, removes), "done");
     forget(&f);
-    let outcome = told(&f, adds.clone());
+    let outcome = applied(&f, adds.clone());
     assert!(outcome.starts_with("53 ") && outcome.contains("has to be sent whole"), "{outcome}");
     assert_eq!(content(&f).1["description"], ["p"]);
     // What is known to be here, and what was set behind all that is forgotten, needs nobody's word.
-    assert_eq!(told(&f, modify(csn(5, 9), LoggedKind::SoftAdd, &["p"])), "done");
-    assert_eq!(told(&f, modify(csn(6, 30), LoggedKind::Add, &["r"])), "done");
-    assert_eq!(told(&f, modify(csn(7, 25), LoggedKind::Add, &["s"])), "done");
+    assert_eq!(applied(&f, modify(csn(5, 9), LoggedKind::SoftAdd, &["p"])), "done");
+    assert_eq!(applied(&f, modify(csn(6, 30), LoggedKind::Add, &["r"])), "done");
+    assert_eq!(applied(&f, modify(csn(7, 25), LoggedKind::Add, &["s"])), "done");
     // The entry as a whole says it.
-    assert_eq!(told(&f, whole(&provider)), "done");
+    assert_eq!(applied(&f, whole(&provider)), "done");
     assert_eq!(content(&f).1["description"], ["p", "r", "s"]);
-    assert_eq!(told(&f, adds), "older");
+    assert_eq!(applied(&f, adds), "older");
     find_nothing(&f);
 }
 
@@ -98,17 +98,17 @@ fn who_made_an_entry_that_is_not_here_does_not_add_it_again() {
             f
         };
         let f = deleted();
-        assert_ne!(told(&f, add(made)), "done", "remembered");
+        assert_ne!(applied(&f, add(made)), "done", "remembered");
         forget(&f);
-        assert_eq!(told(&f, add(made)), expected, "{made}");
+        assert_eq!(applied(&f, add(made)), expected, "{made}");
         assert_eq!(is_here(&f), expected == "done");
         // A server that sends the entry itself has it in spite of all deletes that it has heard of: all must end with it.
         let f = deleted();
         forget(&f);
-        assert_eq!(told(&f, put(1, A, made, &[])), "done");
+        assert_eq!(applied(&f, put(1, A, made, &[])), "done");
         // What it has not got in its contextCSN it has lost: it was restored to a moment before.
         let f = member();
-        assert_eq!(told(&f, add(made)), "done");
+        assert_eq!(applied(&f, add(made)), "done");
     }
 }
 
@@ -125,7 +125,7 @@ fn a_delete_that_did_not_know_of_a_change_is_told_again() {
     for (changed, expected) in [(csn(2, 9), 1), (csn(2, 4), 3)] {
         let f = member();
         apply(&f, [put(1, A, changed, &[])]);
-        told(&f, delete(1, csn(3, 5)));
+        applied(&f, delete(1, csn(3, 5)));
         assert!(!is_here(&f));
         assert_eq!(deleted(&f).map(|csn| csn.server_id), Some(expected), "{changed}");
     }
@@ -153,12 +153,12 @@ fn a_refresh_that_brings_a_deleted_entry_is_told_the_delete_once() {
     let ReplicatedChange::Put { attributes, .. } = entry() else { panic!("no put") };
     let values =
         attributes.into_iter().map(|a| LoggedAttribute { description: a.description, values: a.values });
-    assert_ne!(told(&f, record(A, made, LoggedChange::Add(values.collect()), None)), "done");
+    assert_ne!(applied(&f, record(A, made, LoggedChange::Add(values.collect()), None)), "done");
     assert_eq!(deleted(&f), Some(gone));
-    assert_ne!(told(&f, entry()), "done");
+    assert_ne!(applied(&f, entry()), "done");
     let again = deleted(&f).unwrap();
     assert_eq!(again.server_id, 1);
-    assert_ne!(told(&f, entry()), "done");
+    assert_ne!(applied(&f, entry()), "done");
     assert_eq!((deleted(&f), is_here(&f)), (Some(again), false));
     find_nothing(&f);
 }

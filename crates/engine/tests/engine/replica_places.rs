@@ -17,7 +17,7 @@ use crate::replica_records::{content, member_keeping};
 use crate::replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 
 /// A put with its place.
-fn told(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChange {
+fn with_place(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChange {
     let ReplicatedChange::Put { entry_uuid, dn, attributes, state, .. } = change else { panic!("no put") };
     let place = Some(EntryPlace { superior, name: name.to_owned() });
     ReplicatedChange::Put { entry_uuid, dn, attributes, state, place }
@@ -63,15 +63,15 @@ const BELOW_NEW: &str = "cn=a,ou=v,dc=example,dc=com";
 fn an_entry_goes_to_its_superior_whatever_that_is_called() {
     let f = filled();
     assert_eq!(apply(&f, [put(2, NEW, csn(2, 1), &[])]), "done");
-    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(3, 2), &[]), uuid(2), "cn=a")]), "done");
+    assert_eq!(apply(&f, [with_place(put(1, BELOW_OLD, csn(3, 2), &[]), uuid(2), "cn=a")]), "done");
     assert!(f.entry(BELOW_NEW).is_some() && f.entry(OLD).is_none());
     assert_eq!((place(&f, 1), elsewhere(&f)), ((uuid(2), "cn=a".to_owned()), 0));
     // What is here already stays there, whatever it is called elsewhere.
     let changed = put(1, BELOW_OLD, csn(3, 3), &[("description", "changed")]);
-    assert_eq!(apply(&f, [told(changed, uuid(2), "CN=A")]), "done");
+    assert_eq!(apply(&f, [with_place(changed, uuid(2), "CN=A")]), "done");
     assert_eq!(f.value(BELOW_NEW, "description").as_deref(), Some("changed"));
     // Glue between belongs to the name.
-    let deep = told(put(3, "cn=b,ou=w,ou=u,dc=example,dc=com", csn(3, 4), &[]), uuid(2), "cn=b,ou=w");
+    let deep = with_place(put(3, "cn=b,ou=w,ou=u,dc=example,dc=com", csn(3, 4), &[]), uuid(2), "cn=b,ou=w");
     assert_eq!(apply(&f, [deep]), "done");
     assert_eq!(place(&f, 3), (uuid(2), "cn=b,ou=w".to_owned()));
     complete(&f);
@@ -82,24 +82,25 @@ fn an_entry_goes_to_its_superior_whatever_that_is_called() {
 #[test]
 fn a_superior_that_comes_later_gets_what_waited_for_it() {
     // With places and without: what comes before its superior is not changed by that.
-    for is_told in [true, false] {
+    for has_place in [true, false] {
         let f = filled();
-        let told = |change, superior, name| if is_told { told(change, superior, name) } else { change };
-        let below = told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a");
+        let with_place =
+            |change, superior, name| if has_place { with_place(change, superior, name) } else { change };
+        let below = with_place(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a");
         assert_eq!(apply(&f, [below]), "done");
-        assert_eq!(elsewhere(&f), usize::from(is_told));
-        let superior = told(put(2, OLD, csn(2, 1), &[]), suffix_uuid(&f), "ou=u");
+        assert_eq!(elsewhere(&f), usize::from(has_place));
+        let superior = with_place(put(2, OLD, csn(2, 1), &[]), suffix_uuid(&f), "ou=u");
         assert_eq!(apply(&f, [superior]), "done");
         complete(&f);
-        assert_eq!(csn_of(&f, BELOW_OLD), csn(2, 2), "{is_told}");
+        assert_eq!(csn_of(&f, BELOW_OLD), csn(2, 2), "{has_place}");
         assert_eq!(place(&f, 1), (uuid(2), "cn=a".to_owned()));
     }
     // Under another name than the one that the entry came with.
     let f = filled();
-    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
+    assert_eq!(apply(&f, [with_place(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
     // Meanwhile a consumer receives the place that the entry will have.
     assert_eq!(place(&f, 1), (uuid(2), "cn=a".to_owned()));
-    assert_eq!(apply(&f, [told(put(2, NEW, csn(2, 3), &[]), suffix_uuid(&f), "ou=v")]), "done");
+    assert_eq!(apply(&f, [with_place(put(2, NEW, csn(2, 3), &[]), suffix_uuid(&f), "ou=v")]), "done");
     complete(&f);
     assert_eq!(csn_of(&f, BELOW_NEW), csn(2, 2));
     assert!(f.entry(OLD).is_none());
@@ -132,12 +133,12 @@ fn what_cannot_stand_where_it_is_to_stand_is_decided() {
     };
     for multi_provider in [true, false] {
         // A superior that never comes.
-        check(multi_provider, &|_| vec![told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]);
+        check(multi_provider, &|_| vec![with_place(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]);
         // One that is deleted while others fill it.
         check(multi_provider, &|f| {
             vec![
-                told(put(2, OLD, csn(2, 1), &[]), suffix_uuid(f), "ou=u"),
-                told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a"),
+                with_place(put(2, OLD, csn(2, 1), &[]), suffix_uuid(f), "ou=u"),
+                with_place(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a"),
                 delete(2, csn(2, 3)),
             ]
         });
@@ -147,12 +148,12 @@ fn what_cannot_stand_where_it_is_to_stand_is_decided() {
 #[test]
 fn a_decision_overrules_what_was_changed_elsewhere_before_it() {
     let f = filled();
-    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
+    assert_eq!(apply(&f, [with_place(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
     f.clock.advance_micros(10_000_000);
     raise(&f, &[csn(3, 1)]);
     assert_eq!(elsewhere(&f), 0);
     let late = put(1, BELOW_OLD, csn(2, 3), &[("description", "late")]);
-    assert_eq!(apply(&f, [told(late, uuid(2), "cn=a")]), "modify ours");
+    assert_eq!(apply(&f, [with_place(late, uuid(2), "cn=a")]), "modify ours");
     assert_eq!(csn_of(&f, BELOW_OLD).server_id, 1);
     let lost = conflicts(&f.database().store().snapshot().unwrap(), 0, 100).unwrap();
     assert!(lost.last().unwrap().note.lost.iter().any(|a| a.values == [b"late"]), "{lost:?}");
@@ -164,7 +165,7 @@ fn the_entry_of_a_suffix_stands_on_nothing() {
     // At the provider there is something above it.
     let own = suffix_uuid(&f);
     let change = put(own.as_u128(), SUFFIX, csn(2, 5), &[]);
-    assert_eq!(apply(&f, [told(change, uuid(77), "dc=example")]), "done");
+    assert_eq!(apply(&f, [with_place(change, uuid(77), "dc=example")]), "done");
     complete(&f);
     assert_eq!(csn_of(&f, SUFFIX), csn(2, 5));
 }
@@ -175,8 +176,8 @@ fn of_entries_below_each_other_the_older_move_is_taken_back() {
         let f = filled();
         let (x, y) = ("ou=x,dc=example,dc=com", "ou=y,dc=example,dc=com");
         assert_eq!(apply(&f, [put(1, x, csn(2, 1), &[]), put(2, y, csn(2, 2), &[])]), "done, done");
-        apply(&f, [told(put(1, "ou=x,ou=y,dc=example,dc=com", csn(2, x_moved), &[]), uuid(2), "ou=x")]);
-        apply(&f, [told(put(2, "ou=y,ou=x,dc=example,dc=com", csn(3, y_moved), &[]), uuid(1), "ou=y")]);
+        apply(&f, [with_place(put(1, "ou=x,ou=y,dc=example,dc=com", csn(2, x_moved), &[]), uuid(2), "ou=x")]);
+        apply(&f, [with_place(put(2, "ou=y,ou=x,dc=example,dc=com", csn(3, y_moved), &[]), uuid(1), "ou=y")]);
         complete(&f);
         assert!(f.entry(expected).is_some(), "{x_moved} {y_moved}");
         assert_eq!(csn_of(&f, decided).server_id, 1);
@@ -205,7 +206,7 @@ fn a_name_that_a_server_gives_brings_its_value() {
 #[test]
 fn a_decision_tells_the_place_that_was_decided() {
     let f = member_keeping(1, LogRetention::default());
-    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
+    assert_eq!(apply(&f, [with_place(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
     complete(&f);
     assert_eq!(csn_of(&f, BELOW_OLD).server_id, 1);
     // An entry fills the glue in.
@@ -227,11 +228,11 @@ fn a_decision_tells_the_place_that_was_decided() {
 
 #[test]
 fn what_is_below_an_entry_that_loses_its_name_goes_with_it() {
-    for is_told in [true, false] {
+    for has_place in [true, false] {
         let f = filled();
         assert_eq!(apply(&f, [put(2, OLD, csn(2, 1), &[]), put(1, BELOW_OLD, csn(2, 2), &[])]), "done, done");
         let other = put(3, OLD, csn(3, 5), &[]);
-        let other = if is_told { told(other, suffix_uuid(&f), "ou=u") } else { other };
+        let other = if has_place { with_place(other, suffix_uuid(&f), "ou=u") } else { other };
         assert_eq!(apply(&f, [other]), "name theirs");
         complete(&f);
         let aside = format!("entryUUID={},{SUFFIX}", uuid(2));
@@ -280,7 +281,7 @@ fn a_shadow_leaves_an_entry_where_it_gave_its_name_back() {
         let rules = ReplicaRules { multi_provider: false, drop_covered: false, ..ReplicaRules::default() };
         batch(&f, ReplicatedBatch { changes, context_csns, rules });
     };
-    let one = |number, csn| told(put(number, BELOW_OLD, csn, &[]), uuid(3), "cn=a");
+    let one = |number, csn| with_place(put(number, BELOW_OLD, csn, &[]), uuid(3), "cn=a");
     // Both have one name, until the newer one is gone: the provider has decided nothing meanwhile.
     take(vec![put(3, OLD, csn(2, 1), &[]), one(1, csn(2, 10)), one(2, csn(3, 5))], vec![csn(2, 10)]);
     assert_eq!(f.value(BELOW_OLD, "entryUUID"), Some(uuid(1).to_string()));

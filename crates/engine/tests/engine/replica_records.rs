@@ -158,7 +158,7 @@ fn records_end_alike_in_any_order_and_on_any_way() {
 }
 
 /// What the change log says that others are to be told of the entry, behind `after`.
-fn told(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
+fn sent_changes(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
     let snapshot = f.database().store().snapshot().unwrap();
     let view = f.database().view(&snapshot).unwrap();
     let mut all = Vec::new();
@@ -190,12 +190,18 @@ fn who_passes_a_late_record_on_tells_it_as_it_came() {
     apply(&g, [put(1, A, csn(2, 1), &[]), modify(csn(4, 35), LoggedKind::Add, &["x"])]);
     // What makes an entry another server's version of it is nobody's change.
     apply(&f, [whole(&g)]);
-    let told = told(&f);
-    assert!(told.iter().any(|(change, place, is_whole)| {
+    let sent_changes = sent_changes(&f);
+    assert!(sent_changes.iter().any(|(change, place, is_whole)| {
         *change == expected && place.as_deref() == Some("cn=c") && !is_whole
     }));
-    assert!(told.iter().any(|(change, _, is_whole)| matches!(change, LoggedChange::Modify(_)) && *is_whole));
-    assert!(told.iter().any(|(change, _, is_whole)| matches!(change, LoggedChange::Add(_)) && !is_whole));
+    assert!(
+        sent_changes
+            .iter()
+            .any(|(change, _, is_whole)| matches!(change, LoggedChange::Modify(_)) && *is_whole)
+    );
+    assert!(
+        sent_changes.iter().any(|(change, _, is_whole)| matches!(change, LoggedChange::Add(_)) && !is_whole)
+    );
     let record = ReplicatedChange::Delta {
         entry_uuid: Some(uuid(1)),
         dn: A.to_owned(),
@@ -299,7 +305,7 @@ fn how_far_a_server_has_come_is_no_change_of_its_suffix() {
         let csn = csn(3, 10);
         let values = [csn.to_string()];
         let mods = |name| vec![modification(LoggedKind::Replace, name, &[values[0].as_str()])];
-        let told = |mods| ReplicatedChange::Delta {
+        let delta = |mods| ReplicatedChange::Delta {
             entry_uuid: uuid,
             dn: SUFFIX.to_owned(),
             csn,
@@ -307,11 +313,11 @@ fn how_far_a_server_has_come_is_no_change_of_its_suffix() {
             place: None,
             whole: false,
         };
-        assert_eq!(apply(&f, [told(mods("contextCSN"))]), "older");
+        assert_eq!(apply(&f, [delta(mods("contextCSN"))]), "older");
         assert_eq!(f.value(SUFFIX, "entryCSN"), before);
         // The change of that CSN may come still.
         let both = [mods("contextCSN"), mods("description")].concat();
-        assert_eq!(apply(&f, [told(both)]), "done");
+        assert_eq!(apply(&f, [delta(both)]), "done");
         assert_eq!(f.value(SUFFIX, "entryCSN").as_deref(), Some(values[0].as_str()));
     }
 }
@@ -328,7 +334,7 @@ fn set(csn: Csn, name: &str, value: &str) -> ReplicatedChange {
 }
 
 /// It has heard of the server 2 up to 1, of 3 up to 5 and of 4 up to 20, with which the serial number became `ours`.
-fn heard(server_id: u16) -> Memory {
+fn caught_up_member(server_id: u16) -> Memory {
     let f = member_of(server_id);
     apply(&f, [put(1, A, csn(2, 1), &[("description", "p"), (SERIAL, "first")])]);
     assert_eq!(apply(&f, [set(csn(4, 20), SERIAL, "ours")]), "done");
@@ -366,7 +372,7 @@ fn what_a_provider_without_states_has_otherwise_is_settled() {
         ),
         ("the same, but it has ours all the same", (30, 15), (csn(3, 30), "q", "ours"), ("q", "ours"), false),
     ] {
-        let f = heard(1);
+        let f = caught_up_member(1);
         let had = [csn(2, 1), csn(3, had.0), csn(4, had.1)];
         let entry = put(1, A, csn_sent, &[("description", description), (SERIAL, serial)]);
         sent(&f, entry.clone(), &had);
@@ -377,7 +383,7 @@ fn what_a_provider_without_states_has_otherwise_is_settled() {
         assert_eq!(csn.server_id == 1, is_own, "{case}");
         find_nothing(&f);
         // A provider that keeps states, or that is judged by its cookie, says what it means.
-        let g = heard(1);
+        let g = caught_up_member(1);
         apply(&g, [entry]);
         let csn: Csn = g.value(A, "entryCSN").unwrap().parse().unwrap();
         assert_ne!(csn.server_id, 1, "{case}");
@@ -408,22 +414,23 @@ fn who_settles_it_and_who_hears_of_the_changes_end_alike() {
     let entry = || put(1, A, csn(4, 20), &[("description", "q"), (SERIAL, "ours")]);
     // Two settle it at once, one has heard of the change itself, and one of another that nobody else has heard of.
     let all = || {
-        let (f, g, h, i) = (heard(1), heard(6), heard(7), heard(8));
+        let (f, g, h, i) =
+            (caught_up_member(1), caught_up_member(6), caught_up_member(7), caught_up_member(8));
         assert_eq!(sent(&f, entry(), &had), "modify theirs");
         assert_eq!(sent(&g, entry(), &had), "modify theirs");
         apply(&h, [late.clone()]);
         apply(&i, [other.clone()]);
         [f, g, h, i]
     };
-    let told = {
+    let records = {
         let [f, g, ..] = all();
         [own_records(&f), own_records(&g), vec![late.clone()], vec![other.clone()]].concat()
     };
-    assert_eq!(told.len(), 4);
+    assert_eq!(records.len(), 4);
     let mut ends = std::collections::BTreeSet::new();
-    for order in orders(told.len()) {
+    for order in orders(records.len()) {
         for member in all() {
-            order.iter().for_each(|at| _ = apply(&member, [told[*at].clone()]));
+            order.iter().for_each(|at| _ = apply(&member, [records[*at].clone()]));
             let (_, content) = content(&member);
             ends.insert((
                 content["description"].clone(),

@@ -409,9 +409,9 @@ fn round(seed: u64, steps: u64, plan: &FaultPlan, tolerated: &[&str]) -> Outcome
     let again = serve(third, indexed(&schema, &MANY), seed, &watch);
     compare(&again, &all, &format!("{context}, opened again"));
     compare_log(&again, acknowledged + 3 + COMMON, &context);
-    let mut told = std::mem::take(&mut *watch.0.lock().unwrap());
-    told.retain(|message| !tolerated.contains(&message.as_str()));
-    assert_eq!(told, Vec::<String>::new(), "{context}: work on indexes");
+    let mut messages = std::mem::take(&mut *watch.0.lock().unwrap());
+    messages.retain(|message| !tolerated.contains(&message.as_str()));
+    assert_eq!(messages, Vec::<String>::new(), "{context}: work on indexes");
     Outcome { acknowledged, refused: all.iter().map(|done| done.refused).sum(), committed }
 }
 

@@ -376,8 +376,8 @@ fn the_log_keeps_its_newest_records() {
     let (first, last) =
         (log::first_sequence(&snapshot, 1).unwrap(), log::last_sequence(&snapshot, 1).unwrap());
     assert!(first > 1, "nothing was trimmed");
-    let kept = log::RECORDS_MIN..log::RECORDS_MIN + log::TRIMMED_TOGETHER;
-    assert!(kept.contains(&(last + 1 - first)), "{first} to {last}");
+    let retained = log::RECORDS_MIN..log::RECORDS_MIN + log::TRIMMED_TOGETHER;
+    assert!(retained.contains(&(last + 1 - first)), "{first} to {last}");
     let mut expected = first;
     log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |key, _| {
         assert_eq!(key.sequence, expected);
@@ -389,7 +389,7 @@ fn the_log_keeps_its_newest_records() {
 }
 
 /// How many records of the log are left, and the last one's sequence, after `changes` changes, one every `seconds`.
-fn kept(retention: log::LogRetention, changes: u64, seconds: u32) -> (u64, u64) {
+fn retained(retention: log::LogRetention, changes: u64, seconds: u32) -> (u64, u64) {
     let schema = schema("");
     let settings = DatabaseSettings { log_retention: retention, ..settings(&schema) };
     let fixture = Fixture::of(schema, vec![(memory(), settings)]);
@@ -410,8 +410,8 @@ fn kept(retention: log::LogRetention, changes: u64, seconds: u32) -> (u64, u64) 
 fn the_log_keeps_what_the_configuration_says() {
     let by = |age, size| log::LogRetention { age, size };
     let check = |retention, seconds, expected: std::ops::RangeInclusive<u64>| {
-        let (kept, last) = kept(retention, 200, seconds);
-        assert!(expected.contains(&kept) && last == 205, "{retention:?}: {kept} of {last}");
+        let (retained, last) = retained(retention, 200, seconds);
+        assert!(expected.contains(&retained) && last == 205, "{retention:?}: {retained} of {last}");
     };
     check(by(None, None), 10, 205..=205);
     check(by(Some(100), None), 10, 10..=12);

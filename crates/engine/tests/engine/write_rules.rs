@@ -263,8 +263,8 @@ fn entries_grow_up_to_a_size() {
     assert!(modify(&format!("add: seeAlso\n{many}")).starts_with("11"));
     assert_eq!(fixture.show(&small), before, "what is refused leaves nothing");
     for (letter, answer) in [("y", "0"), ("z", "0"), ("w", "11")] {
-        let said = modify(&format!("add: description\ndescription: {}\n", letter.repeat(6_000)));
-        assert!(said.starts_with(answer), "{letter}: {said}");
+        let result = modify(&format!("add: description\ndescription: {}\n", letter.repeat(6_000)));
+        assert!(result.starts_with(answer), "{letter}: {result}");
     }
     assert_eq!(modify("delete: description\n"), "0");
 }

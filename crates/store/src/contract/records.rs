@@ -323,16 +323,19 @@ pub(super) fn overlays<S: Store>(store: &S) {
         "e=operation c=group a=base"
     );
     assert_eq!(both.get(ORDERED, b"b").expect("get"), None);
-    let asked = [&b"b"[..], b"a", b"e", b"", b"c", b"never there", b"a"];
+    let lookup_keys = [&b"b"[..], b"a", b"e", b"", b"c", b"never there", b"a"];
     for layer in [0, 1, 2] {
         let (many, single): (Vec<_>, Vec<_>) = match layer {
-            0 => (many(&transaction, &asked), asked.iter().map(|key| one(&transaction, key)).collect()),
-            1 => (many(&grouped, &asked), asked.iter().map(|key| one(&grouped, key)).collect()),
-            _ => (many(&both, &asked), asked.iter().map(|key| one(&both, key)).collect()),
+            0 => (
+                many(&transaction, &lookup_keys),
+                lookup_keys.iter().map(|key| one(&transaction, key)).collect(),
+            ),
+            1 => (many(&grouped, &lookup_keys), lookup_keys.iter().map(|key| one(&grouped, key)).collect()),
+            _ => (many(&both, &lookup_keys), lookup_keys.iter().map(|key| one(&both, key)).collect()),
         };
         assert_eq!(many, single, "layer {layer}");
     }
-    assert!(both.get_many(POSTINGS, &asked).is_err());
+    assert!(both.get_many(POSTINGS, &lookup_keys).is_err());
     assert_eq!(ids(&grouped, b"k"), [3, 4, 5]);
     assert_eq!(ids(&both, b"k"), [1, 3, 5, 9]);
     let named = |keys: Vec<(Vec<u8>, u64)>| {

@@ -194,13 +194,13 @@ fn open_for_writing(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     let env = open_environment(path, tables, options)?;
     // LMDB mends here what a writer has left that was killed between its commit and telling of it.
     env.write_txn().map_err(failed)?.abort();
-    if last_commit_is_told(&env).map_err(failed)? {
+    if last_commit_is_visible(&env).map_err(failed)? {
         return Ok(env);
     }
     drop(env);
     replace::remove_readers_file(path).map_err(|error| os_error(path, error))?;
     let env = open_environment(path, tables, options)?;
-    match last_commit_is_told(&env).map_err(failed)? {
+    match last_commit_is_visible(&env).map_err(failed)? {
         true => Ok(env),
         false => Err(OpenError::Replaced { path: path.to_owned() }),
     }
@@ -227,7 +227,7 @@ fn open_for_reading(
             opened => opened?,
         };
         give_to_owner(path, &[replace::READERS_FILE]);
-        let agrees = last_commit_is_told(&env).map_err(|error| lmdb_error(path, error))?;
+        let agrees = last_commit_is_visible(&env).map_err(|error| lmdb_error(path, error))?;
         if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
             return Ok((env, kept_still));
         }
@@ -285,9 +285,9 @@ fn pause() {
 }
 
 /// Whether readers begin with the last commit in the file.
-fn last_commit_is_told(env: &Env<WithTls>) -> heed::Result<bool> {
-    let told = env.read_txn()?.id();
-    Ok(told == env.info().last_txn_id)
+fn last_commit_is_visible(env: &Env<WithTls>) -> heed::Result<bool> {
+    let visible = env.read_txn()?.id();
+    Ok(visible == env.info().last_txn_id)
 }
 
 fn data_inode(path: &Path) -> Result<(u64, u64), OpenError> {

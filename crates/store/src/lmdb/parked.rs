@@ -63,8 +63,8 @@ pub fn keep_snapshots() {
 pub fn rest_snapshots() -> bool {
     let (keeps, is_outdated) = PARKED.with_borrow(|parked| {
         // Those that are open stand in front.
-        let mut open = parked.iter().map_while(|(_, kept)| kept.as_ref().as_ref());
-        (parked.first().is_some_and(|(_, kept)| kept.is_some()), open.any(Begun::is_outdated))
+        let mut open = parked.iter().map_while(|(_, transaction)| transaction.as_ref().as_ref());
+        (parked.first().is_some_and(|(_, transaction)| transaction.is_some()), open.any(Begun::is_outdated))
     });
     if is_outdated {
         release_snapshots();
@@ -76,15 +76,15 @@ pub fn rest_snapshots() -> bool {
 pub fn release_snapshots() {
     PARKED.with_borrow_mut(|parked| {
         let mut has_held = false;
-        for (_, kept) in parked.iter_mut().take_while(|(_, kept)| kept.is_some()) {
-            match Rc::get_mut(kept) {
+        for (_, transaction) in parked.iter_mut().take_while(|(_, transaction)| transaction.is_some()) {
+            match Rc::get_mut(transaction) {
                 Some(open) => *open = None,
                 // One that a snapshot still has ends with that.
                 None => has_held = true,
             }
         }
         if has_held {
-            parked.retain(|(_, kept)| kept.is_none());
+            parked.retain(|(_, transaction)| transaction.is_none());
         }
         if parked.len() > STORES_MAX {
             parked.clear();
@@ -107,12 +107,12 @@ pub(super) fn transaction<E>(
             Some(at) => parked.get_mut(..=at).unwrap_or_default().rotate_right(1),
             None => parked.insert(0, (store, Rc::default())),
         }
-        let Some((_, kept)) = parked.first_mut() else { return Ok(Rc::new(Some(begin()?))) };
-        if kept.as_ref().as_ref().is_none_or(|open| open.id() as u64 != commit) {
-            if Rc::get_mut(kept).is_none() {
-                *kept = Rc::default();
+        let Some((_, transaction)) = parked.first_mut() else { return Ok(Rc::new(Some(begin()?))) };
+        if transaction.as_ref().as_ref().is_none_or(|open| open.id() as u64 != commit) {
+            if Rc::get_mut(transaction).is_none() {
+                *transaction = Rc::default();
             }
-            if let Some(open) = Rc::get_mut(kept) {
+            if let Some(open) = Rc::get_mut(transaction) {
                 *open = None;
                 match begin() {
                     Ok(begun) => *open = Some(begun),
@@ -123,12 +123,12 @@ pub(super) fn transaction<E>(
                 }
             }
         }
-        Ok(Rc::clone(kept))
+        Ok(Rc::clone(transaction))
     })
 }
 
 /// Transactions that this thread keeps.
 #[cfg(test)]
 pub(super) fn count() -> usize {
-    PARKED.with_borrow(|parked| parked.iter().filter(|(_, kept)| kept.is_some()).count())
+    PARKED.with_borrow(|parked| parked.iter().filter(|(_, transaction)| transaction.is_some()).count())
 }

@@ -289,39 +289,39 @@ fn a_thread_that_keeps_snapshots_shares_one_until_a_commit() {
     std::thread::scope(|scope| {
         let run = || {
             let version = |store: &LmdbStore| store.snapshot().expect("snapshot").commit_counter();
-            let kept = || super::parked::count();
+            let parked_count = || super::parked::count();
             assert!(has(&store, b"a"));
-            assert_eq!((kept(), rest_snapshots()), (0, false), "nobody asked for it");
+            assert_eq!((parked_count(), rest_snapshots()), (0, false), "nobody asked for it");
             keep_snapshots();
             let first = version(&store);
-            assert_eq!((kept(), version(&store)), (1, first));
-            assert_eq!(kept(), 1, "taken up, not begun anew");
+            assert_eq!((parked_count(), version(&store)), (1, first));
+            assert_eq!(parked_count(), 1, "taken up, not begun anew");
             assert!(has(&second, b"a"));
-            assert_eq!(kept(), 2, "one for each store");
+            assert_eq!(parked_count(), 2, "one for each store");
             put(&store, b"b", vec![2], Durability::Sync).expect("put");
             assert!(has(&store, b"b"), "what was committed is seen");
             assert!(version(&store) > first);
-            assert_eq!(kept(), 2, "the old one has ended");
-            let held = store.snapshot().expect("snapshot");
+            assert_eq!(parked_count(), 2, "the old one has ended");
+            let open_snapshot = store.snapshot().expect("snapshot");
             release_snapshots();
-            assert_eq!(kept(), 0);
+            assert_eq!(parked_count(), 0);
             put(&store, b"c", vec![3], Durability::Sync).expect("put");
             assert!(
-                held.get(ORDERED, b"c").expect("get").is_none(),
+                open_snapshot.get(ORDERED, b"c").expect("get").is_none(),
                 "a snapshot that is held stays as it was"
             );
-            drop(held);
+            drop(open_snapshot);
             for used in [[&store, &second], [&second, &store], [&second, &second], [&store, &store]] {
                 assert!(used.iter().all(|store| has(store, b"a")));
-                assert!(rest_snapshots() && kept() > 0, "it rests with what is of the last commit");
+                assert!(rest_snapshots() && parked_count() > 0, "it rests with what is of the last commit");
                 release_snapshots();
-                assert_eq!((kept(), rest_snapshots()), (0, false), "whichever was used last");
+                assert_eq!((parked_count(), rest_snapshots()), (0, false), "whichever was used last");
             }
             for outdated in [&store, &second] {
                 assert!(has(&store, b"a") && has(&second, b"a"));
                 put(outdated, b"d", vec![4], Durability::Sync).expect("put");
                 assert_eq!(
-                    (rest_snapshots(), kept()),
+                    (rest_snapshots(), parked_count()),
                     (false, 0),
                     "an older one would keep pages that the commit freed"
                 );

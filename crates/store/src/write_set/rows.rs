@@ -104,7 +104,7 @@ impl SortedRows {
             Bound::Included(key) => below(key, true),
             Bound::Excluded(key) => below(key, false),
         };
-        RowRange { rows: self, left: start..end }
+        RowRange { rows: self, remaining: start..end }
     }
 
     fn key(&self, row: &Row) -> &[u8] {
@@ -121,7 +121,7 @@ impl SortedRows {
 #[derive(Debug)]
 pub(super) struct RowRange<'a> {
     rows: &'a SortedRows,
-    left: Range<usize>,
+    remaining: Range<usize>,
 }
 
 impl<'a> RowRange<'a> {
@@ -130,23 +130,23 @@ impl<'a> RowRange<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.left.is_empty()
+        self.remaining.is_empty()
     }
 
     /// The next one, which stays.
     pub(super) fn peek(&self, direction: Direction) -> Option<RecordChange<'a>> {
         let at = match direction {
-            _ if self.left.is_empty() => return None,
-            Direction::Forward => self.left.start,
-            Direction::Backward => self.left.end - 1,
+            _ if self.remaining.is_empty() => return None,
+            Direction::Forward => self.remaining.start,
+            Direction::Backward => self.remaining.end - 1,
         };
         self.at(at)
     }
 
     pub(super) fn take(&mut self, direction: Direction) -> Option<RecordChange<'a>> {
         let at = match direction {
-            Direction::Forward => self.left.next(),
-            Direction::Backward => self.left.next_back(),
+            Direction::Forward => self.remaining.next(),
+            Direction::Backward => self.remaining.next_back(),
         };
         self.at(at?)
     }

@@ -3,9 +3,9 @@
 use uuid::Uuid;
 
 use super::{
-    Came, FLAG_ABSENT, FLAG_CAME, FLAG_CLAIMS, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE, LogHead,
+    FLAG_ABSENT, FLAG_CLAIMS, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_RECEIVED, FLAG_WHOLE, LogHead,
     LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
-    OutlineKind, RecordForm, VERSION_BEFORE,
+    OutlineKind, ReceivedChange, RecordForm, VERSION_BEFORE,
 };
 use crate::csn::Csn;
 use crate::entry::EntryId;
@@ -83,10 +83,10 @@ impl<'a> Reader<'a> {
         let absent = flags & FLAG_ABSENT != 0;
         let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
         let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
-        let form = match (flags & FLAG_WHOLE != 0, flags & FLAG_CAME != 0) {
+        let form = match (flags & FLAG_WHOLE != 0, flags & FLAG_RECEIVED != 0) {
             (false, false) => RecordForm::AsDone,
             (true, false) => RecordForm::Whole,
-            (false, true) => self.as_it_came()?,
+            (false, true) => self.as_received()?,
             (true, true) => return None,
         };
         let record = LogRecord {
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn as_it_came(&mut self) -> Option<RecordForm> {
+    fn as_received(&mut self) -> Option<RecordForm> {
         let place = match self.bytes()? {
             [] => None,
             place => Some(EntryPlace::decode(place)?),
@@ -137,10 +137,10 @@ impl<'a> Reader<'a> {
             [0] => None,
             _ => {
                 let &[kind] = self.array::<1>()?;
-                Some(Box::new(Came { dn: self.text()?, change: self.change(kind)? }))
+                Some(Box::new(ReceivedChange { dn: self.text()?, change: self.change(kind)? }))
             }
         };
-        Some(RecordForm::AsItCame { change, place })
+        Some(RecordForm::AsReceived { change, place })
     }
 
     pub(super) fn outline(&mut self) -> Option<LogOutline> {

@@ -6,8 +6,9 @@ use larix_schema::{AttributeDescription, Schema};
 use uuid::Uuid;
 
 use super::{
-    ADD, Came, FLAG_ABSENT, FLAG_CAME, FLAG_CLAIMS, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_WHOLE,
-    LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, RecordForm, VERSION,
+    ADD, FLAG_ABSENT, FLAG_CLAIMS, FLAG_CONTINUES, FLAG_LOCAL, FLAG_OLD, FLAG_RECEIVED, FLAG_WHOLE,
+    LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, MODIFY, ReceivedChange,
+    RecordForm, VERSION,
 };
 use crate::change::prepare::Change;
 use crate::csn::Csn;
@@ -36,16 +37,16 @@ impl LogRecord {
         let more = match self.form {
             RecordForm::AsDone => 0,
             RecordForm::Whole => FLAG_WHOLE,
-            RecordForm::AsItCame { .. } => FLAG_CAME,
+            RecordForm::AsReceived { .. } => FLAG_RECEIVED,
         };
         let mut out =
             heading.encode(kind_of(&self.change), more | if self.old.is_empty() { 0 } else { FLAG_OLD });
         put_change(&mut out, &self.change);
         put_old(&mut out, &self.old);
-        if let RecordForm::AsItCame { change, place } = &self.form {
+        if let RecordForm::AsReceived { change, place } = &self.form {
             put_bytes(&mut out, &place.as_ref().map(EntryPlace::encode).unwrap_or_default());
             out.push(u8::from(change.is_some()));
-            if let Some(Came { dn, change }) = change.as_deref() {
+            if let Some(ReceivedChange { dn, change }) = change.as_deref() {
                 out.push(kind_of(change));
                 put_bytes(&mut out, dn.as_bytes());
                 put_change(&mut out, change);

@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::log::LoggedChange;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::{Put, first_value};
-use crate::replica::steps::{self, Here};
+use crate::replica::steps::{self, LocalEntry};
 use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts};
-use crate::write::operator::{Held, LogMark, Operator};
+use crate::write::operator::{CurrentEntry, LogMark, Operator};
 use crate::write::{AttributeValues, KnownSchema, values};
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
@@ -27,7 +27,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(in crate::replica) fn state_of_put(&self, put: &Put) -> Result<Option<EntryState>, Failure> {
         let came = state_that_came(&self.group.state.settings, put.csn, put.state.as_deref());
         came.map_err(|text| {
-            refuse(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.shown)).into()
+            refuse(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.pretty_dn)).into()
         })
     }
 
@@ -52,20 +52,20 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         put: &Put,
         theirs: EntryState,
-        here: Here,
+        local: LocalEntry,
     ) -> Result<Applied, Failure> {
-        let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?))?;
+        let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &put.uuid, local.csn)?))?;
         let news = theirs.news_for(&ours);
         let Some(newest) = news.iter().max().copied() else {
-            self.keep_name_known(put, &here)?;
+            self.keep_name_known(put, &local)?;
             return Ok(Applied::Older);
         };
         self.stamp.csn = newest;
         let before = self.step(|op| Ok(op.counters.last_log_sequence))?;
         let (applied, state) = if theirs.has_all_of(&ours) {
-            (self.put_named(put, here)?, theirs)
+            (self.put_named(put, local)?, theirs)
         } else {
-            self.put_merged(put, (ours, theirs), here)?
+            self.put_merged(put, (ours, theirs), local)?
         };
         let logged = self.step(|op| Ok(op.counters.last_log_sequence > before))?;
         self.remember(&put.uuid, &state, &news, logged.then_some(newest))?;
@@ -77,46 +77,46 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         put: &Put,
         (ours, theirs): (EntryState, EntryState),
-        here: Here,
+        local: LocalEntry,
     ) -> Result<(Applied, EntryState), Failure> {
         let takes_name = theirs.named > ours.named;
-        let (shown, merged) = self.step(|op| {
-            let held = op.hold(here.id)?;
+        let (pretty_dn, merged) = self.step(|op| {
+            let current = op.current_entry(local.id)?;
             let (schema, known) = (op.schema(), op.context.known);
-            let own_shown = op.view.dn(&held.view()?)?;
-            let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
+            let own_pretty_dn = op.view.dn(&current.view()?)?;
+            let mine = Version { state: ours.clone(), content: content_of(op, &current)? };
             let other = Version { state: theirs.clone(), content: content_of_put(put) };
             let rule = |description: &AttributeDescription| rule_of(schema, known, description);
             let mut merged = merge(&rule, &mine, &other);
-            let name = if takes_name { &put.shown } else { &own_shown };
+            let name = if takes_name { &put.pretty_dn } else { &own_pretty_dn };
             derived::complete(schema, known, &mut merged.version, split_rdn(name).0)?;
-            Ok((own_shown, merged))
+            Ok((own_pretty_dn, merged))
         })?;
         let Merged { version, mut lost_ours, mut lost_theirs } = merged;
         let mut result = put_of(self.known(), put, version);
         if !takes_name {
-            result.dn = here.dn.clone();
-            result.shown = shown.clone();
-            self.keep_name_known(put, &here)?;
+            result.dn = local.dn.clone();
+            result.pretty_dn = pretty_dn.clone();
+            self.keep_name_known(put, &local)?;
         }
         let state = result.state.as_deref().cloned().unwrap_or_default();
         let mut names = [None, None];
-        if here.dn != put.dn {
+        if local.dn != put.dn {
             // Whose name gave way to one that was given without knowing of it.
             let is_lost = |named: Option<Csn>, other: &EntryState| {
                 named.is_some_and(|named| !other.seen.covers(&named))
             };
             names = match takes_name {
-                true => [is_lost(ours.named, &theirs).then(|| shown.clone()), None],
-                false => [None, is_lost(theirs.named, &ours).then(|| put.shown.clone())],
+                true => [is_lost(ours.named, &theirs).then(|| pretty_dn.clone()), None],
+                false => [None, is_lost(theirs.named, &ours).then(|| put.pretty_dn.clone())],
             };
         }
-        let (csns, uuid) = ((ours.newest(), theirs.newest()), here.uuid);
-        let mut applied = self.put_named(&result, here)?;
+        let (csns, uuid) = ((ours.newest(), theirs.newest()), local.uuid);
+        let mut applied = self.put_named(&result, local)?;
         let [our_name, their_name] = names;
         for (kept, dn, (loser, winner), lost, name) in [
-            (KeptSide::Theirs, &shown, csns, &mut lost_ours, our_name),
-            (KeptSide::Ours, &put.shown, (csns.1, csns.0), &mut lost_theirs, their_name),
+            (KeptSide::Theirs, &pretty_dn, csns, &mut lost_ours, our_name),
+            (KeptSide::Ours, &put.pretty_dn, (csns.1, csns.0), &mut lost_theirs, their_name),
         ] {
             let lost = self.lost_values(std::mem::take(lost), name);
             if !lost.is_empty() {
@@ -161,10 +161,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let Some(id) = steps::find(op, uuid)? else { return Ok(()) };
             let sequence = op.counters.last_log_sequence;
             rows::replace(op.schema(), op.snapshot(), &mut op.set, (uuid, state), sequence)?;
-            let shown = op.view.dn(&op.hold(id)?.view()?)?;
+            let pretty_dn = op.view.dn(&op.current_entry(id)?.view()?)?;
             for csn in news.iter().filter(|csn| Some(**csn) != logged) {
                 op.stamp.csn = *csn;
-                op.log_marked((id, EntryId::ROOT), *uuid, &shown, LogMark::default(), |_| {
+                op.log_marked((id, EntryId::ROOT), *uuid, &pretty_dn, LogMark::default(), |_| {
                     LoggedChange::Modify(Vec::new())
                 });
             }
@@ -173,8 +173,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 }
 
-pub(super) fn content_of<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Content, Failure> {
-    let (schema, reader) = (op.schema(), op.reader(held)?);
+pub(super) fn content_of<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+) -> Result<Content, Failure> {
+    let (schema, reader) = (op.schema(), op.reader(current)?);
     let entry = reader.to_owned(String::new(), true)?;
     let mut content = Content::new();
     for attribute in entry.attributes {
@@ -210,7 +213,7 @@ pub(super) fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
     Put {
         uuid: put.uuid,
         dn: put.dn.clone(),
-        shown: put.shown.clone(),
+        pretty_dn: put.pretty_dn.clone(),
         csn: version.state.newest(),
         named: version.state.named,
         modifier,

@@ -26,15 +26,15 @@ use crate::failure::Failure;
 use crate::log::CsnVector;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::Put;
-use crate::replica::steps::{self, Here};
+use crate::replica::steps::{self, LocalEntry};
 use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, decided, difference};
 use crate::write::operator::Operator;
 
-/// Whose word on a value counts.
+/// Which side a value is taken from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Word {
+enum Winner {
     /// Ours: it is sent to the provider.
-    Untold,
+    OursUnsent,
     Theirs,
     /// Ours, which the provider has lost.
     Ours,
@@ -42,24 +42,24 @@ enum Word {
 
 /// What is known of the provider.
 struct Provider<'p> {
-    /// How far it had come before it was asked.
-    had: &'p CsnVector,
+    /// How far it had come before the request.
+    csns: &'p CsnVector,
     /// The latest change that it may have and that is not known here.
     reach: Option<Csn>,
 }
 
 impl<'p> Provider<'p> {
     /// `covered`: our contextCSN. `entry`: the CSN of the entry that it sent.
-    fn new(had: &'p CsnVector, covered: &CsnVector, entry: Option<Csn>) -> Self {
+    fn new(csns: &'p CsnVector, covered: &CsnVector, entry: Option<Csn>) -> Self {
         let unknown = |csn: &&Csn| !covered.covers(csn);
-        Self { had, reach: had.as_slice().iter().chain(&entry).filter(unknown).max().copied() }
+        Self { csns, reach: csns.as_slice().iter().chain(&entry).filter(unknown).max().copied() }
     }
 
-    fn word(&self, ours: Csn) -> Word {
-        match self.had.covers(&ours) {
-            false => Word::Untold,
-            true if self.reach > Some(ours) => Word::Theirs,
-            true => Word::Ours,
+    fn winner(&self, ours: Csn) -> Winner {
+        match self.csns.covers(&ours) {
+            false => Winner::OursUnsent,
+            true if self.reach > Some(ours) => Winner::Theirs,
+            true => Winner::Ours,
         }
     }
 }
@@ -83,7 +83,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(in crate::replica) fn before_settling(
         &mut self,
         put: &Put,
-        here: &Here,
+        local: &LocalEntry,
     ) -> Result<Option<Before>, Failure> {
         let is_told_by_state = put.state.is_some() || put.record.is_some();
         let rules = self.rules;
@@ -92,12 +92,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(None);
         }
         self.step(|op| {
-            let held = op.hold(here.id)?;
-            if difference::changes(op, &held, &put.attributes, &rules.attributes)?.is_empty() {
+            let current = op.current_entry(local.id)?;
+            if difference::changes(op, &current, &put.attributes, &rules.attributes)?.is_empty() {
                 return Ok(None);
             }
-            let state = rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?;
-            Ok(Some(Before(Version { state, content: content_of(op, &held)? })))
+            let state = rows::read(op.schema(), op.snapshot(), &put.uuid, local.csn)?;
+            Ok(Some(Before(Version { state, content: content_of(op, &current)? })))
         })
     }
 
@@ -110,37 +110,37 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         applied: Applied,
     ) -> Result<Applied, Failure> {
         let rules = self.rules;
-        let Some(had) = rules.provider_had.as_ref() else { return Ok(applied) };
+        let Some(provider_csns) = rules.provider_had.as_ref() else { return Ok(applied) };
         let covered = self.covered.iter().copied().collect();
-        let provider = Provider::new(had, &covered, put.csn);
+        let provider = Provider::new(provider_csns, &covered, put.csn);
         let found = self.step(|op| {
             let Some(id) = steps::find(op, &put.uuid)? else { return Ok(None) };
-            let here = steps::here(op, id)?;
+            let local = steps::local_entry(op, id)?;
             // Names are settled by themselves, and their values with them.
-            if here.glue || here.dn != put.dn {
+            if local.glue || local.dn != put.dn {
                 return Ok(None);
             }
-            let held = op.hold(id)?;
-            let state = rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?;
-            let ours = Version { state, content: content_of(op, &held)? };
+            let current = op.current_entry(id)?;
+            let state = rows::read(op.schema(), op.snapshot(), &put.uuid, local.csn)?;
+            let ours = Version { state, content: content_of(op, &current)? };
             let mut settled = settled(op, &provider, &ours, content_of_put(put));
             settled.say_again(op, &provider, &before, &ours.content);
-            Ok(Some((here, settled)))
+            Ok(Some((local, settled)))
         })?;
-        let Some((here, settled)) = found else { return Ok(applied) };
+        let Some((local, settled)) = found else { return Ok(applied) };
         let Settled { mut changes, lost_ours, lost_theirs } = settled;
         // It had heard of the latest change, and says of an older one that this is the latest.
-        let went_back = here.csn.is_some_and(|ours| put.csn < Some(ours) && had.covers(&ours));
+        let went_back = local.csn.is_some_and(|ours| put.csn < Some(ours) && provider_csns.covers(&ours));
         if changes.is_empty() && !went_back {
             return Ok(applied);
         }
         self.stamp = self.own_stamp();
-        changes.extend(self.step(|op| decided::stamped(op, &op.hold(here.id)?))?);
-        self.store_changes(&here, changes)?;
+        changes.extend(self.step(|op| decided::stamped(op, &op.current_entry(local.id)?))?);
+        self.store_changes(&local, changes)?;
         let mut applied = Applied::Done;
         for (kept, lost) in [(KeptSide::Theirs, lost_ours), (KeptSide::Ours, lost_theirs)] {
             if !lost.is_empty() {
-                applied = self.note_settled(put, &here, kept, lost)?;
+                applied = self.note_settled(put, &local, kept, lost)?;
             }
         }
         Ok(applied)
@@ -149,18 +149,18 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn note_settled(
         &mut self,
         put: &Put,
-        here: &Here,
+        local: &LocalEntry,
         kept: KeptSide,
         lost: Content,
     ) -> Result<Applied, Failure> {
         let (winner_csn, loser_csn) = match kept {
-            KeptSide::Ours => (here.csn, put.csn),
-            KeptSide::Theirs => (put.csn, here.csn),
+            KeptSide::Ours => (local.csn, put.csn),
+            KeptSide::Theirs => (put.csn, local.csn),
         };
         self.note(ConflictNote {
             kind: ConflictKind::Modify,
             kept,
-            dn: put.shown.clone(),
+            dn: put.pretty_dn.clone(),
             winner_uuid: put.uuid,
             winner_csn,
             loser_uuid: put.uuid,
@@ -212,22 +212,22 @@ impl Settled {
     ) {
         let known = registers(ours, name);
         let cleared = ours.state.cleared(name).unwrap_or(Csn::ZERO);
-        let word = |normal: &[u8]| {
-            provider.word(known.get(&value_key(normal)).map_or(cleared, |register| register.csn))
+        let winner = |normal: &[u8]| {
+            provider.winner(known.get(&value_key(normal)).map_or(cleared, |register| register.csn))
         };
         let (mut present, mut absent) = (Vec::new(), Vec::new());
         for (value, is_mine) in alone(&mine, &others).chain(alone(&others, &mine).map(|(v, _)| (v, false))) {
-            match (word(&value.normal), is_mine) {
-                (Word::Untold, _) => {}
-                (Word::Theirs, true) => {
+            match (winner(&value.normal), is_mine) {
+                (Winner::OursUnsent, _) => {}
+                (Winner::Theirs, true) => {
                     self.lost_ours.entry(name.clone()).or_default().push(value.clone());
                     absent.push(value.clone());
                 }
-                (Word::Ours, false) => {
+                (Winner::Ours, false) => {
                     self.lost_theirs.entry(name.clone()).or_default().push(value.clone());
                     absent.push(value.clone());
                 }
-                (Word::Theirs, false) | (Word::Ours, true) => present.push(value.clone()),
+                (Winner::Theirs, false) | (Winner::Ours, true) => present.push(value.clone()),
             }
         }
         self.set(name, present, absent);
@@ -246,30 +246,30 @@ impl Settled {
         let is_users =
             |name: &AttributeDescription| schema.attribute(name.attribute).usage == Usage::UserApplications;
         for name in before.state.attributes.keys().filter(|name| is_users(name)) {
-            let (mine, there) = (values_of(&before.content, name), values_of(now, name));
+            let (mine, theirs) = (values_of(&before.content, name), values_of(now, name));
             let registers = registers(before, name);
             let cleared = before.state.cleared(name);
             match rule_of(schema, known, name) {
                 Rule::Newest | Rule::Ours => {}
                 Rule::Whole => {
                     let last = registers.values().map(|register| register.csn).max().max(cleared);
-                    let is_untold = last.is_some_and(|last| provider.word(last) == Word::Untold);
-                    if is_untold && !mine.keys().eq(there.keys()) {
-                        self.note_theirs(name, there.into_values().collect());
+                    let is_unsent = last.is_some_and(|last| provider.winner(last) == Winner::OursUnsent);
+                    if is_unsent && !mine.keys().eq(theirs.keys()) {
+                        self.note_theirs(name, theirs.into_values().collect());
                         self.changes.push(change(ChangeKind::Replace, name, mine.into_values().collect()));
                     }
                 }
                 Rule::Values => {
-                    let word = |normal: &[u8]| {
+                    let winner = |normal: &[u8]| {
                         let register = registers.get(&value_key(normal));
-                        register.map(|register| register.csn).or(cleared).map(|csn| provider.word(csn))
+                        register.map(|register| register.csn).or(cleared).map(|csn| provider.winner(csn))
                     };
-                    let untold = |of: &BTreeMap<Vec<u8>, Value>, other: &BTreeMap<Vec<u8>, Value>| {
+                    let unsent = |of: &BTreeMap<Vec<u8>, Value>, other: &BTreeMap<Vec<u8>, Value>| {
                         let values = alone(of, other).map(|(value, _)| value);
-                        let untold = values.filter(|value| word(&value.normal) == Some(Word::Untold));
-                        untold.cloned().collect::<Vec<_>>()
+                        let unsent = values.filter(|value| winner(&value.normal) == Some(Winner::OursUnsent));
+                        unsent.cloned().collect::<Vec<_>>()
                     };
-                    let (present, absent) = (untold(&mine, &there), untold(&there, &mine));
+                    let (present, absent) = (unsent(&mine, &theirs), unsent(&theirs, &mine));
                     self.note_theirs(name, absent.clone());
                     self.set(name, present, absent);
                 }
@@ -305,10 +305,10 @@ impl Settled {
         }
         let last = registers(ours, name).into_values().map(|register| register.csn).max();
         let last = last.max(ours.state.cleared(name)).unwrap_or(Csn::ZERO);
-        let (stays, goes, lost) = match provider.word(last) {
-            Word::Untold => return,
-            Word::Theirs => (others, mine, &mut self.lost_ours),
-            Word::Ours => (mine, others, &mut self.lost_theirs),
+        let (stays, goes, lost) = match provider.winner(last) {
+            Winner::OursUnsent => return,
+            Winner::Theirs => (others, mine, &mut self.lost_ours),
+            Winner::Ours => (mine, others, &mut self.lost_theirs),
         };
         if !goes.is_empty() {
             lost.insert(name.clone(), goes.into_values().collect());

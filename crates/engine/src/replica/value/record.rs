@@ -19,39 +19,43 @@ use crate::failure::Failure;
 use crate::replica::apply::Applier;
 use crate::replica::difference;
 use crate::replica::prepare::{Delta, DeltaChange, Put, names};
-use crate::replica::steps::Here;
+use crate::replica::steps::LocalEntry;
 use crate::replica::{Applied, ConflictKind};
-use crate::write::operator::{Held, Operator};
+use crate::write::operator::{CurrentEntry, Operator};
 use crate::write::values;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Merges what a record tells with the entry that is here.
-    pub(in crate::replica) fn merge_record(&mut self, delta: &Delta, here: Here) -> Result<Applied, Failure> {
+    pub(in crate::replica) fn merge_record(
+        &mut self,
+        delta: &Delta,
+        local: LocalEntry,
+    ) -> Result<Applied, Failure> {
         if delta.whole {
             // No change that anybody made: who needs what is in it is sent the entry with its state.
             return Ok(Applied::Older);
         }
-        let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &here.uuid, here.csn)?))?;
+        let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &local.uuid, local.csn)?))?;
         let is_newest = ours.newest() < Some(delta.csn);
         match &delta.change {
-            DeltaChange::Delete => self.delete(&here.uuid, Some(delta.csn)),
+            DeltaChange::Delete => self.delete(&local.uuid, Some(delta.csn)),
             _ if ours.seen.covers(&delta.csn) => Ok(Applied::Older),
             // All there is to merge with is older: it is what a client's change would be.
-            DeltaChange::Modify(changes) if is_newest => self.modify_newer(delta, &here, changes),
-            DeltaChange::Modify(changes) => self.merge_changes(delta, here, (ours, changes.clone(), None)),
+            DeltaChange::Modify(changes) if is_newest => self.modify_newer(delta, &local, changes),
+            DeltaChange::Modify(changes) => self.merge_changes(delta, local, (ours, changes.clone(), None)),
             DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods } => {
                 let mut changes = mods.clone();
                 if !delete_old_rdn {
                     changes.extend(naming_changes(
                         self.schema(),
-                        split_rdn(&delta.shown).0,
+                        split_rdn(&delta.pretty_dn).0,
                         ChangeKind::SoftAdd,
                     )?);
                 }
                 let name = self.step(|op| {
                     let superior = match new_superior {
                         Some(superior) => superior.clone(),
-                        None => split_rdn(&op.view.dn(&op.hold(here.id)?.view()?)?).1.to_owned(),
+                        None => split_rdn(&op.view.dn(&op.current_entry(local.id)?.view()?)?).1.to_owned(),
                     };
                     if superior.is_empty() {
                         Ok(new_rdn.clone())
@@ -59,7 +63,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                         Ok(format!("{new_rdn},{superior}"))
                     }
                 })?;
-                self.merge_changes(delta, here, (ours, changes, Some(name)))
+                self.merge_changes(delta, local, (ours, changes, Some(name)))
             }
         }
     }
@@ -68,7 +72,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn merge_changes(
         &mut self,
         delta: &Delta,
-        here: Here,
+        local: LocalEntry,
         (ours, changes, name): (EntryState, Vec<Change>, Option<String>),
     ) -> Result<Applied, Failure> {
         let changes = self.with_own_csn(changes, &delta.csn);
@@ -77,11 +81,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         // What the contextCSN covers is not sent again.
         let may_ask = !self.is_covered(&delta.csn);
         let (put, lost) = self.step(|op| {
-            let held = op.hold(here.id)?;
+            let current = op.current_entry(local.id)?;
             let (schema, known) = (op.schema(), op.context.known);
-            let own_shown = op.view.dn(&held.view()?)?;
-            let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
-            let theirs = recorded_version(op, (&held, &mine), &changes, (delta.csn, renames))?;
+            let own_pretty_dn = op.view.dn(&current.view()?)?;
+            let mine = Version { state: ours.clone(), content: content_of(op, &current)? };
+            let theirs = recorded_version(op, (&current, &mine), &changes, (delta.csn, renames))?;
             let rule = |description: &AttributeDescription| rule_of(schema, known, description);
             if may_ask
                 && rows::forgotten(op.snapshot())? >= Some(delta.csn)
@@ -98,35 +102,36 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             merged.version.state.seen.note(delta.csn);
             keep_order(&mine.content, &mut merged.version.content);
-            let name = name.as_ref().filter(|_| takes_name).unwrap_or(&own_shown);
-            let (dn, shown) = names(schema, name)?;
-            derived::complete(schema, known, &mut merged.version, split_rdn(&shown).0)?;
+            let name = name.as_ref().filter(|_| takes_name).unwrap_or(&own_pretty_dn);
+            let (dn, pretty_dn) = names(schema, name)?;
+            derived::complete(schema, known, &mut merged.version, split_rdn(&pretty_dn).0)?;
             let as_sent = Put {
-                uuid: here.uuid,
+                uuid: local.uuid,
                 dn,
-                shown,
+                pretty_dn,
                 csn: None,
                 named: None,
                 modifier: String::new(),
                 attributes: Vec::new(),
                 state: None,
                 place: delta.place.clone().filter(|_| takes_name),
-                record: Some(Some(delta.told.clone())),
+                record: Some(Some(delta.received.clone())),
             };
             let mut put = put_of(known, &as_sent, merged.version);
             // Clients see attributes in the order in which the entry has them.
-            let entry = op.reader(&held)?.owned_in_part(own_shown, |_| false)?;
-            let places = difference::order_of(entry.attributes.iter().map(|held| &held.description));
+            let entry = op.reader(&current)?.owned_in_part(own_pretty_dn, |_| false)?;
+            let places =
+                difference::order_of(entry.attributes.iter().map(|attribute| &attribute.description));
             let place = |description: &AttributeDescription| places.get(description).copied();
             put.attributes.sort_by_cached_key(|change| place(&change.description).unwrap_or(usize::MAX));
             Ok((put, merged.lost_theirs))
         })?;
         let state = put.state.as_deref().cloned().unwrap_or_default();
-        let (here_uuid, here_csn) = (here.uuid, here.csn);
+        let (local_uuid, local_csn) = (local.uuid, local.csn);
         let applied = self.at_place(&put, |applier, put| {
-            let applied = match !takes_name || put.dn == here.dn && here.parent == EntryId::ROOT {
-                true => applier.put_in_place(put, &here)?,
-                false => applier.put_named(put, here)?,
+            let applied = match !takes_name || put.dn == local.dn && local.parent == EntryId::ROOT {
+                true => applier.put_in_place(put, &local)?,
+                false => applier.put_named(put, local)?,
             };
             applier.step(|op| {
                 let sequence = op.counters.last_log_sequence;
@@ -138,8 +143,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if lost.is_empty() && takes_name == renames {
             return Ok(applied);
         }
-        let lost = self.lost_values(lost, (takes_name != renames).then(|| delta.shown.clone()));
-        let note = self.note_of_record(ConflictKind::Modify, delta, (here_uuid, here_csn), lost);
+        let lost = self.lost_values(lost, (takes_name != renames).then(|| delta.pretty_dn.clone()));
+        let note = self.note_of_record(ConflictKind::Modify, delta, (local_uuid, local_csn), lost);
         self.note(note)
     }
 }
@@ -172,13 +177,13 @@ fn cannot_tell(delta: &Delta) -> LdapResult {
 /// What the record tells, as a version of the entry that has nothing else.
 fn recorded_version<V: Snapshot>(
     op: &Operator<'_, V>,
-    (held, mine): (&Held<'_>, &Version),
+    (current, mine): (&CurrentEntry<'_>, &Version),
     changes: &[Change],
     (csn, renames): (Csn, bool),
 ) -> Result<Version, Failure> {
     let (schema, known) = (op.schema(), op.context.known);
     let all: Vec<&Change> = changes.iter().collect();
-    let mut done = attribute_changes(op, held, &all)?;
+    let mut by_attribute = attribute_changes(op, current, &all)?;
     let mut content = Content::new();
     for change in changes {
         let rule = rule_of(schema, known, &change.description);
@@ -191,7 +196,7 @@ fn recorded_version<V: Snapshot>(
             ChangeKind::Increment => {
                 if mine.state.cleared(&change.description) > Some(csn) {
                     // To what it was counted on is not known any more.
-                    done.remove(&change.description);
+                    by_attribute.remove(&change.description);
                 }
                 *values =
                     ours.into_iter().flatten().filter_map(|value| increased(op, change, value)).collect();
@@ -211,9 +216,9 @@ fn recorded_version<V: Snapshot>(
             }
         }
     }
-    content.retain(|description, _| done.contains_key(description));
+    content.retain(|description, _| by_attribute.contains_key(description));
     let mut state = EntryState { named: renames.then_some(csn), ..EntryState::default() };
-    for (description, change) in done {
+    for (description, change) in by_attribute {
         let cleared = change.whole.then_some(csn);
         let registers = AttributeState { cleared, values: change.registers(csn).collect() };
         state.attributes.insert(description, registers);

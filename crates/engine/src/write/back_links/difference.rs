@@ -19,8 +19,8 @@ use crate::tree;
 /// What changes in one back link of a target.
 #[derive(Default)]
 struct Edit {
-    gone: Vec<Rc<SourceName>>,
-    come: Vec<Rc<SourceName>>,
+    removed: Vec<Rc<SourceName>>,
+    added: Vec<Rc<SourceName>>,
 }
 
 /// The changes that a unit asks for, and whether no index tells yet which sources name the entries that are new in it. None:
@@ -126,24 +126,24 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
                 new.as_ref().map(|new| Ok::<_, Fault>((new, is_source(now, new, rule)?))).transpose()?;
             let old = old.filter(|(_, is_source)| *is_source).map(|(old, _)| old);
             let now_source = new.filter(|(_, is_source)| *is_source).map(|(new, _)| new);
-            let (gone, come) = match (old, now_source) {
+            let (removed, added) = match (old, now_source) {
                 (None, None) => continue,
                 (Some(old), Some(new)) if !renamed => self.targets_between(rule, old, new)?,
                 (old, new) => {
-                    let gone = old.map(|old| targets_of(was, old, rule)).transpose()?.unwrap_or_default();
-                    let come = new.map(|new| targets_of(now, new, rule)).transpose()?.unwrap_or_default();
-                    (gone, come)
+                    let removed = old.map(|old| targets_of(was, old, rule)).transpose()?.unwrap_or_default();
+                    let added = new.map(|new| targets_of(now, new, rule)).transpose()?.unwrap_or_default();
+                    (removed, added)
                 }
             };
-            if let Some(old) = old.filter(|_| !gone.is_empty()) {
+            if let Some(old) = old.filter(|_| !removed.is_empty()) {
                 let name = SourceName::of(was, old)?;
                 let stays = new.map(|(new, _)| new).filter(|_| !renamed);
-                self.gone(&name, (place, *back), gone, stays)?;
+                self.note_removed(&name, (place, *back), removed, stays)?;
             }
-            if let Some(new) = now_source.filter(|_| !come.is_empty()) {
+            if let Some(new) = now_source.filter(|_| !added.is_empty()) {
                 let name = SourceName::of(now, new)?;
-                for target in come {
-                    self.edit(&target, *back, |edit| edit.come.push(Rc::clone(&name)))?;
+                for target in added {
+                    self.edit(&target, *back, |edit| edit.added.push(Rc::clone(&name)))?;
                 }
             }
         }
@@ -151,7 +151,7 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
     }
 
     /// Targets that a source has no longer by one rule; by another one it may have them still.
-    fn gone(
+    fn note_removed(
         &mut self,
         name: &Rc<SourceName>,
         (place, back): (usize, usize),
@@ -172,7 +172,7 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
                     continue 'targets;
                 }
             }
-            self.edit(&target, back, |edit| edit.gone.push(Rc::clone(name)))?;
+            self.edit(&target, back, |edit| edit.removed.push(Rc::clone(name)))?;
         }
         Ok(())
     }
@@ -216,11 +216,11 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
             return Ok(Default::default());
         }
         let (before, after) = (targets_of(self.was, old, rule)?, targets_of(self.now, new, rule)?);
-        let (had, has): (HashSet<&NormalDn>, HashSet<&NormalDn>) =
+        let (old_targets, new_targets): (HashSet<&NormalDn>, HashSet<&NormalDn>) =
             (before.iter().collect(), after.iter().collect());
-        let gone = before.iter().filter(|target| !has.contains(target)).cloned().collect();
-        let come = after.iter().filter(|target| !had.contains(target)).cloned().collect();
-        Ok((gone, come))
+        let removed = before.iter().filter(|target| !new_targets.contains(target)).cloned().collect();
+        let added = after.iter().filter(|target| !old_targets.contains(target)).cloned().collect();
+        Ok((removed, added))
     }
 
     fn rows_between(
@@ -228,16 +228,16 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
         rule: &BackLinkRule,
         set: (EntryId, AttributeNumber),
     ) -> Result<(Vec<NormalDn>, Vec<NormalDn>), Fault> {
-        let (mut gone, mut come) = (Vec::new(), Vec::new());
+        let (mut removed, mut added) = (Vec::new(), Vec::new());
         let schema = &self.now.schema;
         for (key, value) in self.rows.get(&set).map(Vec::as_slice).unwrap_or_default() {
             match (self.was.snapshot.get(VALUES, key)?, value) {
-                (None, Some(value)) => come.extend(name_of(schema, &rule.forward, value)),
-                (Some(value), None) => gone.extend(name_of(schema, &rule.forward, &value)),
+                (None, Some(value)) => added.extend(name_of(schema, &rule.forward, value)),
+                (Some(value), None) => removed.extend(name_of(schema, &rule.forward, &value)),
                 _ => {}
             }
         }
-        Ok((gone, come))
+        Ok((removed, added))
     }
 
     /// The changes of targets, whatever they are.
@@ -252,24 +252,24 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
             let reader = self.now.reader(id, &record)?;
             let says = |source: &Rc<SourceName>| has_value(self.now, &reader, description, &source.normal);
             // By several rules a source comes or goes several times.
-            let (mut gone, mut come) = (Vec::new(), Vec::new());
+            let (mut removed, mut added) = (Vec::new(), Vec::new());
             let (mut left, mut known) = (HashSet::new(), HashSet::new());
-            for source in edit.gone {
+            for source in edit.removed {
                 if left.insert(source.normal.as_str().to_owned()) && says(&source)? {
-                    gone.push(source);
+                    removed.push(source);
                 }
             }
-            for source in edit.come {
+            for source in edit.added {
                 if !known.insert(source.normal.as_str().to_owned()) {
                     continue;
                 }
                 // The same source may have got another spelling.
                 if left.contains(source.normal.as_str()) || !says(&source)? {
-                    come.push(source);
+                    added.push(source);
                 }
             }
             let changes = all.entry(id).or_default();
-            for (kind, sources) in [(ChangeKind::Delete, gone), (ChangeKind::SoftAdd, come)] {
+            for (kind, sources) in [(ChangeKind::Delete, removed), (ChangeKind::SoftAdd, added)] {
                 if !sources.is_empty() {
                     changes.push(change_of(description, kind, &sources));
                 }

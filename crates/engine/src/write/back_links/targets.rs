@@ -57,8 +57,8 @@ impl<S: Store> Group<'_, S> {
                 Err(Failure::Refused(_)) | Ok(()) => {}
             }
         }
-        let done = operator.finish();
-        unit.merge(done.set);
+        let effects = operator.finish();
+        unit.merge(effects.set);
         Ok(())
     }
 }
@@ -69,10 +69,10 @@ fn edit_target<V: Snapshot>(
     id: EntryId,
     changes: &[Change],
 ) -> Result<(), Failure> {
-    let held = operator.hold(id)?;
-    let shown = operator.view.dn(&held.view()?)?;
-    let reader = operator.reader(&held)?;
-    let mut entry = reader.owned_in_part(shown, |description| {
+    let current = operator.current_entry(id)?;
+    let pretty_dn = operator.view.dn(&current.view()?)?;
+    let reader = operator.reader(&current)?;
+    let mut entry = reader.owned_in_part(pretty_dn, |description| {
         changes.iter().any(|change| change.description == *description)
     })?;
     let sets = StoredSets::new(reader);
@@ -81,8 +81,8 @@ fn edit_target<V: Snapshot>(
         change::apply(operator.schema(), &mut entry, change, true, &sets)?;
     }
     put_back(&mut entry, places);
-    modify::store(operator, &held, &entry)?;
-    let uuid = operator.entry_uuid(&held)?;
+    modify::store(operator, &current, &entry)?;
+    let uuid = operator.entry_uuid(&current)?;
     let changes: Vec<&Change> = changes.iter().collect();
     operator
         .log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));

@@ -151,8 +151,8 @@ impl<S: Store> Group<'_, S> {
         let prepared = PreparedSets::default();
         let task = Task { operation, controls, prepared, ..task.clone() };
         match self.one(transaction, unit, &task, (role, false)) {
-            Ok(done) => {
-                unit.merge(done.set);
+            Ok(effects) => {
+                unit.merge(effects.set);
                 Ok(true)
             }
             Err(Failure::Refused(_)) => {

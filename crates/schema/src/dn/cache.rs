@@ -14,7 +14,7 @@ const NAMES: usize = 256;
 const NAME_BYTES_MAX: usize = 256;
 
 #[derive(Default)]
-struct Known {
+struct CachedName {
     /// Of the last name that came to this place.
     hash: u64,
     /// The [instance](Schema::instance) of the schema.
@@ -26,7 +26,7 @@ struct Known {
 
 thread_local! {
     /// Made with the first name.
-    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Vec<CachedName>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The hash of a text, for [`recall`] and [`note`]; `None`: it is too long to be remembered.
@@ -49,26 +49,26 @@ pub(super) fn hash(text: &str) -> Option<u64> {
 
 /// The normal form of a name that is remembered.
 pub(super) fn recall(schema: &Schema, text: &str, hash: u64) -> Option<NormalDn> {
-    KNOWN.with_borrow(|all| {
-        let known = all.get(hash as usize % NAMES)?;
-        let is_it = known.hash == hash && known.schema == schema.instance && known.text == text;
-        if is_it { known.name.clone() } else { None }
+    CACHE.with_borrow(|all| {
+        let cached = all.get(hash as usize % NAMES)?;
+        let is_it = cached.hash == hash && cached.schema == schema.instance && cached.text == text;
+        if is_it { cached.name.clone() } else { None }
     })
 }
 
 /// Notes a name that was not remembered.
 pub(super) fn note(schema: &Schema, text: &str, hash: u64, name: &NormalDn) {
-    KNOWN.with_borrow_mut(|all| {
+    CACHE.with_borrow_mut(|all| {
         if all.is_empty() {
-            all.resize_with(NAMES, Known::default);
+            all.resize_with(NAMES, CachedName::default);
         }
-        let Some(known) = all.get_mut(hash as usize % NAMES) else { return };
-        if known.hash != hash {
-            (known.hash, known.name) = (hash, None);
+        let Some(cached) = all.get_mut(hash as usize % NAMES) else { return };
+        if cached.hash != hash {
+            (cached.hash, cached.name) = (hash, None);
             return;
         }
-        known.text.clear();
-        known.text.push_str(text);
-        (known.schema, known.name) = (schema.instance, Some(name.clone()));
+        cached.text.clear();
+        cached.text.push_str(text);
+        (cached.schema, cached.name) = (schema.instance, Some(name.clone()));
     });
 }

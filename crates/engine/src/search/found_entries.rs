@@ -5,7 +5,7 @@ use larix_proto::{ControlBuf, DerefAliases, LdapResult};
 use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
-use super::run::{Looked, Proved, append};
+use super::run::{CandidateOutcome, Proved, append};
 use super::scope::{self, Area};
 use super::synchronised::EntryIds;
 use super::task::{End, SearchTask, storage_failure};
@@ -16,13 +16,13 @@ use crate::fault::Fault;
 
 /// The entries that a search has found.
 #[derive(Debug, Default)]
-pub(super) struct Noted {
+pub(super) struct FoundEntries {
     ids: EntryIds,
     /// They are not answered.
     pub(super) silent: bool,
 }
 
-impl Noted {
+impl FoundEntries {
     /// Answers whether to send the entry.
     pub(super) fn note<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<bool, Fault> {
         if !seen.is_shown()? {
@@ -36,12 +36,12 @@ impl Noted {
 impl SearchTask {
     /// Has the search remember which entries it finds; `silent`: and answer none of them.
     pub fn note_entries(&mut self, silent: bool) {
-        self.noted = Some(Box::new(Noted { silent, ..Noted::default() }));
+        self.found_entries = Some(Box::new(FoundEntries { silent, ..FoundEntries::default() }));
     }
 
     /// What it has found.
     pub fn take_noted(&mut self) -> EntryIds {
-        self.noted.take().map(|noted| noted.ids).unwrap_or_default()
+        self.found_entries.take().map(|found_entries| found_entries.ids).unwrap_or_default()
     }
 
     /// Looks at an entry as it is now. Answers whether the client may see it and it is what was asked for; then it goes out with these
@@ -57,8 +57,8 @@ impl SearchTask {
         send: Option<&[ControlBuf]>,
     ) -> Result<bool, LdapResult> {
         self.renumber(view);
-        let Some(mut whom) = self.whom.take() else { return Ok(false) };
-        let mut gate = whom.gate();
+        let Some(mut requester) = self.requester.take() else { return Ok(false) };
+        let mut gate = requester.gate();
         gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
         if !self.controls.manage_dsa_it {
             gate.computed = &view.computed;
@@ -67,7 +67,7 @@ impl SearchTask {
         gate.shown = &shown;
         let looked = self.look_at(view, &gate, id, out, send);
         drop(shown);
-        self.whom = Some(whom);
+        self.requester = Some(requester);
         looked.map_err(|end| match end {
             End::Result(result) => result,
             End::Fault(Fault::StepsSpent) => {
@@ -100,7 +100,9 @@ impl SearchTask {
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         // A referral object is no entry of this server's.
-        if !matches!(self.look(&seen, area.base, Proved::Nothing)?, Looked::Match) || !seen.is_shown()? {
+        if !matches!(self.look(&seen, area.base, Proved::Nothing)?, CandidateOutcome::Match)
+            || !seen.is_shown()?
+        {
             return Ok(false);
         }
         if let Some(controls) = send

@@ -13,7 +13,7 @@ use larix_schema::{NormalDn, Schema};
 use crate::cursor::{Cursor, CursorAround, Slice};
 
 /// What is known at most: an entry found by an identity counts once. Beyond that the oldest goes.
-const KNOWN_MAX: usize = 16_384;
+const CACHED_MAX: usize = 16_384;
 /// Bytes of a name that is remembered.
 const NAME_BYTES_MAX: usize = 1_024;
 /// Identities that one entry is known for.
@@ -38,7 +38,7 @@ pub struct KnownNames {
 
 #[derive(Debug, Default)]
 struct Names {
-    by_name: HashMap<NormalDn, Vec<Known>>,
+    by_name: HashMap<NormalDn, Vec<CachedTarget>>,
     /// In the order in which they came; some of them may be gone.
     order: VecDeque<(NormalDn, u64)>,
     /// Of the next one.
@@ -46,7 +46,7 @@ struct Names {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedTarget {
     requester: Option<NormalDn>,
     target: usize,
     /// By the monotonic clock.
@@ -80,17 +80,17 @@ impl KnownNames {
     }
 
     /// The target of an entry.
-    pub(super) fn target(&self, name: &NormalDn, asked: Lookup<'_>) -> Option<usize> {
+    pub(super) fn target(&self, name: &NormalDn, lookup: Lookup<'_>) -> Option<usize> {
         let now = self.now();
         let names = self.lock();
-        let known =
-            names.by_name.get(name)?.iter().filter(|known| known.until.is_none_or(|until| now < until));
-        match asked {
-            Lookup::By(requester) => known.rev().find(|known| known.requester.as_ref() == requester),
-            Lookup::Bind => known.max_by_key(|known| known.number),
+        let cached =
+            names.by_name.get(name)?.iter().filter(|cached| cached.until.is_none_or(|until| now < until));
+        match lookup {
+            Lookup::By(requester) => cached.rev().find(|cached| cached.requester.as_ref() == requester),
+            Lookup::Bind => cached.max_by_key(|cached| cached.number),
             Lookup::New => None,
         }
-        .map(|known| known.target)
+        .map(|cached| cached.target)
     }
 
     fn note(&self, name: NormalDn, requester: Option<&NormalDn>, target: usize) {
@@ -104,8 +104,8 @@ impl KnownNames {
         let mut names = self.lock();
         let names = &mut *names;
         let all = names.by_name.entry(name.clone()).or_default();
-        if let Some(known) = all.iter_mut().find(|known| known.requester.as_ref() == requester) {
-            (known.target, known.until) = (target, until);
+        if let Some(cached) = all.iter_mut().find(|cached| cached.requester.as_ref() == requester) {
+            (cached.target, cached.until) = (target, until);
             return;
         }
         if all.len() >= REQUESTERS_MAX {
@@ -113,12 +113,12 @@ impl KnownNames {
         }
         names.number += 1;
         let number = names.number;
-        all.push(Known { requester: requester.cloned(), target, until, number });
+        all.push(CachedTarget { requester: requester.cloned(), target, until, number });
         names.order.push_back((name, number));
-        if names.order.len() > KNOWN_MAX
+        if names.order.len() > CACHED_MAX
             && let Some((oldest, number)) = names.order.pop_front()
         {
-            names.remove(&oldest, |known| known.number == number);
+            names.remove(&oldest, |cached| cached.number == number);
         }
     }
 
@@ -129,9 +129,9 @@ impl KnownNames {
 }
 
 impl Names {
-    fn remove(&mut self, name: &NormalDn, is_it: impl Fn(&Known) -> bool) {
+    fn remove(&mut self, name: &NormalDn, is_it: impl Fn(&CachedTarget) -> bool) {
         if let Some(all) = self.by_name.get_mut(name) {
-            all.retain(|known| !is_it(known));
+            all.retain(|cached| !is_it(cached));
             if all.is_empty() {
                 self.by_name.remove(name);
             }
@@ -206,9 +206,9 @@ mod tests {
         let known = KnownNames::new(lifetime, Arc::clone(&clock) as _);
         let (ann, ben, entry) = (dn("cn=ann"), dn("cn=ben"), dn("cn=entry"));
         known.note(entry.clone(), Some(&ann), 2);
-        let asked =
+        let lookups =
             [Lookup::By(Some(&ann)), Lookup::By(Some(&ben)), Lookup::By(None), Lookup::Bind, Lookup::New];
-        let all = |name: &NormalDn| asked.map(|asked| known.target(name, asked));
+        let all = |name: &NormalDn| lookups.map(|lookup| known.target(name, lookup));
         assert_eq!(all(&entry), [Some(2), None, None, Some(2), None]);
         assert_eq!(all(&ann), [None; 5]);
         // It may have moved.
@@ -232,18 +232,18 @@ mod tests {
         let clock = Arc::new(ManualClock::new(Timestamp(0)));
         let known = KnownNames::new(NameLifetime::Forever, clock);
         let name = |number: usize| dn(&format!("cn={number}"));
-        for number in 0..=KNOWN_MAX {
+        for number in 0..=CACHED_MAX {
             known.note(name(number), None, number);
         }
         let has = |number| known.target(&name(number), Lookup::Bind).is_some();
-        assert_eq!((has(0), has(1), has(KNOWN_MAX)), (false, true, true));
+        assert_eq!((has(0), has(1), has(CACHED_MAX)), (false, true, true));
         for number in 0..=REQUESTERS_MAX {
             known.note(name(1), Some(&name(number)), number);
         }
         assert_eq!(known.lock().by_name[&name(1)].len(), REQUESTERS_MAX);
         known.note(dn(&format!("cn={}", "a".repeat(NAME_BYTES_MAX))), None, 1);
         let names = known.lock();
-        assert!(names.order.len() <= KNOWN_MAX && names.by_name.len() <= KNOWN_MAX);
+        assert!(names.order.len() <= CACHED_MAX && names.by_name.len() <= CACHED_MAX);
         assert!(names.by_name.keys().all(|name| name.as_str().len() <= NAME_BYTES_MAX));
     }
 }
