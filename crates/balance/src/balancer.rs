@@ -57,7 +57,7 @@ pub struct Balancer {
     /// Clients whose next request waits for any server, by [`Pool`].
     waiting: [VecDeque<u64>; 2],
     /// Clients whose next request waits for the server that they have to stay at, by that. They hold up nobody who can go elsewhere.
-    held: BTreeMap<usize, VecDeque<u64>>,
+    pinned: BTreeMap<usize, VecDeque<u64>>,
     /// A connection of this [`Pool`] may take a request again.
     freed: [bool; 2],
     /// A request that has waited since then is being tried again.
@@ -87,7 +87,7 @@ pub(crate) struct Touched {
 
 /// A connection that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct PlannedConnection {
     pub(crate) backend: usize,
     pub(crate) pool: Pool,
     /// By which cn=Monitor is to name it.
@@ -134,7 +134,7 @@ impl Balancer {
             backends,
             tiers,
             waiting: [VecDeque::new(), VecDeque::new()],
-            held: BTreeMap::new(),
+            pinned: BTreeMap::new(),
             freed: [false; 2],
             waking: None,
             is_stopping: false,
@@ -243,7 +243,7 @@ impl Balancer {
         if client.header.is_some() {
             return self.header_received(id, bytes, now);
         }
-        client.heard = now;
+        client.last_received = now;
         let mut input = std::mem::take(&mut client.input);
         let received = client.wire.receive(bytes, &mut input);
         client.input = input;
@@ -265,7 +265,7 @@ impl Balancer {
             Ok(HeaderProgress::Whole { bytes: len, source }) => {
                 let behind = header.split_off(len);
                 client.header = None;
-                client.heard = now;
+                client.last_received = now;
                 // Without one the proxy in front itself is the client.
                 client.address = source.or(client.address);
                 self.awaited = self.awaited.saturating_sub(1);
@@ -356,7 +356,7 @@ impl Balancer {
     // --- connections to servers ---
 
     /// The next connection that is to be made; it counts as being made from here on.
-    pub(crate) fn wanted(&mut self, now: Duration) -> Option<Wanted> {
+    pub(crate) fn next_connection(&mut self, now: Duration) -> Option<PlannedConnection> {
         if self.is_stopping {
             return None;
         }
@@ -366,7 +366,7 @@ impl Balancer {
             .enumerate()
             .find_map(|(number, backend)| Some((number, backend.lacks(now)?)))?;
         self.upstream_number += 1;
-        let lacking = Wanted { backend: lacking.0, pool: lacking.1, number: self.upstream_number };
+        let lacking = PlannedConnection { backend: lacking.0, pool: lacking.1, number: self.upstream_number };
         if let Some(backend) = self.backends.get_mut(lacking.backend) {
             *backend.opening_mut(lacking.pool) += 1;
         }
@@ -384,16 +384,16 @@ impl Balancer {
     }
 
     /// A connection could not be made.
-    pub(crate) fn not_opened(&mut self, wanted: Wanted, why: &str, now: Duration) {
-        let is_gone = self.backends.get(wanted.backend).is_none_or(|backend| backend.is_gone);
+    pub(crate) fn not_opened(&mut self, planned: PlannedConnection, why: &str, now: Duration) {
+        let is_gone = self.backends.get(planned.backend).is_none_or(|backend| backend.is_gone);
         if !is_gone {
-            let url = self.url(wanted.backend).map(ToString::to_string).unwrap_or_default();
+            let url = self.url(planned.backend).map(ToString::to_string).unwrap_or_default();
             (self.tell)(&format!("{url}: cannot connect: {why}"));
             self.counters.fault(&PeerFault::Socket(String::new()));
         }
         let chance = Self::draw(&mut self.chance);
-        if let Some(backend) = self.backends.get_mut(wanted.backend) {
-            let opening = backend.opening_mut(wanted.pool);
+        if let Some(backend) = self.backends.get_mut(planned.backend) {
+            let opening = backend.opening_mut(planned.pool);
             *opening = opening.saturating_sub(1);
             backend.figures.unreached += 1;
             backend.failed(now, chance);
@@ -403,17 +403,17 @@ impl Balancer {
     }
 
     /// A socket is connected: its number, under which bytes go and come.
-    pub(crate) fn opened(&mut self, wanted: Wanted, now: Duration) -> Option<u64> {
-        let begun = self.opening(wanted).and_then(Channel::begin);
+    pub(crate) fn opened(&mut self, planned: PlannedConnection, now: Duration) -> Option<u64> {
+        let begun = self.opening(planned).and_then(Channel::begin);
         let channel = match begun {
             Ok(channel) => channel,
             Err(fault) => {
-                self.not_opened(wanted, &fault.to_string(), now);
+                self.not_opened(planned, &fault.to_string(), now);
                 return None;
             }
         };
-        let backend = self.backends.get_mut(wanted.backend)?;
-        let opening = backend.opening_mut(wanted.pool);
+        let backend = self.backends.get_mut(planned.backend)?;
+        let opening = backend.opening_mut(planned.pool);
         *opening = opening.saturating_sub(1);
         if backend.is_gone {
             // Other settings have come meanwhile.
@@ -422,11 +422,11 @@ impl Balancer {
         self.next += 1;
         let id = self.next;
         // In the order of their numbers, whichever was first.
-        let own = backend.connections_mut(wanted.pool);
+        let own = backend.connections_mut(planned.pool);
         let number = |id: &u64| self.upstreams.get(id).map_or(0, |upstream| upstream.number);
-        own.insert(own.partition_point(|id| number(id) < wanted.number), id);
-        let mut upstream = Upstream::new(wanted.backend, wanted.pool, channel, now);
-        upstream.number = wanted.number;
+        own.insert(own.partition_point(|id| number(id) < planned.number), id);
+        let mut upstream = Upstream::new(planned.backend, planned.pool, channel, now);
+        upstream.number = planned.number;
         if backend.settings.proxy_header == ProxyHeader::Local {
             upstream.preface = proxy_header::LOCAL_HEADER.to_vec();
         }
@@ -436,8 +436,8 @@ impl Balancer {
         Some(id)
     }
 
-    fn opening(&self, wanted: Wanted) -> Result<Opening, PeerFault> {
-        let backend = self.backends.get(wanted.backend).ok_or(PeerFault::Closed)?;
+    fn opening(&self, planned: PlannedConnection) -> Result<Opening, PeerFault> {
+        let backend = self.backends.get(planned.backend).ok_or(PeerFault::Closed)?;
         let url = &backend.settings.url;
         let tls = || {
             let client = self.upstream_tls.clone();
@@ -447,13 +447,13 @@ impl Balancer {
             (UrlScheme::Ldaps, _) => Security::Ldaps(tls()?),
             (UrlScheme::Ldapi, _) | (_, StartTls::No) => Security::Clear,
             // Passwords of clients would go in the clear.
-            (_, StartTls::Yes) if wanted.pool == Pool::Bind || self.settings.verifies_credentials => {
+            (_, StartTls::Yes) if planned.pool == Pool::Bind || self.settings.verifies_credentials => {
                 Security::StartTls { client: tls()?, required: true }
             }
             (_, StartTls::Yes) => Security::StartTls { client: tls()?, required: false },
             (_, StartTls::Critical) => Security::StartTls { client: tls()?, required: true },
         };
-        let credentials = match wanted.pool {
+        let credentials = match planned.pool {
             Pool::Shared => self.settings.bind.credentials.clone(),
             Pool::Bind => None,
         };
@@ -520,7 +520,7 @@ impl Balancer {
         }
         upstream.stalled = None;
         let pool = upstream.pool;
-        if !self.waiting.iter().all(VecDeque::is_empty) || !self.held.is_empty() {
+        if !self.waiting.iter().all(VecDeque::is_empty) || !self.pinned.is_empty() {
             self.free(pool);
         }
     }
@@ -528,9 +528,9 @@ impl Balancer {
     // --- who waits ---
 
     /// Those that wait for a connection of this kind: to any server, or to this one.
-    fn queue(&mut self, pool: Pool, held: Option<usize>) -> &mut VecDeque<u64> {
-        match (pool, held) {
-            (Pool::Shared, Some(backend)) => self.held.entry(backend).or_default(),
+    fn queue(&mut self, pool: Pool, pinned: Option<usize>) -> &mut VecDeque<u64> {
+        match (pool, pinned) {
+            (Pool::Shared, Some(backend)) => self.pinned.entry(backend).or_default(),
             (Pool::Shared, None) => &mut self.waiting[0],
             (Pool::Bind, _) => &mut self.waiting[1],
         }
@@ -551,25 +551,25 @@ impl Balancer {
             Pool::Bind => vec![None],
             Pool::Shared => {
                 let any = (!shared.is_empty()).then(|| (since(shared), None));
-                let held = self.held.iter().map(|(backend, queue)| (since(queue), Some(*backend)));
-                let mut found: Vec<(Duration, Option<usize>)> = any.into_iter().chain(held).collect();
+                let pinned = self.pinned.iter().map(|(backend, queue)| (since(queue), Some(*backend)));
+                let mut found: Vec<(Duration, Option<usize>)> = any.into_iter().chain(pinned).collect();
                 found.sort_unstable();
-                found.into_iter().map(|(_, held)| held).collect()
+                found.into_iter().map(|(_, pinned)| pinned).collect()
             }
         }
     }
 
     /// Forgets a queue of its own that has nobody any more.
-    fn drop_if_empty(&mut self, held: Option<usize>) {
-        if let Some(backend) = held
-            && self.held.get(&backend).is_some_and(VecDeque::is_empty)
+    fn drop_if_empty(&mut self, pinned: Option<usize>) {
+        if let Some(backend) = pinned
+            && self.pinned.get(&backend).is_some_and(VecDeque::is_empty)
         {
-            self.held.remove(&backend);
+            self.pinned.remove(&backend);
         }
     }
 
     /// The one server whose connections a client may use; none: all of them.
-    fn held_at(&self, id: u64, pool: Pool) -> Option<usize> {
+    fn pinned_to(&self, id: u64, pool: Pool) -> Option<usize> {
         if pool == Pool::Bind {
             return None;
         }
@@ -584,8 +584,8 @@ impl Balancer {
 
     /// Whether others wait for what a client's request needs.
     fn is_behind_others(&self, id: u64, pool: Pool) -> bool {
-        let queue = match (pool, self.held_at(id, pool)) {
-            (Pool::Shared, Some(backend)) => self.held.get(&backend),
+        let queue = match (pool, self.pinned_to(id, pool)) {
+            (Pool::Shared, Some(backend)) => self.pinned.get(&backend),
             (Pool::Shared, None) => Some(&self.waiting[0]),
             (Pool::Bind, _) => Some(&self.waiting[1]),
         };
@@ -594,10 +594,10 @@ impl Balancer {
 
     /// The next request of a client waits for a connection.
     fn wait(&mut self, id: u64, pool: Pool, now: Duration) {
-        let held = self.held_at(id, pool);
+        let pinned = self.pinned_to(id, pool);
         if let Some(client) = self.clients.get_mut(&id) {
             client.state = State::Waiting(pool, self.waking.unwrap_or(now));
-            self.queue(pool, held).push_back(id);
+            self.queue(pool, pinned).push_back(id);
         }
     }
 
@@ -611,16 +611,16 @@ impl Balancer {
             if !std::mem::take(freed) {
                 continue;
             }
-            for held in self.queues(pool) {
-                self.wake_queue(pool, held, now);
-                self.drop_if_empty(held);
+            for pinned in self.queues(pool) {
+                self.wake_queue(pool, pinned, now);
+                self.drop_if_empty(pinned);
             }
         }
     }
 
-    fn wake_queue(&mut self, pool: Pool, held: Option<usize>, now: Duration) {
-        for _ in 0..self.queue(pool, held).len() {
-            let Some(id) = self.queue(pool, held).pop_front() else { break };
+    fn wake_queue(&mut self, pool: Pool, pinned: Option<usize>, now: Duration) {
+        for _ in 0..self.queue(pool, pinned).len() {
+            let Some(id) = self.queue(pool, pinned).pop_front() else { break };
             let Some(client) = self.clients.get_mut(&id) else { continue };
             let State::Waiting(own, since) = client.state else { continue };
             if own != pool {
@@ -634,7 +634,7 @@ impl Balancer {
                 .clients
                 .get(&id)
                 .is_some_and(|client| matches!(client.state, State::Waiting(again, _) if again == pool));
-            let queue = self.queue(pool, held);
+            let queue = self.queue(pool, pinned);
             // It may wait for another server now.
             if waits_again && queue.back() == Some(&id) {
                 // It keeps its position.

@@ -48,7 +48,7 @@ pub(crate) struct Client {
     /// The connection of a SASL bind that goes on.
     pub(crate) sasl: Option<u64>,
     /// When it last sent something.
-    pub(crate) heard: Duration,
+    pub(crate) last_received: Duration,
     /// Since when the socket has taken nothing of what waits, as far as was noticed.
     pub(crate) stalled: Option<Duration>,
     pub(crate) is_touched: bool,
@@ -106,7 +106,7 @@ impl Client {
             restriction: Restriction::None,
             pauses: HashSet::new(),
             sasl: None,
-            heard: now,
+            last_received: now,
             stalled: None,
             is_touched: false,
             number: 0,

@@ -18,7 +18,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use socket2::Socket;
 
-use crate::balancer::{Balancer, Reloaded, Wanted};
+use crate::balancer::{Balancer, PlannedConnection, Reloaded};
 use crate::client::Arrival;
 use crate::figures::Figures;
 use crate::sockets::Polled;
@@ -137,21 +137,21 @@ impl LoopHandle {
 
     /// What there is to watch now. None: the loop has ended, or has not answered within two seconds.
     pub fn figures(&self) -> Option<Figures> {
-        self.asked(ANSWERING, |sender| Order::Figures(false, sender))
+        self.query(ANSWERING, |sender| Order::Figures(false, sender))
     }
 
     /// The same with every connection by itself, if the loop answers within this time.
     pub fn all_figures(&self, patience: Duration) -> Option<Figures> {
-        self.asked(patience, |sender| Order::Figures(true, sender))
+        self.query(patience, |sender| Order::Figures(true, sender))
     }
 
     /// Has a connection take no new operation, and close behind its last one. None: the loop does not answer within this time; false: there
     /// is no such connection.
     pub fn close(&self, of: ConnectionOf, number: u64, patience: Duration) -> Option<bool> {
-        self.asked(patience, |sender| Order::Close(of, number, sender))
+        self.query(patience, |sender| Order::Close(of, number, sender))
     }
 
-    fn asked<T>(&self, patience: Duration, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+    fn query<T>(&self, patience: Duration, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
         let (sender, answer) = sync_channel(1);
         self.orders.send(order(sender)).ok()?;
         self.shared.wake_up();
@@ -162,7 +162,7 @@ impl LoopHandle {
 /// A socket that is being connected.
 #[derive(Debug)]
 struct Connecting {
-    wanted: Wanted,
+    planned: PlannedConnection,
     /// Not tried yet.
     addresses: VecDeque<SocketAddr>,
     socket: Option<Polled>,
@@ -521,20 +521,20 @@ impl EventLoop {
 
     /// Begins the connections that are lacking.
     fn connect(&mut self, now: Duration) {
-        while let Some(wanted) = self.core.wanted(now) {
-            let Some(url) = self.core.url(wanted.backend).cloned() else { return };
+        while let Some(planned) = self.core.next_connection(now) {
+            let Some(url) = self.core.url(planned.backend).cloned() else { return };
             self.next += 1;
             let number = self.next;
             let patience = self.core.settings().bind.network_timeout.unwrap_or(CONNECTING);
             let mut connecting =
-                Connecting { wanted, addresses: VecDeque::new(), socket: None, until: now + patience };
+                Connecting { planned, addresses: VecDeque::new(), socket: None, until: now + patience };
             let host = if url.host.is_empty() { "localhost" } else { &url.host };
             let host = host.trim_start_matches('[').trim_end_matches(']');
             let port = url.effective_port().unwrap_or(if url.scheme == UrlScheme::Ldaps { 636 } else { 389 });
             if url.scheme == UrlScheme::Ldapi {
                 let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
                 self.connecting.insert(number, connecting);
-                self.begun(number, begin_unix(path), now);
+                self.note_connecting(number, begin_unix(path), now);
             } else if let Ok(address) = host.parse::<IpAddr>() {
                 connecting.addresses.push_back(SocketAddr::new(address, port));
                 self.connecting.insert(number, connecting);
@@ -617,20 +617,20 @@ impl EventLoop {
         match connecting.addresses.pop_front() {
             Some(address) => {
                 let bind = &self.core.settings().bind;
-                let begun = begin_tcp(address, bind.keep_alive, bind.user_timeout);
-                self.begun(number, begun, now);
+                let socket = begin_tcp(address, bind.keep_alive, bind.user_timeout);
+                self.note_connecting(number, socket, now);
             }
             None => {
-                let wanted = connecting.wanted;
+                let planned = connecting.planned;
                 self.connecting.remove(&number);
-                self.core.not_opened(wanted, why, now);
+                self.core.not_opened(planned, why, now);
             }
         }
     }
 
-    fn begun(&mut self, number: u64, begun: io::Result<Socket>, now: Duration) {
+    fn note_connecting(&mut self, number: u64, socket: io::Result<Socket>, now: Duration) {
         let polled =
-            begun.and_then(|socket| Polled::new(&self.poll, socket, CONNECTING_BIT | number, false, true));
+            socket.and_then(|socket| Polled::new(&self.poll, socket, CONNECTING_BIT | number, false, true));
         match (polled, self.connecting.get_mut(&number)) {
             (Ok(polled), Some(connecting)) => connecting.socket = Some(polled),
             (Err(error), _) => self.try_next(number, &error.to_string(), now),
@@ -647,11 +647,11 @@ impl EventLoop {
             connecting.socket = None;
             return self.try_next(number, &error.to_string(), now);
         }
-        let Some(Connecting { wanted, socket: Some(mut polled), .. }) = self.connecting.remove(&number)
+        let Some(Connecting { planned, socket: Some(mut polled), .. }) = self.connecting.remove(&number)
         else {
             return;
         };
-        if let Some(id) = self.core.opened(wanted, now) {
+        if let Some(id) = self.core.opened(planned, now) {
             polled.set_token(&self.poll, UPSTREAM | id);
             self.upstreams.insert(id, polled);
         }
@@ -669,7 +669,7 @@ impl EventLoop {
             .collect();
         for number in late {
             if let Some(connecting) = self.connecting.remove(&number) {
-                self.core.not_opened(connecting.wanted, "it took too long (network-timeout)", now);
+                self.core.not_opened(connecting.planned, "it took too long (network-timeout)", now);
             }
         }
         self.core.expire(now);
@@ -678,10 +678,10 @@ impl EventLoop {
 
 /// Names are looked up beside the loop: that waits for others.
 fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<HostLookUp>, Receiver<Resolved>)> {
-    let (sender, asked) = channel::<HostLookUp>();
+    let (sender, look_ups) = channel::<HostLookUp>();
     let (answer, resolved) = channel();
     thread::Builder::new().name("balance-names".to_owned()).spawn(move || {
-        for (number, host, port) in asked {
+        for (number, host, port) in look_ups {
             let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
             if answer.send((number, found)).is_err() {
                 return;

@@ -59,14 +59,14 @@ const fn index_of(operation: ResponseOp) -> usize {
 }
 
 impl Recorder {
-    pub(crate) fn started(&mut self, operation: ResponseOp) {
+    pub(crate) fn count_start(&mut self, operation: ResponseOp) {
         if let Some(count) = self.started.get_mut(index_of(operation)) {
             *count += 1;
         }
     }
 
     /// An operation has its last answer.
-    pub(crate) fn ended(&mut self, operation: ResponseOp, code: ResultCode, took: std::time::Duration) {
+    pub(crate) fn count_end(&mut self, operation: ResponseOp, code: ResultCode, took: std::time::Duration) {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         if let Some(histogram) = self.durations.get(index_of(operation)) {
             histogram.record(nanoseconds);

@@ -49,7 +49,7 @@ pub(crate) struct Upstream {
     pub(crate) is_midway: bool,
     pub(crate) opened: Duration,
     /// When an answer to an operation last came.
-    pub(crate) heard: Duration,
+    pub(crate) last_received: Duration,
     /// Since when the socket has taken nothing of what waits, as far as was noticed.
     pub(crate) stalled: Option<Duration>,
     pub(crate) is_touched: bool,
@@ -122,7 +122,7 @@ impl Upstream {
             reserved: None,
             is_midway: false,
             opened: now,
-            heard: now,
+            last_received: now,
             stalled: None,
             is_touched: false,
             number: 0,

@@ -218,7 +218,7 @@ mod tests {
     /// A client that says goodbye and goes on is heard no longer, and does not keep the loop.
     #[test]
     fn what_comes_behind_the_goodbye_is_ignored() {
-        let (told, ended) = channel();
+        let (sender, ended) = channel();
         // A thread of its own: a loop without an end is a failure, not a test that never ends.
         std::thread::spawn(move || {
             let (tls, mut client) = both_ends();
@@ -245,7 +245,7 @@ mod tests {
             bytes.resize(bytes.len() + 20_000, 0);
             wire.receive(&bytes, &mut plain).unwrap();
             wire.receive(&[0; 64], &mut plain).unwrap();
-            told.send(plain).unwrap();
+            sender.send(plain).unwrap();
         });
         assert_eq!(ended.recv_timeout(Duration::from_secs(60)).as_deref(), Ok(&b"a request"[..]));
     }

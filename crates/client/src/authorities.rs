@@ -49,8 +49,8 @@ impl Trusted {
 
     /// What a peer shows beside its own certificate, and the links.
     #[must_use]
-    pub fn chain<'a>(&'a self, shown: &'a [CertificateDer<'a>]) -> Vec<CertificateDer<'a>> {
-        shown.iter().chain(&self.links).map(|one| CertificateDer::from(&**one)).collect()
+    pub fn chain<'a>(&'a self, presented: &'a [CertificateDer<'a>]) -> Vec<CertificateDer<'a>> {
+        presented.iter().chain(&self.links).map(|one| CertificateDer::from(&**one)).collect()
     }
 }
 

@@ -180,8 +180,8 @@ impl<'a> Fields<'a> {
         self.issuer == self.subject
     }
 
-    fn extension(&self, wanted: &[u8]) -> Option<&'a [u8]> {
-        self.extensions.iter().find(|(kind, _)| *kind == wanted).map(|(_, value)| *value)
+    fn extension(&self, oid: &[u8]) -> Option<&'a [u8]> {
+        self.extensions.iter().find(|(kind, _)| *kind == oid).map(|(_, value)| *value)
     }
 
     fn may_sign(&self) -> Result<bool, DecodeError> {
@@ -259,15 +259,15 @@ fn printable(value: &[u8]) -> String {
 }
 
 fn fits(common_name: &str, server: &ServerName<'_>) -> bool {
-    let wanted = match server {
+    let host = match server {
         ServerName::DnsName(name) => name.as_ref().to_owned(),
         ServerName::IpAddress(address) => std::net::IpAddr::from(*address).to_string(),
         _ => return false,
     };
     if let (Some(rest), ServerName::DnsName(_)) = (common_name.strip_prefix("*."), server) {
-        return wanted.split_once('.').is_some_and(|(_, above)| above.eq_ignore_ascii_case(rest));
+        return host.split_once('.').is_some_and(|(_, above)| above.eq_ignore_ascii_case(rest));
     }
-    wanted.eq_ignore_ascii_case(common_name)
+    host.eq_ignore_ascii_case(common_name)
 }
 
 #[cfg(test)]

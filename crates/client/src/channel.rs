@@ -133,12 +133,12 @@ impl Channel {
                 return Err(self.layer.end(PeerFault::Tls(fault::words(&error, &SettingNames::LDAP))));
             }
         };
-        let mut left = state.plaintext_bytes_to_read();
+        let mut remaining = state.plaintext_bytes_to_read();
         let mut plain = [0; PLAIN_BYTES];
-        while left > 0 {
+        while remaining > 0 {
             let count = session.reader().read(&mut plain).map_err(lost)?;
             self.layer.receive(plain.get(..count).unwrap_or_default());
-            left = left.saturating_sub(count.max(1));
+            remaining = remaining.saturating_sub(count.max(1));
         }
         Ok(taken > 0 && !state.peer_has_closed())
     }
@@ -211,17 +211,17 @@ impl Channel {
                     client::sasl_bind(out, id, "", "EXTERNAL", Some(authorization.as_bytes()), &[]);
                 }),
             ),
-            Credentials::Sasl(asked) => {
-                let name = asked.mechanism.name();
-                let binding = match (asked.mechanism, &self.tls) {
+            Credentials::Sasl(sasl_password) => {
+                let name = sasl_password.mechanism.name();
+                let binding = match (sasl_password.mechanism, &self.tls) {
                     (Mechanism::Scram { plus: true, .. }, Some(session)) => {
-                        let wanted = match &opening.security {
+                        let binding_type = match &opening.security {
                             Security::Ldaps(client) | Security::StartTls { client, .. } => {
                                 client.binding.as_deref()
                             }
                             Security::Clear => None,
                         };
-                        tls::channel_binding(session, wanted, opening.ambient.end_point_binding)
+                        tls::channel_binding(session, binding_type, opening.ambient.end_point_binding)
                             .map_err(|error| PeerFault::Sasl(error.to_string()))?
                     }
                     (Mechanism::Scram { plus: true, .. }, None) => {
@@ -231,7 +231,7 @@ impl Channel {
                 };
                 let nonce = sasl::nonce(opening.ambient);
                 let around = Surroundings { host: &opening.host, nonce, binding };
-                let (begun, first) = SaslExchange::begin(asked, around).map_err(PeerFault::Sasl)?;
+                let (begun, first) = SaslExchange::begin(sasl_password, around).map_err(PeerFault::Sasl)?;
                 exchange = Some(Box::new(begun));
                 let first = first.as_ref().map(|message| message.as_slice());
                 let sent = self.layer.request(None, None, |out, id| {

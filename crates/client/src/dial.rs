@@ -41,17 +41,17 @@ pub(crate) fn set_options(
     socket.set_tcp_nodelay(true)?;
     if let Some(KeepAlive { idle, probes, interval }) = keep_alive {
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
-        let mut wanted = TcpKeepalive::new();
+        let mut options = TcpKeepalive::new();
         if idle > 0 {
-            wanted = wanted.with_time(seconds(idle));
+            options = options.with_time(seconds(idle));
         }
         if interval > 0 {
-            wanted = wanted.with_interval(seconds(interval));
+            options = options.with_interval(seconds(interval));
         }
         if probes > 0 {
-            wanted = wanted.with_retries(probes);
+            options = options.with_retries(probes);
         }
-        socket.set_tcp_keepalive(&wanted)?;
+        socket.set_tcp_keepalive(&options)?;
     }
     if user_timeout.is_some() {
         socket.set_tcp_user_timeout(user_timeout)?;

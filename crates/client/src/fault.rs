@@ -46,15 +46,15 @@ impl SettingNames<'static> {
     };
 }
 
-/// Why a handshake with `host` failed; `shown` is the server's certificate, if it came so far.
+/// Why a handshake with `host` failed; `presented` is the server's certificate, if it came so far.
 pub(crate) fn handshake(
     error: &io::Error,
     host: &str,
-    shown: Option<&CertificateDer<'_>>,
+    presented: Option<&CertificateDer<'_>>,
     names: &SettingNames<'_>,
 ) -> String {
     match tls_error(error) {
-        Some(Error::InvalidCertificate(error)) => certificate(error, host, shown, names),
+        Some(Error::InvalidCertificate(error)) => certificate(error, host, presented, names),
         Some(Error::InvalidMessage(_)) => format!("what came is no TLS: {}", names.no_tls),
         Some(error) => words(error, names),
         None => interrupted(error, names),
@@ -156,28 +156,28 @@ fn refusal(alert: AlertDescription, names: &SettingNames<'_>) -> String {
 fn certificate(
     error: &CertificateError,
     host: &str,
-    shown: Option<&CertificateDer<'_>>,
+    presented: Option<&CertificateDer<'_>>,
     names: &SettingNames<'_>,
 ) -> String {
     let trust = names.trust;
-    let shown = shown.and_then(|der| Certificate::read(der).ok()).unwrap_or_default();
+    let presented = presented.and_then(|der| Certificate::read(der).ok()).unwrap_or_default();
     match error {
-        CertificateError::UnknownIssuer if shown.is_self_issued => format!(
+        CertificateError::UnknownIssuer if presented.is_self_issued => format!(
             "the server's certificate is signed by itself ({}) and is none of the trusted ones: if it is the right one, name \
              its file in {trust}",
-            shown.issuer
+            presented.issuer
         ),
         CertificateError::UnknownIssuer => format!(
             "the server's certificate is from an authority that is not trusted ({}): name the file with that authority's \
              certificate in {trust}; what stands between them belongs to the server's certificate",
-            shown.issuer
+            presented.issuer
         ),
         CertificateError::BadSignature => format!(
             "a signature of the server's certificate is wrong: {} has the name of a trusted authority, and another key. Is its \
              certificate in {trust} an old one?",
-            shown.issuer
+            presented.issuer
         ),
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => wrong_name(host, &shown, names),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => wrong_name(host, &presented, names),
         CertificateError::ExpiredContext { time, not_after } => format!(
             "the server's certificate, or one above it, expired on {}: it has to be renewed there (this machine's clock says {})",
             date(*not_after),
@@ -206,13 +206,13 @@ fn certificate(
             "the server's certificate is not for servers: its extended key usage leaves out serverAuth".to_owned()
         }
         CertificateError::BadEncoding => "the server's certificate cannot be read".to_owned(),
-        other => unusual(other, &shown, names),
+        other => unusual(other, &presented, names),
     }
 }
 
 fn unusual(
     error: &CertificateError,
-    shown: &Certificate,
+    presented: &Certificate,
     SettingNames { trust, .. }: &SettingNames<'_>,
 ) -> String {
     let whole = Error::InvalidCertificate(error.clone());
@@ -220,7 +220,7 @@ fn unusual(
         return format!(
             "the server's certificate is an authority's ({}, CA:TRUE), and is not itself among the trusted ones: name its file \
              in {trust}, or give the server a certificate of its own",
-            shown.issuer
+            presented.issuer
         );
     }
     format!("the server's certificate cannot be used: {}", unusable(error))
@@ -254,16 +254,20 @@ pub(crate) fn own_certificate(error: &Error, key_file: &str, names: &SettingName
     }
 }
 
-fn wrong_name(host: &str, shown: &Certificate, SettingNames { name: rule, .. }: &SettingNames<'_>) -> String {
+fn wrong_name(
+    host: &str,
+    presented: &Certificate,
+    SettingNames { name: rule, .. }: &SettingNames<'_>,
+) -> String {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    if shown.alternatives.iter().any(|name| name.eq_ignore_ascii_case(bare)) {
+    if presented.alternatives.iter().any(|name| name.eq_ignore_ascii_case(bare)) {
         return format!(
             "the server's certificate has {host} among its alternative names, and these do not count here ({rule})"
         );
     }
-    let names = if shown.has_alternatives && !shown.alternatives.is_empty() {
-        format!("is for {}", shown.alternatives.join(", "))
-    } else if let Some(name) = &shown.common_name {
+    let names = if presented.has_alternatives && !presented.alternatives.is_empty() {
+        format!("is for {}", presented.alternatives.join(", "))
+    } else if let Some(name) = &presented.common_name {
         format!("has no alternative name, only the common name {name}")
     } else {
         "names no host".to_owned()
@@ -303,15 +307,15 @@ mod tests {
     #[test]
     fn a_name_that_does_not_count() {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let shown =
+        let presented =
             Certificate { alternatives: names.into(), has_alternatives: true, ..Certificate::default() };
-        let said = wrong_name("127.0.0.1", &shown, &SettingNames::LDAP);
+        let text = wrong_name("127.0.0.1", &presented, &SettingNames::LDAP);
         assert!(
-            said.contains("has 127.0.0.1 among its alternative names") && said.contains("tls_reqsan"),
-            "{said}"
+            text.contains("has 127.0.0.1 among its alternative names") && text.contains("tls_reqsan"),
+            "{text}"
         );
-        let said = wrong_name("other.example", &shown, &SettingNames::LDAP);
-        assert!(said.contains("is for localhost, 127.0.0.1, and not for other.example"), "{said}");
+        let text = wrong_name("other.example", &presented, &SettingNames::LDAP);
+        assert!(text.contains("is for localhost, 127.0.0.1, and not for other.example"), "{text}");
     }
 
     #[test]

@@ -64,18 +64,18 @@ fn notice(name: &str) -> Vec<u8> {
 }
 
 /// What comes of some bytes: `id` of a part, `id!` of a last answer, then the fault, if there is one.
-fn told(layer: &mut MessageLayer, bytes: &[u8]) -> Vec<String> {
+fn answers(layer: &mut MessageLayer, bytes: &[u8]) -> Vec<String> {
     layer.receive(bytes);
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     loop {
         match layer.next_answer() {
-            Ok(None) => return told,
+            Ok(None) => return answers,
             Ok(Some(answer)) => {
-                told.push(format!("{}{}", answer.message.id, if answer.is_last { "!" } else { "" }))
+                answers.push(format!("{}{}", answer.message.id, if answer.is_last { "!" } else { "" }))
             }
             Err(fault) => {
-                told.push(fault.name().to_owned());
-                return told;
+                answers.push(fault.name().to_owned());
+                return answers;
             }
         }
     }
@@ -116,8 +116,8 @@ fn what_a_server_says() {
         delete(&mut layer, None).unwrap();
         let given_up = search(&mut layer).unwrap();
         assert!(layer.give_up(given_up, GivingUp::Silent));
-        assert_eq!(told(&mut layer, &bytes), expected, "{what}");
-        let fault = expected.last().filter(|told| !told.ends_with(|c: char| c.is_ascii_digit() || c == '!'));
+        assert_eq!(answers(&mut layer, &bytes), expected, "{what}");
+        let fault = expected.last().filter(|text| !text.ends_with(|c: char| c.is_ascii_digit() || c == '!'));
         assert_eq!(layer.ended().map(PeerFault::name), fault.copied(), "{what}");
         if fault.is_some() {
             assert!(layer.is_worn() && layer.output().is_empty(), "{what}");
@@ -131,13 +131,13 @@ fn binds_and_start_tls_go_alone() {
     let mut layer = layer();
     bind(&mut layer).unwrap();
     assert_eq!(search(&mut layer), Err(NotSent::Alone));
-    assert_eq!(told(&mut layer, &done(1, ResponseOp::Bind, OK)), ["1!"]);
+    assert_eq!(answers(&mut layer, &done(1, ResponseOp::Bind, OK)), ["1!"]);
     search(&mut layer).unwrap();
     assert_eq!((bind(&mut layer), start_tls(&mut layer)), (Err(NotSent::Alone), Err(NotSent::Alone)));
-    assert_eq!(told(&mut layer, &done(2, ResponseOp::SearchDone, OK)), ["2!"]);
+    assert_eq!(answers(&mut layer, &done(2, ResponseOp::SearchDone, OK)), ["2!"]);
     start_tls(&mut layer).unwrap();
     let early = [done(3, ResponseOp::Extended, OK), entry(1)].concat();
-    assert_eq!(told(&mut layer, &early), ["early-bytes"]);
+    assert_eq!(answers(&mut layer, &early), ["early-bytes"]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn deadlines_come_in_order() {
     assert_eq!(layer.expired(seconds(20)), Some(early));
     assert!(layer.give_up(early, GivingUp::Abandon) && !layer.give_up(early, GivingUp::Abandon));
     assert_eq!(layer.expired(seconds(20)), Some(late));
-    assert_eq!(told(&mut layer, &done(late.0, ResponseOp::Delete, OK)), ["1!"]);
+    assert_eq!(answers(&mut layer, &done(late.0, ResponseOp::Delete, OK)), ["1!"]);
     assert_eq!((layer.expired(seconds(20)), layer.next_deadline(), layer.under_way()), (None, None, 1));
     assert_eq!(layer.take_under_way(), [MessageId(3)]);
 }
@@ -176,7 +176,7 @@ fn how_a_server_hears_of_it() {
         let before = layer.output().len();
         layer.give_up(id, how);
         assert_eq!(layer.output().len() > before, how != GivingUp::Silent);
-        assert_eq!(told(&mut layer, &answer.unwrap_or_default()), [""; 0], "{how:?}");
+        assert_eq!(answers(&mut layer, &answer.unwrap_or_default()), [""; 0], "{how:?}");
         assert_eq!(search(&mut layer).unwrap(), MessageId(ids + 1), "{how:?}");
     }
 }
@@ -284,8 +284,8 @@ fn a_server_that_lies_sooner_or_later() {
             while !rest.is_empty() {
                 let (piece, behind) = rest.split_at(1 + seed.below(rest.len() as u64) as usize);
                 rest = behind;
-                for told in told(&mut layer, piece) {
-                    assert!(lied || told.starts_with(|c: char| c.is_ascii_digit()), "{told}");
+                for answer in answers(&mut layer, piece) {
+                    assert!(lied || answer.starts_with(|c: char| c.is_ascii_digit()), "{answer}");
                 }
             }
             assert!(layer.under_way() <= 8);
@@ -313,5 +313,5 @@ fn a_large_request_leaves_no_large_buffer() {
     assert_eq!(layer.output(), b"");
     assert!(layer.output.capacity() <= COMPACT_BYTES, "{}", layer.output.capacity());
     let id = delete(&mut layer, None).unwrap();
-    assert_eq!(told(&mut layer, &done(id.0, ResponseOp::Delete, OK)).len(), 1);
+    assert_eq!(answers(&mut layer, &done(id.0, ResponseOp::Delete, OK)).len(), 1);
 }

@@ -58,11 +58,11 @@ impl Stop {
     /// Stopped already, or no descriptor is left.
     pub(crate) fn watch(&self, socket: &Socket) -> io::Result<()> {
         let copy = socket.try_clone()?;
-        let mut held = self.lock();
+        let mut watched = self.lock();
         if self.is_stopped() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        *held = Some(copy);
+        *watched = Some(copy);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::error::ClientError;
 use crate::fault::{self, SettingNames};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
-use crate::trust::{NameRule, Named, Shown};
+use crate::trust::{NameRule, Named, PeerCertificate};
 use crate::verifier::Verifier;
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -56,7 +56,7 @@ pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 /// What the command line, the environment and the files say about TLS, by the names of ldap.conf.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TlsOptions {
-    said: HashMap<&'static str, String>,
+    settings: HashMap<&'static str, String>,
     /// Whether a certificate may have any name.
     any_name: bool,
 }
@@ -69,7 +69,7 @@ impl TlsOptions {
     /// out.
     pub fn new<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let named = |(name, value): (&str, &str)| known(name).map(|name| (name, value.to_owned()));
-        Self { said: settings.into_iter().filter_map(named).collect(), any_name: false }
+        Self { settings: settings.into_iter().filter_map(named).collect(), any_name: false }
     }
 
     /// The same, and a certificate may have any name: its chain alone is judged.
@@ -84,7 +84,7 @@ impl TlsOptions {
         let mut options = Self::default();
         for setting in settings {
             if let Some((name, value)) = setting.split_once('=') {
-                options.said.extend(known(name).map(|name| (name, value.to_owned())));
+                options.settings.extend(known(name).map(|name| (name, value.to_owned())));
             }
         }
         if std::env::var_os("LDAPNOINIT").is_some() {
@@ -92,7 +92,7 @@ impl TlsOptions {
         }
         for name in KNOWN {
             if let Ok(value) = std::env::var(format!("LDAP{name}")) {
-                options.said.entry(name).or_insert(value);
+                options.settings.entry(name).or_insert(value);
             }
         }
         let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -117,12 +117,12 @@ impl TlsOptions {
             let mut words = line.split_ascii_whitespace();
             let Some(name) = words.next().and_then(known) else { continue };
             let Some(value) = words.next().filter(|_| is_own || !OWN.contains(&name)) else { continue };
-            self.said.entry(name).or_insert_with(|| value.to_owned());
+            self.settings.entry(name).or_insert_with(|| value.to_owned());
         }
     }
 
     fn get(&self, name: &str) -> Option<&str> {
-        self.said.get(name).map(String::as_str)
+        self.settings.get(name).map(String::as_str)
     }
 
     /// The channel binding that is asked for: `tls-endpoint` or `tls-exporter`.
@@ -140,11 +140,15 @@ impl TlsOptions {
     /// # Errors
     /// Names the setting, or the file.
     pub fn check(&self) -> Result<(), ClientError> {
-        self.configuration(&Shown::default(), &[]).map(|_| ())
+        self.configuration(&PeerCertificate::default(), &[]).map(|_| ())
     }
 
-    /// `shown` is where the server's certificate comes to, for messages.
-    fn configuration(&self, shown: &Shown, pins: &[PeerKeyHash]) -> Result<ClientConfig, ClientError> {
+    /// `peer_certificate` is where the server's certificate comes to, for messages.
+    fn configuration(
+        &self,
+        peer_certificate: &PeerCertificate,
+        pins: &[PeerKeyHash],
+    ) -> Result<ClientConfig, ClientError> {
         let usage = |error: String| ClientError::Usage(format!("TLS: {error}"));
         let choice = ciphers::choose(
             self.get("TLS_CIPHER_SUITE"),
@@ -170,7 +174,7 @@ impl TlsOptions {
         if !pins.is_empty() {
             verifier.add(Pinned(pins.to_vec()));
         }
-        if let Some(named) = self.named(&provider, Arc::clone(shown))? {
+        if let Some(named) = self.named(&provider, Arc::clone(peer_certificate))? {
             verifier.add(named);
         }
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
@@ -192,7 +196,11 @@ impl TlsOptions {
     }
 
     /// What judges the chain and the name of the server's certificate; `None`: nothing does.
-    fn named(&self, provider: &Arc<CryptoProvider>, shown: Shown) -> Result<Option<Named>, ClientError> {
+    fn named(
+        &self,
+        provider: &Arc<CryptoProvider>,
+        peer_certificate: PeerCertificate,
+    ) -> Result<Option<Named>, ClientError> {
         let word = |name: &str| self.get(name).map(str::to_ascii_lowercase);
         match word("TLS_REQCERT").as_deref() {
             Some("never" | "allow") => return Ok(None),
@@ -245,7 +253,7 @@ impl TlsOptions {
         let trusted = Trusted::of(certificates);
         let shown_itself = verifier(roots(&trusted.others))?;
         let signed = ByDate::new(&trusted.anchors, verifier)?;
-        Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, shown, rule }))
+        Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, peer_certificate, rule }))
     }
 
     /// Of `TLS_CRLFILE`, and those that stand beside the authorities.
@@ -300,8 +308,8 @@ impl TlsOptions {
     /// # Errors
     /// As [`Self::check`].
     pub fn prepare_pinned(&self, pins: &[PeerKeyHash]) -> Result<TlsClient, ClientError> {
-        let shown = Shown::default();
-        let config = Arc::new(self.configuration(&shown, pins)?);
+        let peer_certificate = PeerCertificate::default();
+        let config = Arc::new(self.configuration(&peer_certificate, pins)?);
         Ok(TlsClient { config, binding: self.channel_binding().map(str::to_owned) })
     }
 
@@ -310,9 +318,9 @@ impl TlsOptions {
     /// # Errors
     /// As [`Self::check`].
     pub fn handshake(&self) -> Result<Handshake, ClientError> {
-        let shown = Shown::default();
-        let config = Arc::new(self.configuration(&shown, &[])?);
-        Ok(Handshake { config, shown })
+        let peer_certificate = PeerCertificate::default();
+        let config = Arc::new(self.configuration(&peer_certificate, &[])?);
+        Ok(Handshake { config, peer_certificate })
     }
 
     /// Makes the handshake with `host`, whose name its certificate must have.
@@ -320,13 +328,18 @@ impl TlsOptions {
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(bare)
             .map_err(|_| ClientError::Usage(format!("{host}: no certificate can have this name")))?;
-        let shown = Shown::default();
+        let peer_certificate = PeerCertificate::default();
         let refused = |why: String| ClientError::Tls { host: host.to_owned(), why };
-        let mut session = ClientConnection::new(Arc::new(self.configuration(&shown, &[])?), name)
+        let mut session = ClientConnection::new(Arc::new(self.configuration(&peer_certificate, &[])?), name)
             .map_err(|error| refused(error.to_string()))?;
         while session.is_handshaking() {
             if let Err(error) = session.complete_io(&mut socket) {
-                return Err(refused(fault::handshake(&error, host, shown.get(), &SettingNames::LDAP)));
+                return Err(refused(fault::handshake(
+                    &error,
+                    host,
+                    peer_certificate.get(),
+                    &SettingNames::LDAP,
+                )));
             }
         }
         Ok(StreamOwned::new(session, socket))
@@ -337,7 +350,7 @@ impl TlsOptions {
 #[derive(Debug)]
 pub struct Handshake {
     config: Arc<ClientConfig>,
-    shown: Shown,
+    peer_certificate: PeerCertificate,
 }
 
 impl Handshake {
@@ -350,7 +363,7 @@ impl Handshake {
     /// Why the handshake with `host` failed, with the setting that corrects it.
     #[must_use]
     pub fn fault(&self, error: &io::Error, host: &str, names: &SettingNames<'_>) -> String {
-        fault::handshake(error, host, self.shown.get(), names)
+        fault::handshake(error, host, self.peer_certificate.get(), names)
     }
 }
 
@@ -380,15 +393,15 @@ impl TlsClient {
     }
 }
 
-/// `tls-exporter` (RFC 9266) where TLS is 1.3, else `tls-server-end-point` (RFC 5929); or the one that is `wanted`.
+/// `tls-exporter` (RFC 9266) where TLS is 1.3, else `tls-server-end-point` (RFC 5929); or the one that is `binding_type`.
 pub(crate) fn channel_binding(
     session: &ClientConnection,
-    wanted: Option<&str>,
+    binding_type: Option<&str>,
     end_point: fn(&CertificateDer<'_>) -> Option<Vec<u8>>,
 ) -> Result<ClientBinding, ClientError> {
     let is_tls13 = session.protocol_version() == Some(ProtocolVersion::TLSv1_3);
     let fault = |why: &str| ClientError::Usage(format!("-PLUS: {why}"));
-    match wanted.unwrap_or(if is_tls13 { "tls-exporter" } else { "tls-endpoint" }) {
+    match binding_type.unwrap_or(if is_tls13 { "tls-exporter" } else { "tls-endpoint" }) {
         "tls-exporter" if is_tls13 => {
             let data = session.export_keying_material([0; 32], EXPORTER_LABEL, None);
             let data = data.map_err(|error| fault(&format!("no tls-exporter: {error}")))?;
@@ -429,20 +442,20 @@ mod tests {
 
     #[test]
     fn what_is_said_first_holds() {
-        let said = |text: &str, is_own: bool, expected: &[(&'static str, &str)]| {
+        let check = |text: &str, is_own: bool, expected: &[(&'static str, &str)]| {
             let mut options = TlsOptions::default();
-            options.said.insert("TLS_CACERT", "/first".to_owned());
+            options.settings.insert("TLS_CACERT", "/first".to_owned());
             options.add_file(text, is_own);
             let expected = expected.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            assert_eq!(options.said, expected, "{text}");
+            assert_eq!(options.settings, expected, "{text}");
         };
         let first = ("TLS_CACERT", "/first");
-        said("", true, &[first]);
-        said("TLS_CACERT /second\nBASE dc=x", true, &[first]);
-        said("tls_reqcert never\n#TLS_CERT /c\n", false, &[first, ("TLS_REQCERT", "never")]);
-        said("TLS_CERT /c\nTLS_KEY /k", true, &[first, ("TLS_CERT", "/c"), ("TLS_KEY", "/k")]);
-        said("TLS_CERT /c\nTLS_KEY /k", false, &[first]);
-        said("TLS_REQCERT", true, &[first]);
+        check("", true, &[first]);
+        check("TLS_CACERT /second\nBASE dc=x", true, &[first]);
+        check("tls_reqcert never\n#TLS_CERT /c\n", false, &[first, ("TLS_REQCERT", "never")]);
+        check("TLS_CERT /c\nTLS_KEY /k", true, &[first, ("TLS_CERT", "/c"), ("TLS_KEY", "/k")]);
+        check("TLS_CERT /c\nTLS_KEY /k", false, &[first]);
+        check("TLS_REQCERT", true, &[first]);
     }
 
     #[test]
@@ -452,7 +465,7 @@ mod tests {
             ("TLS_CACERT", "/no/such/file", "/no/such/file: "),
         ] {
             let options = TlsOptions::new([(name, value)]);
-            let error = options.configuration(&Shown::default(), &[]).unwrap_err().to_string();
+            let error = options.configuration(&PeerCertificate::default(), &[]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

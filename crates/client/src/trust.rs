@@ -13,7 +13,7 @@ use crate::certificate::Certificate;
 use crate::verifier::{Judge, Presented};
 
 /// The certificate that a server has shown, for messages about it.
-pub(crate) type Shown = Arc<OnceLock<CertificateDer<'static>>>;
+pub(crate) type PeerCertificate = Arc<OnceLock<CertificateDer<'static>>>;
 
 /// Where in a certificate the server's name may stand (`TLS_REQSAN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Named {
     pub(crate) trusted: Trusted,
     /// Certificates must be known as not revoked (`TLS_CRLCHECK`).
     pub(crate) asks_revocation: bool,
-    pub(crate) shown: Shown,
+    pub(crate) peer_certificate: PeerCertificate,
     pub(crate) rule: NameRule,
 }
 
@@ -48,12 +48,12 @@ impl Named {
     /// What the usual judgement comes to; a server that shows one of the trusted certificates itself needs no chain. OpenLDAP's
     /// clients take that, too, also where the certificate is an authority's (as `openssl req -x509` makes them).
     fn judged(&self, presented: Presented<'_>) -> Result<(), Error> {
-        let Presented { certificate: shown, intermediates, name, ocsp, now } = presented;
+        let Presented { certificate: peer_certificate, intermediates, name, ocsp, now } = presented;
         let chain = self.trusted.chain(intermediates);
         let ask = |verifier: &Arc<WebPkiServerVerifier>| {
-            verifier.verify_server_cert(shown, &chain, name, ocsp, now).map(|_| ())
+            verifier.verify_server_cert(peer_certificate, &chain, name, ocsp, now).map(|_| ())
         };
-        let judged = match (self.trusted.others.contains(shown), &self.shown_itself) {
+        let judged = match (self.trusted.others.contains(peer_certificate), &self.shown_itself) {
             (false, _) => self.signed.judge(now, ask),
             // Its own dates are those of the anchor.
             (true, Some(verifier)) => ask(verifier),
@@ -61,17 +61,17 @@ impl Named {
         };
         // The usual judgement looks at the validity before it says that an authority's certificate is no server's.
         let is_authority = judged.as_ref().is_err_and(is_authority_as_server);
-        if !is_authority || !self.trusted.has(shown) {
+        if !is_authority || !self.trusted.has(peer_certificate) {
             return judged;
         }
         if self.asks_revocation {
             return Err(CertificateError::UnknownRevocationStatus.into());
         }
-        let certificate = Certificate::read(shown);
+        let certificate = Certificate::read(peer_certificate);
         if certificate.map_err(|_| CertificateError::BadEncoding)?.is_for_others {
             return Err(CertificateError::InvalidPurpose.into());
         }
-        verify_server_name(&ParsedCertificate::try_from(shown)?, name)
+        verify_server_name(&ParsedCertificate::try_from(peer_certificate)?, name)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn is_authority_as_server(error: &Error) -> bool {
 
 impl Judge for Named {
     fn judge(&self, presented: Presented<'_>) -> Result<(), Error> {
-        self.shown.get_or_init(|| presented.certificate.clone().into_owned());
+        self.peer_certificate.get_or_init(|| presented.certificate.clone().into_owned());
         let judged = self.judged(presented);
         // The name is looked at last: an error about it says that the chain is good.
         let wrong_name = matches!(

@@ -114,17 +114,17 @@ fn proposal(
         named.push((store.number(*table)?, key, value));
     }
     let keys = changes::encode(named.iter().map(|(table, key, _)| (*table, &***key)));
-    let (mut gone, mut put) = (Vec::new(), Vec::new());
+    let (mut deletes, mut puts) = (Vec::new(), Vec::new());
     for (table, key, value) in named {
         match value {
-            Some(value) => put.push(((table, key.clone()), Arc::clone(value))),
-            None => gone.push((table, key.clone())),
+            Some(value) => puts.push(((table, key.clone()), Arc::clone(value))),
+            None => deletes.push((table, key.clone())),
         }
     }
     let trims = version.is_multiple_of(COMMITS_TRIMMED_EVERY) && version > COMMITS_KEPT;
     let trimmed = if trims { version - COMMITS_KEPT } else { 0 };
     let (continues, attempt) = (Some(continues), store.new_attempt());
-    Ok(Proposal { version, continues, epoch, attempt, keys, gone, put, trimmed })
+    Ok(Proposal { version, continues, epoch, attempt, keys, deletes, puts, trimmed })
 }
 
 /// Asks for the blocks of all posting lists that change, in one round trip; else each list would take several. Only where one of them

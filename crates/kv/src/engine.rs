@@ -13,7 +13,7 @@ pub const NODE_BYTES_MAX: usize = 400;
 /// Messages older than this are dropped: nobody waits for them any more.
 pub(crate) const OLDEST_MESSAGE: Duration = Duration::from_secs(10);
 /// Commits that one validation tells at most. Who is further behind forgets what it knows.
-pub(crate) const COMMITS_TOLD_MAX: u64 = 256;
+pub(crate) const COMMITS_LISTED_MAX: u64 = 256;
 /// Rows of this many commits are kept, for nodes that are behind.
 pub(crate) const COMMITS_KEPT: u64 = 16_384;
 /// Records of one answer are cut off where they come to this many bytes, but for the first one.
@@ -129,7 +129,7 @@ impl Held {
 pub(crate) enum NewCommits {
     /// The newest first, down to the known one unless the engine lacks that.
     Listed(Vec<StoredCommit>),
-    /// There are more than [`COMMITS_TOLD_MAX`] behind the known one. The newest, and what made the known one, unless the engine has no
+    /// There are more than [`COMMITS_LISTED_MAX`] behind the known one. The newest, and what made the known one, unless the engine has no
     /// such row.
     TooMany { newest: StoredCommit, known: Option<Vec<u8>> },
 }
@@ -158,8 +158,8 @@ pub(crate) struct Proposal {
     pub(crate) attempt: Vec<u8>,
     /// The list of [`crate::changes`].
     pub(crate) keys: Option<Vec<u8>>,
-    pub(crate) gone: Vec<RowKey>,
-    pub(crate) put: Vec<(RowKey, std::sync::Arc<[u8]>)>,
+    pub(crate) deletes: Vec<RowKey>,
+    pub(crate) puts: Vec<(RowKey, std::sync::Arc<[u8]>)>,
     /// Rows of commits below this one may go; 0: none.
     pub(crate) trimmed: u64,
 }

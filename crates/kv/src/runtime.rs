@@ -169,17 +169,17 @@ mod tests {
         let late = own.call(Duration::ZERO, std::future::pending::<Result<(), Fault>>());
         assert!(matches!(late, Err(Fault::Late(_))), "{late:?}");
         // What others wait for in it moves while somebody runs it, and is begun without waiting for its end.
-        let (told, mut heard) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         own.begin(async {
             tokio::spawn(async move {
-                let _gone = told.send(7);
+                let _gone = sender.send(7);
                 std::future::pending::<()>().await;
             })
             .await
         })
         .expect("begun");
         own.look().expect("looked");
-        assert_eq!(heard.try_recv(), Ok(7));
+        assert_eq!(receiver.try_recv(), Ok(7));
         other.block_on(async { drop(own) });
     }
 }

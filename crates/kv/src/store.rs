@@ -117,7 +117,7 @@ pub struct KvStore {
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
     doubt: AtomicBool,
     /// When the question was sent that has brought the newest commits last, in nanoseconds since the store was opened; 0: none was.
-    heard: AtomicU64,
+    last_contact: AtomicU64,
     opened: Instant,
     /// The engine, or the server of it that was asked, lacks this commit. Until it has it again, nothing here is to be believed.
     behind: AtomicU64,
@@ -227,7 +227,7 @@ impl KvStore {
             alone: AtomicBool::new(false),
             settling: Mutex::default(),
             doubt: AtomicBool::new(true),
-            heard: AtomicU64::new(0),
+            last_contact: AtomicU64::new(0),
             opened: now(),
             behind: AtomicU64::new(SOUND),
             replaced: AtomicBool::new(false),
@@ -415,9 +415,9 @@ impl KvStore {
     }
 
     /// Takes in what the engine tells of the commits from `known` on. The newest.
-    pub(crate) fn take_in(&self, told: NewCommits, known: u64, attempt: &[u8]) -> Result<u64, Fault> {
-        let told = match told {
-            NewCommits::Listed(told) => told,
+    pub(crate) fn take_in(&self, new_commits: NewCommits, known: u64, attempt: &[u8]) -> Result<u64, Fault> {
+        let listed = match new_commits {
+            NewCommits::Listed(listed) => listed,
             NewCommits::TooMany { newest, known: by } => {
                 let held = match by {
                     Some(by) if by == attempt => Held::Yes,
@@ -427,14 +427,14 @@ impl KvStore {
                 return self.catch_up(newest, known, held);
             }
         };
-        let (Some(newest), Some(oldest)) = (told.first(), told.last()) else {
+        let (Some(newest), Some(oldest)) = (listed.first(), listed.last()) else {
             return Err(self.lacking(Held::Absent { newest: 0 }, known));
         };
         let version = newest.version;
-        if !told
+        if !listed
             .iter()
-            .map(|told| told.version)
-            .eq((0..told.len() as u64).map(|back| version.wrapping_sub(back)))
+            .map(|commit| commit.version)
+            .eq((0..listed.len() as u64).map(|back| version.wrapping_sub(back)))
         {
             return Err(Fault::Lie("the numbers of the commits have a gap".to_owned()));
         }
@@ -452,7 +452,7 @@ impl KvStore {
         let newest_attempt = newest.attempt.clone();
         let mut state = self.known_mut();
         if version > state.cache.version() {
-            state.advance(told.into_iter().rev());
+            state.advance(listed.into_iter().rev());
             state.attempt = newest_attempt;
             self.version.store(state.cache.version(), Ordering::Release);
         }
@@ -522,8 +522,8 @@ impl KvStore {
             Freshness::Strict => true,
             Freshness::Session => false,
             Freshness::Bounded(bound) => {
-                let heard = self.heard.load(Ordering::Acquire);
-                heard == 0 || u128::from(self.clock().saturating_sub(heard)) > bound.as_nanos()
+                let last_contact = self.last_contact.load(Ordering::Acquire);
+                last_contact == 0 || u128::from(self.clock().saturating_sub(last_contact)) > bound.as_nanos()
             }
         }
     }
@@ -553,8 +553,8 @@ impl KvStore {
     }
 
     /// The newest commits are known as of a question that was sent at this time of [`Self::clock`].
-    pub(crate) fn heard_at(&self, sent: u64) {
-        self.heard.fetch_max(sent, Ordering::AcqRel);
+    pub(crate) fn note_contact(&self, sent: u64) {
+        self.last_contact.fetch_max(sent, Ordering::AcqRel);
     }
 
     pub(crate) fn numbers(&self) -> &[u8] {

@@ -128,7 +128,7 @@ impl<'s> View<'s> {
             (known.cache.version(), known.attempt.clone())
         };
         let sent = self.store.clock();
-        let asked = questions.len();
+        let own_count = questions.len();
         let beginnings = self.store.beginnings();
         questions.extend(beginnings.iter().map(|(_, range, limit)| Question::Forward {
             table: range.table,
@@ -136,16 +136,16 @@ impl<'s> View<'s> {
             to: behind_all(),
             limit: *limit,
         }));
-        let (snapshot, told, mut answers) = self.store.engine.begin(known, questions)?;
-        let newest = match self.store.take_in(told, known, &attempt) {
+        let (snapshot, new_commits, mut answers) = self.store.engine.begin(known, questions)?;
+        let newest = match self.store.take_in(new_commits, known, &attempt) {
             Err(fault @ Fault::Behind { .. }) => {
                 snapshot.leave();
                 return Err(fault);
             }
             taken => taken?,
         };
-        self.store.heard_at(sent);
-        let behind = answers.split_off(asked.min(answers.len()));
+        self.store.note_contact(sent);
+        let ahead_answers = answers.split_off(own_count.min(answers.len()));
         let version = self.version();
         if newest != version {
             let known = self.store.known();
@@ -157,7 +157,7 @@ impl<'s> View<'s> {
         state.seen = Vec::new();
         state.snapshot = Some(snapshot);
         if !beginnings.is_empty() {
-            for ((table, range, limit), answers) in beginnings.into_iter().zip(behind) {
+            for ((table, range, limit), answers) in beginnings.into_iter().zip(ahead_answers) {
                 // What cannot be read is met again by the caller that asks for it.
                 let _met = self.take_range(&range, table, Direction::Forward, limit, answers);
             }

@@ -20,7 +20,7 @@ use crate::request::{
     ANY, HOPS_MAX, RequestContext, encode_password, encode_update, encoded, hops, in_circles, kind_of,
     password_changed,
 };
-use crate::search::{Following, Judge, Wanted};
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 use crate::settings::Kind;
 
 /// A database that other servers have.
@@ -64,7 +64,7 @@ impl Backend for ProxyBackend {
         // Below a database that this one is glued to, the base is not what the request says.
         let is_own = request.base == search.base.as_str()
             || self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
-        let wanted = Wanted {
+        let outgoing = OutgoingSearch {
             base: if is_own { request.base } else { search.base.as_str() },
             normal: search.base,
             scope: request.scope,
@@ -77,25 +77,25 @@ impl Backend for ProxyBackend {
             controls: &search.controls,
             message: search.message,
         };
-        let judge = Judge::new(&self.proxy, (&self.schema, &self.entry_policy), &asker, &wanted);
-        Following::new(&self.proxy, &asker, &wanted, judge)
+        let judge = Judge::new(&self.proxy, (&self.schema, &self.entry_policy), &asker, &outgoing);
+        TargetCursor::new(&self.proxy, &asker, &outgoing, judge)
             .map(|following| Box::new(following) as Box<dyn Cursor>)
             .map_err(refused)
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
         let asker = self.asker(context);
-        let asked = match self.proxy.asked(&asker, compare.controls.hops, Kind::Compare) {
-            Ok(asked) => asked,
+        let request_context = match self.proxy.request_context(&asker, compare.controls.hops, Kind::Compare) {
+            Ok(request_context) => request_context,
             Err(refused) => return Reply::Now((refused, Vec::new())),
         };
-        let controls = self.proxy.controls(&asked, compare.controls);
+        let controls = self.proxy.controls(&request_context, compare.controls);
         let request = compare.request;
         let body = encoded(|out| {
             client::compare(out, ANY, request.entry, request.attribute, request.value, &controls);
         });
         Reply::Later(self.proxy.submit(
-            asked,
+            request_context,
             body,
             true,
             (later(), |outcome| (outcome.result, outcome.controls)),
@@ -127,12 +127,12 @@ impl Backend for ProxyBackend {
         let until = Monotonic(context.began.0.saturating_add(nanos));
         let chosen = Chosen { owner: Owner::Spare, credentials: None, acting: None };
         let asker = self.asker(context);
-        let asked = RequestContext { asker: &asker, chosen, kind: Kind::Bind, until: Some(until) };
+        let request_context = RequestContext { asker: &asker, chosen, kind: Kind::Bind, until: Some(until) };
         let done = later();
         let sink = Sink::Once(Box::new(move |outcome| {
             done(Verdict { controls: outcome.controls, ..Verdict::from(outcome.result) });
         }));
-        let mut job = asked.job(body.into(), true, sink);
+        let mut job = request_context.job(body.into(), true, sink);
         job.binds = Some(Binds {
             dn: bind.dn.clone(),
             client: context.client.lifetime(),
@@ -153,11 +153,11 @@ impl Backend for ProxyBackend {
             return Reply::Now(refused.into());
         }
         let asker = self.asker(context);
-        let asked = match self.proxy.asked(&asker, change.hops, Kind::Extended) {
-            Ok(asked) => asked,
+        let request_context = match self.proxy.request_context(&asker, change.hops, Kind::Extended) {
+            Ok(request_context) => request_context,
             Err(refused) => return Reply::Now(refused.into()),
         };
-        let mut controls = self.proxy.controls_of_none(&asked, change.hops);
+        let mut controls = self.proxy.controls_of_none(&request_context, change.hops);
         if change.policy_control {
             controls.push(control::PasswordPolicyRequest.to_control(false));
         }
@@ -170,33 +170,34 @@ impl Backend for ProxyBackend {
             }
             password_changed(outcome, has_proof)
         };
-        Reply::Later(self.proxy.submit(asked, body, false, (later(), map)))
+        Reply::Later(self.proxy.submit(request_context, body, false, (later(), map)))
     }
 
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let asker = self.asker(context);
-        if asked.oid == oid::WHO_AM_I
+        if request.oid == oid::WHO_AM_I
             && !(self.proxy.settings.proxies_who_am_i && has_bound(&self.proxy, &asker))
         {
             return Reply::Now(Extended::not_served().into());
         }
-        let request = match self.proxy.asked(&asker, asked.controls.hops, Kind::Extended) {
-            Ok(request) => request,
+        let request_context = match self.proxy.request_context(&asker, request.controls.hops, Kind::Extended)
+        {
+            Ok(request_context) => request_context,
             Err(refused) => return Reply::Now(refused.into()),
         };
-        let controls = self.proxy.controls(&request, asked.controls);
-        let body = encoded(|out| client::extended(out, ANY, asked.oid, asked.value, &controls));
+        let controls = self.proxy.controls(&request_context, request.controls);
+        let body = encoded(|out| client::extended(out, ANY, request.oid, request.value, &controls));
         let map = |outcome: Outcome| ExtendedAnswer {
             value: outcome.value,
             controls: outcome.controls,
             ..ExtendedAnswer::from(outcome.result)
         };
-        Reply::Later(self.proxy.submit(request, body, false, (later(), map)))
+        Reply::Later(self.proxy.submit(request_context, body, false, (later(), map)))
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
@@ -207,20 +208,20 @@ impl Backend for ProxyBackend {
         };
         let kind = kind_of(&request.operation);
         let asker = self.asker(context);
-        let asked = match self.proxy.asked(&asker, request.controls.hops, kind) {
-            Ok(asked) => asked,
+        let request_context = match self.proxy.request_context(&asker, request.controls.hops, kind) {
+            Ok(request_context) => request_context,
             Err(refused) => {
                 done(refused.into());
                 return Pending::default();
             }
         };
-        let controls = self.proxy.controls(&asked, &request.controls);
+        let controls = self.proxy.controls(&request_context, &request.controls);
         let body = encoded(|out| encode_update(out, &request.operation, &controls));
         let map = |outcome: Outcome| WriteOutcome {
             controls: outcome.controls,
             ..WriteOutcome::from(outcome.result)
         };
-        self.proxy.submit(asked, body, false, (done, map))
+        self.proxy.submit(request_context, body, false, (done, map))
     }
 
     fn heeds(&self, control: &str) -> bool {

@@ -22,7 +22,7 @@ use larix_schema::Schema;
 use crate::identity::Asker;
 use crate::proxy::Proxy;
 use crate::request::{encode_update, encoded, kind_of};
-use crate::search::{Following, Judge, Wanted};
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 use crate::settings::OPERATION_TIMEOUT;
 
 /// How often a thread that waits looks whether it is to stop.
@@ -69,7 +69,7 @@ impl BlockingTarget {
         let mut sent = Vec::new();
         manage_dsa_it().encode(&mut sent);
         let controls = RequestControls::from(ControlValues { sent, ..ControlValues::default() });
-        let wanted = Wanted {
+        let outgoing = OutgoingSearch {
             base: search.base,
             normal: &normal,
             scope: search.scope,
@@ -84,8 +84,8 @@ impl BlockingTarget {
         };
         let asker = self.asker();
         let open = Arc::new(AccessPolicy::open(Arc::clone(&self.schema), None));
-        let judge = Judge::new(&self.proxy, (&self.schema, &open), &asker, &wanted);
-        let mut cursor = Following::new(&self.proxy, &asker, &wanted, judge)?;
+        let judge = Judge::new(&self.proxy, (&self.schema, &open), &asker, &outgoing);
+        let mut cursor = TargetCursor::new(&self.proxy, &asker, &outgoing, judge)?;
         cursor.be_patient_at_most(OPERATION_TIMEOUT);
         let (news, come): (Sender<()>, Receiver<()>) = channel();
         // Who waits for it may be gone.
@@ -110,13 +110,13 @@ impl BlockingTarget {
     /// A result that is not success; the thread is to stop.
     pub fn write(&self, operation: &WriteOperation) -> Result<(), LdapResult> {
         let asker = self.asker();
-        let asked = self.proxy.asked(&asker, 0, kind_of(operation))?;
+        let request_context = self.proxy.request_context(&asker, 0, kind_of(operation))?;
         let mut controls = vec![manage_dsa_it()];
-        controls.extend(self.proxy.controls_of_none(&asked, 0));
+        controls.extend(self.proxy.controls_of_none(&request_context, 0));
         let body = encoded(|out| encode_update(out, operation, &controls));
         let (sender, answer) = channel();
         let done = Box::new(move |result| sender.send(result).unwrap_or_default());
-        let pending = self.proxy.submit(asked, body, false, (done, |outcome| outcome.result));
+        let pending = self.proxy.submit(request_context, body, false, (done, |outcome| outcome.result));
         match self.wait(&answer) {
             Ok(result) if result.code == ResultCode::SUCCESS => Ok(()),
             Ok(result) => Err(result),
@@ -175,7 +175,7 @@ fn hand_over(out: &mut Vec<u8>, found: &mut dyn FnMut(&SearchResultEntry<'_>)) -
             found(entry);
         }
     }
-    let left = out.len() - rest.len();
-    out.drain(..left);
+    let consumed = out.len() - rest.len();
+    out.drain(..consumed);
     Ok(())
 }

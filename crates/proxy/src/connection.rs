@@ -39,7 +39,7 @@ pub(crate) struct Connection {
     pub(crate) opened: Duration,
     pub(crate) used: Duration,
     /// When an answer last came.
-    pub(crate) heard: Duration,
+    pub(crate) last_received: Duration,
     /// Until then it is to be ready.
     pub(crate) opening_until: Duration,
     /// What the poll looks for: reading, writing.
@@ -86,7 +86,7 @@ impl Connection {
 
     /// Whether a client reads an answer page by page over it: the cookies of pages are of no use elsewhere.
     pub(crate) fn is_paging(&self, now: Duration) -> bool {
-        self.paging.is_some_and(|(_, asked)| now < asked + PAGING_IDLE)
+        self.paging.is_some_and(|(_, last_request)| now < last_request + PAGING_IDLE)
     }
 
     pub(crate) fn is_ready(&self) -> bool {

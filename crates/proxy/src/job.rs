@@ -194,7 +194,7 @@ struct Waiting {
 
 /// What a feed has.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum FeedItem {
     Message(Vec<u8>),
     Nothing,
     End(End),
@@ -252,26 +252,26 @@ impl Feed {
     }
 
     /// Takes what comes next; also whether the thread is to be told that there is room again.
-    pub(crate) fn take(&self) -> (Taken, bool) {
+    pub(crate) fn take(&self) -> (FeedItem, bool) {
         let mut waiting = self.lock();
         if let Some(follower) = &waiting.follower {
             follower.looks();
         }
-        let taken = match waiting.messages.pop_front() {
+        let item = match waiting.messages.pop_front() {
             Some(messages) => {
                 waiting.bytes -= messages.len();
-                Taken::Message(messages)
+                FeedItem::Message(messages)
             }
             None => match waiting.end.take() {
-                Some(end) => Taken::End(end),
-                None => Taken::Nothing,
+                Some(end) => FeedItem::End(end),
+                None => FeedItem::Nothing,
             },
         };
         let has_room = waiting.is_full && waiting.bytes < FEED_HIGH / 2;
         if has_room {
             waiting.is_full = false;
         }
-        (taken, has_room)
+        (item, has_room)
     }
 
     pub(crate) fn follow(&self, follower: Arc<Follower>) {

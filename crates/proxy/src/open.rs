@@ -75,8 +75,8 @@ pub(crate) fn nanos(time: Duration) -> u64 {
 }
 
 /// A moment that was kept as a number; none for 0.
-pub(crate) fn moment(kept: &AtomicU64) -> Option<Duration> {
-    let nanos = kept.load(Ordering::Relaxed);
+pub(crate) fn moment(stored: &AtomicU64) -> Option<Duration> {
+    let nanos = stored.load(Ordering::Relaxed);
     (nanos > 0).then_some(Duration::from_nanos(nanos))
 }
 

@@ -35,14 +35,14 @@ impl Pages {
     /// `None` if the answer is one piece: as the settings say, the client has pages of its own, or the search has no end.
     pub(crate) fn new(
         (paging, scope): (Paging, Scope),
-        asked: &RequestControls,
+        requested: &RequestControls,
         controls: &[ControlBuf],
         operation: impl FnOnce() -> Vec<u8>,
     ) -> Option<Box<Self>> {
-        let is_whole = asked.paged.is_some()
-            || asked.vlv.is_some()
-            || asked.sync.is_some()
-            || asked.persistent.is_some()
+        let is_whole = requested.paged.is_some()
+            || requested.vlv.is_some()
+            || requested.sync.is_some()
+            || requested.persistent.is_some()
             || scope == Scope::Base;
         if is_whole || paging == Paging::Never {
             return None;

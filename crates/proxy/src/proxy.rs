@@ -73,7 +73,7 @@ impl Proxy {
     pub fn start(settings: ProxySettings, around: Surroundings) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared::new(&settings.targets)?);
         let settings = Arc::new(settings);
-        thread::start(thread::Given {
+        thread::start(thread::ThreadContext {
             settings: Arc::clone(&settings),
             tls: around.tls,
             shared: Arc::clone(&shared),

@@ -63,7 +63,7 @@ impl RequestContext<'_> {
 impl Proxy {
     /// # Errors
     /// A request that has come through too many proxies; somebody who may not be asserted.
-    pub(crate) fn asked<'a>(
+    pub(crate) fn request_context<'a>(
         &self,
         asker: &'a Asker,
         hops: u8,
@@ -81,7 +81,11 @@ impl Proxy {
     }
 
     /// The controls of the request to the target.
-    pub(crate) fn controls(&self, asked: &RequestContext<'_>, controls: &RequestControls) -> Vec<ControlBuf> {
+    pub(crate) fn controls(
+        &self,
+        request_context: &RequestContext<'_>,
+        controls: &RequestControls,
+    ) -> Vec<ControlBuf> {
         let settings = &self.settings;
         let own = |oid: &str| {
             matches!(
@@ -100,23 +104,27 @@ impl Proxy {
             let (_, cookie) = cookie::split(&page.cookie);
             control::PagedResults { size: page.size, cookie }.to_control(page.critical)
         }));
-        all.extend(self.controls_of_none(asked, controls.hops));
+        all.extend(self.controls_of_none(request_context, controls.hops));
         all
     }
 
     /// The same of a request that has none itself.
-    pub(crate) fn controls_of_none(&self, asked: &RequestContext<'_>, before: u8) -> Vec<ControlBuf> {
-        let acting = asked.chosen.acting.as_ref().map(|(authorization_id, critical)| {
+    pub(crate) fn controls_of_none(
+        &self,
+        request_context: &RequestContext<'_>,
+        before: u8,
+    ) -> Vec<ControlBuf> {
+        let acting = request_context.chosen.acting.as_ref().map(|(authorization_id, critical)| {
             control::ProxiedAuthorization { authorization_id }.to_control(*critical)
         });
-        let tracked = self.settings.session_tracking.then(|| tracking(asked.asker));
+        let tracked = self.settings.session_tracking.then(|| tracking(request_context.asker));
         acting.into_iter().chain(tracked).chain([hops(before)]).collect()
     }
 
     /// Hands over a request that has one answer.
     pub(crate) fn submit<T>(
         &self,
-        asked: RequestContext<'_>,
+        request_context: RequestContext<'_>,
         body: Vec<u8>,
         is_repeatable: bool,
         (done, map): (Done<T>, impl FnOnce(Outcome) -> T + Send + 'static),
@@ -124,9 +132,9 @@ impl Proxy {
     where
         T: 'static,
     {
-        let until = asked.until;
+        let until = request_context.until;
         let sink = Sink::Once(Box::new(move |outcome| done(map(outcome))));
-        self.hand_over(asked.job(body.into(), is_repeatable, sink), until)
+        self.hand_over(request_context.job(body.into(), is_repeatable, sink), until)
     }
 
     pub(crate) fn hand_over(&self, job: Job, until: Option<Monotonic>) -> Pending {

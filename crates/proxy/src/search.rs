@@ -20,7 +20,7 @@ use larix_schema::{NormalDn, Schema};
 use crate::absolute;
 use crate::cookie;
 use crate::identity::Asker;
-use crate::job::{Feed, Job, Sink, Sorting, Taken};
+use crate::job::{Feed, FeedItem, Job, Sink, Sorting};
 use crate::pages::Pages;
 use crate::proxy::{Proxy, busy};
 use crate::request::{ANY, RequestContext, encoded};
@@ -31,7 +31,7 @@ use crate::shared::Command;
 const ENTRY: u8 = 0x64;
 
 /// A search as a target is to be asked.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct OutgoingSearch<'a> {
     pub(crate) base: &'a str,
     pub(crate) normal: &'a NormalDn,
     pub(crate) scope: Scope,
@@ -63,18 +63,19 @@ impl Judge {
         proxy: &Proxy,
         (schema, policy): (&Arc<Schema>, &Arc<AccessPolicy>),
         asker: &Asker,
-        wanted: &Wanted<'_>,
+        outgoing: &OutgoingSearch<'_>,
     ) -> Self {
         let rights = ReadRights {
             schema: Arc::clone(schema),
             policy: Arc::clone(policy),
             subject: Arc::clone(&asker.subject),
-            types_only: wanted.types_only,
+            types_only: outgoing.types_only,
         };
         Self {
             filters: proxy.settings.omit_unknown_schema || !rights.are_all(),
             rights,
-            within: (wanted.deref == DerefAliases::Never).then(|| (wanted.normal.clone(), wanted.scope)),
+            within: (outgoing.deref == DerefAliases::Never)
+                .then(|| (outgoing.normal.clone(), outgoing.scope)),
         }
     }
 
@@ -122,7 +123,7 @@ fn entry_name(message: &[u8]) -> Option<&str> {
 
 /// A search under way.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub(crate) struct TargetCursor {
     proxy: Arc<Proxy>,
     feed: Arc<Feed>,
     judge: Judge,
@@ -138,13 +139,13 @@ pub(crate) struct Following {
 #[derive(Debug)]
 enum Stage {
     /// Not asked yet: limits may still be lowered.
-    Made(Box<Job>),
+    Prepared(Box<Job>),
     /// Asked, by this number.
-    Asked(u64),
+    Sent(u64),
     Ended,
 }
 
-impl Following {
+impl TargetCursor {
     /// Nothing is sent before its first slice.
     ///
     /// # Errors
@@ -152,68 +153,69 @@ impl Following {
     pub(crate) fn new(
         proxy: &Arc<Proxy>,
         asker: &Asker,
-        wanted: &Wanted<'_>,
+        outgoing: &OutgoingSearch<'_>,
         judge: Judge,
     ) -> Result<Self, LdapResult> {
-        let asked = proxy.asked(asker, wanted.controls.hops, Kind::Search)?;
-        let controls = proxy.controls(&asked, wanted.controls);
+        let request_context = proxy.request_context(asker, outgoing.controls.hops, Kind::Search)?;
+        let controls = proxy.controls(&request_context, outgoing.controls);
         let written_out =
-            if proxy.settings.absolute_filters { None } else { absolute::written_out(wanted.filter) };
+            if proxy.settings.absolute_filters { None } else { absolute::written_out(outgoing.filter) };
         let search = client::Search {
-            base: wanted.base,
-            scope: wanted.scope,
-            deref: wanted.deref,
-            size_limit: wanted.size_limit,
-            time_limit: wanted.time_limit,
-            types_only: wanted.types_only,
-            filter: written_out.as_ref().map_or(wanted.filter, FilterBuf::as_filter),
-            attributes: wanted.attributes,
+            base: outgoing.base,
+            scope: outgoing.scope,
+            deref: outgoing.deref,
+            size_limit: outgoing.size_limit,
+            time_limit: outgoing.time_limit,
+            types_only: outgoing.types_only,
+            filter: written_out.as_ref().map_or(outgoing.filter, FilterBuf::as_filter),
+            attributes: outgoing.attributes,
         };
-        let pages = Pages::new((proxy.settings.paging, wanted.scope), wanted.controls, &controls, || {
+        let pages = Pages::new((proxy.settings.paging, outgoing.scope), outgoing.controls, &controls, || {
             encoded(|out| client::search(out, ANY, &search, &[]))
         });
         let body = match &pages {
             Some(pages) => pages.first(),
             None => encoded(|out| client::search(out, ANY, &search, &controls)),
         };
-        let deadline = asker.began.with_limit(wanted.time_limit);
-        let patience = asked.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
+        let deadline = asker.began.with_limit(outgoing.time_limit);
+        let patience =
+            request_context.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
         let feed = Arc::<Feed>::default();
-        let asked = RequestContext { until: deadline, ..asked };
-        let mut job = asked.job(body.into(), true, Sink::Feed(Arc::clone(&feed)));
+        let request_context = RequestContext { until: deadline, ..request_context };
+        let mut job = request_context.job(body.into(), true, Sink::Feed(Arc::clone(&feed)));
         job.patience = patience;
-        job.message = wanted.message;
-        job.entries_max = (wanted.size_limit > 0).then_some(wanted.size_limit);
-        job.page = match (&wanted.controls.paged, &pages) {
+        job.message = outgoing.message;
+        job.entries_max = (outgoing.size_limit > 0).then_some(outgoing.size_limit);
+        job.page = match (&outgoing.controls.paged, &pages) {
             (Some(paged), _) => Some(cookie::split(&paged.cookie).0),
             (None, Some(pages)) => pages.first_page(),
             (None, None) => None,
         };
-        job.sorting = match (&wanted.controls.vlv, &wanted.controls.sort) {
+        job.sorting = match (&outgoing.controls.vlv, &outgoing.controls.sort) {
             (Some(_), _) => Sorting::Part,
             (None, Some(_)) => Sorting::Whole,
             (None, None) => Sorting::None,
         };
         let size_limit = job.entries_max;
-        let (proxy, stage) = (Arc::clone(proxy), Stage::Made(Box::new(job)));
+        let (proxy, stage) = (Arc::clone(proxy), Stage::Prepared(Box::new(job)));
         Ok(Self { proxy, feed, judge, deadline, stage, sent: 0, size_limit, pages, follower: None })
     }
 
     /// Lets the target be silent for so long, unless its settings say how long it may.
     pub(crate) fn be_patient_at_most(&mut self, time: Duration) {
-        if let Stage::Made(job) = &mut self.stage {
+        if let Stage::Prepared(job) = &mut self.stage {
             job.patience.get_or_insert(time);
         }
     }
 
     /// Has the thread of the connections end it by this moment of the monotonic clock.
     pub(crate) fn end_by(&mut self, deadline: Duration) {
-        if let Stage::Made(job) = &mut self.stage {
+        if let Stage::Prepared(job) = &mut self.stage {
             job.deadline = Some(job.deadline.map_or(deadline, |own| own.min(deadline)));
         }
     }
 
-    fn ended(&mut self, result: LdapResult) -> Slice {
+    fn finish(&mut self, result: LdapResult) -> Slice {
         self.stage = Stage::Ended;
         Slice::Done(result, Vec::new())
     }
@@ -222,10 +224,10 @@ impl Following {
     fn ask(&mut self, job: Job) -> Option<Slice> {
         match self.proxy.shared.submit(job) {
             Ok(number) => {
-                self.stage = Stage::Asked(number);
+                self.stage = Stage::Sent(number);
                 None
             }
-            Err(_) => Some(self.ended(busy())),
+            Err(_) => Some(self.finish(busy())),
         }
     }
 
@@ -275,10 +277,10 @@ impl Following {
     }
 }
 
-impl Cursor for Following {
+impl Cursor for TargetCursor {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Made(job) => {
+            Stage::Prepared(job) => {
                 self.pages.iter_mut().for_each(|pages| pages.begin(&job));
                 if let Some(end) = self.ask(*job) {
                     return end;
@@ -287,21 +289,21 @@ impl Cursor for Following {
             stage => self.stage = stage,
         }
         while out.len() < budget.bytes {
-            let (taken, has_room) = self.feed.take();
-            if let (true, Stage::Asked(number)) = (has_room, &self.stage) {
+            let (item, has_room) = self.feed.take();
+            if let (true, Stage::Sent(number)) = (has_room, &self.stage) {
                 self.proxy.shared.command(Command::HasRoom(*number));
             }
-            match taken {
-                Taken::Message(messages) => {
+            match item {
+                FeedItem::Message(messages) => {
                     if let Some(result) = self.pass(&messages, out) {
-                        if let Stage::Asked(number) = self.stage {
+                        if let Stage::Sent(number) = self.stage {
                             self.proxy.shared.command(Command::GiveUp(number));
                         }
-                        return self.ended(result);
+                        return self.finish(result);
                     }
                 }
-                Taken::Nothing => return Slice::Waiting,
-                Taken::End((result, mut controls)) => {
+                FeedItem::Nothing => return Slice::Waiting,
+                FeedItem::End((result, mut controls)) => {
                     self.stage = Stage::Ended;
                     match self.next_page(&result, &controls) {
                         Ok(Some(job)) => match self.ask(job) {
@@ -309,7 +311,7 @@ impl Cursor for Following {
                             None => continue,
                         },
                         Ok(None) => {}
-                        Err(result) => return self.ended(result),
+                        Err(result) => return self.finish(result),
                     }
                     if self.pages.is_some() {
                         controls.retain(|control| control.oid != oid::PAGED_RESULTS);
@@ -349,9 +351,9 @@ impl Cursor for Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for TargetCursor {
     fn drop(&mut self) {
-        if let Stage::Asked(number) = self.stage {
+        if let Stage::Sent(number) = self.stage {
             self.proxy.shared.command(Command::GiveUp(number));
         }
     }

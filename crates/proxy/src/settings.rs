@@ -251,8 +251,8 @@ impl Timeouts {
 
     /// None: of a search, as long as its time limit lets it.
     pub fn of(&self, kind: Kind) -> Option<Duration> {
-        let said = self.0.get(kind as usize).copied().flatten();
-        said.or_else(|| (kind != Kind::Search).then_some(OPERATION_TIMEOUT))
+        let configured = self.0.get(kind as usize).copied().flatten();
+        configured.or_else(|| (kind != Kind::Search).then_some(OPERATION_TIMEOUT))
     }
 }
 

@@ -184,11 +184,11 @@ impl Shared {
             self.refuse();
             return false;
         };
-        let left = exchange.send_at_once(self.take());
-        let is_left = !left.is_empty();
+        let remaining = exchange.send_at_once(self.take());
+        let is_left = !remaining.is_empty();
         if is_left {
             // In front of what has come meanwhile, and before another thread takes that.
-            self.commands().splice(0..0, left);
+            self.commands().splice(0..0, remaining);
         }
         let is_due = exchange.is_due_earlier();
         drop(slot);

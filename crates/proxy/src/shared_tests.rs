@@ -87,14 +87,14 @@ fn requests_of_one_turn_of_a_loop_go_together() {
     // What a thread gathers is its own.
     let test = thread::spawn(move || {
         assert_eq!((submitted(&shared, 1), come.try_recv()), (vec![1], Ok(vec![1])), "no loop");
-        let told = Rc::new(Cell::new(0));
-        let counted = Rc::clone(&told);
+        let calls = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&calls);
         gather_requests(Box::new(move || counted.set(counted.get() + 1)));
         for turn in 1..3 {
             let numbers = submitted(&shared, 3);
             assert!(come.try_recv().is_err());
             send_gathered();
-            assert_eq!((come.try_recv(), told.get()), (Ok(numbers), turn));
+            assert_eq!((come.try_recv(), calls.get()), (Ok(numbers), turn));
             send_gathered();
             assert!(come.try_recv().is_err(), "nothing waits");
         }

@@ -17,14 +17,14 @@ const LONGEST: Duration = Duration::from_millis(640);
 /// The servers of one database.
 #[derive(Debug)]
 pub(crate) struct Targets {
-    states: Vec<Standing>,
+    states: Vec<TargetHealth>,
     /// The last that answered.
     preferred: usize,
     quarantine: Vec<QuarantineStep>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct TargetHealth {
     /// Failures in a row.
     failures: u32,
     /// Not before then; none: now.
@@ -37,73 +37,73 @@ struct Standing {
 
 impl Targets {
     pub(crate) fn new(count: usize, quarantine: Vec<QuarantineStep>) -> Self {
-        Self { states: vec![Standing::default(); count], preferred: 0, quarantine }
+        Self { states: vec![TargetHealth::default(); count], preferred: 0, quarantine }
     }
 
     /// The one to connect to now.
     pub(crate) fn choose(&self, now: Duration) -> Option<usize> {
         let count = self.states.len();
         (0..count).map(|step| (self.preferred + step) % count).find(|number| {
-            let standing = self.states.get(*number).copied().unwrap_or_default();
-            !standing.given_up && !standing.is_left_out && standing.again.is_none_or(|again| again <= now)
+            let state = self.states.get(*number).copied().unwrap_or_default();
+            !state.given_up && !state.is_left_out && state.again.is_none_or(|again| again <= now)
         })
     }
 
     pub(crate) fn answered(&mut self, number: usize) {
-        if let Some(standing) = self.states.get_mut(number) {
-            *standing = Standing::default();
+        if let Some(state) = self.states.get_mut(number) {
+            *state = TargetHealth::default();
             self.preferred = number;
         }
     }
 
     /// It answers, and is used where its turn comes.
     pub(crate) fn is_up_again(&mut self, number: usize) {
-        if let Some(standing) = self.states.get_mut(number) {
-            *standing = Standing::default();
+        if let Some(state) = self.states.get_mut(number) {
+            *state = TargetHealth::default();
         }
     }
 
     /// Nothing goes there until [it answers](Self::is_up_again).
     pub(crate) fn leave_out(&mut self, number: usize) {
-        if let Some(standing) = self.states.get_mut(number) {
-            standing.is_left_out = true;
+        if let Some(state) = self.states.get_mut(number) {
+            state.is_left_out = true;
         }
     }
 
     /// Whether it has not failed since it last answered.
     pub(crate) fn is_up(&self, number: usize) -> bool {
-        self.states.get(number).is_some_and(|standing| standing.failures == 0)
+        self.states.get(number).is_some_and(|state| state.failures == 0)
     }
 
     /// When it may be tried after a failure; none: never.
     pub(crate) fn next_try(&self, number: usize) -> Option<Duration> {
-        let standing = self.states.get(number)?;
-        if standing.given_up { None } else { Some(standing.again.unwrap_or_default()) }
+        let state = self.states.get(number)?;
+        if state.given_up { None } else { Some(state.again.unwrap_or_default()) }
     }
 
     /// It could not be reached. `jitter` is any number.
     pub(crate) fn failed(&mut self, number: usize, now: Duration, jitter: u8) {
-        let Some(standing) = self.states.get_mut(number) else { return };
-        let failures = standing.failures;
-        standing.failures = failures.saturating_add(1);
+        let Some(state) = self.states.get_mut(number) else { return };
+        let failures = state.failures;
+        state.failures = failures.saturating_add(1);
         if self.quarantine.is_empty() {
             let pause = growing(failures);
             // Three quarters of it and up to a half more.
             let pause = pause * 3 / 4 + pause * u32::from(jitter) / 512;
-            standing.again = Some(now + pause);
+            state.again = Some(now + pause);
             return;
         }
-        let mut left = failures;
+        let mut remaining = failures;
         for step in &self.quarantine {
             match step.times {
-                Some(times) if left >= times => left -= times,
+                Some(times) if remaining >= times => remaining -= times,
                 _ => {
-                    standing.again = Some(now + step.interval);
+                    state.again = Some(now + step.interval);
                     return;
                 }
             }
         }
-        standing.given_up = true;
+        state.given_up = true;
     }
 }
 
@@ -144,7 +144,7 @@ impl Refusals {
     }
 
     /// What a request gets for which a connection would be opened; none: it is opened.
-    pub(crate) fn standing(&self, owner: &Owner, now: Duration) -> Option<LdapResult> {
+    pub(crate) fn current(&self, owner: &Owner, now: Duration) -> Option<LdapResult> {
         let refusal = self.0.get(owner)?;
         (now < refusal.again).then(|| refusal.result.clone())
     }
@@ -226,20 +226,20 @@ mod tests {
         let owner = Owner::Assertion;
         let mut now = at(0);
         for pause in [50, 100, 200, 400, 640, 640] {
-            assert_eq!(refusals.standing(&owner, now), None);
+            assert_eq!(refusals.current(&owner, now), None);
             refusals.refused(&owner, &result, now);
             // Another one that was under way.
             refusals.refused(&owner, &result, now + at(1));
-            assert_eq!(refusals.standing(&owner, now + at(pause - 1)).as_ref(), Some(&result));
-            assert_eq!(refusals.standing(&Owner::Root, now), None);
+            assert_eq!(refusals.current(&owner, now + at(pause - 1)).as_ref(), Some(&result));
+            assert_eq!(refusals.current(&Owner::Root, now), None);
             now += at(pause);
         }
         refusals.refused(&owner, &result, now);
         refusals.accepted(&owner);
-        assert_eq!(refusals.standing(&owner, now), None);
+        assert_eq!(refusals.current(&owner, now), None);
         refusals.refused(&owner, &result, now);
-        assert_eq!(refusals.standing(&owner, now + at(50)), None, "the first pause again");
+        assert_eq!(refusals.current(&owner, now + at(50)), None, "the first pause again");
         refusals.refused(&Owner::Check(0), &result, now);
-        assert_eq!(refusals.standing(&Owner::Check(0), now), None);
+        assert_eq!(refusals.current(&Owner::Check(0), now), None);
     }
 }

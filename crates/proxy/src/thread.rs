@@ -51,7 +51,7 @@ const WAKE: u64 = u64::MAX;
 const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 /// What the thread is given.
-pub(crate) struct Given {
+pub(crate) struct ThreadContext {
     pub(crate) settings: Arc<ProxySettings>,
     pub(crate) tls: Option<TlsClient>,
     pub(crate) shared: Arc<Shared>,
@@ -65,16 +65,16 @@ pub(crate) struct Given {
 ///
 /// # Errors
 /// No descriptor or no thread is left.
-pub(crate) fn start(given: Given) -> io::Result<()> {
+pub(crate) fn start(context: ThreadContext) -> io::Result<()> {
     let poll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-    epoll::add(&poll, &given.shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
-    let resolver = start_resolver(Arc::clone(&given.shared))?;
-    let shared = Arc::clone(&given.shared);
-    let targets = Targets::new(given.settings.targets.len(), given.settings.quarantine.clone());
-    let last_reset = Duration::from_nanos(given.clock.monotonic().0);
-    let checks = vec![Check::at_once(); given.settings.targets.len()];
+    epoll::add(&poll, &context.shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
+    let resolver = start_resolver(Arc::clone(&context.shared))?;
+    let shared = Arc::clone(&context.shared);
+    let targets = Targets::new(context.settings.targets.len(), context.settings.quarantine.clone());
+    let last_reset = Duration::from_nanos(context.clock.monotonic().0);
+    let checks = vec![Check::at_once(); context.settings.targets.len()];
     let exchange = Exchange {
-        given,
+        context,
         poll: Arc::clone(&poll),
         resolver,
         targets,
@@ -127,9 +127,9 @@ impl Drop for EndsExchange<'_> {
 
 /// Names are looked up beside the loop: that waits for others.
 fn start_resolver(shared: Arc<Shared>) -> io::Result<Sender<(u64, String, u16)>> {
-    let (sender, asked) = channel::<(u64, String, u16)>();
+    let (sender, requests) = channel::<(u64, String, u16)>();
     thread::Builder::new().name("proxy-names".to_owned()).spawn(move || {
-        for (connection, host, port) in asked {
+        for (connection, host, port) in requests {
             let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
             shared.command(Command::Resolved(connection, found));
         }
@@ -139,7 +139,7 @@ fn start_resolver(shared: Arc<Shared>) -> io::Result<Sender<(u64, String, u16)>>
 
 /// What a database has under way with its targets: requests, connections, checks.
 pub(crate) struct Exchange {
-    given: Given,
+    context: ThreadContext,
     poll: Arc<OwnedFd>,
     resolver: Sender<(u64, String, u16)>,
     targets: Targets,
@@ -167,7 +167,7 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.given.clock.monotonic().0)
+        Duration::from_nanos(self.context.clock.monotonic().0)
     }
 
     /// When something happens by itself; none: never.
@@ -253,8 +253,8 @@ impl RequestCarrier for Exchange {
 
     fn give_all_up(mut self: Box<Self>) {
         for (_, mut connection) in std::mem::take(&mut self.connections) {
-            let held = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
-            held.for_each(|(_, job)| job.sink.end(closed()));
+            let unanswered = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
+            unanswered.for_each(|(_, job)| job.sink.end(closed()));
         }
         self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
     }

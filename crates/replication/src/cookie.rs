@@ -56,7 +56,7 @@ impl std::error::Error for CookieError {}
 /// Characters of a part that an error shows, at most.
 const SHOWN: usize = 64;
 
-fn shown(part: &str) -> String {
+fn shortened(part: &str) -> String {
     match part.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", part.get(..end).unwrap_or_default()),
         None => part.to_owned(),
@@ -76,7 +76,7 @@ impl Cookie {
     pub fn parse(text: &str) -> Result<Self, CookieError> {
         let mut cookie = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
-            let error = |why| CookieError { part: shown(part), why };
+            let error = |why| CookieError { part: shortened(part), why };
             let (name, value) = part.split_once('=').ok_or_else(|| error("has no `=`"))?;
             match name {
                 "rid" => {

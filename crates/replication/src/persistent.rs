@@ -55,7 +55,7 @@ pub enum Stepped {
 /// See the module's page.
 #[derive(Debug)]
 pub struct Changes<S: Store> {
-    asked: PersistentSearch,
+    request: PersistentSearch,
     parts: Vec<DatabaseSearch<S>>,
     message: MessageId,
     phase: Phase,
@@ -85,7 +85,7 @@ struct DatabaseSearch<S: Store> {
     /// Entries to be looked at again before anything else is sent.
     again: VecDeque<EntryId>,
     /// The search looks again at all of `seen` behind this entry.
-    again_behind: Option<Option<EntryId>>,
+    again_after: Option<Option<EntryId>>,
 }
 
 /// Which entries the client is known to see.
@@ -123,7 +123,7 @@ impl<S: Store> Changes<S> {
     /// # Errors
     /// What is answered where there is no such base, or where it may not be searched; a store that cannot be read.
     pub fn new(start: Start<S>) -> Result<Self, LdapResult> {
-        let Start { asked, parts, any_entry, message } = start;
+        let Start { asked: request, parts, any_entry, message } = start;
         let part = |(served, task): (Arc<Served<S>>, SearchTask)| {
             let server_id = served.database().server_id();
             DatabaseSearch {
@@ -135,11 +135,11 @@ impl<S: Store> Changes<S> {
                 policy: None,
                 seen: Known::Unasked,
                 again: VecDeque::new(),
-                again_behind: None,
+                again_after: None,
             }
         };
         let parts = parts.into_iter().map(part).collect();
-        let mut changes = Self { asked, parts, message, phase: Phase::Follow, follower: None };
+        let mut changes = Self { request, parts, message, phase: Phase::Follow, follower: None };
         changes.begin(any_entry)?;
         Ok(changes)
     }
@@ -179,13 +179,13 @@ impl<S: Store> Changes<S> {
     }
 
     fn wants(&self, kind: ChangeType) -> bool {
-        self.asked.change_types & kind as u8 != 0
+        self.request.change_types & kind as u8 != 0
     }
 
     /// Notes where the logs end, before anything is looked at: changes made meanwhile are sent afterwards.
     fn begin(&mut self, any_entry: bool) -> Result<(), LdapResult> {
-        let asks = self.wants(ChangeType::Delete) || self.asked.return_ecs && self.wants(ChangeType::ModDn);
-        let silent = self.asked.changes_only;
+        let asks = self.wants(ChangeType::Delete) || self.request.return_ecs && self.wants(ChangeType::ModDn);
+        let silent = self.request.changes_only;
         let mut walks = !silent;
         for (at, part) in self.parts.iter_mut().enumerate() {
             let database = part.served.database()?;
@@ -220,7 +220,7 @@ impl<S: Store> Changes<S> {
             self.phase = Phase::Follow;
             return Ok(Stepped::More);
         };
-        let is_needed = !self.asked.changes_only || matches!(part.seen, Known::These(_));
+        let is_needed = !self.request.changes_only || matches!(part.seen, Known::These(_));
         if is_needed {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
@@ -234,9 +234,9 @@ impl<S: Store> Changes<S> {
         if let Known::These(ids) = &mut part.seen {
             *ids = found;
         }
-        let left = part.task.size_limit().map(|limit| limit.saturating_sub(part.task.entries()));
-        if let (Some(left), Some(next)) = (left, self.parts.get_mut(at + 1)) {
-            next.task.limit_size(left);
+        let remaining = part.task.size_limit().map(|limit| limit.saturating_sub(part.task.entries()));
+        if let (Some(remaining), Some(next)) = (remaining, self.parts.get_mut(at + 1)) {
+            next.task.limit_size(remaining);
         }
         self.phase = Phase::Walk(at + 1);
         Ok(Stepped::More)
@@ -245,7 +245,7 @@ impl<S: Store> Changes<S> {
     /// What the logs tell.
     fn tell(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
         let mut more = false;
-        let to_whom = (self.asked, self.message);
+        let to_whom = (self.request, self.message);
         for (at, part) in self.parts.iter_mut().enumerate() {
             if out.len() >= budget.bytes {
                 return Ok(Stepped::More);
@@ -338,20 +338,20 @@ impl<S: Store> DatabaseSearch<S> {
                 return Err(search_again("the access rules have changed: search again"));
             }
             self.policy = Some(Arc::clone(policy));
-            self.again_behind = matches!(self.seen, Known::These(_)).then_some(None);
+            self.again_after = matches!(self.seen, Known::These(_)).then_some(None);
         }
-        if let (Some(behind), Known::These(ids)) = (self.again_behind, &self.seen)
+        if let (Some(after), Known::These(ids)) = (self.again_after, &self.seen)
             && self.again.is_empty()
         {
-            self.again.extend(ids.after(behind, AT_ONCE));
-            self.again_behind = self.again.back().map(|last| Some(*last));
+            self.again.extend(ids.after(after, AT_ONCE));
+            self.again_after = self.again.back().map(|last| Some(*last));
         }
         for _ in 0..AT_ONCE {
             let Some(id) = self.again.pop_front() else { break };
             let sees = self.task.look_again(view, id, &mut Vec::new(), None)?;
             self.seen.note(id, sees);
         }
-        Ok(self.again.is_empty() && self.again_behind.is_none())
+        Ok(self.again.is_empty() && self.again_after.is_none())
     }
 
     /// Tells of one record.
@@ -359,7 +359,7 @@ impl<S: Store> DatabaseSearch<S> {
         &mut self,
         view: &View<'_, N>,
         (outline, has_base): (&LogOutline, bool),
-        (asked, message): (PersistentSearch, MessageId),
+        (request, message): (PersistentSearch, MessageId),
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
         if outline.absent {
@@ -371,12 +371,12 @@ impl<S: Store> DatabaseSearch<S> {
             OutlineKind::Delete => ChangeType::Delete,
             OutlineKind::ModifyDn { .. } => ChangeType::ModDn,
         };
-        let (id, is_wanted) = (outline.entry, asked.change_types & kind as u8 != 0);
+        let (id, is_wanted) = (outline.entry, request.change_types & kind as u8 != 0);
         let knew = self.seen.has(id) && self.task.spans(&view.schema, &outline.dn);
         let previous = (kind == ChangeType::ModDn && knew).then_some(outline.dn.as_str());
         let notification = EntryChangeNotification { change_type: kind, previous_dn: previous };
         let controls: Vec<ControlBuf> =
-            asked.return_ecs.then(|| notification.to_control(false)).into_iter().collect();
+            request.return_ecs.then(|| notification.to_control(false)).into_iter().collect();
         if kind == ChangeType::Delete {
             if is_wanted && knew {
                 EntryEncoder::begin(out, message, &outline.dn).finish(&controls);

@@ -256,14 +256,14 @@ impl Search<'_> {
     /// The messages that are sent until there is nothing left to send, a word or two each: the kind, the entry, `=` and the
     /// cookie's CSNs,
     /// `-` and the CSN of the delete.
-    fn told(&mut self) -> Vec<String> {
-        let (told, ended) = self.told_until_it_ends();
+    fn messages(&mut self) -> Vec<String> {
+        let (messages, ended) = self.messages_and_end();
         assert_eq!(ended, None);
-        told
+        messages
     }
 
     /// The same, and why it has ended, if it has.
-    fn told_until_it_ends(&mut self) -> (Vec<String>, Option<ResultCode>) {
+    fn messages_and_end(&mut self) -> (Vec<String>, Option<ResultCode>) {
         let mut out = Vec::new();
         let ended = loop {
             let clock = &*self.site.clock;
@@ -274,13 +274,13 @@ impl Search<'_> {
                 Stepped::Done(result, _) => break Some(result.code),
             }
         };
-        let (mut rest, mut told) = (out.as_slice(), Vec::new());
+        let (mut rest, mut messages) = (out.as_slice(), Vec::new());
         while let Frame::Complete { len } = frame(rest, limits::PDU_CEILING).unwrap() {
-            let (pdu, behind) = rest.split_at(len);
-            told.push(short(pdu));
-            rest = behind;
+            let (pdu, after) = rest.split_at(len);
+            messages.push(short(pdu));
+            rest = after;
         }
-        (told, ended)
+        (messages, ended)
     }
 }
 
@@ -316,8 +316,8 @@ fn vector(cookie: Option<&[u8]>) -> String {
     let csns: Vec<String> = cookie.csns.iter().map(number).collect();
     let csns = if csns.is_empty() { String::new() } else { format!(" ={}", csns.join(";")) };
     let delete = cookie.delete.map(|csn| format!(" -{}", number(&csn))).unwrap_or_default();
-    let told = if cookie.deletes_told { " deletes told" } else { "" };
-    format!("{csns}{delete}{told}")
+    let deletes = if cookie.deletes_told { " deletes told" } else { "" };
+    format!("{csns}{delete}{deletes}")
 }
 
 #[test]
@@ -327,15 +327,15 @@ fn no_cookie_goes_beyond_a_change_that_was_passed_over() {
         site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
         site.raise(csn(OWN, 2), false);
         let mut search = site.ask(who, &[csn(OWN, 2)]);
-        assert_eq!(search.told(), ["refreshed"]);
+        assert_eq!(search.messages(), ["refreshed"]);
         site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 5));
         site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 7));
         site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 9));
         site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
-        assert_eq!(search.told(), ["add 6", "modify 5 =2:9", "add 7 =2:11"], "{who:?}");
+        assert_eq!(search.messages(), ["add 6", "modify 5 =2:9", "add 7 =2:11"], "{who:?}");
         // An entry that is sent on its own comes with a cookie.
         site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 12));
-        assert_eq!(search.told(), ["modify 5 =2:12"], "{who:?}");
+        assert_eq!(search.messages(), ["modify 5 =2:12"], "{who:?}");
     }
 }
 
@@ -349,19 +349,19 @@ fn what_others_told_out_of_order_is_claimed_at_its_end() {
             let site = Site::with(DatabaseSettings { shadow, ..DatabaseSettings::default() });
             site.raise(csn(OWN, 1), false);
             let mut search = site.ask(who, &[csn(OWN, 1)]);
-            assert_eq!(search.told(), ["refreshed"]);
+            assert_eq!(search.messages(), ["refreshed"]);
             site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 7));
-            assert_eq!(search.told(), ["add 5"], "{who:?}");
+            assert_eq!(search.messages(), ["add 5"], "{who:?}");
             site.put(6, "cn=f,cn=e,dc=example,dc=com", csn(OWN, 5));
-            assert_eq!(search.told(), ["add 6"], "{who:?}");
+            assert_eq!(search.messages(), ["add 6"], "{who:?}");
             site.raise(csn(OWN, 7), false);
-            assert_eq!(search.told(), ["cookie =2:7"], "{who:?}");
+            assert_eq!(search.messages(), ["cookie =2:7"], "{who:?}");
             // All of it at once.
             site.put(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
             site.put(8, "cn=h,cn=g,dc=example,dc=com", csn(OWN, 9));
             site.raise(csn(OWN, 11), false);
             let last = if shadow { "add 8" } else { "add 8 =2:9" };
-            assert_eq!(search.told(), ["add 7", last, "cookie =2:11"], "{who:?}");
+            assert_eq!(search.messages(), ["add 7", last, "cookie =2:11"], "{who:?}");
         }
     }
 }
@@ -377,9 +377,9 @@ fn a_slapd_hears_of_a_delete_whatever_others_told_it() {
         site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
         site.raise(csn(OWN, 2), false);
         let mut search = site.ask(who, &[csn(OWN, 2)]);
-        assert_eq!(search.told(), ["refreshed"]);
+        assert_eq!(search.messages(), ["refreshed"]);
         site.remove(5, csn(OWN, 5));
-        assert_eq!(search.told(), expected, "{who:?}");
+        assert_eq!(search.messages(), expected, "{who:?}");
     }
 }
 
@@ -395,7 +395,7 @@ fn a_delete_in_a_refresh_comes_behind_everything_that_it_claims() {
         site.put(7, "cn=g,dc=example,dc=com", csn(OWN, 9));
         site.raise(csn(OWN, 9), false);
         let expected = ["add 6", "gone 5 =2:6 -2:6", "add 7", "refreshed =2:9"];
-        assert_eq!(site.ask(who, &[csn(OWN, 2)]).told(), expected, "{who:?}");
+        assert_eq!(site.ask(who, &[csn(OWN, 2)]).messages(), expected, "{who:?}");
     }
 }
 
@@ -412,8 +412,8 @@ fn what_is_ahead_of_the_context_csn_is_claimed_of_nobody() {
         site.raise(csn(3, 3), false);
         site.put(6, "cn=f,dc=example,dc=com", csn(3, 6));
         site.delete(5, csn(3, 8));
-        let told = site.ask(who, &[csn(OWN, 3), csn(3, 3)]).told();
-        assert_eq!(told, expected, "{who:?}");
+        let messages = site.ask(who, &[csn(OWN, 3), csn(3, 3)]).messages();
+        assert_eq!(messages, expected, "{who:?}");
     }
 }
 
@@ -427,7 +427,7 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
     let before = [csn(OWN, 2), csn(3, 3)];
     let mut follow: Vec<(Who, Search<'_>)> =
         [Who::Slapd, Who::Larix, Who::Copy].into_iter().map(|who| (who, site.ask(who, &before))).collect();
-    follow.iter_mut().for_each(|(who, search)| assert_eq!(search.told(), ["refreshed"], "{who:?}"));
+    follow.iter_mut().for_each(|(who, search)| assert_eq!(search.messages(), ["refreshed"], "{who:?}"));
     site.raise(csn(3, 9), true);
     site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 11));
     for (who, search) in &mut follow {
@@ -435,10 +435,10 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
             Who::Copy | Who::Shadow | Who::Part => &["add 6 =2:11", "cookie =2:11;3:9"],
             Who::Slapd | Who::Larix => &["add 6 =2:11"],
         };
-        assert_eq!(search.told(), expected, "{who:?}");
+        assert_eq!(search.messages(), expected, "{who:?}");
     }
     let check = |who: Who, known: &[Csn], expected: &[&str]| {
-        assert_eq!(site.ask(who, known).told(), expected, "{who:?} {known:?}");
+        assert_eq!(site.ask(who, known).messages(), expected, "{who:?} {known:?}");
     };
     let all = ["add 6", "present 1,5", "by content =2:11;3:9"];
     for who in [Who::Slapd, Who::Larix] {
@@ -460,12 +460,12 @@ fn who_may_hear_of_others_too_is_told_deletes_behind_the_content() {
     let by_content = "by content =2:5";
     for who in [Who::Larix, Who::Shadow] {
         let expected = ["add 1", "add 6", "gone 5 -2:5", "by content =2:5 deletes told"];
-        assert_eq!(site.ask(who, &[]).told(), expected, "{who:?}");
+        assert_eq!(site.ask(who, &[]).messages(), expected, "{who:?}");
     }
     for who in [Who::Slapd, Who::Copy] {
-        assert_eq!(site.ask(who, &[]).told(), ["add 1", "add 6", by_content], "{who:?}");
+        assert_eq!(site.ask(who, &[]).messages(), ["add 1", "add 6", by_content], "{who:?}");
     }
-    assert_eq!(site.ask(Who::Part, &[]).told(), ["add 6", by_content]);
+    assert_eq!(site.ask(Who::Part, &[]).messages(), ["add 6", by_content]);
 }
 
 #[test]
@@ -476,7 +476,7 @@ fn a_log_leads_on_who_knows_what_it_lacks() {
     site.raise(csn(3, 5), false);
     site.record(&[csn(3, 5)], &[]);
     let check = |who: Who, known: &[Csn], ended: Option<ResultCode>| {
-        let (_, found) = site.ask(who, known).told_until_it_ends();
+        let (_, found) = site.ask(who, known).messages_and_end();
         assert_eq!(found, ended, "{who:?} {known:?}");
     };
     for who in [Who::Slapd, Who::Larix, Who::Copy] {
@@ -512,10 +512,10 @@ fn who_follows_several_logs_is_sent_away_when_one_lacks_more_than_he_knows() {
         site.raise(csn(3, 5), false);
         site.record(&[csn(3, 5)], &[]);
         let mut search = site.ask(who, known);
-        search.told();
+        search.messages();
         site.record(&[csn(3, 7)], &[]);
         site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 9));
-        assert_eq!(search.told_until_it_ends().1, ended, "{who:?} {known:?}");
+        assert_eq!(search.messages_and_end().1, ended, "{who:?} {known:?}");
     }
 }
 
@@ -526,18 +526,18 @@ fn who_follows_a_log_is_sent_to_the_entries_when_it_leaves_out_a_change() {
         site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
         site.raise(csn(OWN, 2), false);
         let mut search = site.ask(who, &[csn(OWN, 2)]);
-        assert_eq!(search.told(), ["refreshed"], "{who:?}");
+        assert_eq!(search.messages(), ["refreshed"], "{who:?}");
         site.leave_out(csn(OWN, 5));
         site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 7));
-        let ended = search.told_until_it_ends();
+        let ended = search.messages_and_end();
         assert_eq!(ended, (Vec::new(), Some(ResultCode::SYNC_REFRESH_REQUIRED)), "{who:?}");
         // It is sent there once, and what comes then is told as ever.
         let known = |number| [csn(OWN, number)];
-        let again = site.ask(who, &known(2)).told_until_it_ends().1;
+        let again = site.ask(who, &known(2)).messages_and_end().1;
         assert_eq!(again, Some(ResultCode::SYNC_REFRESH_REQUIRED), "{who:?}");
         let mut search = site.ask(who, &known(7));
-        assert_eq!(search.told(), ["refreshed"], "{who:?}");
+        assert_eq!(search.messages(), ["refreshed"], "{who:?}");
         site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 9));
-        assert_eq!(search.told(), ["add 7 =2:9"], "{who:?}");
+        assert_eq!(search.messages(), ["add 7 =2:9"], "{who:?}");
     }
 }

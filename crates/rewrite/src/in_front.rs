@@ -99,7 +99,7 @@ impl NamesInFront {
     fn subject(&self, next: Next<'_>, context: &Context<'_>, around: &Surroundings<'_>) -> Option<Subject> {
         let subject = context.subject;
         let dn = subject.dn.as_ref()?;
-        let is_here = |dn: &NormalDn| {
+        let is_virtual = |dn: &NormalDn| {
             self.suffixes.is_empty() || self.suffixes.iter().any(|suffix| dn.is_within(suffix))
         };
         if next.policy(dn).is_some_and(|policy| policy.is_root(subject)) {
@@ -109,8 +109,8 @@ impl NamesInFront {
             let name = self.mapping.name(RewriteContext::Bind, dn.as_str(), around).ok()?;
             self.schema.parse_and_show_dn(&name).ok()
         };
-        let acting = Some(dn).filter(|dn| is_here(dn)).and_then(mapped);
-        let real = subject.real_dn.as_ref().filter(|dn| is_here(dn)).and_then(mapped);
+        let acting = Some(dn).filter(|dn| is_virtual(dn)).and_then(mapped);
+        let real = subject.real_dn.as_ref().filter(|dn| is_virtual(dn)).and_then(mapped);
         if acting.is_none() && real.is_none() {
             return None;
         }
@@ -214,17 +214,17 @@ impl Interceptor for NamesInFront {
             let request =
                 CompareRequest { entry: &mapped.entry, attribute: &mapped.attribute, value: &mapped.value };
             let compare = Compare { request: &request, dn: &dn, controls: &controls };
-            let here = move |(mut result, mut controls): End, answers: &Answers| {
+            let to_client = move |(mut result, mut controls): End, answers: &Answers| {
                 answers.result(&mut result);
                 answers.controls(&mut controls);
                 (result, controls)
             };
             let reply = next.compare(context, &compare, &mut || {
                 let (answers, done) = (answers.clone(), later());
-                Box::new(move |end| done(here(end, &answers)))
+                Box::new(move |end| done(to_client(end, &answers)))
             });
             match reply {
-                Reply::Now(end) => Reply::Now(here(end, &answers)),
+                Reply::Now(end) => Reply::Now(to_client(end, &answers)),
                 pending @ Reply::Later(_) => pending,
             }
         })
@@ -257,7 +257,7 @@ impl Interceptor for NamesInFront {
             let is_other = dn != *bind.dn && matches!(bind.proof, Proof::Password(_));
             let known_as = is_other.then(|| dn.clone());
             let inner = Bind { dn: &dn, controls: &controls, ..*bind };
-            let here = move |mut verdict: Verdict, known_as: Option<NormalDn>, answers: &Answers| {
+            let to_client = move |mut verdict: Verdict, known_as: Option<NormalDn>, answers: &Answers| {
                 answers.result(&mut verdict.result);
                 answers.controls(&mut verdict.controls);
                 // An entry of this server is who it is by its own name.
@@ -268,10 +268,10 @@ impl Interceptor for NamesInFront {
             };
             let reply = next.bind(context, &inner, &mut || {
                 let (answers, known_as, done) = (answers.clone(), known_as.clone(), later());
-                Box::new(move |verdict| done(here(verdict, known_as, &answers)))
+                Box::new(move |verdict| done(to_client(verdict, known_as, &answers)))
             });
             match reply {
-                Reply::Now(verdict) => Reply::Now(here(verdict, known_as, &answers)),
+                Reply::Now(verdict) => Reply::Now(to_client(verdict, known_as, &answers)),
                 pending @ Reply::Later(_) => pending,
             }
         })
@@ -322,7 +322,7 @@ impl Interceptor for NamesInFront {
                 Err(refused) => return Reply::Now(refused.into()),
             };
             let Ok(dn) = self.schema.parse_dn(&target) else { return Reply::Now(invalid_dn().into()) };
-            let here = move |mut changed: PasswordChanged, answers: &Answers| {
+            let to_client = move |mut changed: PasswordChanged, answers: &Answers| {
                 answers.result(&mut changed.result);
                 answers.controls(&mut changed.controls);
                 changed
@@ -330,10 +330,10 @@ impl Interceptor for NamesInFront {
             let change = PasswordChange { dn: &dn, target, ..change };
             let reply = next.modify_password(context, change, &mut || {
                 let (answers, done) = (answers.clone(), later());
-                Box::new(move |changed| done(here(changed, &answers)))
+                Box::new(move |changed| done(to_client(changed, &answers)))
             });
             match reply {
-                Reply::Now(changed) => Reply::Now(here(changed, &answers)),
+                Reply::Now(changed) => Reply::Now(to_client(changed, &answers)),
                 pending @ Reply::Later(_) => pending,
             }
         })
@@ -343,15 +343,15 @@ impl Interceptor for NamesInFront {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let name = asked.dn.as_str();
+        let name = request.dn.as_str();
         let stays = self.mapped(next, context, |around, _, _| {
             self.mapping.name(RewriteContext::Modify, name, around).is_ok_and(|mapped| mapped == name)
         });
         if stays {
-            return next.extended(context, asked, later);
+            return next.extended(context, request, later);
         }
         let text = "names in this extended operation cannot be mapped; ask the database that has the entry";
         Reply::Now(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into())

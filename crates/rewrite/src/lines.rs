@@ -88,13 +88,13 @@ pub fn check_map(schema: &Schema, words: &[String]) -> Result<(), WordFault> {
 /// The mapping of all lines.
 ///
 /// # Arguments
-/// `suffix_here`: the suffix that is meant where `suffixmassage` names only the one there. `prefix`: what faults have before keywords.
+/// `default_virtual`: the virtual suffix where `suffixmassage` names the real one alone. `prefix`: what faults have before keywords.
 ///
 /// # Errors
 /// A line that cannot be understood where it stands.
 pub fn mapping<'a>(
     schema: &Arc<Schema>,
-    (suffix_here, prefix): (Option<&str>, &str),
+    (default_virtual, prefix): (Option<&str>, &str),
     rewrite: impl IntoIterator<Item = &'a [String]>,
     maps: impl IntoIterator<Item = &'a [String]>,
 ) -> Result<Mapping, LineFault> {
@@ -109,13 +109,15 @@ pub fn mapping<'a>(
             continue;
         }
         let named = |text: &str| suffix(schema, text).map_err(|why| fault(why, MASSAGE));
-        let (here, there) = match (arguments, suffix_here) {
+        let (virtual_suffix, real_suffix) = match (arguments, default_virtual) {
             ([_], None) => return Err(fault("no database whose suffix is meant".to_owned(), MASSAGE)),
-            ([there], Some(here)) => (named(here)?, named(there)?),
-            ([here, there], _) => (named(here)?, named(there)?),
+            ([real_suffix], Some(virtual_suffix)) => (named(virtual_suffix)?, named(real_suffix)?),
+            ([virtual_suffix, real_suffix], _) => (named(virtual_suffix)?, named(real_suffix)?),
             _ => return Err(fault("takes one or two suffixes".to_owned(), MASSAGE)),
         };
-        rules.massage(&here, &there).map_err(|error| fault(error.to_string(), error.help()))?;
+        rules
+            .massage(&virtual_suffix, &real_suffix)
+            .map_err(|error| fault(error.to_string(), error.help()))?;
     }
     let mut mapping = Mapping::new(Arc::clone(schema)).with_rules(rules).map_err(|context| LineFault {
         message: format!("{prefix}rewriteMap: the rules of {context} search the directory"),

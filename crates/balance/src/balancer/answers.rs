@@ -76,7 +76,7 @@ impl Balancer {
     fn next_answer(&mut self, id: u64, now: Duration) -> Next {
         let Self { upstreams, clients, backends, touched, settings, counters, .. } = self;
         let Some(upstream) = upstreams.get_mut(&id) else { return Next::Done(None) };
-        let Upstream { channel, pending, is_paused, heard, backend, counts, .. } = upstream;
+        let Upstream { channel, pending, is_paused, last_received, backend, counts, .. } = upstream;
         let limit = settings.client_output();
         loop {
             if *is_paused {
@@ -88,7 +88,7 @@ impl Balancer {
                 Ok(None) => return Next::Done(None),
                 Err(fault) => return Next::Done(Some(fault)),
             };
-            *heard = now;
+            *last_received = now;
             let (message, is_last) = (answer.message.id.0, answer.is_last);
             let Some(operation) = pending.get_mut(&message) else { continue };
             if !operation.is_answered {
@@ -104,7 +104,7 @@ impl Balancer {
             {
                 let took = now.saturating_sub(operation.sent);
                 let op = operation.kind.response();
-                backend.figures.ended(op, result.code, took);
+                backend.figures.count_end(op, result.code, took);
                 counts.completed += 1;
                 backend.counts.completed += 1;
                 counters.operations(op == larix_proto::ResponseOp::Bind).completed += 1;

@@ -38,13 +38,13 @@ impl BindAnswer {
         let (mut is_unknown, other) = (false, ResultCode::OTHER);
         let (result, controls) = match response {
             Response::Extended { result, value, .. } => match VerifyCredentialsResponse::decode(*value) {
-                Ok(told) if told.code == ResultCode::SUCCESS && result.code != ResultCode::SUCCESS => {
+                Ok(verdict) if verdict.code == ResultCode::SUCCESS && result.code != ResultCode::SUCCESS => {
                     refused(result.code, "")
                 }
-                Ok(told) if told.code == ResultCode::SASL_BIND_IN_PROGRESS => {
+                Ok(verdict) if verdict.code == ResultCode::SASL_BIND_IN_PROGRESS => {
                     refused(other, "the server answered a simple bind with a step of another mechanism")
                 }
-                Ok(told) => (LdapResult::with(told.code, told.diagnostic), told.controls),
+                Ok(verdict) => (LdapResult::with(verdict.code, verdict.diagnostic), verdict.controls),
                 Err(_) if result.code == ResultCode::PROTOCOL_ERROR => {
                     is_unknown = true;
                     refused(other, NOT_VERIFIED)

@@ -219,12 +219,12 @@ impl Balancer {
                     self.lost(id, &PeerFault::Late("the bind"), now);
                     break;
                 }
-                let (backend, heard) = (upstream.backend, upstream.heard);
+                let (backend, last_received) = (upstream.backend, upstream.last_received);
                 if let Some(operation) = upstream.abandon(message) {
                     self.count_failed(id, operation.kind.response() == ResponseOp::Bind);
                     let result = LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
                     self.fail(&operation, backend, &result, now);
-                    if heard < operation.sent {
+                    if last_received < operation.sent {
                         // Nothing has come since: the connection has died without a word, or the server hangs and takes no other.
                         self.retire(id);
                     }
@@ -263,24 +263,24 @@ impl Balancer {
 
     fn expire_waiting(&mut self, now: Duration) {
         for pool in Pool::ALL {
-            for held in self.queues(pool) {
-                self.expire_queue(pool, held, now);
-                self.drop_if_empty(held);
+            for pinned in self.queues(pool) {
+                self.expire_queue(pool, pinned, now);
+                self.drop_if_empty(pinned);
             }
         }
     }
 
-    fn expire_queue(&mut self, pool: Pool, held: Option<usize>, now: Duration) {
+    fn expire_queue(&mut self, pool: Pool, pinned: Option<usize>, now: Duration) {
         let limit = self.settings.wait();
         let result = LdapResult::with(ResultCode::BUSY, "no connection to a server was free in time");
         let mut late = Vec::new();
-        for id in std::mem::take(self.queue(pool, held)) {
+        for id in std::mem::take(self.queue(pool, pinned)) {
             match self.clients.get(&id).map(|client| client.state) {
                 Some(State::Waiting(own, since)) if own == pool => {
                     if now.saturating_sub(since) > limit {
                         late.push(id);
                     } else {
-                        self.queue(pool, held).push_back(id);
+                        self.queue(pool, pinned).push_back(id);
                     }
                 }
                 // It waits no more.
@@ -301,14 +301,14 @@ impl Balancer {
         for (id, client) in &mut self.clients {
             let waits = client.wire.waiting() > 0;
             if client.header.is_some() {
-                if now.saturating_sub(client.heard) > proxy_header::PATIENCE {
+                if now.saturating_sub(client.last_received) > proxy_header::PATIENCE {
                     headless.push(*id);
                 }
             } else if has_stalled(&mut client.stalled, waits, io, now) {
                 stuck.push(*id);
             } else if client.state == State::Open
                 && client.pending.is_empty()
-                && idle.is_some_and(|idle| now.saturating_sub(client.heard) > idle)
+                && idle.is_some_and(|idle| now.saturating_sub(client.last_received) > idle)
             {
                 silent.push(*id);
             }

@@ -221,11 +221,11 @@ impl Balancer {
             servers.push(figures);
         }
         let [shared, binds] = self.waiting.each_ref().map(VecDeque::len);
-        let held: usize = self.held.values().map(VecDeque::len).sum();
+        let pinned: usize = self.pinned.values().map(VecDeque::len).sum();
         Figures {
             counters: self.counters.clone(),
             clients: self.clients.len(),
-            waiting: [shared + held, binds],
+            waiting: [shared + pinned, binds],
             is_stopping: self.is_stopping,
             tiers: self.settings.tiers.iter().map(|tier| tier.name.clone()).collect(),
             connections: Vec::new(),

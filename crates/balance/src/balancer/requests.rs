@@ -313,7 +313,7 @@ impl Balancer {
                 upstream.counts.received += 1;
                 if let Some(backend) = self.backends.get_mut(upstream.backend) {
                     backend.counts.received += 1;
-                    backend.figures.started(sent.op);
+                    backend.figures.count_start(sent.op);
                     backend.pending += usize::from(pool == Pool::Shared);
                 }
                 self.touch_upstream(number);

@@ -22,12 +22,12 @@ const BALANCER: &str = "cn=balancer,dc=example,dc=com";
 struct World {
     balancer: Balancer,
     now: Duration,
-    told: Arc<Mutex<Vec<String>>>,
+    log_lines: Arc<Mutex<Vec<String>>>,
 }
 
 /// A request as a server sees it.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct ReceivedRequest {
     id: u32,
     /// `delete dc=x`, `bind cn=x`, `abandon 3`.
     what: String,
@@ -44,26 +44,26 @@ impl World {
 
     fn unconnected(conf: &str) -> Self {
         let settings = read(conf);
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&told);
+        let log_lines = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&log_lines);
         let ambient = Ambient { random: |bytes| bytes.fill(7), end_point_binding: |_| None };
         let tell = Box::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
         let balancer = Balancer::new(Arc::new(settings), None, None, ambient, tell);
-        Self { balancer, now: Duration::from_secs(100), told }
+        Self { balancer, now: Duration::from_secs(100), log_lines }
     }
 
     /// Makes every connection that is wanted, and answers its bind.
     fn connect_all(&mut self) {
-        while let Some(wanted) = self.balancer.wanted(self.now) {
-            let id = self.balancer.opened(wanted, self.now).unwrap();
+        while let Some(planned) = self.balancer.next_connection(self.now) {
+            let id = self.balancer.opened(planned, self.now).unwrap();
             self.settle();
-            if wanted.pool == Pool::Bind {
+            if planned.pool == Pool::Bind {
                 // What it has is a client's already.
                 continue;
             }
-            for seen in self.requests(id) {
-                assert_eq!(seen.what, format!("bind {BALANCER}"));
-                self.answer(id, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+            for request in self.requests(id) {
+                assert_eq!(request.what, format!("bind {BALANCER}"));
+                self.answer(id, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
             }
         }
         self.settle();
@@ -114,10 +114,10 @@ impl World {
     }
 
     /// What a server has been sent since it was last looked at.
-    fn requests(&mut self, upstream: u64) -> Vec<Seen> {
+    fn requests(&mut self, upstream: u64) -> Vec<ReceivedRequest> {
         let mut bytes = self.balancer.upstream_output(upstream).to_vec();
         self.balancer.upstream_sent(upstream, bytes.len());
-        let mut seen = Vec::new();
+        let mut requests = Vec::new();
         while let Ok(Frame::Complete { len }) = frame(&bytes, usize::MAX - 64) {
             let pdu: Vec<u8> = bytes.drain(..len).collect();
             let message = Message::decode(&pdu).unwrap();
@@ -138,20 +138,22 @@ impl World {
                 assert!(control.critical);
                 String::from_utf8(control.value.unwrap().to_vec()).unwrap()
             });
-            seen.push(Seen { id: message.id.0, what, identity });
+            requests.push(ReceivedRequest { id: message.id.0, what, identity });
         }
         assert!(bytes.is_empty());
-        seen
+        requests
     }
 
     /// The one request that one of the shared connections has, and which.
-    fn one_request(&mut self) -> (u64, Seen) {
+    fn one_request(&mut self) -> (u64, ReceivedRequest) {
         let mut found = Vec::new();
         for pool in Pool::ALL {
             for upstream in self.upstreams(pool) {
-                let seen =
-                    self.requests(upstream).into_iter().filter(|seen| !seen.what.starts_with("abandon"));
-                found.extend(seen.map(|seen| (upstream, seen)));
+                let requests = self
+                    .requests(upstream)
+                    .into_iter()
+                    .filter(|request| !request.what.starts_with("abandon"));
+                found.extend(requests.map(|request| (upstream, request)));
             }
         }
         assert_eq!(found.len(), 1, "{found:?}");
@@ -206,9 +208,9 @@ impl World {
     /// Binds a client with success.
     fn bound(&mut self, client: u64, name: &str) {
         self.bind(client, 1000, name, "secret");
-        let (upstream, seen) = self.one_request();
-        assert_eq!(seen.what, format!("bind {name}"));
-        self.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+        let (upstream, request) = self.one_request();
+        assert_eq!(request.what, format!("bind {name}"));
+        self.answer(upstream, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
         assert_eq!(self.answers(client), ["1000 Bind 0"]);
     }
 }

@@ -21,8 +21,8 @@ pub struct SaslExchange {
 }
 
 enum State {
-    /// All is said with the first message.
-    Said,
+    /// The first message was all that there is to send.
+    Complete,
     ScramBegun(Box<Client>),
     ScramProved(Box<Client>),
     Digest {
@@ -61,25 +61,34 @@ impl SaslExchange {
     ///
     /// # Errors
     /// A password that the mechanism cannot have; a mechanism that is no state machine here.
-    pub fn begin(asked: &SaslPassword, around: Surroundings<'_>) -> Result<(Self, FirstMessage), String> {
-        let (state, first) = match asked.mechanism {
+    pub fn begin(
+        credentials: &SaslPassword,
+        around: Surroundings<'_>,
+    ) -> Result<(Self, FirstMessage), String> {
+        let (state, first) = match credentials.mechanism {
             Mechanism::Plain => {
-                let password = std::str::from_utf8(&asked.password);
+                let password = std::str::from_utf8(&credentials.password);
                 let password = password.map_err(|_| "PLAIN: the password is not UTF-8".to_owned())?;
-                let plain = Plain { authzid: &asked.authorization, authcid: &asked.user, password };
-                (State::Said, Some(plain.encode()))
+                let plain =
+                    Plain { authzid: &credentials.authorization, authcid: &credentials.user, password };
+                (State::Complete, Some(plain.encode()))
             }
             Mechanism::Scram { hash, .. } => {
-                let client =
-                    Client::new(hash, &asked.user, &asked.authorization, &around.nonce, around.binding);
+                let client = Client::new(
+                    hash,
+                    &credentials.user,
+                    &credentials.authorization,
+                    &around.nonce,
+                    around.binding,
+                );
                 let first = client.first().into_bytes().into();
                 (State::ScramBegun(Box::new(client)), Some(first))
             }
             Mechanism::DigestMd5 => {
                 let state = State::Digest {
-                    user: asked.user.clone(),
-                    realm: asked.realm.clone(),
-                    authorization: asked.authorization.clone(),
+                    user: credentials.user.clone(),
+                    realm: credentials.realm.clone(),
+                    authorization: credentials.authorization.clone(),
                     host: around.host.to_owned(),
                     nonce: around.nonce,
                 };
@@ -88,7 +97,7 @@ impl SaslExchange {
             #[cfg(feature = "gssapi")]
             Mechanism::Gssapi => return Err("GSSAPI is for the blocking client".to_owned()),
         };
-        Ok((Self { state, password: asked.password.clone(), steps: 0 }, first))
+        Ok((Self { state, password: credentials.password.clone(), steps: 0 }, first))
     }
 
     /// What to send next; none where the exchange is over, as the code says how.
@@ -104,42 +113,43 @@ impl SaslExchange {
         if self.steps > STEPS_MAX {
             return Err("the server's exchange does not end".to_owned());
         }
-        let shown = |fault: larix_sasl::Fault| fault.to_string();
+        let fault_text = |fault: larix_sasl::Fault| fault.to_string();
         let early = || Err("success before the server has proved that it knows the user".to_owned());
-        match std::mem::replace(&mut self.state, State::Said) {
-            State::Said if goes_on => Err("the server asks for more than the mechanism has".to_owned()),
-            State::Said => Ok(None),
+        match std::mem::replace(&mut self.state, State::Complete) {
+            State::Complete if goes_on => Err("the server asks for more than the mechanism has".to_owned()),
+            State::Complete => Ok(None),
             State::ScramBegun(mut client) => {
                 if !goes_on {
                     return early();
                 }
-                let proof = client.respond(server, &self.password).map_err(shown)?;
+                let proof = client.respond(server, &self.password).map_err(fault_text)?;
                 self.state = State::ScramProved(client);
                 Ok(Some(proof.into_bytes()))
             }
             State::ScramProved(client) => {
-                client.verify(server).map_err(shown)?;
+                client.verify(server).map_err(fault_text)?;
                 Ok(goes_on.then(Vec::new))
             }
             State::Digest { user, realm, authorization, host, nonce } => {
                 if !goes_on {
                     return early();
                 }
-                let asked = digest_md5::ClientParameters {
+                let parameters = digest_md5::ClientParameters {
                     username: &user,
                     realm: &realm,
                     authzid: &authorization,
                     host: &host,
                     nonce: &nonce,
                 };
-                let client = digest_md5::Client::respond(server, asked, &self.password).map_err(shown)?;
+                let client =
+                    digest_md5::Client::respond(server, parameters, &self.password).map_err(fault_text)?;
                 let message = client.message().into_bytes();
                 self.state = State::DigestProved(Box::new(client));
                 Ok(Some(message))
             }
             // A server's proof may come as a step of its own, that is acknowledged.
             State::DigestProved(client) => {
-                client.verify(server).map_err(shown)?;
+                client.verify(server).map_err(fault_text)?;
                 Ok(goes_on.then(Vec::new))
             }
         }

@@ -113,12 +113,12 @@ impl Address {
         if endpoints.len() > ENDPOINTS_MAX {
             return Err(refused(format!("it names more than {ENDPOINTS_MAX} hosts")));
         }
-        let given = Given::read(query)?;
+        let parameters = QueryParameters::read(query)?;
         let is_local = endpoints.iter().all(Endpoint::is_local);
         Ok(Self {
-            tls: given.tls(is_local)?.map(Arc::new),
-            txn_ops: given.txn_ops.unwrap_or(TXN_OPS),
-            request_bytes: given.request_bytes.unwrap_or(REQUEST_BYTES),
+            tls: parameters.tls(is_local)?.map(Arc::new),
+            txn_ops: parameters.txn_ops.unwrap_or(TXN_OPS),
+            request_bytes: parameters.request_bytes.unwrap_or(REQUEST_BYTES),
             prefix: read_prefix(path.unwrap_or_default())?,
             endpoints,
             user,
@@ -148,7 +148,7 @@ fn read_prefix(path: &str) -> Result<String, OpenError> {
 
 /// What stands behind the question mark.
 #[derive(Default)]
-struct Given {
+struct QueryParameters {
     mode: Option<String>,
     root: Option<String>,
     certificate: Option<String>,
@@ -157,22 +157,22 @@ struct Given {
     request_bytes: Option<usize>,
 }
 
-impl Given {
+impl QueryParameters {
     fn read(query: &str) -> Result<Self, OpenError> {
-        let mut given = Self::default();
+        let mut parameters = Self::default();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let value = percent_decode_text(value).filter(|value| !value.is_empty()).ok_or_else(|| {
                 refused(format!("{name} has no value, or one that is not percent-encoded UTF-8"))
             })?;
             match name {
-                "tls" => given.mode = Some(value),
-                "cacert" => given.root = Some(value),
-                "cert" => given.certificate = Some(value),
-                "key" => given.key = Some(value),
-                "max-txn-ops" => given.txn_ops = Some(within(name, &value, TXN_OPS_WITHIN)?),
+                "tls" => parameters.mode = Some(value),
+                "cacert" => parameters.root = Some(value),
+                "cert" => parameters.certificate = Some(value),
+                "key" => parameters.key = Some(value),
+                "max-txn-ops" => parameters.txn_ops = Some(within(name, &value, TXN_OPS_WITHIN)?),
                 "max-request-bytes" => {
-                    given.request_bytes = Some(within(name, &value, REQUEST_BYTES_WITHIN)?);
+                    parameters.request_bytes = Some(within(name, &value, REQUEST_BYTES_WITHIN)?);
                 }
                 _ => {
                     return Err(refused(format!(
@@ -181,7 +181,7 @@ impl Given {
                 }
             }
         }
-        Ok(given)
+        Ok(parameters)
     }
 
     fn tls(&self, is_local: bool) -> Result<Option<TlsSettings>, OpenError> {

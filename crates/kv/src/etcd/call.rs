@@ -85,7 +85,7 @@ impl Stream {
     }
 
     /// Waits for some bytes of it. Whether there were any before its end.
-    pub(super) async fn heard(&mut self) -> bool {
+    pub(super) async fn receives(&mut self) -> bool {
         match self.body.data().await {
             Some(Ok(data)) => self.body.flow_control().release_capacity(data.len()).is_ok(),
             _ => false,

@@ -223,18 +223,19 @@ impl Shared {
         let Proposal { version, epoch, attempt, keys, .. } = proposal;
         let mut ops = self.advance(version + 1, *epoch, attempt, keys.as_deref());
         ops.extend(self.trim(proposal.trimmed));
-        let rows = proposal.put.len() + proposal.gone.len();
+        let rows = proposal.puts.len() + proposal.deletes.len();
         let room = self.request_bytes.saturating_sub(ops.iter().map(Op::size).sum());
         let bytes = |key: &[u8], value: usize| self.keys.row(0, key).len() + value + 32;
-        let size: usize = proposal.put.iter().map(|((_, key), value)| bytes(key, value.len())).sum::<usize>()
-            + proposal.gone.iter().map(|(_, key)| bytes(key, 0)).sum::<usize>();
+        let size: usize =
+            proposal.puts.iter().map(|((_, key), value)| bytes(key, value.len())).sum::<usize>()
+                + proposal.deletes.iter().map(|(_, key)| bytes(key, 0)).sum::<usize>();
         if !clears.is_empty() || ops.len() + rows > self.txn_ops || size > room {
             return self.commit_in_parts(&change).await;
         }
-        let put =
-            proposal.put.iter().map(|((table, key), value)| Op::put(self.keys.row(*table, key), &**value));
-        let gone = proposal.gone.iter().map(|(table, key)| Op::delete(self.keys.row(*table, key)));
-        ops.extend(put.chain(gone));
+        let puts =
+            proposal.puts.iter().map(|((table, key), value)| Op::put(self.keys.row(*table, key), &**value));
+        let deletes = proposal.deletes.iter().map(|(table, key)| Op::delete(self.keys.row(*table, key)));
+        ops.extend(puts.chain(deletes));
         self.client.trip();
         let txn = Txn {
             conditions: self.fence_of(proposal),
@@ -270,8 +271,8 @@ impl Shared {
                 _ => parts.push(row),
             }
         };
-        proposal.put.iter().for_each(|((table, key), value)| push(*table, key, Some(value)));
-        proposal.gone.iter().for_each(|(table, key)| push(*table, key, None));
+        proposal.puts.iter().for_each(|((table, key), value)| push(*table, key, Some(value)));
+        proposal.deletes.iter().for_each(|(table, key)| push(*table, key, None));
         let pending = Pending {
             version: version + 1,
             epoch: *epoch,
@@ -494,8 +495,8 @@ impl Shared {
     /// What there is of a commit that was acknowledged.
     pub(super) async fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault> {
         self.client.trip();
-        let asked = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
-        let mut done = self.client.txn(&Txn::of(asked)).await?.done.into_iter();
+        let operations = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
+        let mut done = self.client.txn(&Txn::of(operations)).await?.done.into_iter();
         let mut next = || done.next().map(|done| done.found()).unwrap_or_default();
         let head = Head::read(&self.keys, next())?;
         Ok(match next().first() {
@@ -509,8 +510,8 @@ impl Shared {
     pub(super) async fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault> {
         for _ in 0..TRIES {
             self.client.trip();
-            let asked = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
-            let mut done = self.client.txn(&Txn::of(asked)).await?.done.into_iter();
+            let operations = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
+            let mut done = self.client.txn(&Txn::of(operations)).await?.done.into_iter();
             let mut next = || done.next().map(|done| done.found()).unwrap_or_default();
             let head = Head::read(&self.keys, next())?;
             if let Some(found) = next().first() {

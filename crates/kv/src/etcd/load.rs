@@ -90,8 +90,8 @@ impl Load for Loading<'_> {
             attempt: attempt.to_vec(),
             // It changes too much to list.
             keys: None,
-            gone: Vec::new(),
-            put: rows.into_iter().collect(),
+            deletes: Vec::new(),
+            puts: rows.into_iter().collect(),
             trimmed: 0,
         };
         let shared = Arc::clone(&etcd.shared);

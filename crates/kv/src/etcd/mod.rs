@@ -144,8 +144,8 @@ impl Engine for Etcd {
     }
 
     fn commit(&self, proposal: Proposal) -> Result<bool, Fault> {
-        let rows = proposal.put.len() + proposal.gone.len();
-        let bytes: usize = proposal.put.iter().map(|(_, value)| value.len()).sum();
+        let rows = proposal.puts.len() + proposal.deletes.len();
+        let bytes: usize = proposal.puts.iter().map(|(_, value)| value.len()).sum();
         let deadline = self.deadline_for(rows, bytes);
         let shared = Arc::clone(&self.shared);
         self.run_within(deadline, async move { shared.commit(Change { proposal, clears: Vec::new() }).await })

@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// How long a lease still lasts, in seconds; none: it is over.
-    async fn left(&self, lease: i64) -> Result<Option<u64>, Fault> {
+    async fn time_to_live(&self, lease: i64) -> Result<Option<u64>, Fault> {
         let message = Writer::default().number(1, lease.cast_unsigned()).done();
         self.client.trip();
         let answer = self.client.call(TIME_TO_LIVE, message.into(), Effect::None).await?;
@@ -82,7 +82,7 @@ impl Shared {
     pub(super) async fn lease(&self) -> Result<Option<HeldLease>, Fault> {
         self.client.trip();
         let Some(found) = self.one(self.keys.lease()).await? else { return Ok(None) };
-        let Some(left) = self.left(found.lease).await? else { return Ok(None) };
+        let Some(left) = self.time_to_live(found.lease).await? else { return Ok(None) };
         let left = Duration::from_secs(left).max(Duration::from_millis(1));
         let Some((holder, node)) = found.value.split_at_checked(HANDLE_BYTES) else {
             return Err(Fault::Lie("a lease without a holder".to_owned()));
@@ -97,8 +97,8 @@ impl Shared {
     pub(super) async fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
         let value = [holder, node.as_bytes()].concat();
         self.client.trip();
-        let asked = Txn::of(vec![Op::get(self.keys.lease()), Op::get(self.keys.kept())]);
-        let mut done = self.client.txn(&asked).await?.done.into_iter();
+        let txn = Txn::of(vec![Op::get(self.keys.lease()), Op::get(self.keys.kept())]);
+        let mut done = self.client.txn(&txn).await?.done.into_iter();
         let mut next = || done.next().map(|done| done.found()).unwrap_or_default().into_iter().next();
         let (held, kept) = (next(), next());
         let test = match held {
@@ -184,18 +184,18 @@ impl Shared {
         self.client.trip();
         let done =
             self.client.txn(&Txn::of(vec![Op::all(self.keys.all_words())])).await?.done.into_iter().next();
-        let mut said = Vec::new();
+        let mut all = Vec::new();
         for found in done.map(|done| done.found()).unwrap_or_default() {
-            let Some(left) = self.left(found.lease).await? else { continue };
+            let Some(left) = self.time_to_live(found.lease).await? else { continue };
             let Some(at) = found.value.iter().position(|byte| *byte == b'\n') else { continue };
             let (node, words) = found.value.split_at(at);
-            said.push(Said {
+            all.push(Said {
                 node: String::from_utf8_lossy(node).into_owned(),
                 words: words.iter().skip(1).copied().collect(),
                 ago: Duration::from_secs(PRESENCE_SECONDS.saturating_sub(left)),
             });
         }
-        Ok(said)
+        Ok(all)
     }
 
     pub(super) async fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
@@ -212,11 +212,11 @@ impl Shared {
 
     async fn say(&self, lease: i64, words: Option<&[u8]>) -> Result<(), Fault> {
         let key = self.keys.words(lease);
-        let said = match words {
+        let operation = match words {
             Some(words) => Op::Put { key, value: words.to_vec(), lease },
             None => Op::delete(key),
         };
-        self.client.txn(&Txn::of(vec![said])).await.map(drop)
+        self.client.txn(&Txn::of(vec![operation])).await.map(drop)
     }
 
     async fn message_lease(&self) -> Result<i64, Fault> {
@@ -241,9 +241,9 @@ impl Shared {
 
     /// Takes the messages of mailboxes. Nobody else has taken those that it gives.
     async fn take(&self, mailboxes: Vec<(bool, Vec<u8>)>) -> Result<Vec<Message>, Fault> {
-        let asked = mailboxes.iter().map(|(_, key)| Op::all(super::keys::below(key.clone()))).collect();
+        let operations = mailboxes.iter().map(|(_, key)| Op::all(super::keys::below(key.clone()))).collect();
         self.client.trip();
-        let done = self.client.txn(&Txn::of(asked)).await?.done;
+        let done = self.client.txn(&Txn::of(operations)).await?.done;
         let mut found: Vec<(bool, usize, KeyValue)> = Vec::new();
         for ((to_leader, key), done) in mailboxes.into_iter().zip(done) {
             found.extend(done.found().into_iter().map(|found| (to_leader, key.len(), found)));
@@ -286,13 +286,13 @@ pub(super) struct Presence {
 /// What a node says of itself.
 #[derive(Debug, Default)]
 struct Words {
-    said: Mutex<Option<Vec<u8>>>,
+    current: Mutex<Option<Vec<u8>>>,
     changed: Notify,
 }
 
 impl Words {
-    fn said(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -300,34 +300,34 @@ impl Presence {
     pub(super) fn begin(handle: &Handle, shared: &Arc<Shared>, name: &str) -> Self {
         let lease = Arc::new(Mutex::new(None));
         let words = Arc::<Words>::default();
-        let (own, kept, name, wanted) =
+        let (own, own_lease, name, own_words) =
             (Arc::clone(shared), Arc::clone(&lease), shown(name), Arc::clone(&words));
         let task = handle.spawn(async move {
             // What lies in the engine now.
-            let mut lies = None;
+            let mut stored = None;
             loop {
-                let known = *kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let known = *own_lease.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_alive = match known {
                     Some(lease) => own.keep_alive(lease).await.is_ok_and(|left| left > 0),
                     None => false,
                 };
                 if !is_alive && let Ok(lease) = own.grant(PRESENCE_SECONDS).await {
-                    *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
+                    *own_lease.lock().unwrap_or_else(PoisonError::into_inner) = Some(lease);
                     let put = Op::Put { key: own.keys.node(lease), value: name.clone().into_bytes(), lease };
                     // The next sign tries again.
                     let _put = own.client.txn(&Txn::of(vec![put])).await;
-                    lies = None;
+                    stored = None;
                 }
-                let said = wanted.said().clone();
-                let lease = *kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let current = own_words.current().clone();
+                let lease = *own_lease.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(lease) = lease
-                    && said != lies
-                    && own.say(lease, said.as_deref()).await.is_ok()
+                    && current != stored
+                    && own.say(lease, current.as_deref()).await.is_ok()
                 {
-                    lies = said;
+                    stored = current;
                 }
                 // Either way it is time for the next sign.
-                let _changed = tokio::time::timeout(PRESENCE_PAUSE, wanted.changed.notified()).await;
+                let _changed = tokio::time::timeout(PRESENCE_PAUSE, own_words.changed.notified()).await;
             }
         });
         let task = AbortOnDrop(Some(task.abort_handle()));
@@ -336,10 +336,10 @@ impl Presence {
 
     /// Has the task say this; none: nothing any more.
     pub(super) fn say(&self, words: Option<Vec<u8>>) {
-        let mut said = self.words.said();
-        if *said != words {
-            *said = words;
-            drop(said);
+        let mut current = self.words.current();
+        if *current != words {
+            *current = words;
+            drop(current);
             self.words.changed.notify_one();
         }
     }
@@ -361,7 +361,7 @@ impl Drop for Presence {
 pub(super) struct Watch {
     shared: Arc<Shared>,
     handle: Handle,
-    heard: Arc<Notify>,
+    notify: Arc<Notify>,
     ended: Arc<AtomicBool>,
     link: StreamLink,
     _task: AbortOnDrop,
@@ -376,20 +376,20 @@ impl Watch {
         let message = Writer::default().message(1, &create).done();
         let mut stream = etcd.run(async move { shared.client.stream(WATCH, message.into()).await })?;
         let link = stream.link();
-        let (heard, ended) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-        let (told, over) = (Arc::clone(&heard), Arc::clone(&ended));
+        let (notify, ended) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let (notifier, end_flag) = (Arc::clone(&notify), Arc::clone(&ended));
         let task = etcd.runtime.handle.spawn(async move {
-            while stream.heard().await {
-                told.notify_one();
+            while stream.receives().await {
+                notifier.notify_one();
             }
             // Whoever is told sees the end.
-            over.store(true, Ordering::Release);
-            told.notify_one();
+            end_flag.store(true, Ordering::Release);
+            notifier.notify_one();
         });
         Ok(Self {
             shared: Arc::clone(&etcd.shared),
             handle: etcd.runtime.handle.clone(),
-            heard,
+            notify,
             ended,
             link,
             _task: AbortOnDrop(Some(task.abort_handle())),
@@ -402,9 +402,9 @@ impl Watch {
     }
 
     fn hear(&self, time: Duration) -> Result<bool, Fault> {
-        let heard = Arc::clone(&self.heard);
+        let notify = Arc::clone(&self.notify);
         call(&self.handle, time + GRACE, async move {
-            Ok(tokio::time::timeout(time, heard.notified()).await.is_ok())
+            Ok(tokio::time::timeout(time, notify.notified()).await.is_ok())
         })
     }
 
@@ -415,13 +415,13 @@ impl Watch {
 
 impl CommitListener for Watch {
     fn wait(&self, time: Duration) -> Result<bool, Fault> {
-        let heard = self.hear(time)?;
+        let is_notified = self.hear(time)?;
         self.end()?;
-        Ok(heard)
+        Ok(is_notified)
     }
 
     fn wake(&self) {
-        self.heard.notify_one();
+        self.notify.notify_one();
     }
 
     /// A connection that hangs is left by the next call over it.

@@ -53,8 +53,8 @@ impl Shared {
 
     async fn look_for_store(&self, schema: &str, make: bool) -> Result<Result<(), OpenError>, Fault> {
         for _ in 0..TRIES {
-            let asked = vec![Op::get(self.keys.format()), Op::all(self.keys.head())];
-            let mut done = self.client.txn(&Txn::of(asked)).await?.done.into_iter();
+            let operations = vec![Op::get(self.keys.format()), Op::all(self.keys.head())];
+            let mut done = self.client.txn(&Txn::of(operations)).await?.done.into_iter();
             let mut next = || done.next().map(|done| done.found()).unwrap_or_default();
             let (format, head) = (next(), next());
             match format.first() {
@@ -91,8 +91,8 @@ impl Shared {
         tables: &[TableSpec],
         make: bool,
     ) -> Result<Result<Option<Vec<u8>>, OpenError>, Fault> {
-        let asked = Txn::of(vec![Op::get(self.keys.tables())]);
-        let found = self.client.txn(&asked).await?.done.into_iter().next();
+        let txn = Txn::of(vec![Op::get(self.keys.tables())]);
+        let found = self.client.txn(&txn).await?.done.into_iter().next();
         let found = found.map(|done| done.found()).unwrap_or_default().into_iter().next();
         let text = found.as_ref().map(|found| &*found.value).unwrap_or_default();
         let Some(mut known) = read(text) else {

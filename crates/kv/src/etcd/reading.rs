@@ -6,7 +6,8 @@ use super::commits::{Head, stored};
 use super::wire::{Op, OpResponse, Range, Txn};
 use super::{Etcd, Shared};
 use crate::engine::{
-    ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, EngineSnapshot, FIRSTS, NewCommits, OpenedSnapshot, Question,
+    ANSWER_BYTES_MAX, Answer, COMMITS_LISTED_MAX, EngineSnapshot, FIRSTS, NewCommits, OpenedSnapshot,
+    Question,
 };
 use crate::error::{Fault, Status};
 
@@ -30,8 +31,9 @@ type KeyOfQuestion = (usize, usize);
 impl Etcd {
     pub(super) fn begin_at(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault> {
         let shared = Arc::clone(&self.shared);
-        let (revision, told, answers) = self.run(async move { shared.begin(known, &questions).await })?;
-        Ok((Box::new(AtRevision { etcd: self, revision }), told, answers))
+        let (revision, new_commits, answers) =
+            self.run(async move { shared.begin(known, &questions).await })?;
+        Ok((Box::new(AtRevision { etcd: self, revision }), new_commits, answers))
     }
 }
 
@@ -43,7 +45,7 @@ impl Shared {
         questions: &[Question],
     ) -> Result<(i64, NewCommits, Vec<Vec<Answer>>), Fault> {
         const OF_HEAD: usize = 2;
-        let (from, to) = self.keys.commits(known, known.saturating_add(COMMITS_TOLD_MAX + 1));
+        let (from, to) = self.keys.commits(known, known.saturating_add(COMMITS_LISTED_MAX + 1));
         let mut ops = vec![Op::all(self.keys.head()), Op::all((from, to))];
         let (own, places) = self.ops(questions, 0);
         let fits = own.len() + OF_HEAD <= self.txn_ops;
@@ -56,9 +58,9 @@ impl Shared {
         let mut next = || done.next().map(OpResponse::found).unwrap_or_default();
         let head = Head::read(&self.keys, next())?;
         let commits = next();
-        let told = if head.version < known {
+        let new_commits = if head.version < known {
             NewCommits::Listed(Vec::new())
-        } else if head.version - known > COMMITS_TOLD_MAX {
+        } else if head.version - known > COMMITS_LISTED_MAX {
             let oldest = match commits.first() {
                 Some(found) => {
                     let number = self.keys.commit_of(&found.key)?;
@@ -69,9 +71,9 @@ impl Shared {
             NewCommits::TooMany { newest: head.newest(), known: oldest.map(|oldest| oldest.attempt) }
         } else {
             let read = commits.iter().map(|found| stored(self.keys.commit_of(&found.key)?, &found.value));
-            let mut told = read.collect::<Result<Vec<_>, _>>()?;
-            told.reverse();
-            NewCommits::Listed(told)
+            let mut new_commits = read.collect::<Result<Vec<_>, _>>()?;
+            new_commits.reverse();
+            NewCommits::Listed(new_commits)
         };
         // A large commit is being carried out: what it leaves alone so far is the state before it.
         if let Some((_, pending)) = &head.pending {
@@ -80,14 +82,14 @@ impl Shared {
                 [] => Vec::new(),
                 questions => self.answers(questions, revision).await?,
             };
-            return Ok((revision, told, answers));
+            return Ok((revision, new_commits, answers));
         }
         let revision = outcome.revision;
         let answers = match fits {
             true => self.sorted(questions, &places, done.collect())?,
             false => self.answers(questions, revision).await?,
         };
-        Ok((revision, told, answers))
+        Ok((revision, new_commits, answers))
     }
 
     /// Answers as of a revision.

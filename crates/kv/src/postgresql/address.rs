@@ -11,7 +11,7 @@ use larix_proto::url::percent_decode_text;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::tls::{EngineStream, EngineTls, Given};
+use super::tls::{EngineStream, EngineTls, TlsParameters};
 use crate::error::{Fault, OpenError, ServerFault};
 use crate::tls::TlsSettings;
 
@@ -47,7 +47,7 @@ impl Address {
     /// # Errors
     /// [`OpenError::Address`], which never contains the password.
     pub(crate) fn parse(text: &str) -> Result<Self, OpenError> {
-        let (text, given) = take_tls(text)?;
+        let (text, parameters) = take_tls(text)?;
         // The parser's error may quote what it could not read, and with it the password.
         let mut config = Config::from_str(&text).map_err(|_| {
             refused("it cannot be read: write postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full")
@@ -55,7 +55,7 @@ impl Address {
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(refused("it names no host"));
         }
-        let tls = given.settings(is_local(&config)).map_err(|why| refused(&why))?;
+        let tls = parameters.settings(is_local(&config)).map_err(|why| refused(&why))?;
         let (hosts, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
         if hosts > 0 && addresses > 0 && hosts != addresses {
             return Err(refused(&format!(
@@ -176,24 +176,24 @@ fn refused(why: &str) -> OpenError {
 }
 
 /// The address without what it says of TLS, which the parser knows only in part, and that.
-fn take_tls(text: &str) -> Result<(String, Given), OpenError> {
-    let mut given = Given::default();
-    let Some((front, query)) = text.split_once('?') else { return Ok((text.to_owned(), given)) };
-    let mut kept = Vec::new();
+fn take_tls(text: &str) -> Result<(String, TlsParameters), OpenError> {
+    let mut parameters = TlsParameters::default();
+    let Some((front, query)) = text.split_once('?') else { return Ok((text.to_owned(), parameters)) };
+    let mut others = Vec::new();
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let place = match name {
-            "sslmode" => &mut given.mode,
-            "sslrootcert" => &mut given.root,
-            "sslcert" => &mut given.certificate,
-            "sslkey" => &mut given.key,
+            "sslmode" => &mut parameters.mode,
+            "sslrootcert" => &mut parameters.root,
+            "sslcert" => &mut parameters.certificate,
+            "sslkey" => &mut parameters.key,
             _ if name.starts_with("ssl") || name.starts_with("gssenc") || name == "channel_binding" => {
                 return Err(refused(&format!(
                     "{name} is not known here: leave it out. TLS has sslmode, sslrootcert, sslcert and sslkey"
                 )));
             }
             _ => {
-                kept.push(parameter);
+                others.push(parameter);
                 continue;
             }
         };
@@ -201,9 +201,9 @@ fn take_tls(text: &str) -> Result<(String, Given), OpenError> {
         let why = || refused(&format!("{name} has no value, or one that is not percent-encoded UTF-8"));
         *place = Some(value.ok_or_else(why)?);
     }
-    let query = kept.join("&");
+    let query = others.join("&");
     let text = if query.is_empty() { front.to_owned() } else { format!("{front}?{query}") };
-    Ok((text, given))
+    Ok((text, parameters))
 }
 
 fn is_local(config: &Config) -> bool {

@@ -39,11 +39,11 @@ impl Announcer {
         let committed = Arc::new(Notify::new());
         let (address, handle, deadline) = pool.beside();
         let text = statement(pool.schema());
-        let told = Arc::clone(&committed);
+        let notify = Arc::clone(&committed);
         let task = handle.spawn(async move {
             let mut connection = None;
             loop {
-                told.notified().await;
+                notify.notified().await;
                 for _ in 0..TRIES {
                     let telling = tell(&mut connection, &address, &text);
                     if let Ok(Ok(())) = tokio::time::timeout(deadline, telling).await {
@@ -90,8 +90,8 @@ pub(super) fn listen(pool: &Pool) -> Result<link::Listener, Fault> {
 
 impl CommitListener for link::Listener {
     fn wait(&self, time: Duration) -> Result<bool, Fault> {
-        let heard = self.hear(time)?;
-        if self.has_ended() { Err(Fault::Lost) } else { Ok(heard) }
+        let is_notified = self.hear(time)?;
+        if self.has_ended() { Err(Fault::Lost) } else { Ok(is_notified) }
     }
 
     fn wake(&self) {

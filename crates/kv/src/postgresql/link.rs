@@ -58,10 +58,10 @@ pub(crate) struct Pool {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Wire>,
-    taken: usize,
+    leased: usize,
     /// The one for the lease, and whether somebody has it.
-    apart: Option<Wire>,
-    is_apart_taken: bool,
+    reserved: Option<Wire>,
+    is_reserved_leased: bool,
 }
 
 impl Pool {
@@ -103,10 +103,10 @@ impl Pool {
         self.address.doubt(server);
         let mut state = self.lock();
         let idle = std::mem::take(&mut state.idle);
-        let apart = state.apart.take();
+        let reserved = state.reserved.take();
         drop(state);
         // Closed behind the lock.
-        drop((idle, apart));
+        drop((idle, reserved));
     }
 
     /// How long one answer may take.
@@ -117,8 +117,8 @@ impl Pool {
     /// A connection that stays as long as it is held. Waits up to the deadline for one.
     pub(crate) fn lease(&self) -> Result<Lease<'_>, Fault> {
         let mut state = self.lock();
-        if state.taken >= self.limits.connections {
-            let full = |state: &mut State| state.taken >= self.limits.connections;
+        if state.leased >= self.limits.connections {
+            let full = |state: &mut State| state.leased >= self.limits.connections;
             let (waited, late) = self
                 .given_back
                 .wait_timeout_while(state, self.limits.deadline, full)
@@ -131,9 +131,9 @@ impl Pool {
             }
             state = waited;
         }
-        state.taken += 1;
+        state.leased += 1;
         drop(state);
-        self.wired(Lease { pool: self, wire: None, transaction: false, is_apart: false })
+        self.wired(Lease { pool: self, wire: None, transaction: false, is_reserved: false })
     }
 
     /// The lease with a connection: one that is open and idle, or a new one.
@@ -141,7 +141,7 @@ impl Pool {
         loop {
             let idle = {
                 let mut state = self.lock();
-                let own = if lease.is_apart { state.apart.take() } else { None };
+                let own = if lease.is_reserved { state.reserved.take() } else { None };
                 // To connect takes long: a node that has just begun has an idle one, and is to know soon who writes.
                 own.or_else(|| state.idle.pop())
             };
@@ -158,18 +158,18 @@ impl Pool {
 
     /// The connection for who must not wait until others give one back: who holds the right to write loses it otherwise. One beyond the most
     /// that there may be; if it is in use, one like all others.
-    pub(crate) fn lease_apart(&self) -> Result<Lease<'_>, Fault> {
-        if std::mem::replace(&mut self.lock().is_apart_taken, true) {
+    pub(crate) fn lease_reserved(&self) -> Result<Lease<'_>, Fault> {
+        if std::mem::replace(&mut self.lock().is_reserved_leased, true) {
             return self.lease();
         }
-        self.wired(Lease { pool: self, wire: None, transaction: false, is_apart: true })
+        self.wired(Lease { pool: self, wire: None, transaction: false, is_reserved: true })
     }
 
     fn connect(&self) -> Result<Wire, Fault> {
         let deadline = self.limits.deadline;
         let own_loop = OwnLoop::new().map_err(Fault::NoLoop)?;
         let cut_short = Arc::<AtomicBool>::default();
-        let told = Arc::clone(&cut_short);
+        let flag = Arc::clone(&cut_short);
         let (client, server) = own_loop.call(self.connect_deadline(), async {
             let Connected { client, mut connection, server } = self.address.connect().await?;
             tokio::spawn(async move {
@@ -178,7 +178,7 @@ impl Pool {
                     if let AsyncMessage::Notice(notice) = message
                         && notice.routine() == Some(WAIT_FOR_STANDBY)
                     {
-                        told.store(true, Ordering::Release);
+                        flag.store(true, Ordering::Release);
                     }
                 }
             });
@@ -210,7 +210,7 @@ impl Pool {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) client: Arc<Client>,
-    heard: Arc<Notify>,
+    notify: Arc<Notify>,
     _connection: AbortOnDrop,
     handle: Handle,
     deadline: Duration,
@@ -222,14 +222,14 @@ pub(crate) struct Listener {
 impl Listener {
     /// As if a notification had come.
     pub(crate) fn wake(&self) {
-        self.heard.notify_one();
+        self.notify.notify_one();
     }
 
     /// Waits for a notification, up to `time`; whether there was one.
     pub(crate) fn hear(&self, time: Duration) -> Result<bool, Fault> {
-        let heard = Arc::clone(&self.heard);
+        let notify = Arc::clone(&self.notify);
         call(&self.handle, time + GRACE, async move {
-            Ok(tokio::time::timeout(time, heard.notified()).await.is_ok())
+            Ok(tokio::time::timeout(time, notify.notified()).await.is_ok())
         })
     }
 
@@ -267,22 +267,22 @@ impl Pool {
             (self.runtime.handle.clone(), self.limits.deadline, Arc::clone(&self.trips));
         self.runtime.call(self.connect_deadline(), async move {
             let Connected { client, mut connection, .. } = address.connect().await?;
-            let heard = Arc::new(Notify::new());
-            let told = Arc::clone(&heard);
+            let notify = Arc::new(Notify::new());
+            let notifier = Arc::clone(&notify);
             let task = tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                     if let AsyncMessage::Notification(_) = message {
-                        told.notify_one();
+                        notifier.notify_one();
                     }
                 }
                 // Whoever is told sees the connection's end.
                 drop(connection);
-                told.notify_one();
+                notifier.notify_one();
             });
             let connection = AbortOnDrop(Some(task.abort_handle()));
             client.batch_execute(&text).await?;
             let client = Arc::new(client);
-            Ok(Listener { client, heard, _connection: connection, handle, deadline, trips, listen: text })
+            Ok(Listener { client, notify, _connection: connection, handle, deadline, trips, listen: text })
         })
     }
 }
@@ -295,7 +295,7 @@ pub(crate) struct Lease<'p> {
     wire: Option<Wire>,
     /// Whether a transaction may be open on it.
     transaction: bool,
-    is_apart: bool,
+    is_reserved: bool,
 }
 
 impl Lease<'_> {
@@ -363,13 +363,13 @@ impl Drop for Lease<'_> {
             !self.transaction || wire.own_loop.begin(wire.link.client.batch_execute("ROLLBACK")).is_ok()
         });
         let mut state = self.pool.lock();
-        if self.is_apart {
-            state.apart = wire;
-            state.is_apart_taken = false;
+        if self.is_reserved {
+            state.reserved = wire;
+            state.is_reserved_leased = false;
             return;
         }
         state.idle.extend(wire);
-        state.taken -= 1;
+        state.leased -= 1;
         drop(state);
         self.pool.given_back.notify_one();
     }

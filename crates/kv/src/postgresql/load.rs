@@ -22,11 +22,11 @@ impl<'p> Loading<'p> {
     /// None where the newest commit is of a later epoch.
     pub(super) fn begin(mut lease: Lease<'p>, epoch: i64, tables: &[u8]) -> Result<Option<Self>, Fault> {
         lease.in_transaction();
-        let asked: Vec<i16> = tables.iter().copied().map(i16::from).collect();
+        let numbers: Vec<i16> = tables.iter().copied().map(i16::from).collect();
         let (newest, ends) = lease.call_within(DEADLINE, |link| async move {
             link.client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0").await?;
             let newest = link.client.query_one(&link.statements.outlook, &[]).await?;
-            let ends = link.client.query(&link.statements.ends, &[&asked]).await?;
+            let ends = link.client.query(&link.statements.ends, &[&numbers]).await?;
             Ok((newest, ends))
         })?;
         let version = u64::try_from(newest.try_get::<_, i64>(0)?).unwrap_or(0);

@@ -26,7 +26,7 @@ use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, COMMITS_TOLD_MAX, CommitListener, Engine, EngineSnapshot, Held, HeldLease, Limits, Load,
+    Answer, COMMITS_LISTED_MAX, CommitListener, Engine, EngineSnapshot, Held, HeldLease, Limits, Load,
     MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
     Sizes, StoredCommit, commit_deadline,
 };
@@ -78,11 +78,11 @@ impl PostgreSql {
     }
 
     /// The same of a question about the lease, which waits for nobody else's.
-    fn query_apart<F>(&self, work: impl FnOnce(Arc<Link>) -> F) -> Result<Vec<Row>, Fault>
+    fn query_reserved<F>(&self, work: impl FnOnce(Arc<Link>) -> F) -> Result<Vec<Row>, Fault>
     where
         F: Future<Output = Result<Vec<Row>, tokio_postgres::Error>> + Send,
     {
-        rows(self.pool.lease_apart()?, work)
+        rows(self.pool.lease_reserved()?, work)
     }
 }
 
@@ -137,7 +137,7 @@ impl PostgreSql {
         let mut lease = self.pool.lease()?;
         let known = signed(known)?;
         lease.in_transaction();
-        let (told, answers) = lease.call(|link| async move {
+        let (new_commits, answers) = lease.call(|link| async move {
             let begin = async {
                 link.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
                 Ok(())
@@ -148,21 +148,21 @@ impl PostgreSql {
                 questions.into_iter().map(|question| ask(question, &link.client, &link.statements)),
             );
             // Sent in this order, before the first answer is there.
-            let ((), told, answers) = tokio::try_join!(biased; begin, newest, answers)?;
-            Ok((told, answers))
+            let ((), new_commits, answers) = tokio::try_join!(biased; begin, newest, answers)?;
+            Ok((new_commits, answers))
         })?;
-        let mut told = told.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
-        let told = if told.len() as u64 > COMMITS_TOLD_MAX {
-            let newest = told.swap_remove(0);
+        let mut new_commits = new_commits.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
+        let new_commits = if new_commits.len() as u64 > COMMITS_LISTED_MAX {
+            let newest = new_commits.swap_remove(0);
             let row = lease.call(move |link| async move {
                 Ok(link.client.query_opt(&link.statements.outcome, &[&known]).await?)
             })?;
             let known = row.map(|row| row.try_get(0)).transpose()?;
             NewCommits::TooMany { newest, known }
         } else {
-            NewCommits::Listed(told)
+            NewCommits::Listed(new_commits)
         };
-        Ok((Box::new(Transaction(lease)), told, answers))
+        Ok((Box::new(Transaction(lease)), new_commits, answers))
     }
 }
 
@@ -307,7 +307,7 @@ impl Engine for PostgreSql {
 
     fn lease(&self) -> Result<Option<HeldLease>, Fault> {
         let rows =
-            self.query_apart(|link| async move { link.client.query(&link.statements.lease, &[]).await })?;
+            self.query_reserved(|link| async move { link.client.query(&link.statements.lease, &[]).await })?;
         let Some(row) = rows.first() else { return Ok(None) };
         let left = Duration::from_millis(u64::try_from(row.try_get::<_, i64>(2)?).unwrap_or(0));
         Ok(Some(HeldLease { holder: row.try_get(0)?, node: row.try_get(1)?, left }))
@@ -315,7 +315,7 @@ impl Engine for PostgreSql {
 
     fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
         let (holder, node, time) = (holder.to_vec(), node.to_owned(), milliseconds(time));
-        let held = self.query_apart(|link| async move {
+        let held = self.query_reserved(|link| async move {
             let values: [&(dyn ToSql + Sync); 3] = [&holder, &node, &time];
             link.client.query(&link.statements.hold_lease, &values).await
         })?;
@@ -324,9 +324,9 @@ impl Engine for PostgreSql {
 
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault> {
         let holder = holder.to_vec();
-        self.query_apart(
-            |link| async move { link.client.query(&link.statements.release_lease, &[&holder]).await },
-        )
+        self.query_reserved(|link| async move {
+            link.client.query(&link.statements.release_lease, &[&holder]).await
+        })
         .map(drop)
     }
 
@@ -408,18 +408,18 @@ struct Batch {
     epoch: i64,
     attempt: Vec<u8>,
     keys: Option<Vec<u8>>,
-    gone: Keys,
-    put: Keys,
+    deletes: Keys,
+    puts: Keys,
     values: Vec<Arc<[u8]>>,
     trimmed: i64,
 }
 
 impl Batch {
     fn new(proposal: Proposal) -> Result<Self, Fault> {
-        let (mut gone, mut put, mut values) = (Keys::default(), Keys::default(), Vec::new());
-        proposal.gone.into_iter().for_each(|(table, key)| gone.push(table, key));
-        for ((table, key), value) in proposal.put {
-            put.push(table, key);
+        let (mut deletes, mut puts, mut values) = (Keys::default(), Keys::default(), Vec::new());
+        proposal.deletes.into_iter().for_each(|(table, key)| deletes.push(table, key));
+        for ((table, key), value) in proposal.puts {
+            puts.push(table, key);
             values.push(value);
         }
         Ok(Self {
@@ -428,15 +428,15 @@ impl Batch {
             epoch: signed(proposal.epoch)?,
             attempt: proposal.attempt,
             keys: proposal.keys,
-            gone,
-            put,
+            deletes,
+            puts,
             values,
             trimmed: signed(proposal.trimmed)?,
         })
     }
 
     fn rows(&self) -> usize {
-        self.gone.keys.len() + self.put.keys.len()
+        self.deletes.keys.len() + self.puts.keys.len()
     }
 
     fn bytes(&self) -> usize {
@@ -454,24 +454,24 @@ impl Batch {
 
     /// Whether it was let in.
     async fn send(self, link: Arc<Link>) -> Result<bool, Fault> {
-        let gone: Vec<&[u8]> = self.gone.keys.iter().map(AsRef::as_ref).collect();
-        let put: Vec<&[u8]> = self.put.keys.iter().map(AsRef::as_ref).collect();
+        let deletes: Vec<&[u8]> = self.deletes.keys.iter().map(AsRef::as_ref).collect();
+        let puts: Vec<&[u8]> = self.puts.keys.iter().map(AsRef::as_ref).collect();
         let values: Vec<&[u8]> = self.values.iter().map(AsRef::as_ref).collect();
         let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![
             &self.version,
             &self.epoch,
             &self.attempt,
             &self.keys,
-            &self.put.tables,
-            &put,
+            &self.puts.tables,
+            &puts,
             &values,
             &None::<i64>,
             &self.continues,
         ];
-        let (removes, trims) = (!gone.is_empty(), self.trimmed > 0);
+        let (removes, trims) = (!deletes.is_empty(), self.trimmed > 0);
         if removes || trims {
-            parameters.push(&self.gone.tables);
-            parameters.push(&gone);
+            parameters.push(&self.deletes.tables);
+            parameters.push(&deletes);
         }
         if trims {
             parameters.push(&self.trimmed);

@@ -29,7 +29,7 @@ SELECT node, words, greatest(0, (extract(epoch FROM clock_timestamp() - said) * 
 impl PostgreSql {
     pub(super) fn say_of(&self, node: &str, words: &[u8]) -> Result<(), Fault> {
         let (text, node, words) = (SAY.replace("{s}", self.pool.schema()), node.to_owned(), words.to_vec());
-        let mut link = self.pool.lease_apart()?;
+        let mut link = self.pool.lease_reserved()?;
         let said = link.call_within(SAY_DEADLINE, |link| async move {
             let values: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::TEXT), (&words, Type::BYTEA)];
             Ok(link.client.query_typed(&text, &values).await?)
@@ -39,8 +39,9 @@ impl PostgreSql {
 
     pub(super) fn unsay_of(&self, node: &str) -> Result<(), Fault> {
         let (text, node) = (UNSAY.replace("{s}", self.pool.schema()), node.to_owned());
-        let gone = self
-            .query_apart(|link| async move { link.client.query_typed(&text, &[(&node, Type::TEXT)]).await });
+        let gone = self.query_reserved(|link| async move {
+            link.client.query_typed(&text, &[(&node, Type::TEXT)]).await
+        });
         gone.map(drop)
     }
 

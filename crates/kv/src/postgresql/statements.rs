@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Statement};
 
-use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_TOLD_MAX, FIRSTS as RECORDS_FIRST, Question};
+use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_LISTED_MAX, FIRSTS as RECORDS_FIRST, Question};
 use crate::error::Fault;
 
 /// The statements of a connection.
@@ -195,7 +195,7 @@ impl Statements {
         let prepare = |text: &str| {
             let text = text
                 .replace("{s}", schema)
-                .replace("{told}", &(COMMITS_TOLD_MAX + 1).to_string())
+                .replace("{told}", &(COMMITS_LISTED_MAX + 1).to_string())
                 .replace("{firsts}", &RECORDS_FIRST.to_string())
                 .replace("{bytes}", &ANSWER_BYTES_MAX.to_string());
             async move { client.prepare(&text).await }

@@ -32,14 +32,14 @@ const NAMES: SettingNames<'static> = SettingNames {
 
 /// What the address says of TLS, as it was given.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct TlsParameters {
     pub(crate) mode: Option<String>,
     pub(crate) root: Option<String>,
     pub(crate) certificate: Option<String>,
     pub(crate) key: Option<String>,
 }
 
-impl Given {
+impl TlsParameters {
     fn names_a_file(&self) -> bool {
         self.root.is_some() || self.certificate.is_some() || self.key.is_some()
     }
@@ -57,7 +57,7 @@ impl Given {
         // As PostgreSQL 16 calls the authorities that the machine believes.
         let is_system = root.as_deref() == Some("system");
         let root = root.filter(|_| !is_system);
-        let mut said = Vec::new();
+        let mut options = Vec::new();
         let mut any_name = false;
         match mode.as_deref() {
             None if is_local && !names_a_file => return Ok(None),
@@ -68,7 +68,7 @@ impl Given {
                 );
             }
             Some("disable") => return Ok(None),
-            None | Some("verify-full") => said.push(("tls_reqsan", "try")),
+            None | Some("verify-full") => options.push(("tls_reqsan", "try")),
             Some(weak @ ("require" | "verify-ca")) if is_system => {
                 return Err(format!(
                     "sslmode={weak} with sslrootcert=system would accept a certificate of anybody: say sslmode=verify-full, \
@@ -76,7 +76,7 @@ impl Given {
                 ));
             }
             // As libpq does: who names an authority wants it looked at.
-            Some("require") if root.is_none() => said.push(("tls_reqcert", "never")),
+            Some("require") if root.is_none() => options.push(("tls_reqcert", "never")),
             Some("require") => any_name = true,
             Some("verify-ca") if root.is_none() => {
                 return Err(
@@ -97,8 +97,8 @@ impl Given {
             }
         }
         let files = [("tls_cacert", &root), ("tls_cert", &certificate), ("tls_key", &key)];
-        said.extend(files.into_iter().filter_map(|(name, file)| Some((name, file.as_deref()?))));
-        let options = TlsOptions::new(said);
+        options.extend(files.into_iter().filter_map(|(name, file)| Some((name, file.as_deref()?))));
+        let options = TlsOptions::new(options);
         let options = if any_name { options.with_any_name() } else { options };
         Ok(Some(TlsSettings { options, root, names: &NAMES }))
     }

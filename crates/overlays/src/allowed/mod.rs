@@ -46,14 +46,14 @@ struct AllowedKind {
 
 fn build(_: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
     let described = |name| described(context.schema, "overlay allowed", name);
-    let told = |classes, effective| AllowedKind { classes, effective };
+    let kind = |classes, effective| AllowedKind { classes, effective };
     Ok(Arc::new(Allowed {
         object_class: described("objectClass")?,
         attributes: [
-            (described("allowedChildClasses")?, told(true, false)),
-            (described("allowedChildClassesEffective")?, told(true, true)),
-            (described("allowedAttributes")?, told(false, false)),
-            (described("allowedAttributesEffective")?, told(false, true)),
+            (described("allowedChildClasses")?, kind(true, false)),
+            (described("allowedChildClassesEffective")?, kind(true, true)),
+            (described("allowedAttributes")?, kind(false, false)),
+            (described("allowedAttributesEffective")?, kind(false, true)),
         ],
     }))
 }
@@ -83,10 +83,10 @@ impl ComputedAttributes for Allowed {
         attribute: &AttributeDescription,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
-        let told = self.attributes.iter().find(|(own, _)| own == attribute);
-        let Some((_, told)) = told else { return Ok(()) };
-        let writable = Writable::of(of, told.effective)?;
-        if told.classes {
+        let kind = self.attributes.iter().find(|(own, _)| own == attribute);
+        let Some((_, kind)) = kind else { return Ok(()) };
+        let writable = Writable::of(of, kind.effective)?;
+        if kind.classes {
             let auxiliary = |class: &&ObjectClass| class.kind == ClassKind::Auxiliary;
             for class in of.schema.object_classes().filter(auxiliary) {
                 if self.could_add(&writable, of.schema, class)? && !visit(class.name().as_bytes()) {

@@ -34,14 +34,14 @@ impl fmt::Debug for Issued {
 
 /// Whom a certificate is for, and until when it is valid.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct CertificateRequest<'a> {
     pub(super) dn: &'a str,
     pub(super) purpose: &'a Purpose,
     pub(super) now: Timestamp,
     pub(super) days: u32,
 }
 
-impl Wanted<'_> {
+impl CertificateRequest<'_> {
     fn not_after(&self) -> Timestamp {
         Timestamp::from_seconds(self.now.seconds().saturating_add(i64::from(self.days) * 86_400))
     }
@@ -112,13 +112,13 @@ impl Authority {
     ///
     /// # Errors
     /// A DN that cannot stand in a certificate, or no random bytes.
-    pub(super) fn make(schema: &Schema, wanted: &Wanted<'_>) -> Result<(Self, Issued), String> {
+    pub(super) fn make(schema: &Schema, request: &CertificateRequest<'_>) -> Result<(Self, Issued), String> {
         let random = SystemRandom::new();
         let der = new_key(&random)?;
         let key = Key::read(&der, &random).ok_or("the new key cannot be read")?;
-        let (subject, identifier) = (name(schema, wanted.dn)?, key_identifier(key.public()));
+        let (subject, identifier) = (name(schema, request.dn)?, key_identifier(key.public()));
         let authority = Self { key, subject, key_identifier: Some(identifier) };
-        let certificate = authority.certify(&authority.subject, authority.key.public(), wanted, &random)?;
+        let certificate = authority.certify(&authority.subject, authority.key.public(), request, &random)?;
         Ok((authority, Issued { certificate, key: der }))
     }
 
@@ -148,12 +148,12 @@ impl Authority {
     ///
     /// # Errors
     /// A DN that cannot stand in a certificate, or no random bytes.
-    pub(super) fn issue(&self, schema: &Schema, wanted: &Wanted<'_>) -> Result<Issued, String> {
+    pub(super) fn issue(&self, schema: &Schema, request: &CertificateRequest<'_>) -> Result<Issued, String> {
         let random = SystemRandom::new();
         let key = new_key(&random)?;
         let pair = Key::read(&key, &random).ok_or("the new key cannot be read")?;
-        let subject = name(schema, wanted.dn)?;
-        let certificate = self.certify(&subject, pair.public(), wanted, &random)?;
+        let subject = name(schema, request.dn)?;
+        let certificate = self.certify(&subject, pair.public(), request, &random)?;
         Ok(Issued { certificate, key })
     }
 
@@ -161,7 +161,7 @@ impl Authority {
         &self,
         subject: &[u8],
         public_key: &[u8],
-        wanted: &Wanted<'_>,
+        request: &CertificateRequest<'_>,
         random: &SystemRandom,
     ) -> Result<Vec<u8>, String> {
         let mut serial = [0; 16];
@@ -173,10 +173,10 @@ impl Authority {
             issuer_key_identifier: self.key_identifier.as_deref(),
             subject,
             serial,
-            not_before: wanted.now,
-            not_after: wanted.not_after(),
+            not_before: request.now,
+            not_after: request.not_after(),
             public_key,
-            purpose: wanted.purpose,
+            purpose: request.purpose,
             signature_algorithm: self.key.algorithm(),
         };
         let to_be_signed = contents.to_be_signed();

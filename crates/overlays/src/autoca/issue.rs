@@ -18,7 +18,7 @@ use larix_engine::write::{
 use larix_proto::{LdapResult, ModifyOperation, ResultCode, Scope, SearchRequest};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 
-use super::authority::{Authority, Issued, Wanted};
+use super::authority::{Authority, CertificateRequest, Issued};
 use super::certificate::Purpose;
 use super::internal_backend::{InternalBackend, Moment};
 use super::{Found, NO_AUTHORITY, NO_KEY, Rules, filter, keeping};
@@ -74,14 +74,18 @@ impl Issuer {
 
     /// What has to be stored before the search; none if it goes on as any other.
     fn work(&self, next: Next<'_>, context: &Context<'_>, search: &Search<'_>) -> Result<Option<Work>, End> {
-        let asked = self.asks_for_keys(&search.request) && context.subject.dn.is_some();
+        let requests_keys = self.asks_for_keys(&search.request) && context.subject.dn.is_some();
         let is_first = self.is_first(search);
-        if !(asked || is_first) || search.controls.sync.is_some() || search.controls.persistent.is_some() {
+        if !(requests_keys || is_first)
+            || search.controls.sync.is_some()
+            || search.controls.persistent.is_some()
+        {
             return Ok(None);
         }
         let failed = |_| (LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new());
         let rules = &*self.rules;
-        let wanting = if asked { self.wanting(next, context, search).map_err(failed)? } else { Vec::new() };
+        let wanting =
+            if requests_keys { self.wanting(next, context, search).map_err(failed)? } else { Vec::new() };
         if wanting.is_empty() && !is_first {
             return Ok(None);
         }
@@ -118,8 +122,8 @@ impl Issuer {
             false if own.is_in_scope(search.base, search.request.scope) => (own, Scope::Base),
             false => return Ok(Vec::new()),
         };
-        let asked = rules.schema.bind_filter(search.request.filter);
-        let query = InternalSearch::new(base, scope, &asked);
+        let client_filter = rules.schema.bind_filter(search.request.filter);
+        let query = InternalSearch::new(base, scope, &client_filter);
         let limits = InternalLimits { candidates: LOOKED_AT_MAX, ..InternalLimits::default() };
         let query = InternalSearch { manage_dsa_it: false, subentries: false, limits, ..query };
         let mut wanting = Vec::new();
@@ -287,8 +291,8 @@ impl Job {
                 (Purpose::Server { names, addresses }, rules.server_days)
             }
         };
-        let wanted = Wanted { dn: &entry.dn, purpose: &purpose, now: self.own.moment.now, days };
-        let issued = authority.issue(&rules.schema, &wanted)?;
+        let request = CertificateRequest { dn: &entry.dn, purpose: &purpose, now: self.own.moment.now, days };
+        let issued = authority.issue(&rules.schema, &request)?;
         let is_known = rules.is_of(&rules.schema, entry, rules.schema.object_class_id("autoCAuser"));
         let class = (!is_known).then_some("autoCAuser");
         let names = ("userCertificate;binary", "userPrivateKey;binary");

@@ -24,7 +24,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{FilterBuf, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, ObjectClassId, Schema};
 
-use authority::{Authority, Issued, Wanted};
+use authority::{Authority, CertificateRequest, Issued};
 use certificate::Purpose;
 
 pub use config::intercept;
@@ -176,7 +176,7 @@ impl Rules {
             }
             (None, _) => {
                 let (purpose, dn, days) = (&Purpose::Authority, &*self.shown_suffix, self.authority_days);
-                let (_, issued) = Authority::make(schema, &Wanted { dn, purpose, now, days })?;
+                let (_, issued) = Authority::make(schema, &CertificateRequest { dn, purpose, now, days })?;
                 let class =
                     (!self.is_of(schema, suffix, schema.object_class_id("autoCA"))).then_some("autoCA");
                 let names = ("cACertificate;binary", "cAPrivateKey;binary");

@@ -5,7 +5,7 @@
 use larix_engine::time::Timestamp;
 
 use super::DESCRIPTOR;
-use super::authority::{Authority, Wanted};
+use super::authority::{Authority, CertificateRequest};
 use super::certificate::{Purpose, ReadCertificate};
 use crate::testing::{TREE, build, directory, found, schema};
 
@@ -51,10 +51,10 @@ fn the_authority_is_made_once() {
 fn certificates_and_keys_are_told_from_others() {
     let schema = schema(DESCRIPTOR.schema);
     let now = Timestamp::from_seconds(1_800_000_000);
-    let wanted = |dn, purpose, days| Wanted { dn, purpose, now, days };
-    let (authority, own) = Authority::make(&schema, &wanted("dc=a,dc=b", &Purpose::Authority, 10)).unwrap();
+    let request = |dn, purpose, days| CertificateRequest { dn, purpose, now, days };
+    let (authority, own) = Authority::make(&schema, &request("dc=a,dc=b", &Purpose::Authority, 10)).unwrap();
     let user = Purpose::User(Vec::new());
-    let issued = authority.issue(&schema, &wanted("cn=\\23 x+sn=y,dc=a,dc=b", &user, 5)).unwrap();
+    let issued = authority.issue(&schema, &request("cn=\\23 x+sn=y,dc=a,dc=b", &user, 5)).unwrap();
     let read = ReadCertificate::read(&issued.certificate).unwrap();
     assert_eq!(read.not_after.seconds(), now.seconds() + 5 * 86_400);
     assert_ne!(read.subject, ReadCertificate::read(&own.certificate).unwrap().subject);
@@ -71,5 +71,7 @@ fn certificates_and_keys_are_told_from_others() {
         let told = Authority::read(certificate, key, at).map(|_| ()).err().unwrap_or_default();
         assert!(told.contains(fault) && told.is_empty() == fault.is_empty(), "{fault}: {told}");
     }
-    assert!(authority.issue(&schema, &wanted("cn=#04ff,dc=b", &user, 5)).unwrap_err().contains("is no text"));
+    assert!(
+        authority.issue(&schema, &request("cn=#04ff,dc=b", &user, 5)).unwrap_err().contains("is no text")
+    );
 }

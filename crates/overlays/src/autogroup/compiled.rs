@@ -90,12 +90,12 @@ struct ByValue {
 impl Settings {
     /// The groups as they are in this state of the database.
     pub(super) fn compiled(&self, entries: &dyn Entries, schema: &Schema) -> Result<Arc<Compiled>, Failure> {
-        let known = self.kept.load_full();
-        let holds = |known: &Arc<Compiled>| {
-            known.commit.is_some_and(|commit| entries.is_as_at(commit, &self.lasting(known.by_class)))
+        let cached = self.cached.load_full();
+        let holds = |cached: &Arc<Compiled>| {
+            cached.commit.is_some_and(|commit| entries.is_as_at(commit, &self.lasting(cached.by_class)))
         };
-        match known.filter(holds) {
-            Some(known) => Ok(known),
+        match cached.filter(holds) {
+            Some(cached) => Ok(cached),
             None => self.compile(entries, schema),
         }
     }
@@ -112,7 +112,7 @@ impl Settings {
         (compiled.commit, compiled.by_class) = (entries.found_at(&self.lasting(by_class)), by_class);
         let compiled = Arc::new(compiled);
         if compiled.commit.is_some() && bytes <= URL_BYTES_MAX {
-            self.kept.store(Some(Arc::clone(&compiled)));
+            self.cached.store(Some(Arc::clone(&compiled)));
         }
         Ok(compiled)
     }

@@ -35,7 +35,7 @@ pub(super) fn build(given: &Given, context: &BuildContext<'_>) -> Result<Arc<dyn
         }
     }
     let urls_and_class = urls.iter().chain([&object_class]).cloned().collect();
-    let settings = Settings { sets, urls, urls_and_class, object_class, kept: ArcSwapOption::empty() };
+    let settings = Settings { sets, urls, urls_and_class, object_class, cached: ArcSwapOption::empty() };
     Ok(Arc::new(AutoGroup(Arc::new(settings))))
 }
 

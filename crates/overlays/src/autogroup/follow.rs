@@ -63,22 +63,22 @@ impl FollowUp for Follow {
             }
             if self.defines {
                 // An entry with URLs may have got the class now.
-                self.settings.kept.store(None);
+                self.settings.cached.store(None);
             }
         }
-        let known = self.settings.compiled(around.before, schema)?;
-        if known.groups.is_empty() {
+        let compiled = self.settings.compiled(around.before, schema)?;
+        if compiled.groups.is_empty() {
             return Ok(all);
         }
         let is_other = |group: &Group| own != Some(group.id);
-        let (old, new) = self.made((around, schema), &known, &is_other)?;
-        match self.written((around, schema), &known, (old, new))? {
+        let (old, new) = self.made((around, schema), &compiled, &is_other)?;
+        match self.written((around, schema), &compiled, (old, new))? {
             Ok(written) => all.extend(written),
             Err(OutOfDate) => {
-                let known = self.settings.compile(around.before, schema)?;
-                let sides = self.made((around, schema), &known, &is_other)?;
+                let compiled = self.settings.compile(around.before, schema)?;
+                let sides = self.made((around, schema), &compiled, &is_other)?;
                 // A group that still is not where it was found has gone.
-                if let Ok(written) = self.written((around, schema), &known, sides)? {
+                if let Ok(written) = self.written((around, schema), &compiled, sides)? {
                     all.extend(written);
                 }
             }
@@ -92,7 +92,7 @@ impl Follow {
     fn made(
         &self,
         (around, schema): (&AroundChange<'_>, &Schema),
-        known: &Compiled,
+        compiled: &Compiled,
         is_other: &dyn Fn(&Group) -> bool,
     ) -> Result<(ByGroup, ByGroup), Refusal> {
         let about = (&*self.settings, schema);
@@ -100,9 +100,9 @@ impl Follow {
             && let Some(before) = &self.before
             && around.before.has_subordinates(before)?
         {
-            let old = members::of_tree(about, known, around.before, before)?;
+            let old = members::of_tree(about, compiled, around.before, before)?;
             let new = match &self.after {
-                Some(after) => members::of_tree(about, known, around.after, after)?,
+                Some(after) => members::of_tree(about, compiled, around.after, after)?,
                 None => ByGroup::new(),
             };
             return Ok((old, new));
@@ -125,7 +125,7 @@ impl Follow {
         let made = |entries, dn: &Option<NormalDn>, entry: &Option<Entry>| {
             let mut made = ByGroup::new();
             if let (Some(dn), Some(entry)) = (dn, entry) {
-                Side { entries, dn, entry }.contribute(about, known, &wanted, &mut made)?;
+                Side { entries, dn, entry }.contribute(about, compiled, &wanted, &mut made)?;
             }
             Ok::<_, Failure>(made)
         };
@@ -136,13 +136,13 @@ impl Follow {
     fn written(
         &self,
         (around, schema): (&AroundChange<'_>, &Schema),
-        known: &Compiled,
+        compiled: &Compiled,
         (mut old, mut new): (ByGroup, ByGroup),
     ) -> Result<Result<Vec<Consequence>, OutOfDate>, Refusal> {
         let mut all = Vec::new();
         let groups: BTreeSet<usize> = old.keys().chain(new.keys()).copied().collect();
         for at in groups {
-            let Some(group) = known.groups.get(at) else { continue };
+            let Some(group) = compiled.groups.get(at) else { continue };
             let Some(set) = self.settings.sets.get(group.set) else { continue };
             let (mut removed, mut added) =
                 (old.remove(&at).unwrap_or_default(), new.remove(&at).unwrap_or_default());
@@ -157,7 +157,7 @@ impl Follow {
             if around.before.id_of(&group.dn)? != Some(group.id) {
                 return Ok(Err(OutOfDate));
             }
-            let dn = self.name_behind(&group.dn);
+            let dn = self.name_after(&group.dn);
             let is_there = around.after.id_of(&dn)? == Some(group.id);
             if !is_there || self.settings.set_of(around.after, &dn)? != Some(group.set) {
                 continue;
@@ -178,8 +178,8 @@ impl Follow {
             let each = if is_many { MEMBERS_EACH } else { 1 };
             let removed: Vec<Vec<u8>> = removed.into_values().chain(moved).collect();
             for values in removed.chunks(each) {
-                let gone = change((set, schema), &dn, ChangeKind::Delete, values.to_vec())?;
-                all.push(Consequence { permissive, ..gone });
+                let deletion = change((set, schema), &dn, ChangeKind::Delete, values.to_vec())?;
+                all.push(Consequence { permissive, ..deletion });
             }
             let added: Vec<Vec<u8>> = added.into_values().collect();
             for values in added.chunks(MEMBERS_EACH) {
@@ -197,8 +197,8 @@ impl Follow {
         }
         let names = removed.values().filter_map(|value| {
             let dn = schema.parse_dn(std::str::from_utf8(value).ok()?).ok()?;
-            let behind = self.name_behind(&dn);
-            let name = (behind != dn).then(|| behind.as_str().as_bytes().to_vec())?;
+            let new_name = self.name_after(&dn);
+            let name = (new_name != dn).then(|| new_name.as_str().as_bytes().to_vec())?;
             let key = members::key(schema, set, &name)?;
             (!added.contains_key(&key)).then_some(name)
         });
@@ -206,13 +206,13 @@ impl Follow {
     }
 
     /// What an entry is called behind the change: it may be below the entry that is renamed, or be that entry.
-    fn name_behind(&self, dn: &NormalDn) -> NormalDn {
+    fn name_after(&self, dn: &NormalDn) -> NormalDn {
         let (Some(before), Some(after)) = (&self.before, &self.after) else { return dn.clone() };
         if before == after || before.is_root() || !dn.is_within(before) {
             return dn.clone();
         }
-        let kept = dn.as_str().strip_suffix(before.as_str()).unwrap_or_default();
-        NormalDn::from_normal(&format!("{kept}{}", after.as_str()))
+        let prefix = dn.as_str().strip_suffix(before.as_str()).unwrap_or_default();
+        NormalDn::from_normal(&format!("{prefix}{}", after.as_str()))
     }
 }
 

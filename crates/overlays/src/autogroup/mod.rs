@@ -52,7 +52,7 @@ struct Settings {
     urls_and_class: Vec<AttributeDescription>,
     object_class: AttributeDescription,
     /// The groups as of the latest commit that the writer looked at.
-    kept: ArcSwapOption<Compiled>,
+    cached: ArcSwapOption<Compiled>,
 }
 
 /// `autogroup-attrset`

@@ -22,7 +22,7 @@ pub(super) fn build(_: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn 
     };
     let collective = schema.attribute_types().filter(|attribute| attribute.collective);
     let attributes = collective.map(|attribute| AttributeDescription::plain(attribute.id)).collect();
-    Ok(Arc::new(Collective { names, attributes, known: ArcSwapOption::empty() }))
+    Ok(Arc::new(Collective { names, attributes, cached: ArcSwapOption::empty() }))
 }
 
 fn class(schema: &Schema, name: &str) -> Result<ObjectClassId, SettingError> {

@@ -42,7 +42,7 @@ pub struct Collective {
     /// Types that are collective.
     attributes: Vec<AttributeDescription>,
     /// The collections as of the latest commit that was looked at.
-    known: ArcSwapOption<Known>,
+    cached: ArcSwapOption<CachedCollections>,
 }
 
 /// What the system schema calls what.
@@ -58,7 +58,7 @@ struct Names {
 
 /// The collections as of one commit.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedCollections {
     commit: Option<u64>,
     collections: Vec<Collection>,
 }
@@ -93,23 +93,27 @@ impl Overlay for Collective {
 }
 
 impl Collective {
-    fn known(&self, within: &ComputedIn<'_>) -> Result<Arc<Known>, Failure> {
+    fn cached(&self, within: &ComputedIn<'_>) -> Result<Arc<CachedCollections>, Failure> {
         let commit = within.entries.commit();
-        let is_it = |known: &Arc<Known>| commit.is_some() && known.commit == commit;
-        if let Some(known) = self.known.load_full().filter(is_it) {
-            return Ok(known);
+        let is_it = |cached: &Arc<CachedCollections>| commit.is_some() && cached.commit == commit;
+        if let Some(cached) = self.cached.load_full().filter(is_it) {
+            return Ok(cached);
         }
-        let mut known = Known { commit, ..Known::default() };
-        self.find_collections(within, &mut known)?;
-        let known = Arc::new(known);
+        let mut cached = CachedCollections { commit, ..CachedCollections::default() };
+        self.find_collections(within, &mut cached)?;
+        let cached = Arc::new(cached);
         // An older state that somebody still reads is not kept.
-        if commit.is_some() && self.known.load().as_ref().is_none_or(|before| before.commit < commit) {
-            self.known.store(Some(Arc::clone(&known)));
+        if commit.is_some() && self.cached.load().as_ref().is_none_or(|before| before.commit < commit) {
+            self.cached.store(Some(Arc::clone(&cached)));
         }
-        Ok(known)
+        Ok(cached)
     }
 
-    fn find_collections(&self, within: &ComputedIn<'_>, known: &mut Known) -> Result<(), Failure> {
+    fn find_collections(
+        &self,
+        within: &ComputedIn<'_>,
+        cached: &mut CachedCollections,
+    ) -> Result<(), Failure> {
         let (schema, root) = (within.schema, NormalDn::root());
         let oid = schema.class(self.names.collective_subentry).oid.as_bytes();
         let Ok(class) = schema.bind_equality(&self.names.object_class, oid) else { return Ok(()) };
@@ -131,7 +135,7 @@ impl Collective {
                 attributes.extend(self.attributes.contains(description).then(|| description.clone()));
             })?;
             let (dn, shown) = (dn.clone(), found.shown_dn()?);
-            known.collections.push(Collection { dn, shown, subtree, attributes });
+            cached.collections.push(Collection { dn, shown, subtree, attributes });
             Ok(true)
         })?;
         Ok(())
@@ -173,7 +177,7 @@ impl Collective {
 
     /// Calls `visit` with what a collection gives and the requester may read, until it answers false. Answers false if it was
     /// stopped.
-    fn given(
+    fn visit_values(
         &self,
         within: &ComputedIn<'_>,
         collection: &Collection,
@@ -215,14 +219,14 @@ impl ComputedAttributes for Collective {
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
         let within = of.within();
-        let known = self.known(&within)?;
+        let cached = self.cached(&within)?;
         let mut seen: HashSet<Box<[u8]>> = HashSet::new();
-        for collection in &known.collections {
+        for collection in &cached.collections {
             let entry = (of.entry.dn()?, of.entry.source());
             if !self.gives(collection, attribute) || !self.is_in(of.schema, collection, attribute, entry)? {
                 continue;
             }
-            let going = self.given(&within, collection, attribute, &mut |value| {
+            let going = self.visit_values(&within, collection, attribute, &mut |value| {
                 !seen.insert(value.into()) || visit(value)
             })?;
             if !going {
@@ -240,11 +244,11 @@ impl ComputedAttributes for Collective {
     ) -> Result<Option<Holders>, Failure> {
         let schema = within.schema;
         let Some(rule) = schema.attribute(attribute.attribute).equality else { return Ok(None) };
-        let known = self.known(within)?;
+        let cached = self.cached(within)?;
         let mut ids = Vec::new();
-        for collection in &known.collections {
+        for collection in &cached.collections {
             let (mut gives_it, mut key) = (false, Vec::new());
-            self.given(within, collection, attribute, &mut |value| {
+            self.visit_values(within, collection, attribute, &mut |value| {
                 key.clear();
                 gives_it = rule.normalize_value(schema, value, &mut key).is_ok() && key == normal;
                 !gives_it

@@ -9,7 +9,7 @@ use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use super::{Constraint, ConstraintSettings, Constraints, Elsewhere, Restriction, Rule};
+use super::{Constraint, ConstraintSettings, Constraints, Restriction, Rule, UriSearch};
 
 pub(super) fn build(
     settings: &Settings,
@@ -56,7 +56,7 @@ fn constraint(schema: &Schema, suffixes: &[NormalDn], words: &[String]) -> Resul
         "size" => Rule::Size(number(value).map_err(fault)?),
         "count" => Rule::Count(number(value).map_err(fault)?),
         kind @ ("uri" | "neguri") => {
-            Rule::Uri { elsewhere: elsewhere(schema, value).map_err(fault)?, negated: kind == "neguri" }
+            Rule::Uri { uri_search: uri_search(schema, value).map_err(fault)?, negated: kind == "neguri" }
         }
         kind @ ("set" | "negset") => Rule::Set {
             set: EntrySet::parse(schema, value).map_err(|(at, why)| fault(pointed(value, at, &why)))?,
@@ -117,14 +117,14 @@ fn dn(schema: &Schema, text: &str) -> Result<Option<NormalDn>, String> {
     }
 }
 
-fn elsewhere(schema: &Schema, text: &str) -> Result<Elsewhere, String> {
+fn uri_search(schema: &Schema, text: &str) -> Result<UriSearch, String> {
     let url = local_url(text)?;
     if url.attributes.is_empty() {
         return Err(
             "names no attribute to look for the value in; write ldap:///base?attribute?sub".to_owned()
         );
     }
-    Ok(Elsewhere {
+    Ok(UriSearch {
         base: dn(schema, &url.dn)?,
         scope: url.scope.unwrap_or(Scope::Base),
         attributes: descriptions(schema, url.attributes.iter().map(String::as_str))?,

@@ -60,14 +60,14 @@ pub enum Rule {
     /// Values of an attribute, at most.
     Count(u64),
     /// Each value is one of another entry, or, negated, none is.
-    Uri { elsewhere: Elsewhere, negated: bool },
+    Uri { uri_search: UriSearch, negated: bool },
     /// The set has a value, or, negated, has none.
     Set { set: EntrySet, negated: bool },
 }
 
 /// Where values are looked for.
 #[derive(Clone, Debug)]
-pub struct Elsewhere {
+pub struct UriSearch {
     /// `None`: the database's first suffix.
     pub base: Option<NormalDn>,
     pub scope: Scope,
@@ -289,7 +289,7 @@ impl Constraints {
         Ok(match rule {
             Rule::Regex { regex, negated } => regex.is_match(&String::from_utf8_lossy(value)) != *negated,
             Rule::Size(most) => value.len() as u64 <= *most,
-            Rule::Uri { elsewhere, negated } => self.is_found(elsewhere, value, place)? != *negated,
+            Rule::Uri { uri_search, negated } => self.is_found(uri_search, value, place)? != *negated,
             Rule::Count(_) | Rule::Set { .. } => true,
         })
     }
@@ -297,25 +297,25 @@ impl Constraints {
     /// Whether the value is found in another entry.
     fn is_found(
         &self,
-        elsewhere: &Elsewhere,
+        uri_search: &UriSearch,
         value: &[u8],
         (entries, schema, whose, spent): ValueScope<'_>,
     ) -> Result<bool, Failure> {
         spent.map_or(Ok(()), Spent::check)?;
-        let equals = elsewhere.attributes.iter().map(|description| {
+        let equals = uri_search.attributes.iter().map(|description| {
             let bound = schema.bind_equality(description, value);
             bound.map_or(BoundFilter::Undefined, BoundFilter::Equality)
         });
         let any = BoundFilter::Or(equals.collect());
-        let filter = match &elsewhere.filter {
+        let filter = match &uri_search.filter {
             Some(filter) => BoundFilter::And(vec![filter.clone(), any]),
             None => any,
         };
-        let base = elsewhere.base.as_ref().unwrap_or(&self.suffix);
+        let base = uri_search.base.as_ref().unwrap_or(&self.suffix);
         let query = InternalSearch {
             manage_dsa_it: false,
             subentries: false,
-            ..InternalSearch::new(base, elsewhere.scope, &filter).of(whose)
+            ..InternalSearch::new(base, uri_search.scope, &filter).of(whose)
         };
         let searched = entries.finds_any(&query)?;
         if let Some(spent) = spent {

@@ -8,7 +8,7 @@ use larix_engine::overlay::{Entries, Failure, Violation};
 use larix_proto::Scope;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
-use super::{Constraints, Elsewhere, Rule, applies};
+use super::{Constraints, Rule, UriSearch, applies};
 
 impl Constraints {
     /// Reports entries whose attributes break a constraint. The values of a `uri` are looked for as the server; sets that depend on
@@ -59,7 +59,7 @@ impl Constraints {
                         let has_any = entries.has_any(set, &Subject::default(), found.dn()?, &entry)?;
                         has_any.is_none_or(|any| any != *negated)
                     }
-                    Rule::Uri { elsewhere, .. } if !self.is_here(elsewhere, entries)? => true,
+                    Rule::Uri { uri_search, .. } if !self.is_here(uri_search, entries)? => true,
                     rule => self.values_hold(rule, found, attribute, (entries, schema))?,
                 };
                 if !holds {
@@ -74,8 +74,8 @@ impl Constraints {
     }
 
     /// Whether the values are looked for in this database.
-    fn is_here(&self, elsewhere: &Elsewhere, entries: &dyn Entries) -> Result<bool, Failure> {
-        match &elsewhere.base {
+    fn is_here(&self, uri_search: &UriSearch, entries: &dyn Entries) -> Result<bool, Failure> {
+        match &uri_search.base {
             Some(base) if !base.is_within(&self.suffix) => Ok(entries.id_of(base)?.is_some()),
             _ => Ok(true),
         }
@@ -88,12 +88,12 @@ impl Constraints {
         attribute: &EntryAttribute,
         (entries, schema): (&dyn Entries, &Schema),
     ) -> Result<bool, Failure> {
-        let mut held: Result<bool, Failure> = Ok(true);
+        let mut holds: Result<bool, Failure> = Ok(true);
         let read: Result<(), Fault> = found.visit_readable(&attribute.description, &mut |value| {
-            held = self.value_holds(rule, value, (entries, schema, Whose::Server, None));
-            matches!(held, Ok(true))
+            holds = self.value_holds(rule, value, (entries, schema, Whose::Server, None));
+            matches!(holds, Ok(true))
         });
         read?;
-        held
+        holds
     }
 }

@@ -49,8 +49,8 @@ fn added(
         }
     }
     // Under the relax rules control.
-    let given = entry.attribute(&own.ttl).and_then(|ttl| ttl.values.first());
-    let ttl = given.map_or(Ok(own.lifetimes.usual), |value| checked(own, value))?;
+    let value = entry.attribute(&own.ttl).and_then(|ttl| ttl.values.first());
+    let ttl = value.map_or(Ok(own.lifetimes.usual), |value| checked(own, value))?;
     let mut altered = change.operation.clone();
     if let Prepared::Add { entry, .. } = &mut altered {
         entry.remove(&own.ttl);
@@ -59,8 +59,8 @@ fn added(
             entry.attributes.push(EntryAttribute::new(attribute.clone(), vec![value.into_bytes()]));
         }
     }
-    let limit = own.lifetimes.limit.map(|limit| Counted { limit, dynamic: own.dynamic.clone() });
-    let follow_up = limit.map(|counted| Box::new(counted) as Box<dyn FollowUp>);
+    let limit = own.lifetimes.limit.map(|limit| ObjectLimit { limit, dynamic: own.dynamic.clone() });
+    let follow_up = limit.map(|limit| Box::new(limit) as Box<dyn FollowUp>);
     Ok(Additions { altered: Some(altered), follow_up, ..Additions::default() })
 }
 
@@ -164,12 +164,12 @@ impl FollowUp for NewPosition {
 
 /// A dynamic object that is added: there may be only so many.
 #[derive(Debug)]
-struct Counted {
+struct ObjectLimit {
     limit: u64,
     dynamic: BoundFilter,
 }
 
-impl FollowUp for Counted {
+impl FollowUp for ObjectLimit {
     fn consequences(
         self: Box<Self>,
         around: &AroundChange<'_>,

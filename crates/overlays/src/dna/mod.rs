@@ -61,9 +61,9 @@ struct Range {
     text: String,
 }
 
-/// A number that is given.
+/// A number that an entry gets.
 #[derive(Debug)]
-struct Given {
+struct AssignedNumber {
     base: NormalDn,
     /// The value that the base has; `None`: no number was given yet.
     before: Option<Vec<u8>>,
@@ -89,17 +89,17 @@ impl Overlay for NumericAssignment {
         if change.derived {
             return Ok(Additions::default());
         }
-        let (mut altered, mut given) = (None, Vec::new());
+        let (mut altered, mut assigned) = (None, Vec::new());
         for range in &self.ranges {
             let operation = altered.as_ref().unwrap_or(change.operation);
             if !range.wants_number(change, operation)? {
                 continue;
             }
-            let number = range.next(change, &mut given)?;
+            let number = range.next(change, &mut assigned)?;
             altered = Some(range.with(operation, change.schema, number)?);
         }
         let follow_up: Option<Box<dyn FollowUp>> =
-            if given.is_empty() { None } else { Some(Box::new(Numbers(given))) };
+            if assigned.is_empty() { None } else { Some(Box::new(Numbers(assigned))) };
         Ok(Additions { altered, follow_up, ..Additions::default() })
     }
 }
@@ -136,13 +136,13 @@ impl Range {
     }
 
     /// The next number that no entry below the base has.
-    fn next(&self, change: &PendingChange<'_>, given: &mut Vec<Given>) -> Result<u64, Refusal> {
+    fn next(&self, change: &PendingChange<'_>, assigned: &mut Vec<AssignedNumber>) -> Result<u64, Refusal> {
         let before = match change.entries.entry(&self.base)? {
-            Some(entry) => self.noted(&entry, change.schema),
+            Some(entry) => self.stored_next(&entry, change.schema),
             None => None,
         };
-        let noted = before.as_deref().and_then(|value| self.number_of(value));
-        let start = noted.unwrap_or(self.first);
+        let stored_next = before.as_deref().and_then(|value| self.number_of(value));
+        let start = stored_next.unwrap_or(self.first);
         let near = self.last.min(start.saturating_add(LOOKED_UP_MAX - 1));
         let mut next = None;
         for number in start..=near {
@@ -160,7 +160,7 @@ impl Range {
             return Err(LdapResult::with(ResultCode::OPERATIONS_ERROR, text).into());
         };
         let after = format!("{} {}", self.text, number + 1).into_bytes();
-        given.push(Given { base: self.base.clone(), before, after });
+        assigned.push(AssignedNumber { base: self.base.clone(), before, after });
         Ok(number)
     }
 
@@ -184,7 +184,7 @@ impl Range {
     }
 
     /// What the base says of this range.
-    fn noted(&self, base: &Entry, schema: &Schema) -> Option<Vec<u8>> {
+    fn stored_next(&self, base: &Entry, schema: &Schema) -> Option<Vec<u8>> {
         let attribute = base.attribute(&schema.describe(NEXT).ok()?)?;
         attribute.values.iter().find(|value| self.number_of(value).is_some()).cloned()
     }
@@ -245,7 +245,7 @@ impl Range {
 
 /// What ranges are to say once the change is made.
 #[derive(Debug)]
-struct Numbers(Vec<Given>);
+struct Numbers(Vec<AssignedNumber>);
 
 impl FollowUp for Numbers {
     fn consequences(
@@ -254,7 +254,7 @@ impl FollowUp for Numbers {
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
         let mut consequences = Vec::new();
-        for Given { base, before, after } in self.0 {
+        for AssignedNumber { base, before, after } in self.0 {
             let mut mods = Vec::new();
             if let Some(before) = before {
                 mods.push(internal_change(schema, ChangeKind::Delete, NEXT, vec![before])?);

@@ -12,8 +12,8 @@ use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
+use super::cache::{Dynamic, Group, MemberUrl, Members, of_class, urls};
 use super::identity::{As, Identity};
-use super::known::{Dynamic, Group, MemberUrl, Members, of_class, urls};
 use super::{AttributeSet, DynList, Map};
 
 /// A question about groups, in one state of the database.

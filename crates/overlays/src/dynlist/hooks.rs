@@ -256,9 +256,9 @@ impl ShownEntries for DynList {
                 continue;
             }
             let mut taken: Vec<(AttributeDescription, Vec<Box<[u8]>>)> = Vec::new();
-            let asked = &*shown;
+            let request = &*shown;
             let wanted = |found: &AttributeDescription, name: &AttributeDescription| {
-                asked.asks_for(name) && (self.simple || !set.is_mapped(found))
+                request.asks_for(name) && (self.simple || !set.is_mapped(found))
             };
             set.expand(&within, shown.entry, &wanted, &mut |name, value| {
                 match taken.iter_mut().find(|(other, _)| other == name) {

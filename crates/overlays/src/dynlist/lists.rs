@@ -7,8 +7,8 @@ use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
 use larix_schema::{AttributeDescription, ClassKind, Schema};
 
 use super::AttributeSet;
+use super::cache::{MemberUrl, urls};
 use super::identity::Identity;
-use super::known::{MemberUrl, urls};
 
 /// What is done with a value: what it is called in the list, and the value. Until it answers false.
 pub(super) type OnValue<'f> = dyn FnMut(&AttributeDescription, &[u8]) -> bool + 'f;

@@ -10,13 +10,13 @@
 //! URLs are evaluated with the rights of the requester, or of the group's dgIdentity. As in slapd no URL is expanded in
 //! what another one finds.
 
+mod cache;
 mod config;
 #[cfg(test)]
 mod costs;
 mod groups;
 mod hooks;
 mod identity;
-mod known;
 mod lists;
 mod numbers;
 #[cfg(test)]
@@ -36,7 +36,7 @@ use larix_engine::overlay::{
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClass, ObjectClassId, Schema};
 
-use known::{Dynamic, OfGroups, Remembered};
+use cache::{Dynamic, OfGroups, Remembered};
 
 pub static DESCRIPTOR: Descriptor =
     Descriptor::new("dynlist", "olcDynListConfig", config::build).once().shows(&["memberOf"]).directives(&[

@@ -281,8 +281,8 @@ impl HomeDirectories {
     }
 
     fn provide(&self, account: &Account) -> Result<(), String> {
-        let told = |error: std::io::Error| format!("{} is not made: {error}", account.home.display());
-        files::provide(&account.home, &self.skeleton, account.owner).map_err(told)
+        let fault_text = |error: std::io::Error| format!("{} is not made: {error}", account.home.display());
+        files::provide(&account.home, &self.skeleton, account.owner).map_err(fault_text)
     }
 
     fn alter(&self, before: &Account, now: &Account, is_shared: bool) -> Result<(), String> {
@@ -291,25 +291,26 @@ impl HomeDirectories {
             if is_shared || std::fs::symlink_metadata(from).is_err() {
                 return self.provide(now);
             }
-            let told = |why: &dyn std::fmt::Display| {
+            let fault_text = |why: &dyn std::fmt::Display| {
                 format!("{} is not moved to {}: {why}", from.display(), to.display())
             };
             if std::fs::symlink_metadata(to).is_ok() {
-                return Err(told(&"there is something of this name"));
+                return Err(fault_text(&"there is something of this name"));
             }
-            files::relocate(from, to).map_err(|error| told(&error))?;
+            files::relocate(from, to).map_err(|error| fault_text(&error))?;
         }
         if before.owner != now.owner {
-            let told =
+            let fault_text =
                 |error: std::io::Error| format!("the owner of {} is not changed: {error}", to.display());
-            files::give(to, before.owner, now.owner).map_err(told)?;
+            files::give(to, before.owner, now.owner).map_err(fault_text)?;
         }
         Ok(())
     }
 
     fn take_away(&self, account: &Account, change: &CommittedChange) -> Result<(), String> {
         let home = &account.home;
-        let told = |what: &str, error: std::io::Error| format!("{} is not {what}: {error}", home.display());
+        let fault_text =
+            |what: &str, error: std::io::Error| format!("{} is not {what}: {error}", home.display());
         if self.style == DeleteStyle::Ignore || std::fs::symlink_metadata(home).is_err() {
             return Ok(());
         }
@@ -317,9 +318,10 @@ impl HomeDirectories {
             // Nothing is deleted that is not in an archive.
             let Some(folder) = &self.archive else { return Ok(()) };
             let seconds = change.record.csn.time.seconds();
-            archive::store(home, folder, seconds).map_err(|error| told("archived, and stays", error))?;
+            archive::store(home, folder, seconds)
+                .map_err(|error| fault_text("archived, and stays", error))?;
         }
-        std::fs::remove_dir_all(home).map_err(|error| told("deleted", error))
+        std::fs::remove_dir_all(home).map_err(|error| fault_text("deleted", error))
     }
 }
 

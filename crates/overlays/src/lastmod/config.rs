@@ -7,7 +7,7 @@ use larix_engine::overlay::BuildContext;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_schema::escape_value;
 
-use super::{LastModification, Names, Shown};
+use super::{LastModification, Names, ShownChange};
 
 /// The name of the entry below the suffix where none is configured.
 const USUAL_NAME: &str = "Lastmod";
@@ -48,6 +48,6 @@ pub fn build(settings: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn 
         text,
         name: name.to_owned(),
         creator: context.root_dn.map_or("cn=anonymous", |(_, shown)| shown).to_owned(),
-        shown: Mutex::new(if is_enabled { Shown::Newest } else { Shown::Held(None) }),
+        shown: Mutex::new(if is_enabled { ShownChange::Newest } else { ShownChange::Frozen(None) }),
     }))
 }

@@ -99,28 +99,28 @@ impl Names {
 
 /// The change that the entry shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Shown {
+enum ShownChange {
     /// lastmodEnabled is TRUE: the newest one.
     Newest,
     /// It is TRUE again: the newest one if its number is above this, otherwise the one that it showed until then.
     NewestAbove(u64, Option<LastChange>),
     /// It is FALSE: the one that was the last then.
-    Held(Option<LastChange>),
+    Frozen(Option<LastChange>),
 }
 
-impl Shown {
+impl ShownChange {
     const fn is_enabled(&self) -> bool {
-        !matches!(self, Self::Held(_))
+        !matches!(self, Self::Frozen(_))
     }
 
     /// The change to tell, where this is the newest one.
     fn change(&self, newest: Option<LastChange>) -> Option<LastChange> {
         match self {
             Self::Newest => newest,
-            Self::NewestAbove(number, held) => {
-                newest.filter(|it| it.number > *number).or_else(|| held.clone())
+            Self::NewestAbove(number, frozen) => {
+                newest.filter(|it| it.number > *number).or_else(|| frozen.clone())
             }
-            Self::Held(held) => held.clone(),
+            Self::Frozen(frozen) => frozen.clone(),
         }
     }
 }
@@ -137,11 +137,11 @@ struct LastModification {
     /// Of the entry: the root DN.
     creator: String,
     /// Set by clients; the configuration and a restart bring it back to what is configured.
-    shown: Mutex<Shown>,
+    shown: Mutex<ShownChange>,
 }
 
 impl LastModification {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
+    fn shown(&self) -> MutexGuard<'_, ShownChange> {
         // Every change of it is whole.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -317,10 +317,12 @@ impl LastModification {
         let newest = newest(next)?;
         let mut shown = self.shown();
         *shown = match (&*shown, enabled) {
-            (Shown::Held(held), true) => {
-                Shown::NewestAbove(newest.as_ref().map_or(0, |it| it.number), held.clone())
+            (ShownChange::Frozen(frozen), true) => {
+                ShownChange::NewestAbove(newest.as_ref().map_or(0, |it| it.number), frozen.clone())
             }
-            (Shown::Newest | Shown::NewestAbove(..), false) => Shown::Held(shown.change(newest)),
+            (ShownChange::Newest | ShownChange::NewestAbove(..), false) => {
+                ShownChange::Frozen(shown.change(newest))
+            }
             (as_it_is, _) => as_it_is.clone(),
         };
         Ok(())
@@ -433,12 +435,12 @@ impl Interceptor for LastModification {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match asked.dn.is_within(&self.dn) && !self.is_hidden(next, context) {
+        match request.dn.is_within(&self.dn) && !self.is_hidden(next, context) {
             true => Reply::Now(self.refused().into()),
-            false => next.extended(context, asked, later),
+            false => next.extended(context, request, later),
         }
     }
 }

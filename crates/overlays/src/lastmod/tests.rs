@@ -7,7 +7,7 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{LastChange, LogOutline, OutlineKind};
 use larix_proto::Scope;
 
-use super::{DESCRIPTOR, Shown, build};
+use super::{DESCRIPTOR, ShownChange, build};
 use crate::testing::requests::Requests;
 use crate::testing::{SUFFIX, schema, settings_of, with_context};
 
@@ -28,15 +28,15 @@ fn change(number: u64) -> LastChange {
 fn what_was_told_stays_until_a_change_comes_while_it_is_enabled() {
     // Each: what is shown, the newest change, and the one that is told.
     for (shown, newest, told) in [
-        (Shown::Newest, None, None),
-        (Shown::Newest, Some(7), Some(7)),
-        (Shown::Held(None), Some(7), None),
-        (Shown::Held(Some(change(5))), Some(7), Some(5)),
-        (Shown::NewestAbove(7, Some(change(5))), Some(7), Some(5)),
-        (Shown::NewestAbove(7, Some(change(5))), Some(8), Some(8)),
+        (ShownChange::Newest, None, None),
+        (ShownChange::Newest, Some(7), Some(7)),
+        (ShownChange::Frozen(None), Some(7), None),
+        (ShownChange::Frozen(Some(change(5))), Some(7), Some(5)),
+        (ShownChange::NewestAbove(7, Some(change(5))), Some(7), Some(5)),
+        (ShownChange::NewestAbove(7, Some(change(5))), Some(8), Some(8)),
         // The log is trimmed to nothing.
-        (Shown::NewestAbove(7, Some(change(5))), None, Some(5)),
-        (Shown::NewestAbove(7, None), Some(7), None),
+        (ShownChange::NewestAbove(7, Some(change(5))), None, Some(5)),
+        (ShownChange::NewestAbove(7, None), Some(7), None),
     ] {
         let found = shown.change(newest.map(change)).map(|change| change.number);
         assert_eq!(found, told, "{shown:?} {newest:?}");

@@ -8,7 +8,7 @@ use larix_engine::write::BACK_LINKS_LIMIT;
 use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, Schema};
 
-use crate::refint::Elsewhere;
+use crate::refint::OtherDatabase;
 
 use super::{Dangling, Membership, MembershipSettings};
 
@@ -31,7 +31,7 @@ fn read(settings: &Settings, context: &BuildContext<'_>) -> Result<MembershipSet
     let schema = context.schema;
     let dangling = dangling(settings)?;
     let modifier = settings.dn(schema, "memberof-dn", "olcMemberOfDN")?.map(|dn| dn.text);
-    let others = context.others.iter().map(|other| Elsewhere {
+    let others = context.others.iter().map(|other| OtherDatabase {
         suffix: other.suffix.clone(),
         modifier: modifier.clone().filter(|_| other.last_modified),
         receives: other.receives,

@@ -4,10 +4,10 @@
 //! that have the entry's name as a member. It is a back link, which the writer keeps (`larix_engine::overlay::back_links`), with every change and for
 //! changes of other servers, too. What is done here is what only requests of clients are asked about: whether members are there,
 //! and what becomes of groups whose members go. Of an overlay that is meant for all databases groups of the others count, too: those
-//! are computed ([`elsewhere`]).
+//! are computed ([`other_databases`]).
 
 mod config;
-mod elsewhere;
+mod other_databases;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +21,9 @@ use larix_engine::overlay::{
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use elsewhere::GroupsElsewhere;
+use other_databases::OtherDatabaseGroups;
 
-use crate::refint::{Elsewhere, ReferentialIntegrity, ReferentialIntegritySettings};
+use crate::refint::{OtherDatabase, ReferentialIntegrity, ReferentialIntegritySettings};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConfig", config::build)
     .over_glue(InGluedDatabases::Each)
@@ -64,7 +64,7 @@ pub struct MembershipSettings {
     /// `memberof-dn`: modifiersName of such groups; `None` where the database keeps no operational attributes.
     pub modifier: Option<String>,
     /// The other databases of an overlay that is meant for all: their groups count, and follow.
-    pub others: Vec<Elsewhere>,
+    pub others: Vec<OtherDatabase>,
 }
 
 /// Groups and their members.
@@ -73,14 +73,14 @@ pub struct Membership {
     rule: BackLinkRule,
     dangling: Dangling,
     integrity: Option<ReferentialIntegrity>,
-    elsewhere: Option<GroupsElsewhere>,
+    other_groups: Option<OtherDatabaseGroups>,
 }
 
 impl Membership {
     pub fn new(settings: MembershipSettings) -> Self {
         let MembershipSettings { rule, dangling, integrity, modifier, others } = settings;
         let suffixes = others.iter().map(|other| other.suffix.clone()).collect();
-        let elsewhere = GroupsElsewhere::new(&rule, suffixes);
+        let other_groups = OtherDatabaseGroups::new(&rule, suffixes);
         let integrity = integrity.then(|| {
             ReferentialIntegrity::new(ReferentialIntegritySettings {
                 attributes: vec![rule.forward.clone()],
@@ -89,7 +89,7 @@ impl Membership {
                 others,
             })
         });
-        Self { rule, dangling, integrity, elsewhere }
+        Self { rule, dangling, integrity, other_groups }
     }
 
     /// Whether the change names members of a group.
@@ -125,18 +125,18 @@ impl Membership {
         let (Prepared::Add { dn, mods, .. } | Prepared::Modify { dn, mods }) = change.operation else {
             return Ok(None);
         };
-        let mut left = Vec::with_capacity(mods.len());
+        let mut remaining = Vec::with_capacity(mods.len());
         let mut dropped = false;
-        for asked in mods {
-            if !self.adds_members(schema, asked) {
-                left.push(asked.clone());
+        for requested in mods {
+            if !self.adds_members(schema, requested) {
+                remaining.push(requested.clone());
                 continue;
             }
-            let mut kept = Change { values: Vec::new(), keys: Vec::new(), ..asked.clone() };
-            for (value, key) in asked.values.iter().zip(&asked.keys) {
+            let mut existing = Change { values: Vec::new(), keys: Vec::new(), ..requested.clone() };
+            for (value, key) in requested.values.iter().zip(&requested.keys) {
                 if is_there(change, dn, key)? {
-                    kept.values.push(value.clone());
-                    kept.keys.push(key.clone());
+                    existing.values.push(value.clone());
+                    existing.keys.push(key.clone());
                 } else if let Dangling::Error(code) = self.dangling {
                     let text = "adding non-existing object as group member";
                     return Err(LdapResult::with(code, text).into());
@@ -144,15 +144,15 @@ impl Membership {
                     dropped = true;
                 }
             }
-            if !kept.values.is_empty() {
-                left.push(kept);
+            if !existing.values.is_empty() {
+                remaining.push(existing);
             }
         }
-        Ok(dropped.then(|| self.with(schema, change.operation, left)))
+        Ok(dropped.then(|| self.with(schema, change.operation, remaining)))
     }
 
     /// The change with these modifications in the place of its own. What overlays before made of other attributes of a new entry stays.
-    fn with(&self, schema: &Schema, operation: &Prepared, left: Vec<Change>) -> Prepared {
+    fn with(&self, schema: &Schema, operation: &Prepared, remaining: Vec<Change>) -> Prepared {
         let mut altered = operation.clone();
         match &mut altered {
             Prepared::Add { entry, mods, .. } => {
@@ -160,15 +160,15 @@ impl Membership {
                     if !attribute.description.is_subdescription_of(schema, &self.rule.forward) {
                         return true;
                     }
-                    let kept = left.iter().find(|change| change.description == attribute.description);
-                    kept.is_some_and(|kept| {
-                        attribute.values.clone_from(&kept.values);
+                    let reduced = remaining.iter().find(|change| change.description == attribute.description);
+                    reduced.is_some_and(|reduced| {
+                        attribute.values.clone_from(&reduced.values);
                         true
                     })
                 });
-                *mods = left;
+                *mods = remaining;
             }
-            Prepared::Modify { mods, .. } => *mods = left,
+            Prepared::Modify { mods, .. } => *mods = remaining,
             _ => {}
         }
         altered
@@ -194,7 +194,7 @@ impl Overlay for Membership {
         for (hook, wanted) in [
             (Interests::PREPARE, prepares),
             (Interests::COMMITTED, follows),
-            (Interests::COMPUTE, self.elsewhere.is_some()),
+            (Interests::COMPUTE, self.other_groups.is_some()),
         ] {
             interests |= if wanted { hook } else { Interests::NONE };
         }
@@ -202,7 +202,7 @@ impl Overlay for Membership {
     }
 
     fn computed(&self) -> Option<&dyn ComputedAttributes> {
-        self.elsewhere.as_ref().map(|elsewhere| elsewhere as &dyn ComputedAttributes)
+        self.other_groups.as_ref().map(|other_groups| other_groups as &dyn ComputedAttributes)
     }
 
     fn committed(&self) -> Option<&dyn Committed> {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
-mod elsewhere;
+mod other_databases;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -9,7 +9,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{ModifyOperation, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use super::template::{Valued, Wanted};
+use super::template::{ManagedEntry, Valued};
 use super::{Definition, Rules, unwilling};
 
 /// An entry on both sides of its change.
@@ -102,14 +102,17 @@ impl Steps<'_> {
         pointer: Option<&NormalDn>,
     ) -> Result<(), Refusal> {
         let template = self.rules.template(definition, self.around.after, self.schema)?;
-        let wanted = template.wanted(origin, &definition.base_text, self.schema).map_err(|why| {
+        let desired = template.managed_entry(origin, &definition.base_text, self.schema).map_err(|why| {
             unwilling(format!(
                 "managed entries: \"{}\" is an origin of \"{}\": {why}",
                 origin.dn, definition.name
             ))
         })?;
-        let target = self.schema.parse_dn(&wanted.dn).map_err(|error| {
-            unwilling(format!("managed entries: \"{}\" of \"{}\" is not a DN: {error}", wanted.dn, origin.dn))
+        let target = self.schema.parse_dn(&desired.dn).map_err(|error| {
+            unwilling(format!(
+                "managed entries: \"{}\" of \"{}\" is not a DN: {error}",
+                desired.dn, origin.dn
+            ))
         })?;
         let managed =
             pointer.map(|managed| self.managed(managed, &[before, Some(dn)])).transpose()?.flatten();
@@ -123,7 +126,7 @@ impl Steps<'_> {
             return Err(unwilling(format!(
                 "managed entries: \"{}\", the managed entry of \"{}\", cannot be made: another entry has this name; rename or \
                  delete it first",
-                wanted.dn, origin.dn
+                desired.dn, origin.dn
             )));
         }
         if is_taken && !self.around.after.exists(&definition.base)? {
@@ -133,11 +136,11 @@ impl Steps<'_> {
             )));
         }
         match entry {
-            None => self.add(&wanted, origin),
-            Some(entry) => self.update(&wanted, (&own, &target), &entry, origin),
+            None => self.add(&desired, origin),
+            Some(entry) => self.update(&desired, (&own, &target), &entry, origin),
         }
         if pointer != Some(&target) {
-            self.link(origin, &wanted);
+            self.link(origin, &desired);
         }
         Ok(())
     }
@@ -157,12 +160,12 @@ impl Steps<'_> {
         Ok(())
     }
 
-    fn add(&mut self, wanted: &Wanted, origin: &Entry) {
-        let (name, value) = &wanted.name;
+    fn add(&mut self, desired: &ManagedEntry, origin: &Entry) {
+        let (name, value) = &desired.name;
         let class = b"mepManagedEntry".to_vec();
         let mut all: Vec<Valued> = vec![(name.clone(), vec![value.clone()])];
-        all.extend(wanted.mapped.iter().cloned());
-        for (attribute, values) in &wanted.fixed {
+        all.extend(desired.mapped.iter().cloned());
+        for (attribute, values) in &desired.fixed {
             let known = all.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(attribute));
             match known {
                 Some((_, own)) => own.extend(values.iter().cloned()),
@@ -176,29 +179,29 @@ impl Steps<'_> {
         all.push(("mepManagedBy".to_owned(), vec![origin.dn.clone().into_bytes()]));
         let attributes = all.into_iter().map(|(description, values)| AttributeValues { description, values });
         self.operations
-            .push(WriteOperation::Add { entry: wanted.dn.clone(), attributes: attributes.collect() });
+            .push(WriteOperation::Add { entry: desired.dn.clone(), attributes: attributes.collect() });
     }
 
     fn update(
         &mut self,
-        wanted: &Wanted,
+        desired: &ManagedEntry,
         (own, target): (&NormalDn, &NormalDn),
         entry: &Entry,
         origin: &Entry,
     ) {
         if own != target {
             let moves = own.parent() != target.parent();
-            let superior = wanted.dn.strip_prefix(&wanted.rdn).and_then(|rest| rest.strip_prefix(','));
+            let superior = desired.dn.strip_prefix(&desired.rdn).and_then(|rest| rest.strip_prefix(','));
             self.operations.push(WriteOperation::ModifyDn {
                 entry: entry.dn.clone(),
-                new_rdn: wanted.rdn.clone(),
+                new_rdn: desired.rdn.clone(),
                 delete_old_rdn: true,
                 new_superior: superior.filter(|_| moves).map(str::to_owned),
             });
         }
         let by = ("mepManagedBy".to_owned(), vec![origin.dn.clone().into_bytes()]);
         let mut changes = Vec::new();
-        for (description, values) in wanted.mapped.iter().chain([&by]) {
+        for (description, values) in desired.mapped.iter().chain([&by]) {
             let known = self.schema.describe(description).ok();
             let is = known.and_then(|known| entry.attribute(&known)).map_or(&[][..], |own| &own.values);
             if is != values.as_slice() {
@@ -206,17 +209,17 @@ impl Steps<'_> {
             }
         }
         if !changes.is_empty() {
-            self.operations.push(WriteOperation::Modify { object: wanted.dn.clone(), changes });
+            self.operations.push(WriteOperation::Modify { object: desired.dn.clone(), changes });
         }
     }
 
     /// Has the origin name its managed entry.
-    fn link(&mut self, origin: &Entry, wanted: &Wanted) {
+    fn link(&mut self, origin: &Entry, desired: &ManagedEntry) {
         let mut changes = Vec::new();
         if !self.is_linked(origin) {
             changes.push(modification(ModifyOperation::Add, "objectClass", vec![b"mepOriginEntry".to_vec()]));
         }
-        let name = vec![wanted.dn.clone().into_bytes()];
+        let name = vec![desired.dn.clone().into_bytes()];
         changes.push(modification(ModifyOperation::Replace, "mepManagedEntry", name));
         self.operations.push(WriteOperation::Modify { object: origin.dn.clone(), changes });
     }

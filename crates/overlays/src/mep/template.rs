@@ -34,7 +34,7 @@ pub(super) type Valued = (String, Vec<Vec<u8>>);
 
 /// A managed entry as it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ManagedEntry {
     pub(super) rdn: String,
     pub(super) dn: String,
     pub(super) fixed: Vec<Valued>,
@@ -90,7 +90,12 @@ impl Template {
     ///
     /// # Errors
     /// What the origin lacks.
-    pub(super) fn wanted(&self, origin: &Entry, base: &str, schema: &Schema) -> Result<Wanted, String> {
+    pub(super) fn managed_entry(
+        &self,
+        origin: &Entry,
+        base: &str,
+        schema: &Schema,
+    ) -> Result<ManagedEntry, String> {
         let mut name: Option<(String, Vec<u8>)> = None;
         let (mut fixed, mut mapped) = (Vec::new(), Vec::new());
         for mapping in &self.mapped {
@@ -107,7 +112,7 @@ impl Template {
         let name = name.ok_or_else(|| format!("nothing is mapped to \"{}\"", self.rdn))?;
         let mut rdn = format!("{}=", name.0);
         escape_value(&name.1, &mut rdn);
-        Ok(Wanted { dn: format!("{rdn},{base}"), rdn, fixed, mapped, name })
+        Ok(ManagedEntry { dn: format!("{rdn},{base}"), rdn, fixed, mapped, name })
     }
 }
 

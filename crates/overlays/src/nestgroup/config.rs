@@ -7,7 +7,7 @@ use larix_engine::overlay::{BuildContext, Overlay, WordFault};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::nested::Nested;
-use super::{NestGroup, Wanted};
+use super::{NestGroup, NestGroupFlags};
 
 const DN: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 const NAME_AND_OPTIONAL_UID: &str = "1.3.6.1.4.1.1466.115.121.1.34";
@@ -26,8 +26,8 @@ pub(super) fn build(
         member: attribute("nestgroup-member", "olcNestGroupMember", "member")?,
         member_of: attribute("nestgroup-memberof", "olcNestGroupMemberOf", "memberOf")?,
         bases: Vec::new(),
-        member_wanted: Wanted::default(),
-        member_of_wanted: Wanted::default(),
+        member_flags: NestGroupFlags::default(),
+        member_of_flags: NestGroupFlags::default(),
         nested: Nested::default(),
     };
     for value in settings.values("olcNestGroupBase") {
@@ -42,7 +42,7 @@ pub(super) fn build(
         }
     }
     if made.bases.is_empty() {
-        (made.member_wanted, made.member_of_wanted) = (Wanted::default(), Wanted::default());
+        (made.member_flags, made.member_of_flags) = (NestGroupFlags::default(), NestGroupFlags::default());
     }
     Ok(Arc::new(made))
 }
@@ -59,7 +59,7 @@ pub(super) fn check_base(schema: &Schema, words: &[String]) -> Result<(), WordFa
 
 /// Looks at flags where they are read.
 pub(super) fn check_flags(_: &Schema, words: &[String]) -> Result<(), WordFault> {
-    words.iter().enumerate().try_for_each(|(argument, word)| wanted_by(argument, word).map(|_| ()))
+    words.iter().enumerate().try_for_each(|(argument, word)| read_flag(argument, word).map(|_| ()))
 }
 
 fn base(schema: &Schema, text: &str) -> Result<NormalDn, WordFault> {
@@ -67,7 +67,7 @@ fn base(schema: &Schema, text: &str) -> Result<NormalDn, WordFault> {
 }
 
 /// What a flag is about: memberOf rather than member, filters rather than values.
-fn wanted_by(argument: usize, word: &str) -> Result<(bool, bool), WordFault> {
+fn read_flag(argument: usize, word: &str) -> Result<(bool, bool), WordFault> {
     match word.to_ascii_lowercase().as_str() {
         "member-values" => Ok((false, false)),
         "member-filter" => Ok((false, true)),
@@ -78,12 +78,12 @@ fn wanted_by(argument: usize, word: &str) -> Result<(bool, bool), WordFault> {
 }
 
 fn flag(argument: usize, word: &str, made: &mut NestGroup) -> Result<(), WordFault> {
-    let (member_of, filter) = wanted_by(argument, word)?;
-    let wanted = if member_of { &mut made.member_of_wanted } else { &mut made.member_wanted };
+    let (member_of, filter) = read_flag(argument, word)?;
+    let flags = if member_of { &mut made.member_of_flags } else { &mut made.member_flags };
     if filter {
-        wanted.filter = true;
+        flags.filter = true;
     } else {
-        wanted.values = true;
+        flags.values = true;
     }
     Ok(())
 }

@@ -36,19 +36,19 @@ pub struct NestGroup {
     member: AttributeDescription,
     member_of: AttributeDescription,
     bases: Vec<NormalDn>,
-    member_wanted: Wanted,
-    member_of_wanted: Wanted,
+    member_flags: NestGroupFlags,
+    member_of_flags: NestGroupFlags,
     nested: Nested,
 }
 
 /// `nestgroup-flags` of one attribute.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-struct Wanted {
+struct NestGroupFlags {
     values: bool,
     filter: bool,
 }
 
-impl Wanted {
+impl NestGroupFlags {
     /// Filters do not see what answers have.
     fn is_for_answers_alone(self) -> bool {
         self.values && !self.filter
@@ -61,7 +61,7 @@ impl Overlay for NestGroup {
     }
 
     fn interests(&self) -> Interests {
-        let (member, member_of) = (self.member_wanted, self.member_of_wanted);
+        let (member, member_of) = (self.member_flags, self.member_of_flags);
         let mut interests = Interests::NONE;
         if member.filter || member_of.filter {
             interests |= Interests::COMPUTE;
@@ -78,7 +78,7 @@ impl Overlay for NestGroup {
         if !self.interests().is_empty() {
             looked_up.push(&self.member);
         }
-        if self.member_of_wanted.filter {
+        if self.member_of_flags.filter {
             looked_up.push(&self.member_of);
         }
         looked_up.into_iter().map(|attribute| (attribute.clone(), Kinds::EQUALITY)).collect()
@@ -94,13 +94,13 @@ impl Overlay for NestGroup {
 }
 
 impl NestGroup {
-    fn wanted(&self, attribute: &AttributeDescription) -> Wanted {
+    fn flags(&self, attribute: &AttributeDescription) -> NestGroupFlags {
         if *attribute == self.member {
-            self.member_wanted
+            self.member_flags
         } else if *attribute == self.member_of {
-            self.member_of_wanted
+            self.member_of_flags
         } else {
-            Wanted::default()
+            NestGroupFlags::default()
         }
     }
 
@@ -257,11 +257,11 @@ impl NestGroup {
 impl ComputedAttributes for NestGroup {
     fn attributes(&self, _: &Schema) -> Vec<AttributeDescription> {
         let both = [&self.member, &self.member_of];
-        both.into_iter().filter(|attribute| self.wanted(attribute).filter).cloned().collect()
+        both.into_iter().filter(|attribute| self.flags(attribute).filter).cloned().collect()
     }
 
     fn is_answered(&self, attribute: &AttributeDescription) -> bool {
-        self.wanted(attribute).values
+        self.flags(attribute).values
     }
 
     fn visit(
@@ -280,14 +280,14 @@ impl ComputedAttributes for NestGroup {
         normal: &[u8],
     ) -> Result<Option<bool>, Failure> {
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let asked = NormalDn::from_normal(normal);
+        let target = NormalDn::from_normal(normal);
         if *attribute != self.member_of {
             return Ok(None);
         }
-        if !self.is_within_base(&asked) {
+        if !self.is_within_base(&target) {
             return Ok(Some(false));
         }
-        let leading = self.reaching(&of.within(), attribute, asked)?;
+        let leading = self.reaching(&of.within(), attribute, target)?;
         let mut leads = false;
         if !leading.is_empty() {
             of.entry.source().visit_exact(attribute, &mut |value| {
@@ -305,13 +305,13 @@ impl ComputedAttributes for NestGroup {
         normal: &[u8],
     ) -> Result<Option<Holders>, Failure> {
         let Ok(normal) = std::str::from_utf8(normal) else { return Ok(None) };
-        let (root, asked) = (NormalDn::root(), NormalDn::from_normal(normal));
+        let (root, target) = (NormalDn::root(), NormalDn::from_normal(normal));
         let mut ids = Vec::new();
-        if *attribute == self.member_of && !self.is_within_base(&asked) {
+        if *attribute == self.member_of && !self.is_within_base(&target) {
             // No entry has it through others.
             return Ok(Some(Holders { ids, exact: true }));
         }
-        for dn in self.reaching(within, attribute, asked)? {
+        for dn in self.reaching(within, attribute, target)? {
             let Some(filter) = equals(within.schema, attribute, &dn) else { return Ok(None) };
             let query = InternalSearch::new(&root, Scope::Subtree, &filter);
             within.entries.search(&query, &mut |found| {
@@ -331,7 +331,7 @@ impl ShownEntries for NestGroup {
     fn concerns(&self, entry: &dyn StoredEntry, _: &Schema) -> Result<bool, Failure> {
         let mut any = false;
         for attribute in [&self.member, &self.member_of] {
-            if self.wanted(attribute).is_for_answers_alone() {
+            if self.flags(attribute).is_for_answers_alone() {
                 entry.source().visit_exact(attribute, &mut |_| {
                     any = true;
                     false
@@ -344,7 +344,7 @@ impl ShownEntries for NestGroup {
     fn show(&self, shown: &mut ShownEntry<'_>) -> Result<(), Failure> {
         let within = shown.within();
         for attribute in [&self.member, &self.member_of] {
-            if !self.wanted(attribute).is_for_answers_alone() || !shown.asks_for(attribute) {
+            if !self.flags(attribute).is_for_answers_alone() || !shown.asks_for(attribute) {
                 continue;
             }
             let mut values: Vec<Box<[u8]>> = Vec::new();

@@ -22,11 +22,11 @@ pub(super) type Inner = Arc<[NormalDn]>;
 
 /// What was found in the latest state that was looked at.
 #[derive(Debug, Default)]
-pub(super) struct Nested(ArcSwapOption<Known>);
+pub(super) struct Nested(ArcSwapOption<CachedGroups>);
 
 /// What holds in the state of one commit.
 #[derive(Debug)]
-struct Known {
+struct CachedGroups {
     commit: u64,
     groups: Mutex<Groups>,
 }
@@ -37,7 +37,7 @@ struct Groups {
     bytes: usize,
 }
 
-impl Known {
+impl CachedGroups {
     fn get(&self, group: &NormalDn) -> Option<Inner> {
         // A panic of another thread leaves a whole map.
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).inner.get(group).cloned()
@@ -61,19 +61,19 @@ impl Known {
 
 impl Nested {
     /// What holds in this state; none in one that changes are laid over, or in an older one that somebody still reads.
-    fn at(&self, entries: &dyn Entries, lasting: &Lasting<'_>) -> Option<Arc<Known>> {
+    fn at(&self, entries: &dyn Entries, lasting: &Lasting<'_>) -> Option<Arc<CachedGroups>> {
         let commit = entries.commit()?;
-        if let Some(known) = self.0.load_full() {
-            if known.commit == commit || known.commit < commit && entries.is_as_at(known.commit, lasting) {
-                return Some(known);
+        if let Some(cached) = self.0.load_full() {
+            if cached.commit == commit || cached.commit < commit && entries.is_as_at(cached.commit, lasting) {
+                return Some(cached);
             }
-            if known.commit > commit {
+            if cached.commit > commit {
                 return None;
             }
         }
-        let known = Arc::new(Known { commit, groups: Mutex::default() });
-        self.0.store(Some(Arc::clone(&known)));
-        Some(known)
+        let cached = Arc::new(CachedGroups { commit, groups: Mutex::default() });
+        self.0.store(Some(Arc::clone(&cached)));
+        Some(cached)
     }
 }
 
@@ -81,8 +81,8 @@ impl NestGroup {
     /// The members of a group that are within the bases, without regard to access: usually none, and then nothing leads anywhere.
     pub(super) fn inner(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<Inner, Failure> {
         let lasting = Lasting { attributes: std::slice::from_ref(&self.member), entries: false, names: true };
-        let known = self.nested.at(within.entries, &lasting);
-        if let Some(inner) = known.as_ref().and_then(|known| known.get(group)) {
+        let cached = self.nested.at(within.entries, &lasting);
+        if let Some(inner) = cached.as_ref().and_then(|cached| cached.get(group)) {
             return Ok(inner);
         }
         let (mut is_there, mut inner) = (false, Vec::new());
@@ -98,8 +98,8 @@ impl NestGroup {
         })?;
         let inner = Inner::from(inner);
         // Names that nobody has are not kept: anybody may ask for them, and an entry may be added.
-        if let Some(known) = known.filter(|_| is_there) {
-            known.keep(group, &inner);
+        if let Some(cached) = cached.filter(|_| is_there) {
+            cached.keep(group, &inner);
         }
         Ok(inner)
     }

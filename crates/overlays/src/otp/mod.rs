@@ -39,7 +39,7 @@ const KINDS: [Kind; 2] = [Kind::Totp, Kind::Hotp];
 #[derive(Debug, Default)]
 struct OneTimePasswords {
     /// Whether an account was seen that needs a code.
-    asked: AtomicBool,
+    needs_code: AtomicBool,
 }
 
 fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
@@ -68,11 +68,11 @@ impl SecondFactor for OneTimePasswords {
     fn code_length(&self, login: &LoginPassword<'_>) -> Result<Option<usize>, Failure> {
         let Some(tokens) = tokens(login.schema, login.entry, login.entries)? else { return Ok(None) };
         let now = login.now.seconds();
-        let given = |token: &Token| {
+        let redeemed = |token: &Token| {
             let start = login.password.len().checked_sub(token.digits())?;
             token.redeem(login.password.get(start..)?, now)
         };
-        let matching = tokens.iter().find(|token| given(token).is_some());
+        let matching = tokens.iter().find(|token| redeemed(token).is_some());
         Ok(matching.or_else(|| tokens.first()).map(Token::digits))
     }
 
@@ -85,7 +85,7 @@ impl SecondFactor for OneTimePasswords {
             let ordered = !bind.matched && self.counts_failures();
             return Ok(FactorJudgement { ordered, ..FactorJudgement::default() });
         };
-        self.asked.store(true, Ordering::Relaxed);
+        self.needs_code.store(true, Ordering::Relaxed);
         let mut judgement = FactorJudgement { refused: true, ordered: true, ..FactorJudgement::default() };
         let GivenCode::Given(code) = &bind.attempt.code else { return Ok(judgement) };
         for token in &tokens {
@@ -147,7 +147,7 @@ impl Authentication for OneTimePasswords {
     }
 
     fn counts_failures(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.needs_code.load(Ordering::Relaxed)
     }
 }
 

@@ -23,16 +23,17 @@ pub(super) fn judge(
 ) -> Result<Judgement, Failure> {
     let account = Account::new(bind.schema, bind.entry);
     let mut judge = Judge { policy, bind, account, changes: Vec::new() };
-    let mut said = Said::default();
+    let mut bind_response = BindResponse::default();
     let lock = account.lock(policy, bind.now, settings.last_bind);
     if lock == Lock::Locked {
-        said = Said { refused: true, error: Some(PasswordError::AccountLocked), ..said };
+        bind_response =
+            BindResponse { refused: true, error: Some(PasswordError::AccountLocked), ..bind_response };
     } else if account.has(PASSWORD) {
         if lock == Lock::Over {
             judge.change(ChangeKind::Delete, LOCKED_TIME, Vec::new())?;
         }
         if bind.matched {
-            said = judge.succeeded()?;
+            bind_response = judge.succeeded()?;
         } else {
             judge.failed()?;
         }
@@ -44,13 +45,13 @@ pub(super) fn judge(
     Ok(Judgement {
         forwarded,
         forwarded_if: Vec::new(),
-        refused: said.refused,
-        controls: said.controls(settings, bind.attempt.policy_control),
+        refused: bind_response.refused,
+        controls: bind_response.controls(settings, bind.attempt.policy_control),
         changes: judge.changes,
-        must_change_password: said.error == Some(PasswordError::ChangeAfterReset),
-        rehash: policy
-            .default_hash
-            .filter(|_| policy.rehash_on_bind && bind.matched && !said.refused && said.error.is_none()),
+        must_change_password: bind_response.error == Some(PasswordError::ChangeAfterReset),
+        rehash: policy.default_hash.filter(|_| {
+            policy.rehash_on_bind && bind.matched && !bind_response.refused && bind_response.error.is_none()
+        }),
         ordered: policy.lockout && records_failures(settings, policy),
     })
 }
@@ -61,8 +62,8 @@ pub(super) fn records_failures(settings: &PasswordPolicySettings, policy: &Polic
 }
 
 /// The controls of an answer to a wrong password, as of any account that is not locked.
-pub(super) fn nothing_said(settings: &PasswordPolicySettings, asked: bool) -> Vec<ControlBuf> {
-    Said::default().controls(settings, asked)
+pub(super) fn empty_response(settings: &PasswordPolicySettings, is_requested: bool) -> Vec<ControlBuf> {
+    BindResponse::default().controls(settings, is_requested)
 }
 
 struct Judge<'a> {
@@ -72,9 +73,9 @@ struct Judge<'a> {
     changes: Vec<Change>,
 }
 
-/// What the client learns.
+/// What the answer to a bind says.
 #[derive(Copy, Clone, Debug, Default)]
-struct Said {
+struct BindResponse {
     refused: bool,
     expired: bool,
     warning: Option<PasswordWarning>,
@@ -127,49 +128,49 @@ impl Judge<'_> {
     }
 
     /// The password was right: what else stands in the way, and what to warn of.
-    fn succeeded(&mut self) -> Result<Said, Failure> {
+    fn succeeded(&mut self) -> Result<BindResponse, Failure> {
         if self.account.has(FAILURE_TIME) {
             self.change(ChangeKind::Delete, FAILURE_TIME, Vec::new())?;
         }
         let (policy, now) = (self.policy, self.bind.now);
-        let mut said = Said::default();
+        let mut bind_response = BindResponse::default();
         if policy.must_change && self.account.is_reset() {
-            said.error = Some(PasswordError::ChangeAfterReset);
+            bind_response.error = Some(PasswordError::ChangeAfterReset);
         } else if let Some(over) = self.account.expired_for(policy, now) {
             return self.expired(over);
         }
-        let Some(changed) = self.account.changed() else { return Ok(said) };
+        let Some(changed) = self.account.changed() else { return Ok(bind_response) };
         if policy.max_age > 0 && policy.expire_warning > 0 {
-            let left = policy.max_age.saturating_sub(now.seconds().saturating_sub(changed.seconds()));
-            if left < policy.expire_warning {
-                said.warning = Some(PasswordWarning::TimeBeforeExpiration(seconds(left)));
+            let remaining = policy.max_age.saturating_sub(now.seconds().saturating_sub(changed.seconds()));
+            if remaining < policy.expire_warning {
+                bind_response.warning = Some(PasswordWarning::TimeBeforeExpiration(seconds(remaining)));
             }
         }
-        Ok(said)
+        Ok(bind_response)
     }
 
-    fn expired(&mut self, over: i64) -> Result<Said, Failure> {
-        let left = self.account.grace_left(self.policy, over);
-        if left == 0 {
+    fn expired(&mut self, over: i64) -> Result<BindResponse, Failure> {
+        let remaining = self.account.grace_left(self.policy, over);
+        if remaining == 0 {
             let error = Some(PasswordError::PasswordExpired);
-            return Ok(Said { refused: true, expired: true, error, warning: None });
+            return Ok(BindResponse { refused: true, expired: true, error, warning: None });
         }
         let used = self.account.values("pwdGraceUseTime").iter();
         let latest = used.filter_map(|value| super::account::parse_time(value)).max();
         let time = latest.map_or(self.bind.now.0, |latest| self.bind.now.0.max(latest.0.saturating_add(1)));
         let time = Timestamp(time).generalized_micros().into_bytes();
         self.change(ChangeKind::Add, "pwdGraceUseTime", vec![time])?;
-        let warning = Some(PasswordWarning::GraceLoginsRemaining(seconds(left - 1)));
-        Ok(Said { refused: false, expired: true, warning, error: None })
+        let warning = Some(PasswordWarning::GraceLoginsRemaining(seconds(remaining - 1)));
+        Ok(BindResponse { refused: false, expired: true, warning, error: None })
     }
 }
 
-impl Said {
-    fn controls(mut self, settings: &PasswordPolicySettings, asked: bool) -> Vec<ControlBuf> {
+impl BindResponse {
+    fn controls(mut self, settings: &PasswordPolicySettings, is_requested: bool) -> Vec<ControlBuf> {
         if self.error == Some(PasswordError::AccountLocked) && !settings.use_lockout {
             self.error = None;
         }
-        if asked {
+        if is_requested {
             return vec![response(self.warning, self.error)];
         }
         if !settings.send_netscape_controls {
@@ -181,8 +182,8 @@ impl Said {
         };
         match self.warning {
             _ if self.error.is_some() || self.expired => control(oid::PASSWORD_EXPIRED, "0".to_owned()),
-            Some(PasswordWarning::TimeBeforeExpiration(left)) if left > 0 => {
-                control(oid::PASSWORD_EXPIRING, left.to_string())
+            Some(PasswordWarning::TimeBeforeExpiration(remaining)) if remaining > 0 => {
+                control(oid::PASSWORD_EXPIRING, remaining.to_string())
             }
             _ => Vec::new(),
         }

@@ -82,16 +82,17 @@ fn add(
 ) -> Result<Entry, Refusal> {
     let policy = overlay.policy_of(change.schema, dn, entry, change.entries)?.unwrap_or_default();
     let mut entry = entry.clone();
-    let given = entry.attribute(password).map(|attribute| attribute.values.clone()).unwrap_or_default();
-    let [given] = given.as_slice() else {
+    let new_password =
+        entry.attribute(password).map(|attribute| attribute.values.clone()).unwrap_or_default();
+    let [new_password] = new_password.as_slice() else {
         return Err(refuse(change, ResultCode::CONSTRAINT_VIOLATION, ONE_VALUE, None));
     };
     let manages = || change.entries.allows(change.subject, dn, &entry, password, Privilege::Manage);
     if policy.check_quality > 0 && !manages()? {
-        check_quality(overlay, change, &policy, (dn, &entry), given)?;
+        check_quality(overlay, change, &policy, (dn, &entry), new_password)?;
     }
-    if overlay.settings.hash_cleartext && !is_hashed(given) {
-        let hash = hash(overlay, change, &policy, given)?;
+    if overlay.settings.hash_cleartext && !is_hashed(new_password) {
+        let hash = hash(overlay, change, &policy, new_password)?;
         entry.attribute_or_insert(password).values = vec![hash];
     }
     let ages = policy.max_age > 0 || policy.min_age > 0;
@@ -236,7 +237,7 @@ impl<'a> Modify<'a> {
     }
 
     /// The new password as it was given.
-    fn given<'m>(&'m self, plan: &Plan, mods: &'m [Change]) -> &'m [u8] {
+    fn new_password<'m>(&'m self, plan: &Plan, mods: &'m [Change]) -> &'m [u8] {
         let added = plan.adds.and_then(|at| mods.get(at)).and_then(|one| one.values.first());
         match &self.change.passwords.new {
             Some(new) => new,
@@ -265,12 +266,12 @@ impl<'a> Modify<'a> {
         if !stored.is_empty() {
             self.check_old(plan, mods, stored)?;
         }
-        let given = self.given(plan, mods);
+        let new_password = self.new_password(plan, mods);
         if policy.check_quality > 0 {
-            check_quality(self.overlay, self.change, policy, (self.dn, self.entry), given)?;
+            check_quality(self.overlay, self.change, policy, (self.dn, self.entry), new_password)?;
         }
         if policy.in_history > 0 && !stored.is_empty() {
-            self.check_history(policy, given, stored)?;
+            self.check_history(policy, new_password, stored)?;
         }
         Ok(())
     }
@@ -289,7 +290,7 @@ impl<'a> Modify<'a> {
     fn check_old(&self, plan: &Plan, mods: &mut [Change], stored: &[Vec<u8>]) -> Result<(), Refusal> {
         let old = self.change.passwords.old.as_ref().map(|old| old.as_slice());
         let deleted = plan.deletes.and_then(|at| mods.get_mut(at));
-        let Some(given) = old.or_else(|| deleted.as_ref()?.values.first().map(Vec::as_slice)) else {
+        let Some(old_password) = old.or_else(|| deleted.as_ref()?.values.first().map(Vec::as_slice)) else {
             return Ok(());
         };
         // A locked account takes no password as proof, right or wrong, here as at a bind.
@@ -298,7 +299,7 @@ impl<'a> Modify<'a> {
             .policy
             .as_ref()
             .is_some_and(|policy| self.account.lock(policy, self.change.now, last_bind) == Lock::Locked);
-        let found = stored.iter().find(|stored| self.matches(stored, given)).filter(|_| !locked);
+        let found = stored.iter().find(|stored| self.matches(stored, old_password)).filter(|_| !locked);
         let Some(found) = found else {
             self.check_costs()?;
             let text = match self.is_one_password() {
@@ -316,17 +317,17 @@ impl<'a> Modify<'a> {
         Ok(())
     }
 
-    fn check_history(&self, policy: &Policy, given: &[u8], stored: &[Vec<u8>]) -> Result<(), Refusal> {
+    fn check_history(&self, policy: &Policy, new_password: &[u8], stored: &[Vec<u8>]) -> Result<(), Refusal> {
         let used = |text: &str| {
             self.refuse(ResultCode::CONSTRAINT_VIOLATION, text, PasswordError::PasswordInHistory)
         };
-        if stored.iter().any(|stored| self.matches(stored, given)) {
+        if stored.iter().any(|stored| self.matches(stored, new_password)) {
             return Err(used("Password is not being changed from existing value"));
         }
         let former = history::read(self.account.values("pwdHistory"));
-        let kept = usize::try_from(policy.in_history).unwrap_or(usize::MAX);
-        let newest = former.iter().skip(former.len().saturating_sub(kept));
-        match newest.into_iter().any(|former| self.matches(former.password, given)) {
+        let history_length = usize::try_from(policy.in_history).unwrap_or(usize::MAX);
+        let newest = former.iter().skip(former.len().saturating_sub(history_length));
+        match newest.into_iter().any(|former| self.matches(former.password, new_password)) {
             true => Err(used("Password is in history of old passwords")),
             false => self.check_costs(),
         }
@@ -406,8 +407,8 @@ impl<'a> Modify<'a> {
             Some(_) => history::read(self.account.values(HISTORY)),
             None => Vec::new(),
         };
-        let kept = usize::try_from(policy.in_history).unwrap_or(usize::MAX);
-        let surplus = (former.len() + 1).saturating_sub(kept);
+        let history_length = usize::try_from(policy.in_history).unwrap_or(usize::MAX);
+        let surplus = (former.len() + 1).saturating_sub(history_length);
         let oldest: Vec<_> = former.iter().take(surplus).map(|former| former.value.to_vec()).collect();
         if !oldest.is_empty() {
             state.push((ChangeKind::Delete, HISTORY, oldest));

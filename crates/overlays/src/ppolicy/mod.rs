@@ -231,7 +231,7 @@ impl Authentication for PasswordPolicy {
         }
         let policy = self.policy_of(bind.schema, &bind.attempt.dn, &nobody, bind.entries)?;
         let counts = policy.is_some_and(|policy| bind::records_failures(&self.settings, &policy));
-        let controls = bind::nothing_said(&self.settings, bind.attempt.policy_control);
+        let controls = bind::empty_response(&self.settings, bind.attempt.policy_control);
         Ok(Judgement { controls, ordered: counts || self.counts_failures(), ..Judgement::default() })
     }
 

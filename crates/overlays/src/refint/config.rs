@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Overlay};
 
-use super::{Elsewhere, MODIFIER, ReferentialIntegrity, ReferentialIntegritySettings};
+use super::{MODIFIER, OtherDatabase, ReferentialIntegrity, ReferentialIntegritySettings};
 
 pub(super) fn build(
     settings: &Settings,
@@ -25,7 +25,7 @@ fn read(
     let mut attributes = settings.attributes(schema, "refint_attributes", "olcRefintAttribute")?;
     // What another overlay keeps right by itself is left to it.
     attributes.retain(|attribute| !context.maintained.contains(attribute));
-    let others = context.others.iter().map(|other| Elsewhere {
+    let others = context.others.iter().map(|other| OtherDatabase {
         suffix: other.suffix.clone(),
         modifier: other.last_modified.then(|| modifier.clone()),
         receives: other.receives,

@@ -5,10 +5,10 @@
 //! its own, so that it goes to replicas as any change does. Such a change that comes by replication is no reason to look again:
 //! what followed from it comes, too.
 //!
-//! An overlay that is meant for all databases follows in the others as well, right after the commit ([`elsewhere`]).
+//! An overlay that is meant for all databases follows in the others as well, right after the commit ([`other_databases`]).
 
 mod config;
-mod elsewhere;
+mod other_databases;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +25,7 @@ use larix_engine::overlay::{
     Referrer, Refusal, Sought, internal_change,
 };
 
-pub use elsewhere::Elsewhere;
+pub use other_databases::OtherDatabase;
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("refint", "olcRefintConfig", config::build)
     .over_glue(InGluedDatabases::Each)
@@ -48,7 +48,7 @@ pub struct ReferentialIntegritySettings {
     /// `refint_modifiersName`; `None` where the database keeps no operational attributes.
     pub modifier: Option<String>,
     /// The other databases of an overlay that is meant for all.
-    pub others: Vec<Elsewhere>,
+    pub others: Vec<OtherDatabase>,
 }
 
 /// Keeps references right.
@@ -106,15 +106,15 @@ impl Overlay for ReferentialIntegrity {
             Prepared::ModifyDn(rename) => (&rename.dn, true, Some(rename.target())),
             _ => return Ok(Additions::default()),
         };
-        let gone = Gone { settings: Arc::clone(&self.settings), dn: dn.clone(), below, target };
-        Ok(Additions { follow_up: Some(Box::new(gone)), ..Additions::default() })
+        let update = ReferenceUpdate { settings: Arc::clone(&self.settings), dn: dn.clone(), below, target };
+        Ok(Additions { follow_up: Some(Box::new(update)), ..Additions::default() })
     }
 }
 
-/// Entries that are no more, or elsewhere. The overlay looks up who names them once the change is made: a requester who may
+/// The references to entries that were deleted or renamed. The overlay looks them up once the change is made: a requester who may
 /// not make it is to cost nothing.
 #[derive(Debug)]
-struct Gone {
+struct ReferenceUpdate {
     settings: Arc<ReferentialIntegritySettings>,
     /// What the topmost was called.
     dn: NormalDn,
@@ -124,7 +124,7 @@ struct Gone {
     target: Option<NormalDn>,
 }
 
-impl FollowUp for Gone {
+impl FollowUp for ReferenceUpdate {
     fn consequences(
         self: Box<Self>,
         around: &AroundChange<'_>,
@@ -147,7 +147,7 @@ fn shown(dn: &NormalDn, entries: &dyn Entries) -> Result<String, Failure> {
     Ok(entries.entry(dn)?.map_or_else(|| dn.as_str().to_owned(), |entry| entry.dn))
 }
 
-impl Gone {
+impl ReferenceUpdate {
     /// The changes of who refers; `target`: what the topmost is called now, if it is not gone.
     fn followed(
         &self,

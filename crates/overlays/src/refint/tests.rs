@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
-mod elsewhere;
+mod other_databases;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};

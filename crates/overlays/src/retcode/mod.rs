@@ -397,8 +397,8 @@ impl ReturnCode {
         context: &Context<'_>,
         search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
-        let asked = self.schema.bind_filter(search.request.filter);
-        let filter = BoundFilter::And(vec![asked, self.names.answers_search.clone()]);
+        let client_filter = self.schema.bind_filter(search.request.filter);
+        let filter = BoundFilter::And(vec![client_filter, self.names.answers_search.clone()]);
         let whose = Whose::Requester(context.subject);
         let query = InternalSearch::new(search.base, search.request.scope, &filter).of(whose);
         let Some(response) = self.found(next, context, &query, Kind::Search) else {
@@ -563,15 +563,15 @@ impl Interceptor for ReturnCode {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match self.below(Kind::Extended, asked.dn) {
+        match self.below(Kind::Extended, request.dn) {
             Some(Fate::Answer(response)) => {
-                let planned = self.plan(response, context, Kind::Extended, asked.dn.as_str());
+                let planned = self.plan(response, context, Kind::Extended, request.dn.as_str());
                 planned.reply(&self.delays, later, ExtendedAnswer::from)
             }
-            _ => self.pass(context, later, |later| next.extended(context, asked, later)),
+            _ => self.pass(context, later, |later| next.extended(context, request, later)),
         }
     }
 }

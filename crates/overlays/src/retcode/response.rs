@@ -257,9 +257,9 @@ impl Cursor for PlannedSearch {
                 follower.tell();
             };
             let delayed = wait.delays.after(wait.time, Box::new(work));
-            let mut kept = wait.delayed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = wait.delayed.lock().unwrap_or_else(PoisonError::into_inner);
             match delayed {
-                Ok(delayed) => *kept = Some(delayed),
+                Ok(delayed) => *slot = Some(delayed),
                 Err(work) => work(),
             }
         }

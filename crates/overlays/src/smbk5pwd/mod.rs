@@ -205,8 +205,8 @@ fn number(number: i64) -> Vec<u8> {
 
 /// The password that a request stores, unless the request has only a hash of it.
 fn clear_text(change: &PendingChange<'_>, given: &[Vec<u8>]) -> Option<Zeroizing<Vec<u8>>> {
-    let told = change.passwords.new.clone();
-    told.or_else(|| given.iter().find_map(|value| change.passwords.clear_text_of(value)))
+    let new_password = change.passwords.new.clone();
+    new_password.or_else(|| given.iter().find_map(|value| change.passwords.clear_text_of(value)))
 }
 
 impl Account<'_> {

@@ -511,12 +511,12 @@ fn a_principals_key_is_the_password_where_the_entry_says_so() {
     let account = "objectClass: krb5KDCEntry\nkrb5PrincipalName: user@EXAMPLE.COM\nkrb5KeyVersionNumber: 4\nuserPassword: new";
     let fixture = fixture_with(HEIMDAL, &[(&DESCRIPTOR, "smbk5pwd-enable krb5")], account);
     let name = fixture.schema.parse_dn(USER).unwrap();
-    let told = || {
+    let key_matches = || {
         let found = fixture.directory.bind_lookup(&name, &Subject::default()).unwrap();
         found.key.map(|key| (key.is_of(b"new"), key.is_of(b"other"), key.is_of(b"{K5KEY}")))
     };
     let new = Some((true, false, false));
-    assert_eq!(told(), None, "another password");
+    assert_eq!(key_matches(), None, "another password");
     for (change, expected) in [
         ("replace: userPassword\nuserPassword: {K5KEY}", new),
         ("add: userPassword\nuserPassword: {SSHA}5en6G6MezRroT3XKqkdPOmY/BfQ=", new),
@@ -532,6 +532,6 @@ fn a_principals_key_is_the_password_where_the_entry_says_so() {
         ("delete: krb5Key", None),
     ] {
         fixture.apply(&modify(change));
-        assert_eq!(told(), expected, "{change}");
+        assert_eq!(key_matches(), expected, "{change}");
     }
 }

@@ -159,7 +159,7 @@ impl Requests {
         if let Some(mut cursor) = running {
             let mut out = Vec::new();
             return match cursor.step(slice(&self.clock), &mut out) {
-                Slice::Done(result, _) => Some(told(&result)),
+                Slice::Done(result, _) => Some(result_text(&result)),
                 _ => {
                     *self.running.lock().unwrap() = Some(cursor);
                     None
@@ -200,7 +200,7 @@ impl Requests {
         let search =
             Search { request, base: &dn, controls: RequestControls::default(), message: MessageId(1) };
         match self.backend.search(&self.context(), search, &mut Vec::new()) {
-            First::Done { result, .. } => told(&result),
+            First::Done { result, .. } => result_text(&result),
             First::Running(mut cursor) => {
                 cursor.follow(Follower::new(Box::new(|| {})));
                 *self.running.lock().unwrap() = Some(cursor);
@@ -213,7 +213,10 @@ impl Requests {
         let (dn, controls) = (self.dn(entry), RequestControls::default());
         let request = CompareRequest { entry, attribute: "cn", value: b"x" };
         let compare = Compare { request: &request, dn: &dn, controls: &controls };
-        self.answered(|later| self.backend.compare(&self.context(), &compare, later), |end| told(&end.0))
+        self.answered(
+            |later| self.backend.compare(&self.context(), &compare, later),
+            |end| result_text(&end.0),
+        )
     }
 
     pub(crate) fn bind(&self, name: &str, by_mechanism: bool) -> String {
@@ -222,7 +225,7 @@ impl Requests {
         let bind = Bind { dn: &dn, proof, by_mechanism, policy_control: false, controls: &controls };
         self.answered(
             |later| self.backend.bind(&self.context(), &bind, later),
-            |verdict| told(&verdict.result),
+            |verdict| result_text(&verdict.result),
         )
     }
 
@@ -245,10 +248,10 @@ impl Requests {
             }
             _ => Changes::Together(requests),
         };
-        let noted = Arc::clone(&self.late);
+        let late = Arc::clone(&self.late);
         let done = move |done: WriteOutcome| {
             let at = done.refused.map_or_else(String::new, |at| format!(", at {at}"));
-            *noted.lock().unwrap() = Some(told(&done.result) + &at);
+            *late.lock().unwrap() = Some(result_text(&done.result) + &at);
         };
         self.backend.update(&self.context(), changes, Box::new(done));
         let answer = self.late.lock().unwrap().take();
@@ -269,7 +272,7 @@ impl Requests {
         let mut change = Some(change);
         self.answered(
             |later| self.backend.modify_password(&self.context(), change.take().unwrap(), later),
-            |changed| told(&changed.result),
+            |changed| result_text(&changed.result),
         )
     }
 
@@ -279,18 +282,18 @@ impl Requests {
 
     pub(crate) fn extended_with(&self, oid: &str, name: &str, value: Option<&[u8]>) -> String {
         let (dn, controls) = (self.dn(name), RequestControls::default());
-        let asked = Extended { oid, controls: &controls, dn: &dn, value };
+        let extended = Extended { oid, controls: &controls, dn: &dn, value };
         self.answered(
-            |later| self.backend.extended(&self.context(), &asked, later),
+            |later| self.backend.extended(&self.context(), &extended, later),
             |answer| {
                 let value = answer.value.iter().flatten().map(|byte| format!(" {byte:02x}"));
-                told(&answer.result) + &value.collect::<String>()
+                result_text(&answer.result) + &value.collect::<String>()
             },
         )
     }
 }
 
-fn told(result: &LdapResult) -> String {
+fn result_text(result: &LdapResult) -> String {
     let mut text = format!("{} {}", result.code.0, result.diagnostic);
     if !result.matched_dn.is_empty() {
         text += &format!(", matched {}", result.matched_dn);
@@ -306,14 +309,14 @@ impl Requests {
     fn answered<T: 'static>(
         &self,
         ask: impl FnOnce(Later<'_, T>) -> Reply<T>,
-        told: fn(&T) -> String,
+        text_of: fn(&T) -> String,
     ) -> String {
         let mut later = || -> Done<T> {
             let late = Arc::clone(&self.late);
-            Box::new(move |answer| *late.lock().unwrap() = Some(told(&answer)))
+            Box::new(move |answer| *late.lock().unwrap() = Some(text_of(&answer)))
         };
         match ask(&mut later) {
-            Reply::Now(answer) => told(&answer),
+            Reply::Now(answer) => text_of(&answer),
             Reply::Later(_) => "later".to_owned(),
         }
     }

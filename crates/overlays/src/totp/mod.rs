@@ -35,7 +35,7 @@ pub static DESCRIPTOR: Descriptor =
 #[derive(Debug, Default)]
 struct TimeBasedPasswords {
     /// Whether an account was seen whose password takes codes.
-    asked: AtomicBool,
+    takes_codes: AtomicBool,
 }
 
 fn build(_: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
@@ -72,18 +72,18 @@ impl SecondFactor for TimeBasedPasswords {
             let ordered = !bind.matched && self.counts_failures();
             return Ok(FactorJudgement { ordered, ..FactorJudgement::default() });
         };
-        self.asked.store(true, Ordering::Relaxed);
+        self.takes_codes.store(true, Ordering::Relaxed);
         let refused = FactorJudgement { refused: true, ordered: true, ..FactorJudgement::default() };
         let Some(last_used) = last_login(bind.schema, bind.entry) else { return Ok(refused) };
         let Some(attribute) = bind.schema.attribute_type(PASSWORD) else { return Ok(refused) };
         // The password may have been changed since it was compared.
         let present = bind.entry.values(attribute.id);
-        let mut taken = false;
+        let mut is_valid = false;
         for value in stored.iter().filter(|value| present.contains(&***value)) {
-            let takes = |value: password::TimeBased<'_>| value.takes(code, bind.now.seconds(), last_used);
-            taken |= password::time_based(value).is_some_and(takes);
+            let check = |value: password::TimeBased<'_>| value.takes(code, bind.now.seconds(), last_used);
+            is_valid |= password::time_based(value).is_some_and(check);
         }
-        if !taken {
+        if !is_valid {
             return Ok(refused);
         }
         let changes = vec![(bind.attempt.dn.clone(), vec![login_at(bind)?])];
@@ -106,7 +106,7 @@ impl Authentication for TimeBasedPasswords {
     }
 
     fn counts_failures(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
+        self.takes_codes.load(Ordering::Relaxed)
     }
 }
 

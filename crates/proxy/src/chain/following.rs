@@ -149,13 +149,13 @@ impl Following {
     /// Follows it. `done` is called once, unless it is given up.
     pub(super) fn begin(
         mut self,
-        kept: OriginalRequest,
+        original: OriginalRequest,
         referral: LdapResult,
         done: Done<Outcome>,
     ) -> Pending {
         self.urls = referral.referrals.iter().cloned().collect();
         let current = Arc::clone(&self.current);
-        self.go_on(kept, Answer { referral, done });
+        self.go_on(original, Answer { referral, done });
         let give_up = move || {
             let current = current.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some((proxy, number)) = current {
@@ -166,7 +166,7 @@ impl Following {
     }
 
     /// Asks the next server.
-    fn go_on(mut self, kept: OriginalRequest, answer: Answer) {
+    fn go_on(mut self, original: OriginalRequest, answer: Answer) {
         while let Some(text) = self.urls.pop_front() {
             if self.tries >= TRIES_MAX {
                 break;
@@ -177,7 +177,7 @@ impl Following {
                 continue;
             };
             // A referral could name any server.
-            if kept.request.has_password() && !self.links.lists(&url) {
+            if original.request.has_password() && !self.links.lists(&url) {
                 let why = "no password goes to a server that only a referral names";
                 self.note(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, why));
                 continue;
@@ -189,32 +189,32 @@ impl Following {
                     continue;
                 }
             };
-            return self.ask(&proxy, &url, kept, answer);
+            return self.ask(&proxy, &url, original, answer);
         }
         self.fail(None, answer);
     }
 
-    fn ask(mut self, proxy: &Arc<Proxy>, url: &LdapUrl, kept: OriginalRequest, answer: Answer) {
-        let target = if url.dn.is_empty() { kept.target.as_str() } else { &url.dn };
+    fn ask(mut self, proxy: &Arc<Proxy>, url: &LdapUrl, original: OriginalRequest, answer: Answer) {
+        let target = if url.dn.is_empty() { original.target.as_str() } else { &url.dn };
         self.asker.began = self.links.clock.monotonic();
         let asker = self.asker.clone();
-        let (kind, hops, is_repeatable) = match &kept.request {
-            Request::Compare { .. } => (Kind::Compare, kept.controls.hops, true),
+        let (kind, hops, is_repeatable) = match &original.request {
+            Request::Compare { .. } => (Kind::Compare, original.controls.hops, true),
             Request::Update(operation) | Request::Forwarded { operation, .. } => {
-                (kind_of(operation), kept.controls.hops, false)
+                (kind_of(operation), original.controls.hops, false)
             }
             Request::Password { hops, .. } => (Kind::Extended, *hops, false),
-            Request::Extended { .. } => (Kind::Extended, kept.controls.hops, false),
+            Request::Extended { .. } => (Kind::Extended, original.controls.hops, false),
         };
-        let asked = match proxy.asked(&asker, hops, kind) {
-            Ok(asked) => asked,
+        let request_context = match proxy.request_context(&asker, hops, kind) {
+            Ok(request_context) => request_context,
             Err(refused) => {
                 return self.fail(Some(refused.into()), answer);
             }
         };
-        let mut controls = proxy.controls(&asked, &kept.controls);
-        controls.extend(self.awaited.as_ref().and_then(|_| written::asked_for(&kept)));
-        let body = match &kept.request {
+        let mut controls = proxy.controls(&request_context, &original.controls);
+        controls.extend(self.awaited.as_ref().and_then(|_| written::csn_control(&original)));
+        let body = match &original.request {
             Request::Compare { attribute, value } => {
                 encoded(|out| client::compare(out, ANY, target, attribute, value, &controls))
             }
@@ -223,7 +223,7 @@ impl Following {
                 encoded(|out| encode_update(out, &operation, &controls))
             }
             Request::Forwarded { operation, terms } => {
-                let mut controls = proxy.controls_of_none(&asked, kept.controls.hops);
+                let mut controls = proxy.controls_of_none(&request_context, original.controls.hops);
                 controls.push(control::Relax.to_control(true));
                 match terms {
                     Terms::Exact => {}
@@ -237,7 +237,7 @@ impl Following {
                 encoded(|out| encode_update(out, &operation, &controls))
             }
             Request::Password { old, new, policy_control, hops } => {
-                let mut controls = proxy.controls_of_none(&asked, *hops);
+                let mut controls = proxy.controls_of_none(&request_context, *hops);
                 if *policy_control {
                     controls.push(control::PasswordPolicyRequest.to_control(false));
                 }
@@ -249,8 +249,8 @@ impl Following {
         };
         let (current, until) = (Arc::clone(&self.current), self.until);
         let answerer = Arc::clone(proxy);
-        let answered = move |outcome| self.answered(&answerer, kept, answer, outcome);
-        let mut job = asked.job(body.into(), is_repeatable, Sink::Once(Box::new(answered)));
+        let answered = move |outcome| self.answered(&answerer, original, answer, outcome);
+        let mut job = request_context.job(body.into(), is_repeatable, Sink::Once(Box::new(answered)));
         job.deadline = until.or(job.deadline);
         // Locked so that giving it up, and the answer, come behind the number.
         let mut place = current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -263,7 +263,13 @@ impl Following {
         }
     }
 
-    fn answered(mut self, proxy: &Arc<Proxy>, kept: OriginalRequest, answer: Answer, mut outcome: Outcome) {
+    fn answered(
+        mut self,
+        proxy: &Arc<Proxy>,
+        original: OriginalRequest,
+        answer: Answer,
+        mut outcome: Outcome,
+    ) {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).take();
         // The hops are no business of the client.
         outcome.controls.retain(|control| control.oid != oid::PROXY_HOPS);
@@ -271,7 +277,7 @@ impl Following {
         if is_referral(&outcome.result) && self.depth < self.links.depth_max {
             self.depth += 1;
             self.urls = std::mem::take(&mut outcome.result.referrals).into();
-            return self.go_on(kept, answer);
+            return self.go_on(original, answer);
         }
         let is_good = matches!(
             code,
@@ -279,21 +285,21 @@ impl Following {
         );
         if let Some(progress) = self.awaited.take().filter(|_| code == ResultCode::SUCCESS) {
             let written = Written { links: self.links, proxy: Arc::clone(proxy), progress };
-            return written.wait(&kept, outcome, answer.done);
+            return written.wait(&original, outcome, answer.done);
         }
         if is_good {
             return (answer.done)(outcome);
         }
         // What a server may have had is not sent to another one, unless it changes nothing.
         let may_go_on = outcome.is_unsent
-            || (matches!(kept.request, Request::Compare { .. })
+            || (matches!(original.request, Request::Compare { .. })
                 && matches!(
                     code,
                     ResultCode::UNAVAILABLE | ResultCode::BUSY | ResultCode::ADMIN_LIMIT_EXCEEDED
                 ));
         if may_go_on && !self.urls.is_empty() {
             self.failure.get_or_insert(outcome);
-            return self.go_on(kept, answer);
+            return self.go_on(original, answer);
         }
         self.fail(Some(outcome), answer);
     }

@@ -59,7 +59,8 @@ impl Forwarding {
         let target = operation.target().to_owned();
         let (exact, conditional) = (matches!(terms, Terms::Exact), matches!(terms, Terms::OnlyIf { .. }));
         let request = Request::Forwarded { operation, terms };
-        let kept = OriginalRequest { request, target: target.clone(), controls: RequestControls::default() };
+        let original =
+            OriginalRequest { request, target: target.clone(), controls: RequestControls::default() };
         let following = Following::forwarding(Arc::clone(&self.links), self.asker.clone(), self.until);
         let referral =
             LdapResult { referrals: self.referrals.clone(), ..LdapResult::new(ResultCode::REFERRAL) };
@@ -67,12 +68,12 @@ impl Forwarding {
         let ended = move |outcome: Outcome| {
             // Somebody else was faster.
             let is_settled = conditional && outcome.result.code == ResultCode::ASSERTION_FAILED;
-            if is_settled { self.go_on() } else { self.ended(&target, &outcome, exact) }
+            if is_settled { self.go_on() } else { self.finish(&target, &outcome, exact) }
         };
-        drop(following.begin(kept, referral, Box::new(ended)));
+        drop(following.begin(original, referral, Box::new(finish)));
     }
 
-    fn ended(mut self, target: &str, outcome: &Outcome, exact: bool) {
+    fn finish(mut self, target: &str, outcome: &Outcome, exact: bool) {
         if !outcome.result.is_success() {
             self.links.lost.count(self.links.clock.monotonic(), || {
                 let (code, text) = (outcome.result.code.0, outcome.result.diagnostic.escape_debug());

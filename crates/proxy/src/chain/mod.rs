@@ -47,7 +47,7 @@ fn is_referral(result: &LdapResult) -> bool {
 /// How a backend's answer comes in the place of which the one of another server goes to the client.
 struct Start {
     following: Following,
-    kept: OriginalRequest,
+    original: OriginalRequest,
 }
 
 impl Chain {
@@ -56,9 +56,9 @@ impl Chain {
         Behavior::of(controls, self.0.behavior).filter(|behavior| behavior.resolve.follows())
     }
 
-    fn start(&self, asker: Asker, kept: OriginalRequest) -> Option<Start> {
-        let behavior = self.wish(&kept.controls)?;
-        Some(Start { following: Following::new(Arc::clone(&self.0), asker, behavior), kept })
+    fn start(&self, asker: Asker, original: OriginalRequest) -> Option<Start> {
+        let behavior = self.wish(&original.controls)?;
+        Some(Start { following: Following::new(Arc::clone(&self.0), asker, behavior), original })
     }
 
     /// The same of a change.
@@ -66,10 +66,10 @@ impl Chain {
         &self,
         next: Next<'_>,
         dn: &NormalDn,
-        (asker, kept): (Asker, OriginalRequest),
+        (asker, original): (Asker, OriginalRequest),
     ) -> Option<Start> {
-        let Start { following, kept } = self.start(asker, kept)?;
-        Some(Start { following: following.awaiting(self.awaited(next, dn)), kept })
+        let Start { following, original } = self.start(asker, original)?;
+        Some(Start { following: following.awaiting(self.awaited(next, dn)), original })
     }
 
     /// The shadow to which a change of this entry has to come back.
@@ -80,7 +80,7 @@ impl Chain {
 
 impl Start {
     fn follow(self, referral: LdapResult, done: impl FnOnce(Outcome) + Send + 'static) -> Pending {
-        self.following.begin(self.kept, referral, Box::new(done))
+        self.following.begin(self.original, referral, Box::new(done))
     }
 }
 
@@ -140,13 +140,13 @@ impl Interceptor for Chain {
             attribute: compare.request.attribute.to_owned(),
             value: compare.request.value.to_vec(),
         };
-        let kept = || OriginalRequest {
+        let original = || OriginalRequest {
             request: request(),
             target: compare.request.entry.to_owned(),
             controls: compare.controls.clone(),
         };
-        let start = next.refers(compare.dn, false).then(kept);
-        let Some(start) = start.and_then(|kept| self.start(Asker::of(context), kept)) else {
+        let start = next.refers(compare.dn, false).then(original);
+        let Some(start) = start.and_then(|original| self.start(Asker::of(context), original)) else {
             return next.compare(context, compare, later);
         };
         let shared = share(start);
@@ -191,12 +191,12 @@ impl Interceptor for Chain {
     fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let start = match &changes {
             Changes::One(request, Some(dn)) if next.refers(dn, true) => {
-                let kept = OriginalRequest {
+                let original = OriginalRequest {
                     request: Request::Update(request.operation.clone()),
                     target: request.operation.target().to_owned(),
                     controls: request.controls.clone(),
                 };
-                self.start_change(next, dn, (Asker::of(context), kept))
+                self.start_change(next, dn, (Asker::of(context), original))
             }
             _ => None,
         };
@@ -222,7 +222,7 @@ impl Interceptor for Chain {
             return next.modify_password(context, change, later);
         }
         let has_proof = change.old.is_some();
-        let kept = OriginalRequest {
+        let original = OriginalRequest {
             request: Request::Password {
                 old: change.old.clone(),
                 new: change.new.clone(),
@@ -232,7 +232,7 @@ impl Interceptor for Chain {
             target: change.target.clone(),
             controls: RequestControls::default(),
         };
-        let Some(start) = self.start_change(next, change.dn, (Asker::of(context), kept)) else {
+        let Some(start) = self.start_change(next, change.dn, (Asker::of(context), original)) else {
             return next.modify_password(context, change, later);
         };
         let shared = share(start);
@@ -267,18 +267,22 @@ impl Interceptor for Chain {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let kept = || OriginalRequest {
-            request: Request::Extended { oid: asked.oid.to_owned(), value: asked.value.map(<[u8]>::to_vec) },
+        let original = || OriginalRequest {
+            request: Request::Extended {
+                oid: request.oid.to_owned(),
+                value: request.value.map(<[u8]>::to_vec),
+            },
             target: String::new(),
-            controls: asked.controls.clone(),
+            controls: request.controls.clone(),
         };
-        let start = next.refers(asked.dn, true).then(kept);
-        let start = start.and_then(|kept| self.start_change(next, asked.dn, (Asker::of(context), kept)));
+        let start = next.refers(request.dn, true).then(original);
+        let start =
+            start.and_then(|original| self.start_change(next, request.dn, (Asker::of(context), original)));
         let Some(start) = start else {
-            return next.extended(context, asked, later);
+            return next.extended(context, request, later);
         };
         let shared = share(start);
         let end = |outcome: Outcome| ExtendedAnswer {
@@ -286,7 +290,7 @@ impl Interceptor for Chain {
             value: outcome.value,
             controls: outcome.controls,
         };
-        let reply = next.extended(context, asked, &mut || {
+        let reply = next.extended(context, request, &mut || {
             let (shared, done) = (Arc::clone(&shared), later());
             Box::new(move |answer: ExtendedAnswer| {
                 match take(&shared).filter(|_| is_referral(&answer.result)) {

@@ -20,7 +20,7 @@ use super::behavior::{Behavior, Wish, cannot_chain};
 use super::links::Links;
 use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
-use crate::search::{Following, Judge, Wanted};
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 
 /// The tag of a search reference (RFC 4511 section 4.5.3).
 const REFERENCE: u8 = 0x73;
@@ -48,7 +48,7 @@ struct ClientSearch {
 pub(super) struct Chained {
     links: Arc<Links>,
     asker: Asker,
-    asked: ClientSearch,
+    client_search: ClientSearch,
     behavior: Behavior,
     policy: Arc<AccessPolicy>,
     /// Until it has ended.
@@ -89,7 +89,7 @@ struct Reference {
 
 #[derive(Debug)]
 struct Remote {
-    cursor: Following,
+    cursor: TargetCursor,
     reference: Reference,
 }
 
@@ -108,7 +108,7 @@ impl Chained {
         policy: Option<Arc<AccessPolicy>>,
     ) -> Self {
         let request = &search.request;
-        let asked = ClientSearch {
+        let client_search = ClientSearch {
             base: request.base.to_owned(),
             scope: request.scope,
             deref: request.deref,
@@ -123,7 +123,7 @@ impl Chained {
         Self {
             links,
             asker,
-            asked,
+            client_search,
             behavior,
             policy,
             inner: None,
@@ -161,7 +161,7 @@ impl Chained {
 
     /// Whether references among entries are followed: a sorted answer or a part of one is no longer that with other entries in it.
     fn continues(&self) -> bool {
-        let controls = &self.asked.controls;
+        let controls = &self.client_search.controls;
         self.behavior.continuation.follows() && controls.sort.is_none() && controls.vlv.is_none()
     }
 
@@ -215,40 +215,40 @@ impl Chained {
         self.give_up(reference, out)
     }
 
-    fn open(&self, text: &str, reference: &Reference) -> Result<Following, LdapResult> {
+    fn open(&self, text: &str, reference: &Reference) -> Result<TargetCursor, LdapResult> {
         let other = |why: String| LdapResult::with(ResultCode::OTHER, why);
         let url = LdapUrl::parse(text).map_err(|_| other(format!("`{text}` is no URL to follow")))?;
         let proxy = self.links.to(&url).map_err(|why| LdapResult::with(ResultCode::UNAVAILABLE, why))?;
-        let asked = &self.asked;
-        let base = if url.dn.is_empty() { asked.base.as_str() } else { &url.dn };
+        let client_search = &self.client_search;
+        let base = if url.dn.is_empty() { client_search.base.as_str() } else { &url.dn };
         let normal = self.links.schema.parse_dn(base).map_err(|_| other(format!("`{base}` is no DN")))?;
         // RFC 4511 section 4.5.3: what is below one level of a search of one level is the entry itself.
-        let own_scope = match (&reference.origin, asked.scope) {
+        let own_scope = match (&reference.origin, client_search.scope) {
             (Origin::Continuation(_), Scope::OneLevel) => Scope::Base,
             (_, scope) => scope,
         };
         let filter = url.filter.as_ref().filter(|filter| **filter != FilterBuf::every_entry());
-        let attributes: Vec<&str> = asked.attributes.iter().map(String::as_str).collect();
-        let left = self.size_limit.map(|limit| u64::from(limit).saturating_sub(self.entries()));
-        let left = left.map(|left| u32::try_from(left).unwrap_or(u32::MAX));
-        let wanted = Wanted {
+        let attributes: Vec<&str> = client_search.attributes.iter().map(String::as_str).collect();
+        let remaining = self.size_limit.map(|limit| u64::from(limit).saturating_sub(self.entries()));
+        let remaining = remaining.map(|remaining| u32::try_from(remaining).unwrap_or(u32::MAX));
+        let outgoing = OutgoingSearch {
             base,
             normal: &normal,
             scope: url.scope.unwrap_or(own_scope),
-            deref: asked.deref,
+            deref: client_search.deref,
             // One more than none tells whether there would be more.
-            size_limit: left.map_or(0, |left| left.max(1)),
-            time_limit: asked.time_limit,
-            types_only: asked.types_only,
-            filter: filter.unwrap_or(&asked.filter).as_filter(),
+            size_limit: remaining.map_or(0, |remaining| remaining.max(1)),
+            time_limit: client_search.time_limit,
+            types_only: client_search.types_only,
+            filter: filter.unwrap_or(&client_search.filter).as_filter(),
             attributes: &attributes,
-            controls: &asked.controls,
-            message: asked.message,
+            controls: &client_search.controls,
+            message: client_search.message,
         };
-        let judge = Judge::new(&proxy, (&self.links.schema, &self.policy), &self.asker, &wanted);
-        let mut cursor = Following::new(&proxy, &self.asker, &wanted, judge)?;
+        let judge = Judge::new(&proxy, (&self.links.schema, &self.policy), &self.asker, &outgoing);
+        let mut cursor = TargetCursor::new(&proxy, &self.asker, &outgoing, judge)?;
         cursor.be_patient_at_most(PATIENCE);
-        left.into_iter().for_each(|left| cursor.limit_size(left));
+        remaining.into_iter().for_each(|remaining| cursor.limit_size(remaining));
         if let Some(follower) = &self.follower {
             cursor.follow(Arc::clone(follower));
         }
@@ -259,14 +259,14 @@ impl Chained {
     fn give_up(&mut self, reference: Reference, out: &mut Vec<u8>) -> Option<Slice> {
         match reference.origin {
             Origin::Continuation(_) if self.behavior.continuation == Wish::ChainingRequired => {
-                Some(self.ended(cannot_chain()))
+                Some(self.finish(cannot_chain()))
             }
             Origin::Continuation(urls) => {
-                encode::search_reference(out, self.asked.message, &urls, &[]);
+                encode::search_reference(out, self.client_search.message, &urls, &[]);
                 None
             }
             Origin::Result(_) if self.behavior.resolve == Wish::ChainingRequired => {
-                Some(self.ended(cannot_chain()))
+                Some(self.finish(cannot_chain()))
             }
             Origin::Result(end) => {
                 let failure = reference.failure.filter(|_| self.links.return_error);
@@ -276,7 +276,7 @@ impl Chained {
         }
     }
 
-    fn ended(&mut self, result: LdapResult) -> Slice {
+    fn finish(&mut self, result: LdapResult) -> Slice {
         self.drop_inner();
         self.waiting.clear();
         Slice::Done(result, Vec::new())
@@ -296,7 +296,7 @@ impl Chained {
         drop(cursor);
         let is_full = self.size_limit.is_some_and(|limit| self.entries() >= u64::from(limit));
         if result.code == ResultCode::SIZE_LIMIT_EXCEEDED && is_full {
-            return Some(self.ended(result));
+            return Some(self.finish(result));
         }
         // The limit holds for all of them together.
         if let (Some(inner), Some(limit)) = (&mut self.inner, self.size_limit) {
@@ -411,7 +411,7 @@ impl Cursor for Chained {
     }
 
     fn deadline(&self) -> Option<Monotonic> {
-        let own = self.asker.began.with_limit(self.asked.time_limit);
+        let own = self.asker.began.with_limit(self.client_search.time_limit);
         own.into_iter().chain(self.inner.as_ref().and_then(|inner| inner.deadline())).min()
     }
 

@@ -22,9 +22,9 @@ const IDLE: Duration = Duration::from_secs(10);
 
 /// How a wait ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(super) enum WaitOutcome {
     /// The change has come back.
-    Come,
+    Arrived,
     /// It has not in the time that there was.
     Late,
     /// The shadow is gone, or there is no thread to look at it.
@@ -46,7 +46,7 @@ struct Waiter {
     /// What has to be here, too.
     rest: Vec<Csn>,
     deadline: Duration,
-    done: Done<Waited>,
+    done: Done<WaitOutcome>,
 }
 
 impl Waiters {
@@ -55,14 +55,14 @@ impl Waiters {
     }
 
     /// Waits for all of these.
-    fn add(&mut self, number: u64, mut csns: Vec<Csn>, deadline: Duration, done: Done<Waited>) {
-        let Some(next) = csns.pop() else { return done(Waited::Come) };
+    fn add(&mut self, number: u64, mut csns: Vec<Csn>, deadline: Duration, done: Done<WaitOutcome>) {
+        let Some(next) = csns.pop() else { return done(WaitOutcome::Arrived) };
         self.by_deadline.insert((deadline, number), (next.server_id, next));
         self.by_csn.insert((next.server_id, next, number), Waiter { rest: csns, deadline, done });
     }
 
     /// Takes those whose changes are all here.
-    fn come(&mut self, known: &CsnVector, ended: &mut Vec<(Done<Waited>, Waited)>) {
+    fn come(&mut self, known: &CsnVector, ended: &mut Vec<(Done<WaitOutcome>, WaitOutcome)>) {
         // In the order of the server ids: who waits for a higher one next is met there. The others are moved where they wait.
         let mut moved = Vec::new();
         for csn in known.as_slice() {
@@ -72,7 +72,7 @@ impl Waiters {
                 self.by_deadline.remove(&(waiter.deadline, key.2));
                 waiter.rest.retain(|csn| !known.covers(csn));
                 match waiter.rest.is_empty() {
-                    true => ended.push((waiter.done, Waited::Come)),
+                    true => ended.push((waiter.done, WaitOutcome::Arrived)),
                     false => moved.push((key.2, waiter)),
                 }
             }
@@ -83,19 +83,19 @@ impl Waiters {
     }
 
     /// Takes those whose time is over.
-    fn expire(&mut self, now: Duration, ended: &mut Vec<(Done<Waited>, Waited)>) {
+    fn expire(&mut self, now: Duration, ended: &mut Vec<(Done<WaitOutcome>, WaitOutcome)>) {
         while let Some(first) = self.by_deadline.first_entry().filter(|first| first.key().0 <= now) {
             let ((_, number), (server_id, csn)) = first.remove_entry();
             let waiter = self.by_csn.remove(&(server_id, csn, number));
-            ended.extend(waiter.map(|waiter| (waiter.done, Waited::Late)));
+            ended.extend(waiter.map(|waiter| (waiter.done, WaitOutcome::Late)));
         }
     }
 
     /// Takes all.
-    fn give_up(&mut self, ended: &mut Vec<(Done<Waited>, Waited)>) {
+    fn give_up(&mut self, ended: &mut Vec<(Done<WaitOutcome>, WaitOutcome)>) {
         self.by_deadline.clear();
         let all = std::mem::take(&mut self.by_csn);
-        ended.extend(all.into_values().map(|waiter| (waiter.done, Waited::Unknown)));
+        ended.extend(all.into_values().map(|waiter| (waiter.done, WaitOutcome::Unknown)));
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -167,7 +167,7 @@ impl Waiting {
         progress: Arc<dyn ReplicaProgress>,
         csns: Vec<Csn>,
         deadline: Duration,
-        done: Done<Waited>,
+        done: Done<WaitOutcome>,
     ) {
         let instance = progress.instance();
         let is_known = self.shared.lock().shadows.contains_key(&instance);
@@ -181,7 +181,7 @@ impl Waiting {
         let mut state = self.shared.lock();
         if state.count() >= WAITERS_MAX {
             drop(state);
-            return done(Waited::TooMany);
+            return done(WaitOutcome::TooMany);
         }
         if !state.has_thread {
             let shared = Arc::clone(&self.shared);
@@ -190,7 +190,7 @@ impl Waiting {
         }
         if !state.has_thread {
             drop(state);
-            return done(Waited::Unknown);
+            return done(WaitOutcome::Unknown);
         }
         state.next += 1;
         let number = state.next;
@@ -255,7 +255,7 @@ impl Shared {
     }
 
     /// Waits for shadows to look at, or for the end of somebody's time. None: nobody has waited for a while, and the thread ends.
-    fn next(&self, ended: &mut Vec<(Done<Waited>, Waited)>) -> Option<Vec<News>> {
+    fn next(&self, ended: &mut Vec<(Done<WaitOutcome>, WaitOutcome)>) -> Option<Vec<News>> {
         let mut state = self.lock();
         loop {
             let now = moment(self.clock.monotonic());
@@ -336,7 +336,7 @@ mod tests {
         (Waiting::new(time, Arc::clone(&clock) as _, |_| {}), clock)
     }
 
-    fn wait(waiting: &Waiting, toy: &Arc<Toy>, csns: &[Csn]) -> Receiver<Waited> {
+    fn wait(waiting: &Waiting, toy: &Arc<Toy>, csns: &[Csn]) -> Receiver<WaitOutcome> {
         let (sender, ended) = channel();
         let done = Box::new(move |waited| sender.send(waited).unwrap());
         waiting.wait(Arc::clone(toy) as _, csns.to_vec(), waiting.deadline(), done);
@@ -362,7 +362,7 @@ mod tests {
             let mut all = Vec::new();
             waiters.come(&known.iter().copied().collect(), &mut all);
             all.into_iter().for_each(|(done, waited)| done(waited));
-            let mut numbers: Vec<(u64, Waited)> = ended.try_iter().collect();
+            let mut numbers: Vec<(u64, WaitOutcome)> = ended.try_iter().collect();
             numbers.sort_by_key(|(number, _)| *number);
             numbers.into_iter().map(|(number, _)| number).collect::<Vec<_>>()
         };
@@ -387,10 +387,10 @@ mod tests {
         let mut all = Vec::new();
         waiters.expire(Duration::from_secs(2), &mut all);
         all.drain(..).for_each(|(done, waited)| done(waited));
-        assert_eq!(ended.try_iter().collect::<Vec<_>>(), [(1, Waited::Late), (2, Waited::Late)]);
+        assert_eq!(ended.try_iter().collect::<Vec<_>>(), [(1, WaitOutcome::Late), (2, WaitOutcome::Late)]);
         waiters.give_up(&mut all);
         all.drain(..).for_each(|(done, waited)| done(waited));
-        assert_eq!(ended.try_iter().collect::<Vec<_>>(), [(3, Waited::Unknown)]);
+        assert_eq!(ended.try_iter().collect::<Vec<_>>(), [(3, WaitOutcome::Unknown)]);
         assert_eq!((waiters.len(), waiters.next_deadline()), (0, None));
     }
 
@@ -401,16 +401,16 @@ mod tests {
         toy.set(Some(&[csn(1, 9)]));
         let late = wait(&waiting, &toy, &[csn(1, 11)]);
         // What is here already is answered, too.
-        assert_eq!(wait(&waiting, &toy, &[csn(1, 9)]).recv(), Ok(Waited::Come));
+        assert_eq!(wait(&waiting, &toy, &[csn(1, 9)]).recv(), Ok(WaitOutcome::Arrived));
         let soon = wait(&waiting, &toy, &[csn(1, 10)]);
         toy.set(Some(&[csn(1, 10)]));
-        assert_eq!(soon.recv(), Ok(Waited::Come));
+        assert_eq!(soon.recv(), Ok(WaitOutcome::Arrived));
         toy.set(Some(&[csn(1, 12)]));
-        assert_eq!(late.recv(), Ok(Waited::Come));
+        assert_eq!(late.recv(), Ok(WaitOutcome::Arrived));
         // A shadow that is gone has nobody wait.
-        let left = wait(&waiting, &toy, &[csn(1, 13)]);
+        let receiver = wait(&waiting, &toy, &[csn(1, 13)]);
         toy.set(None);
-        assert_eq!(left.recv(), Ok(Waited::Unknown));
+        assert_eq!(receiver.recv(), Ok(WaitOutcome::Unknown));
     }
 
     #[test]
@@ -418,12 +418,12 @@ mod tests {
         let toy = Arc::<Toy>::default();
         toy.set(Some(&[]));
         let (none, _clock) = waiting(Duration::ZERO);
-        assert_eq!(wait(&none, &toy, &[csn(1, 1)]).recv(), Ok(Waited::Late));
+        assert_eq!(wait(&none, &toy, &[csn(1, 1)]).recv(), Ok(WaitOutcome::Late));
         let (many, clock) = waiting(Duration::from_secs(1));
         let all: Vec<_> = (0..WAITERS_MAX).map(|_| wait(&many, &toy, &[csn(1, 1)])).collect();
-        assert_eq!(wait(&many, &toy, &[csn(1, 1)]).recv(), Ok(Waited::TooMany));
+        assert_eq!(wait(&many, &toy, &[csn(1, 1)]).recv(), Ok(WaitOutcome::TooMany));
         clock.advance_micros(2_000_000);
         toy.set(Some(&[]));
-        assert!(all.iter().all(|ended| ended.recv() == Ok(Waited::Late)));
+        assert!(all.iter().all(|ended| ended.recv() == Ok(WaitOutcome::Late)));
     }
 }

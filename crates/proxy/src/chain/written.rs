@@ -17,12 +17,12 @@ use larix_proto::{
 
 use super::following::{OriginalRequest, Request};
 use super::links::Links;
-use super::waiting::{Waited, Waiting};
+use super::waiting::{WaitOutcome, Waiting};
 use crate::identity::Asker;
 use crate::job::Outcome;
 use crate::lookup;
 use crate::proxy::Proxy;
-use crate::search::{Following, Judge, Wanted};
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 
 const ENTRY_CSN: &str = "entryCSN";
 const CONTEXT_CSN: &str = "contextCSN";
@@ -30,18 +30,18 @@ const CONTEXT_CSN: &str = "contextCSN";
 const ENTRY_CSN_LIST: &[u8] = b"\x04\x08entryCSN";
 
 /// The control that asks for the CSN of a change, where there will be one and the client does not ask for the entry itself.
-pub(super) fn asked_for(kept: &OriginalRequest) -> Option<ControlBuf> {
+pub(super) fn csn_control(original: &OriginalRequest) -> Option<ControlBuf> {
     let attributes = Strings::check(ENTRY_CSN_LIST, "attributes").ok()?;
     // The change does not fail for what the client may not read.
-    is_asked_for(kept).then(|| PostReadRequest { attributes }.to_control(false))
+    adds_post_read(original).then(|| PostReadRequest { attributes }.to_control(false))
 }
 
-fn is_asked_for(kept: &OriginalRequest) -> bool {
-    let leaves_entry = match &kept.request {
+fn adds_post_read(original: &OriginalRequest) -> bool {
+    let leaves_entry = match &original.request {
         Request::Update(operation) => !matches!(operation, WriteOperation::Delete { .. }),
         _ => false,
     };
-    leaves_entry && kept.controls.post_read.is_none()
+    leaves_entry && original.controls.post_read.is_none()
 }
 
 /// What an entry says of a CSN.
@@ -52,14 +52,14 @@ fn csns(attributes: Attributes<'_>, name: &str) -> CsnVector {
 }
 
 /// Takes the CSN of the change out of its answer.
-fn take_csn(kept: &OriginalRequest, controls: &mut Vec<ControlBuf>) -> Option<Csn> {
+fn take_csn(original: &OriginalRequest, controls: &mut Vec<ControlBuf>) -> Option<Csn> {
     let is_it = |control: &ControlBuf| control.oid == oid::POST_READ;
     let csn = controls.iter().filter(|control| is_it(control)).find_map(|control| {
         let read = PostReadResponse::decode(control.value.as_deref()).ok()?;
         csns(read.attributes, ENTRY_CSN).as_slice().first().copied()
     });
     // The client did not ask for it.
-    if is_asked_for(kept) {
+    if adds_post_read(original) {
         controls.retain(|control| !is_it(control));
     }
     csn
@@ -75,15 +75,15 @@ pub(super) struct Written {
 
 impl Written {
     /// Answers when the change has come back, and at the deadline all the same: it was made.
-    pub(super) fn wait(self, kept: &OriginalRequest, mut outcome: Outcome, done: Done<Outcome>) {
-        let csn = take_csn(kept, &mut outcome.controls);
+    pub(super) fn wait(self, original: &OriginalRequest, mut outcome: Outcome, done: Done<Outcome>) {
+        let csn = take_csn(original, &mut outcome.controls);
         let Some(waiting) = &self.links.waiting else { return done(outcome) };
         let deadline = waiting.deadline();
         let links = Arc::clone(&self.links);
-        let target = kept.target.clone();
-        let end: End = Box::new(move |waited| {
+        let target = original.target.clone();
+        let end: End = Box::new(move |wait_end| {
             if let Some(text) =
-                links.waiting.as_ref().and_then(|waiting| said(&links, waiting, &target, waited))
+                links.waiting.as_ref().and_then(|waiting| wait_text(&links, waiting, &target, wait_end))
             {
                 add_text(&mut outcome.result, &text);
             }
@@ -98,10 +98,10 @@ impl Written {
     fn wait_for(self, csns: Vec<Csn>, deadline: Duration, end: End) {
         match &self.links.waiting {
             Some(waiting) => {
-                let end = Box::new(move |waited| end(Ended::Waited(waited)));
+                let end = Box::new(move |outcome| end(WaitEnd::Outcome(outcome)));
                 waiting.wait(Arc::clone(&self.progress), csns, deadline, end);
             }
-            None => end(Ended::Waited(Waited::Unknown)),
+            None => end(WaitEnd::Outcome(WaitOutcome::Unknown)),
         }
     }
 
@@ -119,7 +119,7 @@ impl Written {
                 cursor.end_by(deadline);
                 cursor
             }
-            Err(why) => return end(Ended::Unread(why)),
+            Err(why) => return end(WaitEnd::Unread(why)),
         };
         let clock = Arc::clone(&self.links.clock);
         // It ends by its deadline; nobody gives it up before.
@@ -128,18 +128,18 @@ impl Written {
             clock,
             Box::new(move |found| match found.map(|found| context_csns(&found.unwrap_or_default())) {
                 Ok(csns) if !csns.is_empty() => self.wait_for(csns.as_slice().to_vec(), deadline, end),
-                Ok(_) => end(Ended::Unread("it shows no contextCSN".to_owned())),
-                Err(result) => end(Ended::Unread(format!("{} {}", result.code.0, result.diagnostic))),
+                Ok(_) => end(WaitEnd::Unread("it shows no contextCSN".to_owned())),
+                Err(result) => end(WaitEnd::Unread(format!("{} {}", result.code.0, result.diagnostic))),
             }),
         ));
     }
 
-    fn search_of_context(&self, asker: &Asker) -> Result<Following, String> {
+    fn search_of_context(&self, asker: &Asker) -> Result<TargetCursor, String> {
         let base = self.progress.suffix();
         let normal = self.links.schema.parse_dn(base).map_err(|error| error.to_string())?;
         let filter = FilterBuf::every_entry();
         let controls = RequestControls::default();
-        let wanted = Wanted {
+        let outgoing = OutgoingSearch {
             base,
             normal: &normal,
             scope: Scope::Base,
@@ -152,20 +152,20 @@ impl Written {
             controls: &controls,
             message: MessageId(1),
         };
-        let judge = Judge::new(&self.proxy, (&self.links.schema, &self.links.open_policy), asker, &wanted);
-        Following::new(&self.proxy, asker, &wanted, judge)
+        let judge = Judge::new(&self.proxy, (&self.links.schema, &self.links.open_policy), asker, &outgoing);
+        TargetCursor::new(&self.proxy, asker, &outgoing, judge)
             .map_err(|refused| format!("{} {}", refused.code.0, refused.diagnostic))
     }
 }
 
 /// How waiting for a change ended.
-enum Ended {
-    Waited(Waited),
+enum WaitEnd {
+    Outcome(WaitOutcome),
     /// How far the server is could not be read.
     Unread(String),
 }
 
-type End = Box<dyn FnOnce(Ended) + Send>;
+type End = Box<dyn FnOnce(WaitEnd) + Send>;
 
 /// The contextCSN in the messages of a search.
 fn context_csns(messages: &[u8]) -> CsnVector {
@@ -184,22 +184,22 @@ fn context_csns(messages: &[u8]) -> CsnVector {
 }
 
 /// What the client and the log learn of a change that has not come back; none: it has.
-fn said(links: &Links, waiting: &Waiting, target: &str, ended: Ended) -> Option<String> {
+fn wait_text(links: &Links, waiting: &Waiting, target: &str, end: WaitEnd) -> Option<String> {
     let seconds = waiting.time.as_secs();
-    let (client, log) = match ended {
-        Ended::Waited(Waited::Come) => return None,
-        Ended::Waited(Waited::Late) => (
+    let (client, log) = match end {
+        WaitEnd::Outcome(WaitOutcome::Arrived) => return None,
+        WaitEnd::Outcome(WaitOutcome::Late) => (
             format!("the change is made; it has not come back to this server within {seconds} seconds"),
             format!("has not come back by replication within {seconds} seconds"),
         ),
-        Ended::Waited(Waited::TooMany) => {
+        WaitEnd::Outcome(WaitOutcome::TooMany) => {
             (NOT_AWAITED.to_owned(), "was not waited for: too many wait".to_owned())
         }
-        Ended::Waited(Waited::Unknown) => (
+        WaitEnd::Outcome(WaitOutcome::Unknown) => (
             NOT_AWAITED.to_owned(),
             "was not waited for: the database was closed, or no thread is left".to_owned(),
         ),
-        Ended::Unread(why) => {
+        WaitEnd::Unread(why) => {
             let why = why.escape_debug();
             (
                 NOT_AWAITED.to_owned(),

@@ -13,7 +13,7 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 #[derive(Debug)]
-struct Known {
+struct CachedPassword {
     /// The name as the remote server shows it.
     shown: Arc<str>,
     hash: [u8; 32],
@@ -24,7 +24,7 @@ struct Known {
 /// The passwords of one database.
 pub(super) struct Binds {
     secret: Zeroizing<[u8; 32]>,
-    known: Mutex<HashMap<NormalDn, Known>>,
+    passwords: Mutex<HashMap<NormalDn, CachedPassword>>,
 }
 
 /// Without anything that helps to find a password.
@@ -36,11 +36,11 @@ impl fmt::Debug for Binds {
 
 impl Binds {
     pub(super) fn new(secret: [u8; 32]) -> Self {
-        Self { secret: Zeroizing::new(secret), known: Mutex::default() }
+        Self { secret: Zeroizing::new(secret), passwords: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<NormalDn, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn passwords(&self) -> MutexGuard<'_, HashMap<NormalDn, CachedPassword>> {
+        self.passwords.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hashed(&self, dn: &NormalDn, password: &[u8]) -> Option<Hmac<Sha256>> {
@@ -61,8 +61,8 @@ impl Binds {
         offline: bool,
     ) -> Option<Arc<str>> {
         let (hash, shown) = {
-            let known = self.known();
-            let found = known.get(dn)?;
+            let passwords = self.passwords();
+            let found = passwords.get(dn)?;
             if !offline && (now >= found.refresh || now >= found.expires) {
                 return None;
             }
@@ -73,7 +73,7 @@ impl Binds {
 
     /// The name as it is shown, where a password is known.
     pub(super) fn shown(&self, dn: &NormalDn) -> Option<Arc<str>> {
-        self.known().get(dn).map(|known| Arc::clone(&known.shown))
+        self.passwords().get(dn).map(|cached| Arc::clone(&cached.shown))
     }
 
     /// Keeps a password; `most`: how many of them.
@@ -86,22 +86,22 @@ impl Binds {
     ) -> bool {
         let Some(mac) = self.hashed(dn, password) else { return false };
         let hash = mac.finalize().into_bytes().into();
-        let mut known = self.known();
-        if known.len() >= most && !known.contains_key(dn) {
+        let mut passwords = self.passwords();
+        if passwords.len() >= most && !passwords.contains_key(dn) {
             return false;
         }
-        known.insert(dn.clone(), Known { shown: Arc::clone(shown), hash, refresh, expires });
+        passwords.insert(dn.clone(), CachedPassword { shown: Arc::clone(shown), hash, refresh, expires });
         true
     }
 
     /// Forgets the passwords of an entry and of those below it.
     pub(super) fn forget(&self, dn: &NormalDn) {
-        self.known().retain(|known, _| !known.is_within(dn));
+        self.passwords().retain(|cached, _| !cached.is_within(dn));
     }
 
     /// Forgets what has expired.
     pub(super) fn check(&self, now: Monotonic) {
-        self.known().retain(|_, known| now < known.expires);
+        self.passwords().retain(|_, cached| now < cached.expires);
     }
 }
 

@@ -37,35 +37,37 @@ impl Region {
     }
 }
 
-/// Whether every entry that `asked` is true of is one that `cached` is true of, for two filters of one template.
-pub(super) fn has(schema: &Schema, cached: &BoundFilter, asked: &BoundFilter) -> bool {
-    match (cached, asked) {
-        (BoundFilter::And(cached), BoundFilter::And(asked))
-        | (BoundFilter::Or(cached), BoundFilter::Or(asked)) => {
-            cached.len() == asked.len()
-                && cached.iter().zip(asked).all(|(cached, asked)| has(schema, cached, asked))
+/// Whether every entry that `requested` is true of is one that `cached` is true of, for two filters of one template.
+pub(super) fn has(schema: &Schema, cached: &BoundFilter, requested: &BoundFilter) -> bool {
+    match (cached, requested) {
+        (BoundFilter::And(cached), BoundFilter::And(requested))
+        | (BoundFilter::Or(cached), BoundFilter::Or(requested)) => {
+            cached.len() == requested.len()
+                && cached.iter().zip(requested).all(|(cached, requested)| has(schema, cached, requested))
         }
         // What is more on the inside is less on the outside.
-        (BoundFilter::Not(cached), BoundFilter::Not(asked)) => has(schema, asked, cached),
-        (BoundFilter::Present(cached), BoundFilter::Present(asked)) => cached == asked,
-        (BoundFilter::Equality(cached), BoundFilter::Equality(asked))
-        | (BoundFilter::Approx(cached), BoundFilter::Approx(asked)) => {
-            is_same(cached, asked) && cached.value.key() == asked.value.key()
+        (BoundFilter::Not(cached), BoundFilter::Not(requested)) => has(schema, requested, cached),
+        (BoundFilter::Present(cached), BoundFilter::Present(requested)) => cached == requested,
+        (BoundFilter::Equality(cached), BoundFilter::Equality(requested))
+        | (BoundFilter::Approx(cached), BoundFilter::Approx(requested)) => {
+            is_same(cached, requested) && cached.value.key() == requested.value.key()
         }
         // The order of keys is the order of values.
-        (BoundFilter::GreaterOrEqual(cached), BoundFilter::GreaterOrEqual(asked)) => {
-            is_same(cached, asked) && asked.value.key() >= cached.value.key()
+        (BoundFilter::GreaterOrEqual(cached), BoundFilter::GreaterOrEqual(requested)) => {
+            is_same(cached, requested) && requested.value.key() >= cached.value.key()
         }
-        (BoundFilter::LessOrEqual(cached), BoundFilter::LessOrEqual(asked)) => {
-            is_same(cached, asked) && asked.value.key() <= cached.value.key()
+        (BoundFilter::LessOrEqual(cached), BoundFilter::LessOrEqual(requested)) => {
+            is_same(cached, requested) && requested.value.key() <= cached.value.key()
         }
-        (BoundFilter::Substrings(cached), BoundFilter::Substrings(asked)) => {
-            cached.description == asked.description && cached.rule == asked.rule && has_parts(cached, asked)
+        (BoundFilter::Substrings(cached), BoundFilter::Substrings(requested)) => {
+            cached.description == requested.description
+                && cached.rule == requested.rule
+                && has_parts(cached, requested)
         }
-        (BoundFilter::Substrings(cached), BoundFilter::Equality(asked)) => {
-            cached.description == asked.description
-                && compares_alike(cached.rule.name, asked.rule.name)
-                && cached.matches(schema, asked.value.raw(), &mut Scratch::default()) == Match::True
+        (BoundFilter::Substrings(cached), BoundFilter::Equality(requested)) => {
+            cached.description == requested.description
+                && compares_alike(cached.rule.name, requested.rule.name)
+                && cached.matches(schema, requested.value.raw(), &mut Scratch::default()) == Match::True
         }
         _ => false,
     }
@@ -81,32 +83,34 @@ fn compares_alike(substrings: &str, equality: &str) -> bool {
     family.is_some() && family == equality.strip_suffix("Match")
 }
 
-/// Whether every value with the parts of `asked` has those of `cached`.
-fn has_parts(cached: &BoundSubstrings, asked: &BoundSubstrings) -> bool {
+/// Whether every value with the parts of `requested` has those of `cached`.
+fn has_parts(cached: &BoundSubstrings, requested: &BoundSubstrings) -> bool {
     fn ends<'a>(
         cached: Option<&[u8]>,
-        asked: Option<&'a [u8]>,
+        requested: Option<&'a [u8]>,
         strip: fn(&'a [u8], &[u8]) -> Option<&'a [u8]>,
     ) -> Option<&'a [u8]> {
-        match (cached, asked) {
-            (None, asked) => Some(asked.unwrap_or_default()),
-            (Some(cached), Some(asked)) => strip(asked, cached),
+        match (cached, requested) {
+            (None, requested) => Some(requested.unwrap_or_default()),
+            (Some(cached), Some(requested)) => strip(requested, cached),
             (Some(_), None) => None,
         }
     }
-    let first =
-        ends(cached.initial.as_deref(), asked.initial.as_deref(), |asked, cached| asked.strip_prefix(cached));
-    let last =
-        ends(cached.final_.as_deref(), asked.final_.as_deref(), |asked, cached| asked.strip_suffix(cached));
+    let first = ends(cached.initial.as_deref(), requested.initial.as_deref(), |requested, cached| {
+        requested.strip_prefix(cached)
+    });
+    let last = ends(cached.final_.as_deref(), requested.final_.as_deref(), |requested, cached| {
+        requested.strip_suffix(cached)
+    });
     let (Some(first), Some(last)) = (first, last) else { return false };
-    let mut left = std::iter::once(first).chain(asked.any.iter().map(|part| &**part)).chain([last]);
-    let mut here = left.next().unwrap_or_default();
-    for wanted in &cached.any {
+    let mut pieces = std::iter::once(first).chain(requested.any.iter().map(|part| &**part)).chain([last]);
+    let mut here = pieces.next().unwrap_or_default();
+    for needle in &cached.any {
         here = loop {
-            if let Some(at) = memchr::memmem::find(here, wanted) {
-                break here.get(at + wanted.len()..).unwrap_or_default();
+            if let Some(at) = memchr::memmem::find(here, needle) {
+                break here.get(at + needle.len()..).unwrap_or_default();
             }
-            match left.next() {
+            match pieces.next() {
                 Some(next) => here = next,
                 None => return false,
             }
@@ -159,7 +163,7 @@ mod tests {
     fn filters() {
         let schema = schema();
         let bound = |text: &str| schema.bind_filter(FilterBuf::parse(text).unwrap().as_filter());
-        for (cached, asked, expected) in [
+        for (cached, requested, expected) in [
             ("(sn=Smith)", "(sn=SMITH)", true),
             ("(sn=Smith)", "(sn=Smithe)", false),
             ("(sn=Smith*)", "(sn=smith)", true),
@@ -193,7 +197,7 @@ mod tests {
             ("(sn=*)", "(sn=*)", true),
             ("(sn~=a)", "(sn~=b)", false),
         ] {
-            assert_eq!(has(&schema, &bound(cached), &bound(asked)), expected, "{cached} {asked}");
+            assert_eq!(has(&schema, &bound(cached), &bound(requested)), expected, "{cached} {requested}");
         }
     }
 
@@ -228,10 +232,10 @@ mod tests {
         };
         let mut contained = 0;
         for cached in &filters {
-            for asked in filters.iter().filter(|asked| has(&schema, cached, asked)) {
+            for requested in filters.iter().filter(|requested| has(&schema, cached, requested)) {
                 contained += 1;
-                for text in texts.iter().filter(|text| !text.is_empty() && matches(asked, text)) {
-                    assert!(matches(cached, text), "{cached:?} {asked:?} {text}");
+                for text in texts.iter().filter(|text| !text.is_empty() && matches(requested, text)) {
+                    assert!(matches(cached, text), "{cached:?} {requested:?} {text}");
                 }
             }
         }
@@ -247,7 +251,7 @@ mod tests {
             deref: DerefAliases::Never,
         };
         use Scope::{Base, Children, OneLevel, Subtree};
-        for (cached, asked, expected) in [
+        for (cached, requested, expected) in [
             (("o=x", Subtree), ("o=x", Subtree), true),
             (("o=x", Subtree), ("ou=a,o=x", Subtree), true),
             (("o=x", Subtree), ("ou=a,o=x", Base), true),
@@ -267,9 +271,9 @@ mod tests {
             (("o=x", Subtree), ("o=xx", Subtree), false),
         ] {
             assert_eq!(
-                region(cached.0, cached.1).has(&region(asked.0, asked.1)),
+                region(cached.0, cached.1).has(&region(requested.0, requested.1)),
                 expected,
-                "{cached:?} {asked:?}"
+                "{cached:?} {requested:?}"
             );
         }
         let follows = Region { deref: DerefAliases::Always, ..region("o=x", Subtree) };

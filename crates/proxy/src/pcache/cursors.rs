@@ -40,7 +40,7 @@ impl Answering {
         self.entries.iter().any(|entry| {
             self.has(entry)
                 && decoded(&entry.message, |found| {
-                    self.showing.known(found).is_some_and(|known| self.showing.is_found(&entry.dn, &known))
+                    self.showing.entry_of(found).is_some_and(|known| self.showing.is_found(&entry.dn, &known))
                 })
                 .unwrap_or(false)
         })
@@ -60,7 +60,7 @@ impl Answering {
         let Some(entry) = self.entries.get(number).filter(|entry| self.has(entry)) else { return Ok(()) };
         let Ok(message) = Response::decode_message(&entry.message) else { return Ok(()) };
         let Response::Entry(found) = &message.response else { return Ok(()) };
-        let Some(known) = self.showing.known(found) else { return Ok(()) };
+        let Some(known) = self.showing.entry_of(found) else { return Ok(()) };
         if !self.showing.may_find(&entry.dn, &known)? {
             return Ok(());
         }
@@ -137,7 +137,7 @@ pub(super) struct Reading {
     region: Region,
     /// What was known before, for when the remote server does not answer: entries wait until it has ended then.
     before: Option<Arc<[CachedEntry]>>,
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     answering: Option<Box<Answering>>,
     size_limit: Option<u32>,
     /// There are more entries than the client wants.
@@ -163,7 +163,7 @@ impl Reading {
             collected: Vec::new(),
             reserved: 0,
             before,
-            held: Vec::new(),
+            buffered: Vec::new(),
             answering: None,
             size_limit,
             is_exceeded: false,
@@ -181,7 +181,7 @@ impl Reading {
         }
         self.collected = Vec::new();
         self.before = None;
-        out.append(&mut self.held);
+        out.append(&mut self.buffered);
     }
 
     /// Whether one more entry can be kept.
@@ -215,7 +215,7 @@ impl Reading {
             return Ok(());
         };
         self.looked += 1;
-        let known = self.showing.schema.parse_dn(found.dn).ok().zip(self.showing.known(found));
+        let known = self.showing.schema.parse_dn(found.dn).ok().zip(self.showing.entry_of(found));
         // What is not found here by the same filter cannot be answered from here.
         let known = known.filter(|(dn, entry)| self.showing.is_found(dn, entry));
         let is_shown = match &known {
@@ -235,8 +235,8 @@ impl Reading {
             self.is_exceeded = true;
             return Ok(());
         }
-        let held = if self.before.is_some() { &mut self.held } else { out };
-        self.showing.write(found, held);
+        let buffered = if self.before.is_some() { &mut self.buffered } else { out };
+        self.showing.write(found, buffered);
         self.sent += 1;
         Ok(())
     }
@@ -250,11 +250,11 @@ impl Reading {
         let is_gone = matches!(result.code, ResultCode::UNAVAILABLE | ResultCode::BUSY);
         if let Some(before) = self.before.take().filter(|_| is_gone) {
             // Until it expires, what was known stands.
-            self.held = Vec::new();
+            self.buffered = Vec::new();
             self.give_up(out);
             return self.answer(before);
         }
-        out.append(&mut self.held);
+        out.append(&mut self.buffered);
         if controls.is_empty() {
             self.keep(&result);
         }
@@ -296,7 +296,7 @@ impl Reading {
         cache.insert(query, answer, Times { ttl, refresh }, (&settings, clock.monotonic(), changes));
     }
 
-    fn ended(&mut self, result: LdapResult, out: &mut Vec<u8>) -> Slice {
+    fn finish(&mut self, result: LdapResult, out: &mut Vec<u8>) -> Slice {
         self.give_up(out);
         Slice::Done(result, Vec::new())
     }
@@ -318,21 +318,21 @@ impl Cursor for Reading {
         let room = budget.bytes.saturating_sub(out.len());
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut buffer);
-        let mut left = buffer.as_slice();
+        let mut remaining = buffer.as_slice();
         let mut passed = Ok(());
-        while let (Ok(()), Ok(Frame::Complete { len })) = (&passed, frame(left, limits::PDU_CEILING)) {
-            let (message, rest) = left.split_at(len);
-            left = rest;
+        while let (Ok(()), Ok(Frame::Complete { len })) = (&passed, frame(remaining, limits::PDU_CEILING)) {
+            let (message, rest) = remaining.split_at(len);
+            remaining = rest;
             passed = self.pass(message, out);
         }
         buffer.clear();
         self.buffer = buffer;
         match (passed, slice) {
-            (Err(result), _) => self.ended(result, out),
+            (Err(result), _) => self.finish(result, out),
             (Ok(()), Slice::Done(result, controls)) => self.end(result, controls, out),
             // Nobody needs the rest.
             (Ok(()), _) if self.is_exceeded && self.keeping.is_none() => {
-                self.ended(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), out)
+                self.finish(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), out)
             }
             (Ok(()), slice) => slice,
         }

@@ -6,7 +6,7 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_proto::Scope;
 use larix_proto::url::percent_encode;
 
-use super::store::{Answer, KeptAnswer, QueryId};
+use super::store::{Answer, CachedAnswer, QueryId};
 use super::{Cache, Settings};
 
 /// So many are listed, those last used.
@@ -21,12 +21,12 @@ impl Cache {
             let ahead = i64::try_from(moment.0.saturating_sub(now.0) / 1_000).unwrap_or(i64::MAX);
             today.saturating_add(ahead) / MICROS
         };
-        self.all().iter().rev().take(LISTED_MAX).map(|kept| url(kept, settings, &at)).collect()
+        self.all().iter().rev().take(LISTED_MAX).map(|cached| url(cached, settings, &at)).collect()
     }
 }
 
-fn url(kept: &KeptAnswer, settings: &Settings, at: &dyn Fn(Monotonic) -> i64) -> String {
-    let region = &kept.query.region;
+fn url(cached: &CachedAnswer, settings: &Settings, at: &dyn Fn(Monotonic) -> i64) -> String {
+    let region = &cached.query.region;
     let mut url = "ldap:///".to_owned();
     percent_encode(region.base.as_str(), &mut url);
     url.push_str(match region.scope {
@@ -35,21 +35,21 @@ fn url(kept: &KeptAnswer, settings: &Settings, at: &dyn Fn(Monotonic) -> i64) ->
         Scope::Subtree => "??sub?",
         Scope::Children => "??subordinate?",
     });
-    percent_encode(&kept.query.sent.to_string(), &mut url);
-    let set = settings.templates.get(kept.query.template).map_or(0, |template| template.set);
-    let is_whole = if matches!(kept.answer, Answer::Entries(_)) { "TRUE" } else { "FALSE" };
+    percent_encode(&cached.query.sent.to_string(), &mut url);
+    let set = settings.templates.get(cached.query.template).map_or(0, |template| template.set);
+    let is_whole = if matches!(cached.answer, Answer::Entries(_)) { "TRUE" } else { "FALSE" };
     // Writing to a text does not fail.
     let _ = write!(
         url,
         "?x-template={},x-attrset={set},x-expiry={},x-answerable={is_whole}",
-        kept.query.template,
-        at(kept.expires)
+        cached.query.template,
+        at(cached.expires)
     );
-    if let Some(refresh) = kept.refresh {
+    if let Some(refresh) = cached.refresh {
         let _ = write!(url, ",x-refresh={}", at(refresh));
     }
     url.push_str(",x-uuid=");
-    url.push_str(&query_id_text(&kept.id));
+    url.push_str(&query_id_text(&cached.id));
     url
 }
 

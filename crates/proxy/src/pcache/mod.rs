@@ -47,7 +47,7 @@ pub use template::{AttributeSet, BindTemplate, Settings, Shape, Template};
 use crate::backend::{ProxyBackend, is_undefined};
 use crate::identity::Asker;
 use crate::lookup;
-use crate::search::{Following, Judge, Wanted as Asked};
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 use crate::settings::Kind;
 use containment::Region;
 use cursors::{Answering, Keeping, Reading};
@@ -55,7 +55,7 @@ use flights::{Awaiting, Boarding, Leading};
 use refreshing::{AskAgain, Identity};
 use showing::Showing;
 use store::{Found, Query};
-use template::Wanted;
+use template::RequestedAttributes;
 
 /// Bytes of a filter that is looked for in the cache.
 const FILTER_BYTES_MAX: usize = 1024;
@@ -98,11 +98,11 @@ impl CachingBackend {
         if is_undefined(&filter) {
             return None;
         }
-        let wanted = Wanted::of(schema, request.attributes.iter())?;
+        let requested = RequestedAttributes::of(schema, request.attributes.iter())?;
         let templates = self.settings.templates.iter();
         let fits = |template: &Template| {
             template.shape.fits(&filter)
-                && self.settings.sets.get(template.set).is_some_and(|set| set.covers(schema, &wanted))
+                && self.settings.sets.get(template.set).is_some_and(|set| set.covers(schema, &requested))
         };
         let template = templates.into_iter().position(fits)?;
         let identity = self.identity(asker, search.controls.hops)?;
@@ -112,15 +112,15 @@ impl CachingBackend {
             region: Region { base: search.base.clone(), scope: request.scope, deref: request.deref },
             filter,
             sent: Arc::new(request.filter.to_owned()),
-            unknown: wanted.unknown,
+            unknown: requested.unknown,
             again: None,
         })
     }
 
     /// Who the requester is to the remote server; none: nobody.
     fn identity(&self, asker: &Asker, hops: u8) -> Option<Identity> {
-        let asked = self.inner.proxy.asked(asker, hops, Kind::Search).ok()?;
-        Some((asked.chosen.owner, asked.chosen.acting.map(|(name, _)| name)))
+        let request_context = self.inner.proxy.request_context(asker, hops, Kind::Search).ok()?;
+        Some((request_context.chosen.owner, request_context.chosen.acting.map(|(name, _)| name)))
     }
 
     /// What it takes to ask for the same once more in the background; none: its template has no time to refresh.
@@ -179,7 +179,7 @@ impl CachingBackend {
             policy: Arc::clone(policy),
             open_policy: Arc::clone(&self.inner.entry_policy),
             subject: Arc::clone(subject),
-            asked: OneByOne::new(schema, limits, request, &none, search.message)?,
+            search: OneByOne::new(schema, limits, request, &none, search.message)?,
             names: request.attributes.iter().map(str::to_owned).collect(),
             types_only: request.types_only,
             message: search.message,
@@ -189,57 +189,58 @@ impl CachingBackend {
     /// Asks the remote server, and keeps what it answers.
     fn read(
         &self,
-        asked: &Asking,
+        remote_read: &RemoteRead,
         changes: u64,
         before: Option<Arc<[store::CachedEntry]>>,
         leading: Option<Leading>,
     ) -> Result<Box<dyn Cursor>, LdapResult> {
-        let names = self.names(&asked.query);
+        let names = self.names(&remote_read.query);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let enough = self.settings.answer_entries_max;
-        let region = &asked.query.region;
-        let wanted = Asked {
-            base: &asked.base,
+        let region = &remote_read.query.region;
+        let outgoing = OutgoingSearch {
+            base: &remote_read.base,
             normal: &region.base,
             scope: region.scope,
             deref: region.deref,
             // More than the client wants: to others it may be the whole.
-            size_limit: asked.size_limit.map_or(0, |limit| limit.max(enough)),
-            time_limit: asked.time_limit,
+            size_limit: remote_read.size_limit.map_or(0, |limit| limit.max(enough)),
+            time_limit: remote_read.time_limit,
             types_only: false,
-            filter: asked.query.sent.as_filter(),
+            filter: remote_read.query.sent.as_filter(),
             attributes: &names,
-            controls: &asked.controls,
-            message: asked.showing.message,
+            controls: &remote_read.controls,
+            message: remote_read.showing.message,
         };
         let rules = (&self.inner.schema, &self.inner.entry_policy);
-        let judge = Judge::new(&self.inner.proxy, rules, &asked.asker, &wanted);
-        let mut inner = Following::new(&self.inner.proxy, &asked.asker, &wanted, judge)?;
-        asked.patience.into_iter().for_each(|time| inner.be_patient_at_most(time));
+        let judge = Judge::new(&self.inner.proxy, rules, &remote_read.asker, &outgoing);
+        let mut inner = TargetCursor::new(&self.inner.proxy, &remote_read.asker, &outgoing, judge)?;
+        remote_read.patience.into_iter().for_each(|time| inner.be_patient_at_most(time));
         let keeping = Keeping {
             cache: Arc::clone(&self.cache),
             settings: Arc::clone(&self.settings),
-            query: asked.query.clone(),
+            query: remote_read.query.clone(),
             changes,
             clock: Arc::clone(&self.clock),
             leading,
         };
-        let showing = Arc::clone(&asked.showing);
-        Ok(Box::new(Reading::new(Box::new(inner), showing, keeping, before, asked.size_limit)))
+        let showing = Arc::clone(&remote_read.showing);
+        Ok(Box::new(Reading::new(Box::new(inner), showing, keeping, before, remote_read.size_limit)))
     }
 
     /// A search whose answer another one is reading: it is looked for when that has ended.
-    fn go_on(&self, asked: &Asking) -> Result<Box<dyn Cursor>, LdapResult> {
+    fn go_on(&self, remote_read: &RemoteRead) -> Result<Box<dyn Cursor>, LdapResult> {
         let changes = self.cache.changes();
-        let found = self.cache.find(&self.inner.schema, &asked.query, &self.settings, self.now());
+        let found = self.cache.find(&self.inner.schema, &remote_read.query, &self.settings, self.now());
         let found = match found {
             Found::Entries { entries, is_same, answered } => Some((entries, is_same, answered)),
             Found::Refresh { entries, answered } => Some((entries, true, answered)),
             Found::TooMany | Found::Nothing => None,
         };
         if let Some((entries, is_same, answered)) = found {
-            let region = asked.query.region.clone();
-            let answering = Answering::new(entries, region, Arc::clone(&asked.showing), asked.size_limit);
+            let region = remote_read.query.region.clone();
+            let answering =
+                Answering::new(entries, region, Arc::clone(&remote_read.showing), remote_read.size_limit);
             if is_same || answering.finds_any() {
                 self.tell(format_args!("QUERY ANSWERABLE (answered {answered} times)"));
                 return Ok(Box::new(answering));
@@ -248,7 +249,7 @@ impl CachingBackend {
         // It has waited once, and does not wait again.
         self.tell(format_args!("QUERY NOT ANSWERABLE"));
         self.tell(format_args!("QUERY CACHEABLE"));
-        self.read(asked, changes, None, None)
+        self.read(remote_read, changes, None, None)
     }
 
     fn tell(&self, text: fmt::Arguments<'_>) {
@@ -270,10 +271,10 @@ impl CachingBackend {
     }
 
     /// A search for the entry of a bind, by the template's filter, as the database's root.
-    fn ask_for(&self, asker: &Asker, dn: &NormalDn, filter: &FilterBuf, hops: u8) -> Option<Following> {
+    fn ask_for(&self, asker: &Asker, dn: &NormalDn, filter: &FilterBuf, hops: u8) -> Option<TargetCursor> {
         let asker = Asker { is_root: true, ..asker.clone() };
         let controls = RequestControls::default().with(|values| values.hops = hops);
-        let wanted = Asked {
+        let outgoing = OutgoingSearch {
             base: dn.as_str(),
             normal: dn,
             scope: Scope::Base,
@@ -287,10 +288,10 @@ impl CachingBackend {
             message: MessageId(1),
         };
         let judge =
-            Judge::new(&self.inner.proxy, (&self.inner.schema, &self.inner.entry_policy), &asker, &wanted);
-        let mut following = Following::new(&self.inner.proxy, &asker, &wanted, judge).ok()?;
-        following.be_patient_at_most(PATIENCE);
-        Some(following)
+            Judge::new(&self.inner.proxy, (&self.inner.schema, &self.inner.entry_policy), &asker, &outgoing);
+        let mut cursor = TargetCursor::new(&self.inner.proxy, &asker, &outgoing, judge).ok()?;
+        cursor.be_patient_at_most(PATIENCE);
+        Some(cursor)
     }
 
     fn keeper(&self, dn: &NormalDn, template: &BindTemplate) -> Keeper {
@@ -327,7 +328,7 @@ impl CachingBackend {
 }
 
 /// What it takes to ask the remote server for the answer to a search.
-struct Asking {
+struct RemoteRead {
     asker: Asker,
     query: Query,
     showing: Arc<Showing>,
@@ -340,7 +341,7 @@ struct Asking {
     patience: Option<Duration>,
 }
 
-impl Asking {
+impl RemoteRead {
     /// When its time is over.
     fn deadline(&self) -> Option<Monotonic> {
         self.asker.began.with_limit(self.time_limit)
@@ -466,7 +467,7 @@ impl Backend for CachingBackend {
             return self.inner.open(context, search);
         }
         let again = self.again(&search, &asker, query.template);
-        let asked = Asking {
+        let remote_read = RemoteRead {
             base: self.base(&search),
             controls: search.controls.with(|values| values.paged = None),
             time_limit: search.request.time_limit,
@@ -476,19 +477,23 @@ impl Backend for CachingBackend {
             showing,
             size_limit,
         };
-        let leading = match self.cache.board(&asked.query) {
+        let leading = match self.cache.board(&remote_read.query) {
             Boarding::Leads(leading) => Some(leading),
             Boarding::Waits(flight) if before.is_none() => {
                 self.tell(format_args!("QUERY WAITS for the answer to the same"));
-                let limits = (asked.deadline(), size_limit);
+                let limits = (remote_read.deadline(), size_limit);
                 let itself = self.clone();
-                return Ok(Box::new(Awaiting::new(flight, limits, Box::new(move || itself.go_on(&asked)))));
+                return Ok(Box::new(Awaiting::new(
+                    flight,
+                    limits,
+                    Box::new(move || itself.go_on(&remote_read)),
+                )));
             }
             Boarding::Waits(_) => None,
         };
         self.tell(format_args!("QUERY NOT ANSWERABLE"));
         self.tell(format_args!("QUERY CACHEABLE"));
-        self.read(&asked, changes, before, leading).map_err(refused)
+        self.read(&remote_read, changes, before, leading).map_err(refused)
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
@@ -591,12 +596,12 @@ impl Backend for CachingBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match asked.oid == query_delete::OID {
-            true => Reply::Now(self.query_delete(context, asked).into()),
-            false => self.inner.extended(context, asked, later),
+        match request.oid == query_delete::OID {
+            true => Reply::Now(self.query_delete(context, request).into()),
+            false => self.inner.extended(context, request, later),
         }
     }
 

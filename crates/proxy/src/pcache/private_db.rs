@@ -39,7 +39,7 @@ type Copies = Vec<(QueryId, Arc<[CachedEntry]>, usize)>;
 
 /// A search of what is kept.
 #[derive(Debug)]
-struct KeptSearch {
+struct CacheSearch {
     /// Those in its scope that are still to be looked at.
     entries: std::collections::btree_map::IntoIter<NormalDn, Copies>,
     showing: Arc<Showing>,
@@ -68,19 +68,19 @@ impl CachingBackend {
         }
         let mut entries = BTreeMap::<NormalDn, Copies>::new();
         let mut has_base = search.base.depth() == 0;
-        for kept in self.cache.all() {
-            let Answer::Entries(answer) = &kept.answer else { continue };
+        for cached in self.cache.all() {
+            let Answer::Entries(answer) = &cached.answer else { continue };
             for (at, entry) in answer.iter().enumerate() {
                 has_base |= entry.dn.is_within(search.base);
                 if entry.dn.is_in_scope(search.base, search.request.scope) {
-                    entries.entry(entry.dn.clone()).or_default().push((kept.id, Arc::clone(answer), at));
+                    entries.entry(entry.dn.clone()).or_default().push((cached.id, Arc::clone(answer), at));
                 }
             }
         }
         if !has_base && search.request.scope == Scope::Base {
             return Err(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
-        Ok(Box::new(KeptSearch {
+        Ok(Box::new(CacheSearch {
             entries: entries.into_iter(),
             showing: self.showing(context, search)?,
             size_limit: (search.request.size_limit > 0).then_some(search.request.size_limit),
@@ -89,7 +89,7 @@ impl CachingBackend {
     }
 }
 
-impl KeptSearch {
+impl CacheSearch {
     /// The entry of all its copies: each may have other attributes.
     fn whole(&self, copies: &Copies) -> Option<Entry> {
         let schema = &self.showing.schema;
@@ -101,7 +101,7 @@ impl KeptSearch {
             else {
                 continue;
             };
-            let Some(known) = self.showing.known(&found) else { continue };
+            let Some(known) = self.showing.entry_of(&found) else { continue };
             match &mut whole {
                 None => whole = Some(known),
                 Some(whole) => known.attributes.into_iter().for_each(|attribute| add(whole, attribute)),
@@ -119,16 +119,16 @@ impl KeptSearch {
     /// What the search ends with.
     fn answer(&mut self, dn: &NormalDn, copies: &Copies, out: &mut Vec<u8>) -> Result<(), LdapResult> {
         let Some(entry) = self.whole(copies) else { return Ok(()) };
-        let Showing { schema, policy, subject, asked, .. } = &*self.showing;
+        let Showing { schema, policy, subject, search, .. } = &*self.showing;
         let tree = MemoryTree { schema, policy, subject, entries: Vec::new(), counted: None };
-        let found = asked.finds(&tree, dn, &entry);
+        let found = search.finds(&tree, dn, &entry);
         if !found.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))? {
             return Ok(());
         }
         if self.size_limit.is_some_and(|limit| self.effort.entries >= u64::from(limit)) {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
         }
-        asked.write(&tree, dn, &entry, out);
+        search.write(&tree, dn, &entry, out);
         self.effort.entries += 1;
         Ok(())
     }
@@ -146,7 +146,7 @@ fn add(whole: &mut Entry, attribute: EntryAttribute) {
     }
 }
 
-impl Cursor for KeptSearch {
+impl Cursor for CacheSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         for _ in 0..budget.candidates.max(1) {
             let Some((dn, copies)) = self.entries.next() else {

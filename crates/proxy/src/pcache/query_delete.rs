@@ -13,7 +13,7 @@ use super::store::QueryId;
 pub(super) const OID: &str = "1.3.6.1.4.1.4203.666.11.9.6.1";
 
 pub(super) static OPERATION: OverlayOperation =
-    OverlayOperation { oid: OID, target: |value| Ok(Wanted::decode(value)?.name.to_owned()) };
+    OverlayOperation { oid: OID, target: |value| Ok(QueryDelete::decode(value)?.name.to_owned()) };
 
 /// The tags of a request: a search base, an entry, and the number of a query.
 const BASE: Tag = Tag(0xa0);
@@ -22,7 +22,7 @@ const QUERY: Tag = Tag(0xa2);
 
 /// What is to be forgotten.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted<'v> {
+struct QueryDelete<'v> {
     name: &'v str,
     /// Answers that this entry is in, or may be missing in; otherwise those to searches of this base and below it.
     is_entry: bool,
@@ -30,7 +30,7 @@ struct Wanted<'v> {
     number: Option<QueryId>,
 }
 
-impl<'v> Wanted<'v> {
+impl<'v> QueryDelete<'v> {
     fn decode(value: Option<&'v [u8]>) -> Result<Self, LdapResult> {
         let fault = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         let value = value.filter(|value| !value.is_empty());
@@ -56,9 +56,9 @@ impl<'v> Wanted<'v> {
 
 impl CachingBackend {
     /// Forgets kept answers, for who may manage what they are about.
-    pub(super) fn query_delete(&self, context: &Context<'_>, asked: &Extended<'_>) -> LdapResult {
-        let wanted = match Wanted::decode(asked.value) {
-            Ok(wanted) => wanted,
+    pub(super) fn query_delete(&self, context: &Context<'_>, request: &Extended<'_>) -> LdapResult {
+        let delete = match QueryDelete::decode(request.value) {
+            Ok(delete) => delete,
             Err(refused) => return refused,
         };
         let tree = MemoryTree {
@@ -68,18 +68,18 @@ impl CachingBackend {
             entries: Vec::new(),
             counted: None,
         };
-        if !tree.allows(asked.dn, &Entry::new(asked.dn.as_str()), Item::Entry, Privilege::Manage) {
+        if !tree.allows(request.dn, &Entry::new(request.dn.as_str()), Item::Entry, Privilege::Manage) {
             let text = "who has answers forgotten needs `manage` there";
             return LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);
         }
-        match (wanted.number, wanted.is_entry) {
-            (Some(number), is_entry) if !self.cache.forget_query(&number, asked.dn, is_entry) => {
+        match (delete.number, delete.is_entry) {
+            (Some(number), is_entry) if !self.cache.forget_query(&number, request.dn, is_entry) => {
                 let text = "no query with this pcacheQueryId is kept there";
                 return LdapResult::with(ResultCode::NO_SUCH_OBJECT, text);
             }
             (Some(_), _) => {}
-            (None, true) => self.cache.forget_entry(asked.dn),
-            (None, false) => self.cache.forget_searches(asked.dn),
+            (None, true) => self.cache.forget_entry(request.dn),
+            (None, false) => self.cache.forget_searches(request.dn),
         }
         LdapResult::success()
     }
@@ -91,24 +91,24 @@ mod tests {
 
     #[test]
     fn requests_are_decoded() {
-        let wanted = |name, is_entry, number| Some(Wanted { name, is_entry, number });
+        let delete = |name, is_entry, number| Some(QueryDelete { name, is_entry, number });
         let number = |length: u8| {
             let mut bytes = vec![0x30, 7 + length, 0xa0, 3, b'o', b'=', b'x', 0xa2, length];
             bytes.extend(std::iter::repeat_n(1, length.into()));
             bytes
         };
         for (value, expected) in [
-            (&[0x30, 5, 0xa0, 3, b'o', b'=', b'x'][..], wanted("o=x", false, None)),
-            (&[0x30, 5, 0xa1, 3, b'o', b'=', b'x'], wanted("o=x", true, None)),
-            (&number(16), wanted("o=x", false, Some([1; 16]))),
+            (&[0x30, 5, 0xa0, 3, b'o', b'=', b'x'][..], delete("o=x", false, None)),
+            (&[0x30, 5, 0xa1, 3, b'o', b'=', b'x'], delete("o=x", true, None)),
+            (&number(16), delete("o=x", false, Some([1; 16]))),
             (&number(15), None),
             (&[0x30, 5, 0xa3, 3, b'o', b'=', b'x'], None),
             (&[0x30, 5, 0xa0, 3, b'o', b'=', 0xff], None),
             (&[0x30, 6, 0xa0, 3, b'o', b'=', b'x'], None),
             (&[], None),
         ] {
-            assert_eq!(Wanted::decode(Some(value)).ok(), expected, "{value:02x?}");
+            assert_eq!(QueryDelete::decode(Some(value)).ok(), expected, "{value:02x?}");
         }
-        assert!(Wanted::decode(None).is_err());
+        assert!(QueryDelete::decode(None).is_err());
     }
 }

@@ -12,7 +12,7 @@ use larix_engine::controls::RequestControls;
 use super::flights::Boarding;
 use super::showing::Showing;
 use super::store::{Cache, Query};
-use super::{Asking, CachingBackend, PATIENCE};
+use super::{CachingBackend, PATIENCE, RemoteRead};
 use crate::identity::Asker;
 use crate::job::Owner;
 use crate::lookup;
@@ -135,7 +135,7 @@ impl CachingBackend {
         }
         let Boarding::Leads(leading) = self.cache.board(&query) else { return };
         let changes = self.cache.changes();
-        let asked = Asking {
+        let remote_read = RemoteRead {
             base: again.base.clone(),
             controls: again.controls.clone(),
             // Entries are kept, and shown to nobody.
@@ -146,7 +146,7 @@ impl CachingBackend {
             asker,
             query,
         };
-        let Ok(cursor) = self.read(&asked, changes, None, Some(leading)) else { return };
+        let Ok(cursor) = self.read(&remote_read, changes, None, Some(leading)) else { return };
         let itself = self.clone();
         let then: lookup::Then = Box::new(move |_| {
             drop(turn);

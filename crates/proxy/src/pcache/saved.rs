@@ -71,13 +71,13 @@ impl Cache {
             write::string(out, FORM);
             write::octets(out, Tag::OCTET_STRING, &fingerprint(settings, proxy));
             write::constructed(out, Tag::SEQUENCE, |out| {
-                for kept in self.all() {
-                    let refresh = kept.refresh.map_or(i64::MAX, at);
+                for cached in self.all() {
+                    let refresh = cached.refresh.map_or(i64::MAX, at);
                     write::constructed(out, Tag::SEQUENCE, |out| {
-                        write_query(out, &kept.query);
-                        write::integer(out, Tag::INTEGER, at(kept.expires));
+                        write_query(out, &cached.query);
+                        write::integer(out, Tag::INTEGER, at(cached.expires));
                         write::integer(out, Tag::INTEGER, refresh);
-                        if let Answer::Entries(entries) = &kept.answer {
+                        if let Answer::Entries(entries) = &cached.answer {
                             write::constructed(out, Tag::SEQUENCE, |out| {
                                 for entry in entries.iter() {
                                     write::octets(out, Tag::OCTET_STRING, &entry.message);
@@ -111,21 +111,21 @@ impl Cache {
         let mut queries = file.sequence("queries")?;
         let mut read = Vec::new();
         while queries.peek().is_some() {
-            read.push(read_kept(&mut queries.sequence("query")?, schema, settings)?);
+            read.push(read_query(&mut queries.sequence("query")?, schema, settings)?);
         }
         let (now, today) = (clock.monotonic(), clock.now().0);
-        let left = |moment: i64| {
+        let remaining = |moment: i64| {
             let micros = u64::try_from(moment.saturating_sub(today)).unwrap_or(0);
             Duration::from_micros(micros)
         };
         let mut count = 0;
         for (query, answer, expires, refresh) in read {
             let Some(template) = settings.templates.get(query.template) else { continue };
-            let ttl = left(expires).min(template.ttl.max(template.negative_ttl).max(template.limit_ttl));
+            let ttl = remaining(expires).min(template.ttl.max(template.negative_ttl).max(template.limit_ttl));
             if ttl.is_zero() {
                 continue;
             }
-            let refresh = template.refresh.map(|most| left(refresh).min(most));
+            let refresh = template.refresh.map(|most| remaining(refresh).min(most));
             let changes = self.changes();
             count +=
                 usize::from(self.insert(query, answer, Times { ttl, refresh }, (settings, now, changes)));
@@ -160,7 +160,7 @@ fn write_query(out: &mut Vec<u8>, query: &Query) {
     });
 }
 
-fn read_kept(
+fn read_query(
     reader: &mut Reader<'_>,
     schema: &Schema,
     settings: &Settings,

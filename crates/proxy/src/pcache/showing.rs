@@ -19,7 +19,7 @@ pub(super) struct Showing {
     pub(super) open_policy: Arc<AccessPolicy>,
     pub(super) subject: Arc<Subject>,
     /// The filter and the list of attributes.
-    pub(super) asked: OneByOne,
+    pub(super) search: OneByOne,
     /// The list as it was sent.
     pub(super) names: Vec<String>,
     pub(super) types_only: bool,
@@ -28,7 +28,7 @@ pub(super) struct Showing {
 
 impl Showing {
     /// What the schema knows of an entry; none: an attribute has no values, or there is one twice.
-    pub(super) fn known(&self, found: &SearchResultEntry<'_>) -> Option<Entry> {
+    pub(super) fn entry_of(&self, found: &SearchResultEntry<'_>) -> Option<Entry> {
         let mut entry = Entry::new(found.dn);
         for attribute in found.attributes.iter() {
             if attribute.values.is_empty() {
@@ -65,7 +65,7 @@ impl Showing {
     ) -> Result<bool, LdapResult> {
         let tree = MemoryTree { schema: &self.schema, policy, subject, entries: Vec::new(), counted: None };
         // An entry that may not be read does not count.
-        let matched = self.asked.finds(&tree, dn, entry);
+        let matched = self.search.finds(&tree, dn, entry);
         matched.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
     }
 
@@ -73,7 +73,7 @@ impl Showing {
     pub(super) fn write(&self, found: &SearchResultEntry<'_>, out: &mut Vec<u8>) {
         let mut encoder = EntryEncoder::begin(out, self.message, found.dn);
         for attribute in found.attributes.iter() {
-            if !self.is_asked(attribute.description) {
+            if !self.is_requested(attribute.description) {
                 continue;
             }
             encoder.begin_attribute(attribute.description);
@@ -85,9 +85,9 @@ impl Showing {
         encoder.finish(&[]);
     }
 
-    fn is_asked(&self, name: &str) -> bool {
+    fn is_requested(&self, name: &str) -> bool {
         match self.schema.describe(name) {
-            Ok(description) => self.asked.selects(&self.schema, &description),
+            Ok(description) => self.search.selects(&self.schema, &description),
             // Every attribute that the schema does not know may be a user attribute.
             Err(_) if self.names.is_empty() => true,
             Err(_) => {

@@ -102,7 +102,7 @@ pub(super) type QueryId = [u8; 16];
 
 /// An answer with its times.
 #[derive(Debug)]
-pub(super) struct KeptAnswer {
+pub(super) struct CachedAnswer {
     pub(super) id: QueryId,
     pub(super) query: Query,
     pub(super) answer: Answer,
@@ -245,12 +245,12 @@ impl Cache {
     }
 
     /// All that there is, the longest unused first.
-    pub(super) fn all(&self) -> Vec<KeptAnswer> {
+    pub(super) fn all(&self) -> Vec<CachedAnswer> {
         let state = self.state();
-        let kept = |number: &u64| {
+        let cached = |number: &u64| {
             let (_, stored) = state.stored.get(number)?;
             let refresh = stored.refresh.load(Ordering::Relaxed);
-            Some(KeptAnswer {
+            Some(CachedAnswer {
                 id: stored.id,
                 query: stored.query.clone(),
                 answer: stored.answer.clone(),
@@ -258,7 +258,7 @@ impl Cache {
                 refresh: (refresh != u64::MAX).then_some(Monotonic(refresh)),
             })
         };
-        state.order.values().filter_map(kept).collect()
+        state.order.values().filter_map(cached).collect()
     }
 
     /// How many changes have gone through: an answer that was begun before one of them is not stored.

@@ -255,8 +255,8 @@ impl AttributeSet {
     }
 
     /// Whether it has all that is asked for.
-    pub(super) fn covers(&self, schema: &Schema, wanted: &Wanted) -> bool {
-        if wanted.none {
+    pub(super) fn covers(&self, schema: &Schema, requested: &RequestedAttributes) -> bool {
+        if requested.none {
             return self.none;
         }
         let has = |description: &AttributeDescription| {
@@ -266,16 +266,16 @@ impl AttributeSet {
             };
             by_kind || self.listed.iter().any(|own| description.is_subdescription_of(schema, own))
         };
-        (self.user || !wanted.user)
-            && (self.operational || !wanted.operational)
-            && !wanted.by_class
-            && wanted.listed.iter().all(has)
+        (self.user || !requested.user)
+            && (self.operational || !requested.operational)
+            && !requested.by_class
+            && requested.listed.iter().all(has)
     }
 }
 
 /// The attributes that a search asks for.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct RequestedAttributes {
     user: bool,
     operational: bool,
     none: bool,
@@ -286,29 +286,30 @@ pub(super) struct Wanted {
     pub(super) unknown: Vec<String>,
 }
 
-impl Wanted {
+impl RequestedAttributes {
     /// None: so many unknown names are not cached.
     pub(super) fn of<'n>(schema: &Schema, names: impl IntoIterator<Item = &'n str>) -> Option<Self> {
-        let (mut wanted, mut count) = (Self::default(), 0_usize);
+        let (mut requested, mut count) = (Self::default(), 0_usize);
         for name in names {
             count += 1;
             match name {
-                "*" => wanted.user = true,
-                "+" => wanted.operational = true,
+                "*" => requested.user = true,
+                "+" => requested.operational = true,
                 "1.1" => {}
-                name if name.starts_with('@') => wanted.by_class = true,
+                name if name.starts_with('@') => requested.by_class = true,
                 name => match schema.describe(name) {
-                    Ok(description) => wanted.listed.push(description),
-                    Err(_) => wanted.unknown.push(name.to_ascii_lowercase()),
+                    Ok(description) => requested.listed.push(description),
+                    Err(_) => requested.unknown.push(name.to_ascii_lowercase()),
                 },
             }
         }
-        wanted.user |= count == 0;
-        wanted.none = !(wanted.user || wanted.operational || wanted.by_class) && wanted.listed.is_empty();
-        wanted.unknown.sort_unstable();
-        wanted.unknown.dedup();
-        let bytes: usize = wanted.unknown.iter().map(String::len).sum();
-        (wanted.unknown.len() <= UNKNOWN_MAX && bytes <= UNKNOWN_BYTES_MAX).then_some(wanted)
+        requested.user |= count == 0;
+        requested.none =
+            !(requested.user || requested.operational || requested.by_class) && requested.listed.is_empty();
+        requested.unknown.sort_unstable();
+        requested.unknown.dedup();
+        let bytes: usize = requested.unknown.iter().map(String::len).sum();
+        (requested.unknown.len() <= UNKNOWN_MAX && bytes <= UNKNOWN_BYTES_MAX).then_some(requested)
     }
 }
 
@@ -376,11 +377,11 @@ pub(in crate::pcache) mod tests {
     #[test]
     fn attributes_of_sets() {
         let schema = schema();
-        let covers = |set: &[&str], wanted: &[&str]| {
+        let covers = |set: &[&str], requested: &[&str]| {
             let set = AttributeSet::parse(&schema, set.iter().copied()).unwrap();
-            set.covers(&schema, &Wanted::of(&schema, wanted.iter().copied()).unwrap())
+            set.covers(&schema, &RequestedAttributes::of(&schema, requested.iter().copied()).unwrap())
         };
-        for (set, wanted, expected) in [
+        for (set, requested, expected) in [
             (&["sn", "cn"][..], &["cn"][..], true),
             (&["sn", "cn"], &["SN", "CN"], true),
             (&["sn", "cn"], &["sn;lang-en"], true),
@@ -401,13 +402,13 @@ pub(in crate::pcache) mod tests {
             (&["cn"], &["1.1"], false),
             (&["cn"], &["@person"], false),
         ] {
-            assert_eq!(covers(set, wanted), expected, "{set:?} {wanted:?}");
+            assert_eq!(covers(set, requested), expected, "{set:?} {requested:?}");
         }
         assert!(AttributeSet::parse(&schema, ["cn", "nobodyKnowsIt"]).unwrap_err().contains("undef:"));
         assert_eq!(AttributeSet::parse(&schema, ["cn", "undef:nobodyKnowsIt"]).unwrap().names.len(), 2);
         assert!(AttributeSet::parse(&schema, ["cn", "1.1"]).is_err());
         assert!(AttributeSet::parse(&schema, []).is_err());
         let many: Vec<String> = (0..20).map(|number| format!("unknown{number}")).collect();
-        assert!(Wanted::of(&schema, many.iter().map(String::as_str)).is_none());
+        assert!(RequestedAttributes::of(&schema, many.iter().map(String::as_str)).is_none());
     }
 }

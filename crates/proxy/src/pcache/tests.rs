@@ -160,7 +160,7 @@ impl World {
             policy: Arc::clone(&open),
             open_policy: open,
             subject: Arc::new(Subject::default()),
-            asked: OneByOne::new(&self.schema, &limits, &request, &controls, ID).unwrap(),
+            search: OneByOne::new(&self.schema, &limits, &request, &controls, ID).unwrap(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             types_only: false,
             message: ID,

@@ -49,14 +49,14 @@ pub(super) struct Call {
 
 /// Where the answer goes.
 pub(super) enum Sink {
-    Once(Done<Said>),
+    Once(Done<ProgramAnswer>),
     /// Entries of a search.
     Entries(Box<Found>, FeedEnd),
 }
 
 /// What the program answers to an operation that is no search.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum ProgramAnswer {
     Result(LdapResult),
     /// The operation is to go on behind it.
     Continue,
@@ -242,7 +242,7 @@ fn busy() -> LdapResult {
 impl Sink {
     fn end(self, result: LdapResult) {
         match self {
-            Self::Once(done) => done(Said::Result(result)),
+            Self::Once(done) => done(ProgramAnswer::Result(result)),
             Self::Entries(_, feed) => feed.0.end((result, Vec::new())),
         }
     }
@@ -286,9 +286,9 @@ impl Shared {
     }
 
     /// How long the program may still take for what began then; none: no longer.
-    fn left(&self, began: Monotonic) -> Option<Duration> {
+    fn remaining(&self, began: Monotonic) -> Option<Duration> {
         let passed = Duration::from_nanos(self.clock.monotonic().0.saturating_sub(began.0));
-        self.patience.checked_sub(passed).filter(|left| !left.is_zero())
+        self.patience.checked_sub(passed).filter(|remaining| !remaining.is_zero())
     }
 
     fn carry_out(&self, call: Call) {
@@ -312,8 +312,8 @@ impl Shared {
 
     /// Connects, and writes the request.
     fn ask(&self, text: &[u8], began: Monotonic, state: &CallState) -> Result<UnixStream, LdapResult> {
-        let Some(left) = self.left(began) else { return Err(late()) };
-        let connected = connect(&self.path, left).and_then(|mut stream| {
+        let Some(remaining) = self.remaining(began) else { return Err(late()) };
+        let connected = connect(&self.path, remaining).and_then(|mut stream| {
             *state.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.try_clone()?);
             stream.write_all(text).map(|()| stream)
         });
@@ -336,12 +336,12 @@ impl Shared {
         }
     }
 
-    fn one_result(&self, stream: &UnixStream, began: Monotonic) -> Said {
-        let left = || self.left(began).ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut));
-        let mut answer = Answer::new(BufReader::new(Patient { stream, left }));
-        Said::Result(match answer.next() {
+    fn one_result(&self, stream: &UnixStream, began: Monotonic) -> ProgramAnswer {
+        let remaining = || self.remaining(began).ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut));
+        let mut answer = Answer::new(BufReader::new(Patient { stream, remaining }));
+        ProgramAnswer::Result(match answer.next() {
             Ok(SocketResponse::Result(result)) => result,
-            Ok(SocketResponse::Continue) if self.may_continue => return Said::Continue,
+            Ok(SocketResponse::Continue) if self.may_continue => return ProgramAnswer::Continue,
             Ok(SocketResponse::Continue) => self.lie(&nothing_behind()),
             Ok(SocketResponse::Entry(dn, _)) => {
                 self.lie(&AnswerFault::Text(format!("it has the entry \"{dn}\", and was asked for none")))
@@ -352,8 +352,8 @@ impl Shared {
 
     /// Passes entries on, and answers how the search ends.
     fn entries(&self, stream: &UnixStream, mut found: Found, feed: &Feed, state: &CallState) -> LdapResult {
-        let left = || Ok(self.patience);
-        let mut answer = Answer::new(BufReader::new(Patient { stream, left }));
+        let remaining = || Ok(self.patience);
+        let mut answer = Answer::new(BufReader::new(Patient { stream, remaining }));
         loop {
             if state.is_given_up() {
                 return LdapResult::new(ResultCode::CANCELED);
@@ -417,11 +417,11 @@ fn broken() -> LdapResult {
 }
 
 /// Connects within a time, which counts for writing, too.
-pub(super) fn connect(path: &Path, left: Duration) -> io::Result<UnixStream> {
+pub(super) fn connect(path: &Path, remaining: Duration) -> io::Result<UnixStream> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
     let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     // A program that takes no connections lets this one wait as long as for writing.
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(remaining))?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(UnixStream::from(socket))
 }
@@ -430,12 +430,12 @@ pub(super) fn connect(path: &Path, left: Duration) -> io::Result<UnixStream> {
 #[derive(Debug)]
 struct Patient<'a, F> {
     stream: &'a UnixStream,
-    left: F,
+    remaining: F,
 }
 
 impl<F: Fn() -> io::Result<Duration>> Read for Patient<'_, F> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some((self.left)()?))?;
+        self.stream.set_read_timeout(Some((self.remaining)()?))?;
         let mut stream = self.stream;
         stream.read(bytes)
     }

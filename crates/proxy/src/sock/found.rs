@@ -20,7 +20,7 @@ pub(super) struct Found {
     pub(super) scope: Scope,
     pub(super) deref: DerefAliases,
     /// How many more may be sent; none: any number.
-    pub(super) left: Option<u32>,
+    pub(super) remaining: Option<u32>,
 }
 
 impl Found {
@@ -57,9 +57,9 @@ impl Found {
         if !tree.allows(&normal, &entry, Item::Entry, Privilege::Read) {
             return Ok(None);
         }
-        match &mut self.left {
+        match &mut self.remaining {
             Some(0) => return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED)),
-            Some(left) => *left -= 1,
+            Some(remaining) => *remaining -= 1,
             None => {}
         }
         let mut message = Vec::new();

@@ -15,14 +15,14 @@ use regex::Regex;
 use zeroize::Zeroizing;
 
 use super::SocketSettings;
-use super::calls::Said;
+use super::calls::ProgramAnswer;
 use super::notices::{self, Notices};
 use super::program::{Program, ProgramContext};
 use super::text::Text;
 
 mod search;
 
-use search::{Begun, FrontSearch};
+use search::{FrontSearch, Stage};
 
 /// Requests that the program may be asked (`sockops`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -141,12 +141,12 @@ pub struct ProgramInFront {
 
 /// Where a request goes on that the program was asked about, and under what.
 #[derive(Debug)]
-struct GoingOn {
+struct Continuation {
     behind: Option<Behind>,
     context: KeptContext,
 }
 
-impl GoingOn {
+impl Continuation {
     /// # Errors
     /// The databases of the request are there no more.
     fn with<T>(&self, then: impl FnOnce(Next<'_>, &Context<'_>) -> T) -> Result<T, LdapResult> {
@@ -161,13 +161,13 @@ impl GoingOn {
 
 /// What the program receives about one request.
 #[derive(Clone, Debug)]
-struct Telling {
+struct Notifier {
     notices: Arc<Notices>,
     result: Option<Text>,
     entry: Option<Text>,
 }
 
-impl Telling {
+impl Notifier {
     fn result(&self, result: &LdapResult) {
         if let Some(mut text) = self.result.clone() {
             text.result(result);
@@ -248,21 +248,21 @@ impl ProgramInFront {
         self.settings.asked.contains(&kind) && self.settings.pattern.as_ref().is_none_or(of_name)
     }
 
-    fn going_on(&self, context: &Context<'_>) -> GoingOn {
+    fn continuation(&self, context: &Context<'_>) -> Continuation {
         let behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        GoingOn { behind, context: KeptContext::new(context, &self.clock) }
+        Continuation { behind, context: KeptContext::new(context, &self.clock) }
     }
 
     /// What the program receives about a request; none: nothing.
-    fn telling(&self, context: &Context<'_>) -> Option<Telling> {
+    fn notifier(&self, context: &Context<'_>) -> Option<Notifier> {
         let notices = self.notices.clone()?;
-        let mut asking = self.program.asking(context);
-        asking.suffixes = &[];
-        let begun = |told: SocketNotice, command: &str| {
-            self.settings.told.contains(&told).then(|| Text::begin(command, &asking))
+        let mut header = self.program.header(context);
+        header.suffixes = &[];
+        let begun = |notice: SocketNotice, command: &str| {
+            self.settings.told.contains(&notice).then(|| Text::begin(command, &header))
         };
         let (result, entry) = (begun(SocketNotice::Result, "RESULT"), begun(SocketNotice::Search, "ENTRY"));
-        Some(Telling { notices, result, entry })
+        Some(Notifier { notices, result, entry })
     }
 
     /// Passes on what the program is not asked about.
@@ -273,10 +273,10 @@ impl ProgramInFront {
         result: fn(&T) -> &LdapResult,
         ask: impl FnOnce(Later<'_, T>) -> Reply<T>,
     ) -> Reply<T> {
-        let Some(telling) = self.telling(context) else { return ask(later) };
-        let reply = ask(&mut || telling.clone().before(later(), result));
+        let Some(notifier) = self.notifier(context) else { return ask(later) };
+        let reply = ask(&mut || notifier.clone().before(later(), result));
         if let Reply::Now(answer) = &reply {
-            telling.result(result(answer));
+            notifier.result(result(answer));
         }
         reply
     }
@@ -289,18 +289,20 @@ impl ProgramInFront {
         (done, result): (Done<T>, fn(&T) -> &LdapResult),
         go_on: impl FnOnce(Next<'_>, &Context<'_>, Done<T>) -> Pending + Send + 'static,
     ) -> Pending {
-        let (going_on, telling) = (self.going_on(context), self.telling(context));
+        let (continuation, notifier) = (self.continuation(context), self.notifier(context));
         let continued = Arc::<Continued>::default();
         let state = Arc::clone(&continued);
-        let answered = move |said| match said {
-            Said::Result(result) => done(result.into()),
-            Said::Continue if state.is_given_up() => done(LdapResult::new(ResultCode::CANCELED).into()),
-            Said::Continue => {
-                let mut done = Some(match telling {
-                    Some(telling) => telling.before(done, result),
+        let answered = move |answer| match answer {
+            ProgramAnswer::Result(result) => done(result.into()),
+            ProgramAnswer::Continue if state.is_given_up() => {
+                done(LdapResult::new(ResultCode::CANCELED).into())
+            }
+            ProgramAnswer::Continue => {
+                let mut done = Some(match notifier {
+                    Some(notifier) => notifier.before(done, result),
                     None => done,
                 });
-                let went = going_on.with(|next, context| {
+                let went = continuation.with(|next, context| {
                     done.take().map_or_else(Pending::default, |done| go_on(next, context, done))
                 });
                 match (went, done) {
@@ -310,9 +312,9 @@ impl ProgramInFront {
                 }
             }
         };
-        let asked = self.program.ask(context, text, Box::new(answered));
+        let call = self.program.ask(context, text, Box::new(answered));
         let give_up = move || {
-            asked.give_up();
+            call.give_up();
             continued.give_up();
         };
         // The program has its own time, and so has what stands behind it.
@@ -322,9 +324,9 @@ impl ProgramInFront {
 
 impl Interceptor for ProgramInFront {
     fn requests(&self) -> Operations {
-        let asked = self.settings.asked.iter().map(|asked| asked.operations());
-        let told = self.settings.told.iter().map(|told| told.operations());
-        asked.chain(told).fold(Operations::NONE, Operations::and)
+        let requests = self.settings.asked.iter().map(|operation| operation.operations());
+        let notices = self.settings.told.iter().map(|notice| notice.operations());
+        requests.chain(notices).fold(Operations::NONE, Operations::and)
     }
 
     fn stands_before(&self, behind: Behind) {
@@ -341,21 +343,21 @@ impl Interceptor for ProgramInFront {
         context: &Context<'_>,
         search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
-        let telling = self.telling(context);
+        let notifier = self.notifier(context);
         if self.asks(SocketOperation::Search, search.base) {
-            let asked = self.program.search(context, &search);
-            let asked = asked.map_err(|refused| Box::new((refused, Vec::new())))?;
-            let begun = Begun::Asked {
-                asked: Box::new(asked),
-                then: Box::new((self.going_on(context), KeptSearch::new(search))),
+            let program_search = self.program.search(context, &search);
+            let program_search = program_search.map_err(|refused| Box::new((refused, Vec::new())))?;
+            let stage = Stage::Program {
+                search: Box::new(program_search),
+                then: Box::new((self.continuation(context), KeptSearch::new(search))),
             };
-            return Ok(Box::new(FrontSearch::new(begun, telling)));
+            return Ok(Box::new(FrontSearch::new(stage, notifier)));
         }
-        let Some(telling) = telling else { return next.open(context, search) };
+        let Some(notifier) = notifier else { return next.open(context, search) };
         match next.open(context, search) {
-            Ok(cursor) => Ok(Box::new(FrontSearch::new(Begun::Passed(cursor), Some(telling)))),
+            Ok(cursor) => Ok(Box::new(FrontSearch::new(Stage::Database(cursor), Some(notifier)))),
             Err(end) => {
-                telling.result(&end.0);
+                notifier.result(&end.0);
                 Err(end)
             }
         }
@@ -379,8 +381,8 @@ impl Interceptor for ProgramInFront {
         let (entry, attribute, value) = ((*entry).to_owned(), (*attribute).to_owned(), value.to_vec());
         let (dn, controls) = (compare.dn.clone(), compare.controls.clone());
         let done = later();
-        let told: Done<EndOf> = Box::new(move |EndOf(end)| done(end));
-        Reply::Later(self.ask(context, text, (told, |EndOf(end)| &end.0), move |next, context, done| {
+        let answer: Done<EndOf> = Box::new(move |EndOf(end)| done(end));
+        Reply::Later(self.ask(context, text, (answer, |EndOf(end)| &end.0), move |next, context, done| {
             let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
             let compare = Compare { request: &request, dn: &dn, controls: &controls };
             let done: Done<End> = Box::new(move |end| done(EndOf(end)));
@@ -428,8 +430,8 @@ impl Interceptor for ProgramInFront {
             of_text(operation.target()).is_some_and(|dn| self.asks(SocketOperation::of(operation), &dn))
         };
         if !changes.operations().any(is_asked) {
-            let done = match self.telling(context) {
-                Some(telling) => telling.before(done, |outcome: &WriteOutcome| &outcome.result),
+            let done = match self.notifier(context) {
+                Some(notifier) => notifier.before(done, |outcome: &WriteOutcome| &outcome.result),
                 None => done,
             };
             return next.update(context, changes, done);
@@ -497,25 +499,25 @@ impl Interceptor for ProgramInFront {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        if !self.asks(SocketOperation::Extended, asked.dn) {
+        if !self.asks(SocketOperation::Extended, request.dn) {
             return self.pass(
                 context,
                 later,
                 |answer| &answer.result,
-                |later| next.extended(context, asked, later),
+                |later| next.extended(context, request, later),
             );
         }
-        let text = self.program.extended(context, asked.oid, asked.value);
-        let (oid, controls) = (asked.oid.to_owned(), asked.controls.clone());
-        let (dn, value) = (asked.dn.clone(), asked.value.map(<[u8]>::to_vec));
+        let text = self.program.extended(context, request.oid, request.value);
+        let (oid, controls) = (request.oid.to_owned(), request.controls.clone());
+        let (dn, value) = (request.dn.clone(), request.value.map(<[u8]>::to_vec));
         let answer: (Done<ExtendedAnswer>, fn(&ExtendedAnswer) -> &LdapResult) =
             (later(), |answer| &answer.result);
         Reply::Later(self.ask(context, text, answer, move |next, context, done| {
-            let asked = Extended { oid: &oid, controls: &controls, dn: &dn, value: value.as_deref() };
-            answered_by(done, |later| next.extended(context, &asked, later))
+            let request = Extended { oid: &oid, controls: &controls, dn: &dn, value: value.as_deref() };
+            answered_by(done, |later| next.extended(context, &request, later))
         }))
     }
 }

@@ -26,7 +26,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use calls::{PATIENCE, Said};
+use calls::{PATIENCE, ProgramAnswer};
 use program::{GRACE, Program};
 
 pub use calls::Tell;
@@ -85,11 +85,11 @@ impl SocketBackend {
         let give_up = self.program.ask(
             context,
             text,
-            Box::new(move |said| {
-                done(match said {
-                    Said::Result(result) => result,
+            Box::new(move |answer| {
+                done(match answer {
+                    ProgramAnswer::Result(result) => result,
                     // The program was not asked this.
-                    Said::Continue => LdapResult::new(ResultCode::OTHER),
+                    ProgramAnswer::Continue => LdapResult::new(ResultCode::OTHER),
                 });
             }),
         );
@@ -108,13 +108,13 @@ fn heeded(controls: &RequestControls) -> Result<(), LdapResult> {
         controls.assertion.is_some(),
         controls.no_op,
         controls.tree_delete,
-        controls.pre_read.as_ref().is_some_and(|asked| asked.critical),
-        controls.post_read.as_ref().is_some_and(|asked| asked.critical),
-        controls.paged.as_ref().is_some_and(|asked| asked.critical),
-        controls.sort.as_ref().is_some_and(|asked| asked.critical),
-        controls.vlv.as_ref().is_some_and(|asked| asked.critical),
-        controls.deref.as_ref().is_some_and(|asked| asked.critical),
-        controls.effective_rights.as_ref().is_some_and(|asked| asked.critical),
+        controls.pre_read.as_ref().is_some_and(|control| control.critical),
+        controls.post_read.as_ref().is_some_and(|control| control.critical),
+        controls.paged.as_ref().is_some_and(|control| control.critical),
+        controls.sort.as_ref().is_some_and(|control| control.critical),
+        controls.vlv.as_ref().is_some_and(|control| control.critical),
+        controls.deref.as_ref().is_some_and(|control| control.critical),
+        controls.effective_rights.as_ref().is_some_and(|control| control.critical),
     ];
     match is_critical.contains(&true) {
         true => {
@@ -172,10 +172,10 @@ impl Backend for SocketBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let text = self.program.extended(context, asked.oid, asked.value);
+        let text = self.program.extended(context, request.oid, request.value);
         let done = later();
         Reply::Later(self.ask(context, text, Box::new(move |result| done(result.into()))))
     }

@@ -105,10 +105,10 @@ impl Shared {
 
     /// What the thread does.
     fn serve(&self) {
-        let mut was_told = true;
+        let mut was_delivered = true;
         while let Some(text) = self.next() {
-            let told = connect(&self.path, self.patience).and_then(|mut stream| stream.write_all(&text));
-            self.settle(told, &mut was_told);
+            let delivery = connect(&self.path, self.patience).and_then(|mut stream| stream.write_all(&text));
+            self.settle(delivery, &mut was_delivered);
         }
     }
 
@@ -137,17 +137,17 @@ impl Shared {
     }
 
     /// Counts what was not told, and says so when the program is away and when it is back.
-    fn settle(&self, told: io::Result<()>, was_told: &mut bool) {
+    fn settle(&self, delivery: io::Result<()>, was_delivered: &mut bool) {
         let path = self.path.display();
         let mut queue = self.lock();
-        match told {
+        match delivery {
             Ok(()) if queue.lost > 0 => {
                 let lost = std::mem::take(&mut queue.lost);
                 drop(queue);
                 (self.tell)(&format!("socketpath \"{path}\": {lost} results and entries were not told"));
-                *was_told = true;
+                *was_delivered = true;
             }
-            Ok(()) => *was_told = true,
+            Ok(()) => *was_delivered = true,
             Err(error) => {
                 queue.lost += 1;
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
@@ -158,7 +158,7 @@ impl Shared {
                     self.let_searches_go_on(&mut queue);
                 }
                 drop(queue);
-                if std::mem::replace(was_told, false) {
+                if std::mem::replace(was_delivered, false) {
                     let text = "results and entries are not told until it takes them";
                     (self.tell)(&format!("socketpath \"{path}\": {error}: {text}"));
                 }
@@ -177,10 +177,10 @@ mod tests {
     use super::*;
 
     fn notices(path: &Path) -> (Notices, Arc<Mutex<Vec<String>>>) {
-        let told = Arc::<Mutex<Vec<String>>>::default();
-        let log = Arc::clone(&told);
+        let log_lines = Arc::<Mutex<Vec<String>>>::default();
+        let log = Arc::clone(&log_lines);
         let tell = Arc::new(move |text: &str| log.lock().unwrap().push(text.to_owned()));
-        (Notices::new(path, tell, Duration::from_millis(200)), told)
+        (Notices::new(path, tell, Duration::from_millis(200)), log_lines)
     }
 
     fn add(notices: &Notices, text: &str) {
@@ -203,8 +203,8 @@ mod tests {
         let (notices, log) = notices(&path);
         (0..3).for_each(|number| add(&notices, &format!("early {number}")));
         until(|| notices.0.lock().lost == 3);
-        let said = std::mem::take(&mut *log.lock().unwrap());
-        assert!(said.len() == 1 && said[0].contains("No such file"), "{said:?}");
+        let lines = std::mem::take(&mut *log.lock().unwrap());
+        assert!(lines.len() == 1 && lines[0].contains("No such file"), "{lines:?}");
 
         let listener = UnixListener::bind(&path).unwrap();
         (0..50).for_each(|number| add(&notices, &format!("late {number}")));

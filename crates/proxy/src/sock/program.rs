@@ -17,10 +17,10 @@ use larix_schema::{NormalDn, Schema};
 use zeroize::Zeroizing;
 
 use super::SocketSettings;
-use super::calls::{Call, CallState, Calls, PATIENCE, Said, Sink, Tell};
+use super::calls::{Call, CallState, Calls, PATIENCE, ProgramAnswer, Sink, Tell};
 use super::found::Found;
 use super::search::{Made, SocketSearch};
-use super::text::{self, Asking, Text};
+use super::text::{self, RequestHeader, Text};
 
 /// A thread that is late with its own answer gets this much longer.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -69,9 +69,9 @@ impl Program {
         &self.schema
     }
 
-    pub(super) fn asking<'a>(&'a self, context: &'a Context<'_>) -> Asking<'a> {
+    pub(super) fn header<'a>(&'a self, context: &'a Context<'_>) -> RequestHeader<'a> {
         let (subject, request) = (context.subject, context.client.request());
-        Asking {
+        RequestHeader {
             message: request.map(|(_, message)| message.0),
             connection: request.map(|(connection, _)| connection),
             bound: subject.real_dn.as_ref().map_or_else(|| subject.shown_dn(), |dn| dn.as_str()),
@@ -105,7 +105,7 @@ impl Program {
         &self,
         context: &Context<'_>,
         text: Zeroizing<Vec<u8>>,
-        done: Done<Said>,
+        done: Done<ProgramAnswer>,
     ) -> Arc<CallState> {
         let state = Arc::<CallState>::default();
         let call = Call { text, began: context.began, sink: Sink::Once(done), state: Arc::clone(&state) };
@@ -115,7 +115,7 @@ impl Program {
 
     /// The text of a compare, a bind or a change.
     fn begin(&self, context: &Context<'_>, command: &str, dn: &str) -> Text {
-        let mut text = Text::begin(command, &self.asking(context));
+        let mut text = Text::begin(command, &self.header(context));
         text.line("dn", dn);
         text
     }
@@ -142,11 +142,11 @@ impl Program {
             base: search.base.clone(),
             scope: request.scope,
             deref: request.deref,
-            left: (request.size_limit > 0).then_some(request.size_limit),
+            remaining: (request.size_limit > 0).then_some(request.size_limit),
         };
-        let mut asking = self.asking(context);
-        asking.message = Some(search.message.0);
-        let text = text::search(&asking, base, request);
+        let mut header = self.header(context);
+        header.message = Some(search.message.0);
+        let text = text::search(&header, base, request);
         let deadline = context.began.with_limit(request.time_limit);
         Ok(SocketSearch::new(&self.calls, Made { text, found, began: context.began }, deadline))
     }
@@ -204,7 +204,7 @@ impl Program {
         operation: &WriteOperation,
     ) -> Result<Zeroizing<Vec<u8>>, LdapResult> {
         self.may_change(context, operation)?;
-        Ok(text::change(&self.asking(context), operation))
+        Ok(text::change(&self.header(context), operation))
     }
 
     /// As slapd-sock(5) has it: rights on the entry alone, of which nothing but the name is known.
@@ -242,7 +242,7 @@ impl Program {
         oid: &str,
         value: Option<&[u8]>,
     ) -> Zeroizing<Vec<u8>> {
-        let mut text = Text::begin("EXTENDED", &self.asking(context));
+        let mut text = Text::begin("EXTENDED", &self.header(context));
         text.line("oid", oid);
         if let Some(value) = value {
             text.base64_line("value", value);

@@ -9,7 +9,7 @@ use larix_engine::time::Monotonic;
 
 use super::calls::{Call, CallState, Calls, FeedEnd, Sink};
 use super::found::Found;
-use crate::job::{Feed, Taken};
+use crate::job::{Feed, FeedItem};
 
 use zeroize::Zeroizing;
 
@@ -39,7 +39,7 @@ impl SocketSearch {
             calls: Arc::clone(calls),
             feed: Arc::default(),
             state: Arc::default(),
-            size_limit: made.found.left,
+            size_limit: made.found.remaining,
             made: Some(Box::new(made)),
             deadline,
             sent: 0,
@@ -63,22 +63,22 @@ impl Cursor for SocketSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         if let Some(made) = self.made.take() {
             let Made { text, mut found, began } = *made;
-            found.left = self.size_limit;
+            found.remaining = self.size_limit;
             let sink = Sink::Entries(Box::new(found), FeedEnd(Arc::clone(&self.feed)));
             self.calls.submit(Call { text, began, sink, state: Arc::clone(&self.state) });
         }
         while out.len() < budget.bytes {
-            let (taken, has_room) = self.feed.take();
+            let (item, has_room) = self.feed.take();
             if has_room {
                 self.state.has_room();
             }
-            match taken {
-                Taken::Message(mut message) => {
+            match item {
+                FeedItem::Message(mut message) => {
                     out.append(&mut message);
                     self.sent += 1;
                 }
-                Taken::Nothing => return Slice::Waiting,
-                Taken::End((result, controls)) => return Slice::Done(result, controls),
+                FeedItem::Nothing => return Slice::Waiting,
+                FeedItem::End((result, controls)) => return Slice::Done(result, controls),
             }
         }
         Slice::More

@@ -13,7 +13,7 @@ use larix_engine::time::{ManualClock, Monotonic};
 use larix_proto::LdapResult;
 use zeroize::Zeroizing;
 
-use super::calls::{Call, CallState, Calls, Said, Sink};
+use super::calls::{Call, CallState, Calls, ProgramAnswer, Sink};
 
 /// How long a program may take here.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -35,9 +35,9 @@ fn ask(calls: &Calls) -> (Arc<CallState>, Receiver<LdapResult>) {
 fn ask_with(calls: &Calls, text: Vec<u8>) -> (Arc<CallState>, Receiver<LdapResult>) {
     let (sender, results) = mpsc::channel();
     let state = Arc::<CallState>::default();
-    let done = Box::new(move |said| match said {
-        Said::Result(result) => sender.send(result).unwrap_or_default(),
-        Said::Continue => panic!("nothing stands behind it"),
+    let done = Box::new(move |answer| match answer {
+        ProgramAnswer::Result(result) => sender.send(result).unwrap_or_default(),
+        ProgramAnswer::Continue => panic!("nothing stands behind it"),
     });
     calls.submit(Call {
         text: Zeroizing::new(text),

@@ -16,7 +16,7 @@ pub(super) const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// Who asks, for what stands at the beginning of each request.
 #[derive(Debug, Default)]
-pub(super) struct Asking<'a> {
+pub(super) struct RequestHeader<'a> {
     /// The number of the request on its connection; none of what is asked inside the server.
     pub(super) message: Option<u32>,
     pub(super) connection: Option<u64>,
@@ -32,19 +32,19 @@ pub(super) struct Asking<'a> {
 pub(super) struct Text(Zeroizing<Vec<u8>>);
 
 impl Text {
-    pub(super) fn begin(command: &str, asking: &Asking<'_>) -> Self {
+    pub(super) fn begin(command: &str, header: &RequestHeader<'_>) -> Self {
         let mut text = Self(Zeroizing::new(format!("{command}\n").into_bytes()));
-        text.line("msgid", &asking.message.unwrap_or(0).to_string());
-        for extension in Extension::ALL.iter().filter(|known| asking.extensions.contains(known)) {
+        text.line("msgid", &header.message.unwrap_or(0).to_string());
+        for extension in Extension::ALL.iter().filter(|known| header.extensions.contains(known)) {
             let value = match extension {
-                Extension::BindDn => asking.bound.to_owned(),
-                Extension::Peer => asking.peer.to_owned(),
-                Extension::Strength => asking.strength.to_string(),
-                Extension::Connection => asking.connection.unwrap_or(0).to_string(),
+                Extension::BindDn => header.bound.to_owned(),
+                Extension::Peer => header.peer.to_owned(),
+                Extension::Strength => header.strength.to_string(),
+                Extension::Connection => header.connection.unwrap_or(0).to_string(),
             };
             text.line(extension.name(), &value);
         }
-        asking.suffixes.iter().for_each(|suffix| text.line("suffix", suffix));
+        header.suffixes.iter().for_each(|suffix| text.line("suffix", suffix));
         text
     }
 
@@ -117,8 +117,12 @@ impl Text {
 }
 
 /// A search.
-pub(super) fn search(asking: &Asking<'_>, base: &str, request: &SearchRequest<'_>) -> Zeroizing<Vec<u8>> {
-    let mut text = Text::begin("SEARCH", asking);
+pub(super) fn search(
+    header: &RequestHeader<'_>,
+    base: &str,
+    request: &SearchRequest<'_>,
+) -> Zeroizing<Vec<u8>> {
+    let mut text = Text::begin("SEARCH", header);
     text.line("base", base);
     text.line("scope", &(request.scope as u8).to_string());
     text.line("deref", &(request.deref as u8).to_string());
@@ -146,10 +150,10 @@ fn limit(limit: u32) -> String {
 }
 
 /// A change.
-pub(super) fn change(asking: &Asking<'_>, operation: &WriteOperation) -> Zeroizing<Vec<u8>> {
+pub(super) fn change(header: &RequestHeader<'_>, operation: &WriteOperation) -> Zeroizing<Vec<u8>> {
     match operation {
         WriteOperation::Add { entry, attributes } => {
-            let mut text = Text::begin("ADD", asking);
+            let mut text = Text::begin("ADD", header);
             text.values("dn", &[entry.as_bytes().to_vec()]);
             for AttributeValues { description, values } in attributes {
                 text.values(description, values);
@@ -157,12 +161,12 @@ pub(super) fn change(asking: &Asking<'_>, operation: &WriteOperation) -> Zeroizi
             text.end()
         }
         WriteOperation::Delete { entry } => {
-            let mut text = Text::begin("DELETE", asking);
+            let mut text = Text::begin("DELETE", header);
             text.line("dn", entry);
             text.end()
         }
         WriteOperation::Modify { object, changes } => {
-            let mut text = Text::begin("MODIFY", asking);
+            let mut text = Text::begin("MODIFY", header);
             text.line("dn", object);
             for change in changes {
                 text.modification(&Modification {
@@ -174,7 +178,7 @@ pub(super) fn change(asking: &Asking<'_>, operation: &WriteOperation) -> Zeroizi
             text.end()
         }
         WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior } => {
-            let mut text = Text::begin("MODRDN", asking);
+            let mut text = Text::begin("MODRDN", header);
             text.line("dn", entry);
             text.line("newrdn", new_rdn);
             text.line("deleteoldrdn", if *delete_old_rdn { "1" } else { "0" });
@@ -303,12 +307,20 @@ mod tests {
 
     use super::*;
 
-    fn asking<'a>(extensions: &'a [Extension], suffixes: &'a [String]) -> Asking<'a> {
+    fn header<'a>(extensions: &'a [Extension], suffixes: &'a [String]) -> RequestHeader<'a> {
         let (bound, peer) = ("cn=ann,o=x", "IP=127.0.0.1:4");
-        Asking { message: Some(7), connection: Some(3), bound, peer, strength: 71, extensions, suffixes }
+        RequestHeader {
+            message: Some(7),
+            connection: Some(3),
+            bound,
+            peer,
+            strength: 71,
+            extensions,
+            suffixes,
+        }
     }
 
-    fn told(text: Zeroizing<Vec<u8>>) -> String {
+    fn text_of(text: Zeroizing<Vec<u8>>) -> String {
         String::from_utf8(text.to_vec()).unwrap()
     }
 
@@ -327,14 +339,14 @@ mod tests {
             attributes: Strings::default(),
         };
         assert_eq!(
-            told(search(&asking(&[], &suffixes), "o=x", &request)),
+            text_of(search(&header(&[], &suffixes), "o=x", &request)),
             "SEARCH\nmsgid: 7\nsuffix: o=x\nbase: o=x\nscope: 2\nderef: 0\nsizelimit: -1\ntimelimit: 5\nfilter: (cn=a*)\n\
              attrsonly: 0\nattrs: all\n\n"
         );
         // What a client sends cannot make lines of its own.
         let delete = WriteOperation::Delete { entry: "cn=a\nbinddn: cn=root,o=x\n\n,o=x".to_owned() };
         assert_eq!(
-            told(change(&asking(&Extension::ALL, &[]), &delete)),
+            text_of(change(&header(&Extension::ALL, &[]), &delete)),
             "DELETE\nmsgid: 7\nbinddn: cn=ann,o=x\npeername: IP=127.0.0.1:4\nssf: 71\nconnid: 3\n\
              dn: cn=a\\0Abinddn: cn=root,o=x\\0A\\0A,o=x\n\n"
         );
@@ -347,7 +359,7 @@ mod tests {
             attributes: vec![values("cn", &["a", "b\nc"]), values("sn", &["x"])],
         };
         assert_eq!(
-            told(change(&asking(&[], &[]), &add)),
+            text_of(change(&header(&[], &[]), &add)),
             "ADD\nmsgid: 7\ndn: cn=a,o=x\ncn: a\ncn:: Ygpj\nsn: x\n\n"
         );
         let rename = WriteOperation::ModifyDn {
@@ -357,7 +369,7 @@ mod tests {
             new_superior: Some("o=y".to_owned()),
         };
         assert_eq!(
-            told(change(&asking(&[], &[]), &rename)),
+            text_of(change(&header(&[], &[]), &rename)),
             "MODRDN\nmsgid: 7\ndn: cn=a,o=x\nnewrdn: cn=b\ndeleteoldrdn: 1\nnewSuperior: o=y\n\n"
         );
     }

@@ -22,7 +22,7 @@ impl Exchange {
     pub(super) fn forget(&mut self, number: u64) {
         self.places.remove(&number);
         if number < CHECKS {
-            self.given.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+            self.context.shared.jobs.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -41,7 +41,7 @@ impl Exchange {
     /// may have to hear whether it was made.
     pub(super) fn give_up(&mut self, number: u64, result: Option<LdapResult>) {
         let now = self.now();
-        let settings = &self.given.settings;
+        let settings = &self.context.settings;
         let (how, in_turn) = (settings.giving_up, settings.in_turn);
         let patience = settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
         let Some(id) = self.places.get(&number).copied() else {
@@ -86,7 +86,7 @@ impl Exchange {
             _ => !in_turn || connection.sent.is_empty(),
         };
         let may_close = removed.as_ref().is_some_and(|(_, job)| {
-            let is_silent = now >= connection.heard.max(job.sent_at) + patience;
+            let is_silent = now >= connection.last_received.max(job.sent_at) + patience;
             is_silent && (job.page.is_some() || !connection.is_paging(now))
         });
         if can_reopen && may_close {
@@ -112,7 +112,7 @@ impl Exchange {
     /// A connection is of no use any more: what it had under way is sent elsewhere where that can be, or ends.
     pub(super) fn lost(&mut self, id: u64, fault: &PeerFault, is_stray: bool) {
         let now = self.now();
-        let Some(mut connection) = self.taken(id) else { return };
+        let Some(mut connection) = self.remove_connection(id) else { return };
         let was_ready = connection.is_ready() && connection.has_spoken;
         let idle_end = was_ready
             && connection.load() == 0
@@ -120,9 +120,9 @@ impl Exchange {
         // Of a server that is away, one word is enough.
         let is_known = matches!(connection.owner, Owner::Check(_)) && !self.targets.is_up(connection.target);
         if !idle_end && !is_known {
-            self.given.shared.count_fault(fault);
+            self.context.shared.count_fault(fault);
             let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
-            (self.given.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
+            (self.context.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
         }
         let is_refused = match fault {
             // A target that is too busy for a bind is no better than one that does not answer: the next one is tried.
@@ -136,12 +136,12 @@ impl Exchange {
             self.targets.answered(connection.target);
         } else if !connection.has_spoken && !matches!(connection.owner, Owner::Check(_)) {
             let mut jitter = [0];
-            (self.given.ambient.random)(&mut jitter);
+            (self.context.ambient.random)(&mut jitter);
             self.left_out(connection.target, now, jitter[0]);
         }
         if let Owner::Check(target) = connection.owner {
-            let held = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
-            let checks: Vec<u64> = held.map(|(number, _)| number).collect();
+            let unanswered = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
+            let checks: Vec<u64> = unanswered.map(|(number, _)| number).collect();
             checks.into_iter().for_each(|number| self.forget(number));
             // A server may close what is idle, just when it is used: the check is made again on a new connection.
             let may_be_idle = was_ready && matches!(fault, PeerFault::Closed | PeerFault::Disconnected(_));
@@ -154,7 +154,7 @@ impl Exchange {
                 (&connection.owner, &connection.credentials)
         {
             // Tried with each request, it would lock the account.
-            self.given.shared.forget_password(dn, password);
+            self.context.shared.forget_password(dn, password);
         }
         let result = match (fault, &connection.owner) {
             // What the target says of his password is for him to know.
@@ -191,11 +191,11 @@ impl Exchange {
     }
 
     /// Takes a connection that is no longer used out of everything that knows it.
-    fn taken(&mut self, id: u64) -> Option<Connection> {
+    fn remove_connection(&mut self, id: u64) -> Option<Connection> {
         let connection = self.connections.remove(&id)?;
         leave(&mut self.pools, &connection.owner, id);
-        self.given.shared.open.hide(id);
-        self.given.shared.counts.last_end.store(nanos(self.now()), Ordering::Relaxed);
+        self.context.shared.open.hide(id);
+        self.context.shared.counts.last_end.store(nanos(self.now()), Ordering::Relaxed);
         Some(connection)
     }
 
@@ -226,7 +226,7 @@ impl Exchange {
 
     /// Ends a connection that has nothing under way; what waits for it goes elsewhere.
     fn close(&mut self, id: u64) {
-        let Some(mut connection) = self.taken(id) else { return };
+        let Some(mut connection) = self.remove_connection(id) else { return };
         if let Stage::Open(channel) = &mut connection.stage {
             let _ = channel.layer().request(None, None, larix_proto::client::unbind);
             // Out of courtesy: the server sees the end of the connection as well.
@@ -263,7 +263,7 @@ impl Exchange {
             let sent = self.connections.get(&id).and_then(|connection| connection.sent.get(&message.0));
             if let Some(number) = sent.map(|(number, _)| *number) {
                 let text = "the target did not answer in time";
-                self.given.shared.counts.late.fetch_add(1, Ordering::Relaxed);
+                self.context.shared.counts.late.fetch_add(1, Ordering::Relaxed);
                 self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
             }
         }
@@ -275,8 +275,8 @@ impl Exchange {
     }
 
     fn sweep(&mut self, now: Duration) {
-        let bound: HashSet<_> = self.given.shared.sweep_bound();
-        let settings = Arc::clone(&self.given.settings);
+        let bound: HashSet<_> = self.context.shared.sweep_bound();
+        let settings = Arc::clone(&self.context.settings);
         let mut closed = Vec::new();
         // One at a time, where connections do not end all at once: the oldest first.
         let mut oldest: Option<(Duration, u64)> = None;
@@ -317,7 +317,7 @@ impl Exchange {
             self.close(id);
         }
         for number in overdue {
-            self.given.shared.counts.late.fetch_add(1, Ordering::Relaxed);
+            self.context.shared.counts.late.fetch_add(1, Ordering::Relaxed);
             let text = "the target did not answer in time";
             self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
         }

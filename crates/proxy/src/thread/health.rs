@@ -34,13 +34,13 @@ impl Check {
 impl Exchange {
     /// When the next check begins, or one is late.
     pub(super) fn next_check(&self) -> Option<Duration> {
-        self.given.settings.health_check?;
+        self.context.settings.health_check?;
         self.checks.iter().filter_map(|check| check.until.or(check.next)).min()
     }
 
     /// Begins the checks whose time has come, and ends those that are late.
     pub(super) fn check_targets(&mut self) {
-        let Some(health) = self.given.settings.health_check else { return };
+        let Some(health) = self.context.settings.health_check else { return };
         let now = self.now();
         for target in 0..self.checks.len() {
             let Some(check) = self.checks.get(target).copied() else { continue };
@@ -114,8 +114,8 @@ impl Exchange {
     pub(super) fn checked(&mut self, target: usize, is_up: bool) {
         let now = self.now();
         let mut jitter = [0];
-        (self.given.ambient.random)(&mut jitter);
-        let Some(health) = self.given.settings.health_check else { return };
+        (self.context.ambient.random)(&mut jitter);
+        let Some(health) = self.context.settings.health_check else { return };
         let Some(check) = self.checks.get_mut(target).filter(|check| check.until.is_some()) else { return };
         let took = now.saturating_sub(check.began);
         check.until = None;
@@ -126,7 +126,7 @@ impl Exchange {
         } else {
             self.left_out(target, now, jitter[0]);
         }
-        self.given.shared.note_check(target, is_up, took);
+        self.context.shared.note_check(target, is_up, took);
         self.show_target(target);
         if !is_up {
             self.leave_target(target);
@@ -136,7 +136,7 @@ impl Exchange {
     /// Without a check that succeeds nothing goes to a target any more.
     pub(super) fn left_out(&mut self, target: usize, now: Duration, jitter: u8) {
         self.targets.failed(target, now, jitter);
-        if self.given.settings.health_check.is_none() {
+        if self.context.settings.health_check.is_none() {
             return;
         }
         self.targets.leave_out(target);
@@ -158,11 +158,11 @@ impl Exchange {
     /// The log and the monitor learn whether a target is used.
     pub(super) fn show_target(&self, target: usize) {
         let is_up = self.targets.is_up(target);
-        if self.given.shared.show_target(target, is_up) && self.given.settings.health_check.is_some() {
+        if self.context.shared.show_target(target, is_up) && self.context.settings.health_check.is_some() {
             let url = self.url(target).map(ToString::to_string).unwrap_or_default();
             let what =
                 if is_up { "it answers again, and is used" } else { "it does not answer, and is left out" };
-            (self.given.tell)(&format!("proxy: {url}: {what}"));
+            (self.context.tell)(&format!("proxy: {url}: {what}"));
         }
     }
 }

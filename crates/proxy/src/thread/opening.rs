@@ -23,7 +23,7 @@ use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 impl Exchange {
     /// A connection for a request, in this place, or in any.
     pub(super) fn open_for(&mut self, place: Option<u32>, number: u64, job: Box<Job>, now: Duration) {
-        if let Some(result) = self.refusals.standing(&job.owner, now) {
+        if let Some(result) = self.refusals.current(&job.owner, now) {
             return self.end_unsent(number, job, result);
         }
         let Some(target) = self.targets.choose(now) else {
@@ -37,12 +37,12 @@ impl Exchange {
     /// The first place that no connection of an owner has.
     pub(super) fn free_place(&self, owner: &Owner) -> u32 {
         let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
-        let held: HashSet<u32> = pool
+        let used: HashSet<u32> = pool
             .iter()
             .filter_map(|id| self.connections.get(id))
             .map(|connection| connection.place)
             .collect();
-        (0..).find(|place| !held.contains(place)).unwrap_or(u32::MAX)
+        (0..).find(|place| !used.contains(place)).unwrap_or(u32::MAX)
     }
 
     /// A connection to a target, in this place of its owner's, for a request.
@@ -55,7 +55,7 @@ impl Exchange {
     ) {
         let id = self.next;
         self.next += 1;
-        let patience = self.given.settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
+        let patience = self.context.settings.network_timeout.unwrap_or(NETWORK_TIMEOUT);
         self.alarm = self.alarm.min(now + patience);
         self.pools.entry(job.owner.clone()).or_default().push(id);
         self.places.insert(number, id);
@@ -74,7 +74,7 @@ impl Exchange {
                 sent: HashMap::new(),
                 opened: now,
                 used: now,
-                heard: now,
+                last_received: now,
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,
@@ -88,12 +88,12 @@ impl Exchange {
                 addresses: VecDeque::new(),
             },
         );
-        self.given.shared.counts.connections_opened.fetch_add(1, Ordering::Relaxed);
+        self.context.shared.counts.connections_opened.fetch_add(1, Ordering::Relaxed);
         self.begin(id, target);
     }
 
     pub(super) fn url(&self, target: usize) -> Option<&LdapUrl> {
-        self.given.settings.targets.get(target)
+        self.context.settings.targets.get(target)
     }
 
     fn begin(&mut self, id: u64, target: usize) {
@@ -124,7 +124,7 @@ impl Exchange {
         let next = self.connections.get_mut(&id).and_then(|connection| connection.addresses.pop_front());
         match next {
             Some(address) => {
-                let settings = &self.given.settings;
+                let settings = &self.context.settings;
                 let begun = begin_tcp(address, settings.keep_alive, settings.user_timeout);
                 self.connecting(id, begun);
             }
@@ -187,12 +187,12 @@ impl Exchange {
         let takes_binds = *owner == Owner::Spare;
         let url = self.url(target).ok_or(PeerFault::Closed)?;
         let tls = || {
-            self.given
+            self.context
                 .tls
                 .clone()
                 .ok_or_else(|| PeerFault::Tls("the settings of TLS cannot be used".to_owned()))
         };
-        let security = match (url.scheme, self.given.settings.tls.begins) {
+        let security = match (url.scheme, self.context.settings.tls.begins) {
             (UrlScheme::Ldaps, _) => Security::Ldaps(tls()?),
             (UrlScheme::Ldapi, _) | (_, TlsBegins::Never) => Security::Clear,
             (_, TlsBegins::Start) => Security::StartTls { client: tls()?, required: true },
@@ -208,9 +208,9 @@ impl Exchange {
                 message_bytes: limits::PDU_AUTHENTICATED.saturating_mul(4),
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
-                outlives_notice: self.given.settings.outlives_notice,
+                outlives_notice: self.context.settings.outlives_notice,
             },
-            ambient: self.given.ambient,
+            ambient: self.context.ambient,
         })
     }
 }

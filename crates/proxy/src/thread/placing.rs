@@ -58,12 +58,12 @@ impl Exchange {
             return self.put_and_flush(id, number, job, now);
         }
         let taking = self.loads(&job.owner);
-        let held = self.pools.get(&job.owner).map_or(0, Vec::len);
-        let most = self.given.settings.pool_max as usize;
+        let connections = self.pools.get(&job.owner).map_or(0, Vec::len);
+        let most = self.context.settings.pool_max as usize;
         // A place whose turn comes has one connection. Elsewhere those that slow clients have for themselves do not count, up to a limit.
         let has_place = match self.goes_in_turn(&job.owner) {
-            true => held < most,
-            false => taking.len() < most && held < POOL_CEILING,
+            true => connections < most,
+            false => taking.len() < most && connections < POOL_CEILING,
         };
         let may_open = job.credentials.is_some() || !matches!(job.owner, Owner::User(_));
         if has_place && may_open && !taking.is_empty() {
@@ -71,8 +71,8 @@ impl Exchange {
         }
         // The answer that nobody has gone on reading for longest may end by it.
         let paged = taking.iter().filter_map(|(_, id)| {
-            let (_, asked) = self.connections.get(id)?.paging?;
-            Some((asked, *id))
+            let (_, last_request) = self.connections.get(id)?.paging?;
+            Some((last_request, *id))
         });
         match paged.min() {
             Some((_, id)) => self.put_and_flush(id, number, job, now),
@@ -131,7 +131,7 @@ impl Exchange {
             least = least.into_iter().chain([(is_full, Reverse(parts), connection.load(), *id)]).min();
         }
         // Those that slow clients have for themselves do not count, up to a limit, nor do those that are about to close.
-        let has_place = taking < self.given.settings.pool_max as usize && pool.len() < POOL_CEILING;
+        let has_place = taking < self.context.settings.pool_max as usize && pool.len() < POOL_CEILING;
         let may_open = match &job.owner {
             // Nobody else knows his password.
             Owner::User(_) => {
@@ -163,11 +163,11 @@ impl Exchange {
     pub(super) fn send_ready(&mut self, commands: Vec<Command>) -> Vec<Command> {
         let now = self.now();
         let mut touched = Vec::new();
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for command in commands {
             match self.put_if_ready(command, now) {
                 Ok(id) => touched.push(id),
-                Err(command) => left.push(command),
+                Err(command) => remaining.push(command),
             }
         }
         for id in each_once(touched) {
@@ -175,10 +175,10 @@ impl Exchange {
                 && self.connections.get(&id).is_some_and(|connection| !connection.is_closing);
             self.set_interest(id);
             if !is_well {
-                left.push(Command::Look(id));
+                remaining.push(Command::Look(id));
             }
         }
-        left
+        remaining
     }
 
     /// Puts a request on a connection that is ready for it; which one. It is not sent yet: more may go with it. What cannot be put is
@@ -216,13 +216,13 @@ impl Exchange {
 
     /// Whether requests of an owner go to the places of his connections in turn.
     fn goes_in_turn(&self, owner: &Owner) -> bool {
-        self.given.settings.in_turn && matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root)
+        self.context.settings.in_turn && matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root)
     }
 
     /// The first place from the next one on that can take a request of this owner's.
     fn next_turn(&self, owner: &Owner) -> Turn {
-        let places = self.given.settings.pool_max.max(1);
-        let first = self.given.shared.turn.load(Ordering::Relaxed);
+        let places = self.context.settings.pool_max.max(1);
+        let first = self.context.shared.turn.load(Ordering::Relaxed);
         let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
         let mut has_slow = false;
         for place in (0..places).map(|step| (first + step) % places) {
@@ -237,8 +237,8 @@ impl Exchange {
     }
 
     fn has_had_turn(&self, place: u32) {
-        let next = (place + 1) % self.given.settings.pool_max.max(1);
-        self.given.shared.turn.store(next, Ordering::Relaxed);
+        let next = (place + 1) % self.context.settings.pool_max.max(1);
+        self.context.shared.turn.store(next, Ordering::Relaxed);
     }
 
     fn place_in_turn(&mut self, number: u64, job: Box<Job>, now: Duration) {
@@ -301,7 +301,7 @@ impl Exchange {
     }
 
     fn put(&mut self, id: u64, number: u64, job: Box<Job>, now: Duration) {
-        let in_turn = self.given.settings.in_turn;
+        let in_turn = self.context.settings.in_turn;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.used = now;
         if job.page.is_some() {

@@ -77,7 +77,7 @@ impl Exchange {
                 Err(fault) => break Some(fault),
             };
             let message = answer.message.id.0;
-            connection.heard = now;
+            connection.last_received = now;
             if answer.is_last || message != gathered.0 {
                 connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
             }
@@ -95,7 +95,8 @@ impl Exchange {
                 continue;
             }
             let Some((_, job)) = connection.sent.get(&message) else { continue };
-            if matches!(answer.message.response, Response::Reference(_)) && self.given.settings.no_references
+            if matches!(answer.message.response, Response::Reference(_))
+                && self.context.settings.no_references
             {
                 continue;
             }
@@ -170,7 +171,7 @@ impl Exchange {
                     })
                 });
                 if let Some(client) = binds.client {
-                    self.given.shared.note_bound(client, binds.dn, binds.password);
+                    self.context.shared.note_bound(client, binds.dn, binds.password);
                     if !has_one {
                         self.change_owner(id, owner);
                     }
@@ -196,10 +197,10 @@ impl Exchange {
             }
         }
         // Most answers have no pages: those ask for no time.
-        let asked = follows.then(|| (number, self.now()));
+        let paging = follows.then(|| (number, self.now()));
         if let Some(connection) = self.connections.get_mut(&id) {
             match connection.paging {
-                _ if follows => connection.paging = asked,
+                _ if follows => connection.paging = paging,
                 Some((last, _)) if last == number && job.page.is_some() => connection.paging = None,
                 _ => {}
             }
@@ -222,11 +223,11 @@ impl Exchange {
         let written = self.write_waiting(id, now);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.is_shown
-            && let Some(url) = self.given.settings.targets.get(connection.target)
+            && let Some(url) = self.context.settings.targets.get(connection.target)
             && let Some(shown) = connection.shown(url, now)
         {
             connection.is_shown = true;
-            self.given.shared.open.show(id, shown, Arc::clone(&connection.activity));
+            self.context.shared.open.show(id, shown, Arc::clone(&connection.activity));
         }
         match written {
             Ok(_) => self.set_interest(id),

@@ -156,8 +156,9 @@ impl Changing {
             Err(result) => done(result.into()),
             Ok(None) => done(no_entry().into()),
             Ok(Some(found)) => {
-                let there = attributes(&self.schema, &found);
-                let plan: Plan = Box::new(move |changing| changing.plan_modify(&request, &dn, &there));
+                let remote_attributes = attributes(&self.schema, &found);
+                let plan: Plan =
+                    Box::new(move |changing| changing.plan_modify(&request, &dn, &remote_attributes));
                 self.carry_out(plan, 1, done);
             }
         };
@@ -168,12 +169,12 @@ impl Changing {
         &self,
         request: &WriteRequest,
         dn: &NormalDn,
-        there: &HashSet<AttributeDescription>,
+        remote_attributes: &HashSet<AttributeDescription>,
     ) -> Planned {
         let WriteOperation::Modify { object, changes } = &request.operation else { return Ok(None) };
         let operation = match self.local.entry(dn)? {
             Some(stored) => {
-                let changes = self.changes_of_stored(&stored, changes, there)?;
+                let changes = self.changes_of_stored(&stored, changes, remote_attributes)?;
                 match changes.is_empty() {
                     true => return Ok(None),
                     false => WriteOperation::Modify { object: object.clone(), changes },
@@ -196,23 +197,25 @@ impl Changing {
         &self,
         stored: &LocalEntry,
         changes: &[Modification],
-        there: &HashSet<AttributeDescription>,
+        remote_attributes: &HashSet<AttributeDescription>,
     ) -> Result<Vec<Modification>, LdapResult> {
         // What an earlier change of the same request brings is here for a later one.
-        let mut here: HashSet<AttributeDescription> =
+        let mut local_attributes: HashSet<AttributeDescription> =
             stored.entry.attributes.iter().map(|attribute| attribute.description.clone()).collect();
-        let mut kept = Vec::with_capacity(changes.len());
+        let mut local_changes = Vec::with_capacity(changes.len());
         for change in changes {
             let described = self.schema.describe(&change.attribute.description).ok();
             // What the schema does not know, the database refuses.
-            let is_here = described.as_ref().is_none_or(|description| here.contains(description));
-            if is_here {
-                kept.push(change.clone());
+            let is_local =
+                described.as_ref().is_none_or(|description| local_attributes.contains(description));
+            if is_local {
+                local_changes.push(change.clone());
                 continue;
             }
             if is_removal(change) {
-                let is_there = described.as_ref().is_some_and(|description| there.contains(description));
-                if !is_there && change.operation == ModifyOperation::Delete {
+                let is_remote =
+                    described.as_ref().is_some_and(|description| remote_attributes.contains(description));
+                if !is_remote && change.operation == ModifyOperation::Delete {
                     let text = "attempt to delete nonexistent attribute";
                     return Err(refusal(ResultCode::NO_SUCH_ATTRIBUTE, text));
                 }
@@ -221,10 +224,10 @@ impl Changing {
                 }
                 continue;
             }
-            here.extend(described);
-            kept.push(change.clone());
+            local_attributes.extend(described);
+            local_changes.push(change.clone());
         }
-        Ok(kept)
+        Ok(local_changes)
     }
 
     /// The values that a modify brings to an entry that is not stored here yet.

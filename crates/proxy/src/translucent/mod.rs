@@ -127,10 +127,10 @@ impl Translucent {
     /// The parts of a filter that the remote server and the local database are asked; none: that side is not asked.
     fn parts(&self, filter: larix_proto::Filter<'_>) -> (Option<FilterBuf>, Option<FilterBuf>) {
         let Settings { local, remote, .. } = &self.settings;
-        let here = part_about(&self.schema, filter, local).filter(|_| !local.is_empty());
-        let there = part_about(&self.schema, filter, remote).filter(|_| !remote.is_empty());
-        match here {
-            Some(here) => (there, Some(here)),
+        let local_part = part_about(&self.schema, filter, local).filter(|_| !local.is_empty());
+        let remote_part = part_about(&self.schema, filter, remote).filter(|_| !remote.is_empty());
+        match local_part {
+            Some(local_part) => (remote_part, Some(local_part)),
             // As in OpenLDAP: what is about nothing here goes to the remote server as it is.
             None => (Some(filter.to_owned()), None),
         }
@@ -205,29 +205,31 @@ impl Interceptor for Translucent {
         {
             return Err(refused(LdapResult::success()));
         }
-        let (there, here) = self.parts(search.request.filter);
-        if here.is_some() {
+        let (remote_part, local_part) = self.parts(search.request.filter);
+        if local_part.is_some() {
             check_whole(&search.controls).map_err(refused)?;
         }
         let request = &search.request;
         let names: Vec<String> = request.attributes.iter().map(str::to_owned).collect();
         let mentioned = Mentioned::of(&self.schema, request.filter);
         let limit = self.local.request_limits();
-        let asked = OneByOne::new(&self.schema, &limit, request, &search.controls, search.message);
-        let asked = asked.map_err(refused)?;
-        let remote_names = ClientSearch::remote_names(&self.schema, &names, &asked, &mentioned);
-        let candidates =
-            here.as_ref().map(|here| self.candidates(next, context, &search, here)).transpose()?;
+        let one_by_one = OneByOne::new(&self.schema, &limit, request, &search.controls, search.message);
+        let one_by_one = one_by_one.map_err(refused)?;
+        let remote_names = ClientSearch::remote_names(&self.schema, &names, &one_by_one, &mentioned);
+        let candidates = local_part
+            .as_ref()
+            .map(|local_part| self.candidates(next, context, &search, local_part))
+            .transpose()?;
         let (search_context, asker) = (self.search_context(remote), self.asker(context));
         // Below a database that this one is glued to, the base is not what the request says.
         let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
-        let following = there.as_ref().map(|there| {
+        let remote_cursor = remote_part.as_ref().map(|remote_part| {
             let search = RemoteSearch {
                 base: if is_own { request.base } else { search.base.as_str() },
                 normal: search.base,
                 scope: request.scope,
                 deref: request.deref,
-                filter: there.as_filter(),
+                filter: remote_part.as_filter(),
                 names: &remote_names,
                 time_limit: limits.time,
                 controls: &search.controls,
@@ -235,9 +237,9 @@ impl Interceptor for Translucent {
             };
             search_context.ask(&asker, &search)
         });
-        let following = following.transpose().map_err(refused)?;
-        let asked = ClientSearch {
-            asked,
+        let remote_cursor = remote_cursor.transpose().map_err(refused)?;
+        let client_search = ClientSearch {
+            search: one_by_one,
             mentioned,
             names,
             remote_names,
@@ -248,7 +250,7 @@ impl Interceptor for Translucent {
             size_limit: limits.size,
             time_limit: limits.time,
         };
-        Ok(Box::new(search::Translucent::new(search_context, asked, following, candidates)))
+        Ok(Box::new(search::Translucent::new(search_context, client_search, remote_cursor, candidates)))
     }
 
     /// An attribute that is stored here is compared here, any other at the remote server.

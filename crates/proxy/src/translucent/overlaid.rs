@@ -85,7 +85,7 @@ impl<'a> Overlaid<'a> {
     }
 
     /// The same for filters: what the schema knows of it.
-    pub(super) fn known(&self) -> Entry {
+    pub(super) fn entry(&self) -> Entry {
         let mut entry = Entry::new(self.dn);
         entry.attributes = self
             .attributes
@@ -101,23 +101,25 @@ impl<'a> Overlaid<'a> {
     /// Appends the message.
     pub(super) fn write(
         &self,
-        wanted: &Wanted<'_>,
+        selection: &EntrySelection<'_>,
         (message, controls): (MessageId, &[ControlBuf]),
         out: &mut Vec<u8>,
     ) {
         let mut encoder = EntryEncoder::begin(out, message, self.dn);
-        for attribute in self.attributes.iter().filter(|attribute| wanted.has(attribute)) {
-            let asked = |value: &&&[u8]| match (&attribute.description, attribute.is_local) {
+        for attribute in self.attributes.iter().filter(|attribute| selection.has(attribute)) {
+            let is_requested = |value: &&&[u8]| match (&attribute.description, attribute.is_local) {
                 // Of its own the remote server has left out what is not asked for.
-                (Some(description), true) => wanted.asked.selects_value(wanted.schema, description, value),
+                (Some(description), true) => {
+                    selection.search.selects_value(selection.schema, description, value)
+                }
                 _ => true,
             };
-            let mut values = attribute.values.iter().filter(asked).peekable();
+            let mut values = attribute.values.iter().filter(is_requested).peekable();
             if values.peek().is_none() && attribute.is_local {
                 continue;
             }
             encoder.begin_attribute(&attribute.name);
-            if !wanted.types_only {
+            if !selection.types_only {
                 values.for_each(|value| encoder.value(value));
             }
             encoder.end_attribute();
@@ -128,9 +130,9 @@ impl<'a> Overlaid<'a> {
 
 /// What the client wants of entries.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct EntrySelection<'a> {
     pub(super) schema: &'a Schema,
-    pub(super) asked: &'a OneByOne,
+    pub(super) search: &'a OneByOne,
     /// The client's own list.
     pub(super) names: &'a [String],
     /// What the remote server was asked for beside that: what the filter is about.
@@ -138,10 +140,10 @@ pub(super) struct Wanted<'a> {
     pub(super) types_only: bool,
 }
 
-impl Wanted<'_> {
+impl EntrySelection<'_> {
     fn has(&self, attribute: &OneAttribute<'_>) -> bool {
         match &attribute.description {
-            Some(description) if self.asked.selects(self.schema, description) => true,
+            Some(description) if self.search.selects(self.schema, description) => true,
             _ if attribute.is_local => false,
             // What the schema does not know may be one of all that are asked for.
             None if self.names.is_empty() || self.names.iter().any(|name| name == "*") => true,
@@ -213,15 +215,20 @@ mod tests {
             panic!()
         };
         let (limits, controls) = (RequestLimits::default(), RequestControls::default());
-        let asked = OneByOne::new(&schema, &limits, &request, &controls, MessageId(7)).unwrap();
+        let one_by_one = OneByOne::new(&schema, &limits, &request, &controls, MessageId(7)).unwrap();
         let mentioned = Mentioned::of(&schema, filter.as_filter());
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let wanted =
-            Wanted { schema: &schema, asked: &asked, names: &names, mentioned: &mentioned, types_only };
+        let selection = EntrySelection {
+            schema: &schema,
+            search: &one_by_one,
+            names: &names,
+            mentioned: &mentioned,
+            types_only,
+        };
         let decoded = Response::decode_message(&message).unwrap();
         let Response::Entry(remote) = decoded.response else { panic!() };
         let mut out = Vec::new();
-        Overlaid::new(&schema, &remote, Some(&entry)).write(&wanted, (MessageId(7), &[]), &mut out);
+        Overlaid::new(&schema, &remote, Some(&entry)).write(&selection, (MessageId(7), &[]), &mut out);
         let Response::Entry(shown) = Response::decode_message(&out).unwrap().response else { panic!() };
         let one = |attribute: larix_proto::Attribute<'_>| {
             let values: Vec<_> =

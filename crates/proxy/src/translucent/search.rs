@@ -18,12 +18,12 @@ use larix_proto::{
 use larix_schema::{NormalDn, Schema};
 
 use super::local::{LocalEntry, StoredEntries};
-use super::overlaid::{Overlaid, Wanted, laid_over};
+use super::overlaid::{EntrySelection, Overlaid, laid_over};
 use super::split::Mentioned;
 use crate::identity::Asker;
 use crate::lookup;
 use crate::proxy::Proxy;
-use crate::search::{Following, Judge, Wanted as RemoteWanted};
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 
 /// Stored entries whose remote part has been answered already, kept so that none is answered twice.
 const ANSWERED_MAX: usize = 1_000_000;
@@ -47,7 +47,7 @@ pub(super) struct SearchContext {
 /// What the client has asked for.
 #[derive(Debug)]
 pub(super) struct ClientSearch {
-    pub(super) asked: OneByOne,
+    pub(super) search: OneByOne,
     pub(super) mentioned: Mentioned,
     /// The client's list of attributes, and the one that the remote server is asked for.
     pub(super) names: Vec<String>,
@@ -66,11 +66,11 @@ impl ClientSearch {
     pub(super) fn remote_names(
         schema: &Schema,
         names: &[String],
-        asked: &OneByOne,
+        search: &OneByOne,
         mentioned: &Mentioned,
     ) -> Vec<String> {
         let is_there = |name: &String| match schema.describe(name) {
-            Ok(description) => asked.selects(schema, &description),
+            Ok(description) => search.selects(schema, &description),
             Err(_) => names.iter().any(|known| known.eq_ignore_ascii_case(name)),
         };
         let extra: Vec<String> = mentioned.names.iter().filter(|name| !is_there(name)).cloned().collect();
@@ -92,9 +92,9 @@ const NO_ATTRIBUTES: &str = "1.1";
 #[derive(Debug)]
 pub(super) struct Translucent {
     context: SearchContext,
-    asked: ClientSearch,
+    client_search: ClientSearch,
     /// Until it has ended.
-    remote: Option<Following>,
+    remote: Option<TargetCursor>,
     /// Every entry of the remote server is judged by the whole filter: it was asked for a part alone.
     judges_all: bool,
     /// Entries have more than the client asked for.
@@ -113,7 +113,7 @@ pub(super) struct Translucent {
 /// A stored entry whose other part is being read.
 #[derive(Debug)]
 struct Fetching {
-    cursor: Following,
+    cursor: TargetCursor,
     stored: LocalEntry,
     messages: Vec<u8>,
 }
@@ -134,9 +134,9 @@ pub(super) struct RemoteSearch<'a> {
 impl SearchContext {
     /// # Errors
     /// A request that has come through too many proxies; somebody who may not be asserted.
-    pub(super) fn ask(&self, asker: &Asker, search: &RemoteSearch<'_>) -> Result<Following, LdapResult> {
+    pub(super) fn ask(&self, asker: &Asker, search: &RemoteSearch<'_>) -> Result<TargetCursor, LdapResult> {
         let attributes: Vec<&str> = search.names.iter().map(String::as_str).collect();
-        let wanted = RemoteWanted {
+        let outgoing = OutgoingSearch {
             base: search.base,
             normal: search.normal,
             scope: search.scope,
@@ -150,8 +150,8 @@ impl SearchContext {
             controls: search.controls,
             message: search.message,
         };
-        let judge = Judge::new(&self.proxy, (&self.schema, &self.open_policy), asker, &wanted);
-        Following::new(&self.proxy, asker, &wanted, judge)
+        let judge = Judge::new(&self.proxy, (&self.schema, &self.open_policy), asker, &outgoing);
+        TargetCursor::new(&self.proxy, asker, &outgoing, judge)
     }
 
     /// One entry.
@@ -163,7 +163,7 @@ impl SearchContext {
         asker: &Asker,
         (dn, hops): (&NormalDn, u8),
         names: &[String],
-    ) -> Result<Following, LdapResult> {
+    ) -> Result<TargetCursor, LdapResult> {
         let every = FilterBuf::every_entry();
         let controls = RequestControls::default().with(|values| values.hops = hops);
         let mut cursor = self.ask(
@@ -194,14 +194,14 @@ impl Translucent {
     /// `candidates`: a search of the local database for names alone.
     pub(super) fn new(
         context: SearchContext,
-        asked: ClientSearch,
-        remote: Option<Following>,
+        client_search: ClientSearch,
+        remote: Option<TargetCursor>,
         candidates: Option<Box<dyn Cursor>>,
     ) -> Self {
-        let writes_anew = asked.types_only || asked.remote_names != asked.names;
+        let writes_anew = client_search.types_only || client_search.remote_names != client_search.names;
         Self {
             context,
-            asked,
+            client_search,
             judges_all: candidates.is_some(),
             writes_anew,
             remote,
@@ -217,7 +217,7 @@ impl Translucent {
     }
 
     fn is_full(&self) -> bool {
-        self.asked.size_limit.is_some_and(|limit| self.sent >= u64::from(limit))
+        self.client_search.size_limit.is_some_and(|limit| self.sent >= u64::from(limit))
     }
 
     /// Passes an answer of the remote server on; the result with which the search ends here.
@@ -255,12 +255,12 @@ impl Translucent {
     ) -> Result<(), LdapResult> {
         let Ok(decoded) = Response::decode_message(message) else { return Ok(()) };
         let Response::Entry(remote) = &decoded.response else { return Ok(()) };
-        let (schema, asked) = (&*self.context.schema, &self.asked);
+        let (schema, client_search) = (&*self.context.schema, &self.client_search);
         let is_plain = stored.is_none() && !judges && !self.writes_anew;
         let overlaid = (!is_plain).then(|| Overlaid::new(schema, remote, stored.map(|stored| &stored.entry)));
         if let Some(overlaid) = &overlaid {
             let mut parts = stored.into_iter().flat_map(|stored| laid_over(schema, &stored.entry));
-            if judges || parts.any(|own| asked.mentioned.has(&own.description)) {
+            if judges || parts.any(|own| client_search.mentioned.has(&own.description)) {
                 let Some(dn) = dn else { return Ok(()) };
                 if !self.is_true_of(dn, overlaid)? {
                     return Ok(());
@@ -273,14 +273,14 @@ impl Translucent {
         match overlaid {
             Some(overlaid) => {
                 let controls: Vec<_> = decoded.controls.iter().map(|control| control.to_owned()).collect();
-                let wanted = Wanted {
+                let selection = EntrySelection {
                     schema,
-                    asked: &asked.asked,
-                    names: &asked.names,
-                    mentioned: &asked.mentioned,
-                    types_only: asked.types_only,
+                    search: &client_search.search,
+                    names: &client_search.names,
+                    mentioned: &client_search.mentioned,
+                    types_only: client_search.types_only,
                 };
-                overlaid.write(&wanted, (asked.message, &controls), out);
+                overlaid.write(&selection, (client_search.message, &controls), out);
             }
             None => out.extend_from_slice(message),
         }
@@ -292,11 +292,11 @@ impl Translucent {
         let tree = MemoryTree {
             schema: &self.context.schema,
             policy: &self.context.policy,
-            subject: &self.asked.asker.subject,
+            subject: &self.client_search.asker.subject,
             entries: Vec::new(),
             counted: None,
         };
-        let judged = self.asked.asked.is_true_of(&tree, dn, &overlaid.known());
+        let judged = self.client_search.search.is_true_of(&tree, dn, &overlaid.entry());
         judged.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
     }
 
@@ -365,8 +365,12 @@ impl Translucent {
         if self.answered.contains(&stored.id) {
             return Ok(());
         }
-        let asked = &self.asked;
-        let mut cursor = self.context.ask_for_one(&asked.asker, (dn, asked.hops), &asked.remote_names)?;
+        let client_search = &self.client_search;
+        let mut cursor = self.context.ask_for_one(
+            &client_search.asker,
+            (dn, client_search.hops),
+            &client_search.remote_names,
+        )?;
         if let Some(follower) = &self.follower {
             cursor.follow(Arc::clone(follower));
         }
@@ -394,7 +398,7 @@ impl Translucent {
         Ok(None)
     }
 
-    fn ended(&mut self, result: LdapResult) -> Slice {
+    fn finish(&mut self, result: LdapResult) -> Slice {
         (self.remote, self.candidates, self.fetching) = (None, None, None);
         self.waiting.clear();
         Slice::Done(result, Vec::new())
@@ -403,11 +407,11 @@ impl Translucent {
 
 /// The whole messages of a buffer, one after another.
 pub(super) fn messages(buffer: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut left = buffer;
-    std::iter::from_fn(move || match frame(left, limits::PDU_CEILING) {
+    let mut remaining = buffer;
+    std::iter::from_fn(move || match frame(remaining, limits::PDU_CEILING) {
         Ok(Frame::Complete { len }) => {
-            let (message, rest) = left.split_at_checked(len)?;
-            left = rest;
+            let (message, rest) = remaining.split_at_checked(len)?;
+            remaining = rest;
             Some(message)
         }
         _ => None,
@@ -427,7 +431,7 @@ impl Cursor for Translucent {
             match self.go_on(budget, out) {
                 Ok(None) => {}
                 Ok(Some(slice)) => return slice,
-                Err(result) => return self.ended(result),
+                Err(result) => return self.finish(result),
             }
         }
         Slice::More
@@ -449,7 +453,7 @@ impl Cursor for Translucent {
     }
 
     fn deadline(&self) -> Option<Monotonic> {
-        self.asked.time_limit.map(|seconds| self.asked.asker.began.plus_seconds(seconds))
+        self.client_search.time_limit.map(|seconds| self.client_search.asker.began.plus_seconds(seconds))
     }
 
     fn pause(&mut self) {
@@ -457,10 +461,10 @@ impl Cursor for Translucent {
     }
 
     fn size_limit(&self) -> Option<u32> {
-        self.asked.size_limit
+        self.client_search.size_limit
     }
 
     fn limit_size(&mut self, entries: u32) {
-        self.asked.size_limit = lowered(self.asked.size_limit, entries);
+        self.client_search.size_limit = lowered(self.client_search.size_limit, entries);
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Batch {
     bytes: usize,
     csns: CsnVector,
     /// What the last change that was taken has to say of itself.
-    taken: Vec<Csn>,
+    last_csns: Vec<Csn>,
     provider: Provider,
     /// Another server than the provider keeps its entries.
     elsewhere: bool,
@@ -110,12 +110,12 @@ impl Batch {
 
     /// Whether a change with these is to be taken: changes that were made together, deletes above all, may share a CSN.
     pub(super) fn is_next(&self, csns: &[Csn]) -> bool {
-        self.is_news(csns) || self.taken == csns
+        self.is_news(csns) || self.last_csns == csns
     }
 
     /// A change with these is taken.
     pub(super) fn note_taken(&mut self, csns: &[Csn]) {
-        self.taken = csns.to_vec();
+        self.last_csns = csns.to_vec();
     }
 
     /// So said a cookie of the provider.

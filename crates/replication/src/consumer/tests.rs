@@ -296,9 +296,9 @@ fn persisting() {
         &[Entry(Present, 1, None), presents(A2, false), Entry(Delete, 2, None), deletes(A3, true)],
         &["!1=1:2", "-2?", "=1:3", "refreshed"],
     );
-    let told =
+    let present_done =
         Info(SyncInfo::RefreshPresent { cookie: Some(leak(&format!("{A2},deletes=told"))), done: true });
-    check(mode, A1, &[Entry(Delete, 2, None), told], &["-2?", "!!=1:2", "refreshed"]);
+    check(mode, A1, &[Entry(Delete, 2, None), present_done], &["-2?", "!!=1:2", "refreshed"]);
     let new_cookie = Info(SyncInfo::NewCookie(leak(B1)));
     check(mode, A1, &[presents(A1, true), new_cookie], &["refreshed", "=2:1"]);
     // A cookie within the refresh promises nothing.

@@ -41,7 +41,7 @@ impl Question {
 pub struct Difference {
     /// Ranges that are not known to be equal.
     open: VecDeque<(Range, u32)>,
-    asked: Vec<(Range, u32)>,
+    requested: Vec<(Range, u32)>,
     /// What differs, as far as it is known.
     different: Vec<DifferentEntry>,
     /// No more of them than so are wanted.
@@ -54,7 +54,7 @@ impl Difference {
     pub fn new(limit: usize) -> Self {
         Self {
             open: VecDeque::from([(Range::ALL, FIRST_SPLIT)]),
-            asked: Vec::new(),
+            requested: Vec::new(),
             different: Vec::new(),
             limit,
         }
@@ -66,16 +66,16 @@ impl Difference {
             return None;
         }
         let mut cells = 0;
-        self.asked.clear();
+        self.requested.clear();
         while let Some((range, split)) = self.open.front().copied() {
             cells += 1usize << split;
-            if self.asked.len() == RANGES_MAX || cells > CELLS_MAX {
+            if self.requested.len() == RANGES_MAX || cells > CELLS_MAX {
                 break;
             }
-            self.asked.push((range, split));
+            self.requested.push((range, split));
             self.open.pop_front();
         }
-        (!self.asked.is_empty()).then(|| Question { ranges: self.asked.clone() })
+        (!self.requested.is_empty()).then(|| Question { ranges: self.requested.clone() })
     }
 
     /// What the servers answered.
@@ -83,11 +83,11 @@ impl Difference {
     /// # Errors
     /// An answer that does not fit the question.
     pub fn answers(&mut self, here: &[Content], there: &[Content]) -> Result<(), &'static str> {
-        if here.len() != self.asked.len() || there.len() != self.asked.len() {
+        if here.len() != self.requested.len() || there.len() != self.requested.len() {
             return Err("an answer has another number of ranges than were asked for");
         }
         for ((range, split), (here, there)) in
-            std::mem::take(&mut self.asked).into_iter().zip(here.iter().zip(there))
+            std::mem::take(&mut self.requested).into_iter().zip(here.iter().zip(there))
         {
             match (here, there) {
                 (Content::Listed(here), Content::Listed(there)) => self.rows(here, there),
@@ -112,7 +112,7 @@ impl Difference {
     /// Whether there may be more that differ than were found.
     #[must_use]
     pub fn is_cut(&self) -> bool {
-        self.different.len() >= self.limit && !(self.open.is_empty() && self.asked.is_empty())
+        self.different.len() >= self.limit && !(self.open.is_empty() && self.requested.is_empty())
     }
 
     fn rows(&mut self, here: &[Row], there: &[Row]) {

@@ -97,8 +97,8 @@ impl<'r> Scanner<'r> {
     ) -> Result<(), ScanError> {
         if self.request.without.is_empty()
             && self.is_whole(database)
-            && let Some(kept) = database.attached::<DigestCache>()
-            && self.read_cached(database, kept, between)?
+            && let Some(cache) = database.attached::<DigestCache>()
+            && self.read_cached(database, cache, between)?
         {
             return Ok(());
         }
@@ -117,19 +117,19 @@ impl<'r> Scanner<'r> {
     fn read_cached<S: Store>(
         &mut self,
         database: &Database<S>,
-        kept: &DigestCache,
+        cache: &DigestCache,
         between: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<bool, ScanError> {
-        let mut place = kept.lock();
+        let mut table_guard = cache.lock();
         self.superiors.clear();
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let before = log::context_csns(&snapshot)?;
         let Some((basis, last)) = basis(database, &snapshot)? else { return Ok(false) };
         drop(snapshot);
-        let known = place.take().filter(|table| table.basis == basis);
+        let cached = table_guard.take().filter(|table| table.basis == basis);
         // Where to go on with the entries; none when all were read.
-        let mut next = if known.is_none() { Some(EntryId(1)) } else { None };
-        let mut table = known.unwrap_or_else(|| Table::new(basis, last));
+        let mut next = if cached.is_none() { Some(EntryId(1)) } else { None };
+        let mut table = cached.unwrap_or_else(|| Table::new(basis, last));
         loop {
             let snapshot = database.store().snapshot().map_err(Fault::from)?;
             let view = database.view(&snapshot)?;
@@ -144,7 +144,7 @@ impl<'r> Scanner<'r> {
                 None => match self.changes(database, &view, &mut table)? {
                     Some(ended) => ended,
                     // Another history, or records that have gone: from the beginning.
-                    None => return self.anew(database, kept, place, between),
+                    None => return self.anew(database, cache, table_guard, between),
                 },
             };
             if log_ends {
@@ -154,7 +154,7 @@ impl<'r> Scanner<'r> {
                 }
                 merge(&mut self.before, &before);
                 merge(&mut self.after, &log::context_csns(&snapshot)?);
-                *place = Some(table);
+                *table_guard = Some(table);
                 return Ok(true);
             }
             drop(view);
@@ -169,16 +169,16 @@ impl<'r> Scanner<'r> {
     fn anew<S: Store>(
         &mut self,
         database: &Database<S>,
-        kept: &DigestCache,
-        place: MutexGuard<'_, Option<Table>>,
+        cache: &DigestCache,
+        table_guard: MutexGuard<'_, Option<Table>>,
         between: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<bool, ScanError> {
-        drop(place);
+        drop(table_guard);
         if self.began_anew {
             return Ok(false);
         }
         self.began_anew = true;
-        self.read_cached(database, kept, between)
+        self.read_cached(database, cache, between)
     }
 
     /// Takes a slice of the entries in. Answers where to go on, if there are more; none when there are too many to keep.

@@ -83,11 +83,11 @@ impl Merge<'_> {
         known: Option<&Entry>,
         dn: &str,
         received: Received,
-        left: &mut LeftOut,
+        left_out: &mut LeftOut,
     ) -> Result<Option<Entry>, String> {
         let mut entry = known.cloned().unwrap_or_else(|| Entry::new(dn));
         for attribute in received.attributes {
-            self.attribute(&mut entry, &received.dn, attribute, left)?;
+            self.attribute(&mut entry, &received.dn, attribute, left_out)?;
         }
         self.rename(&mut entry, dn);
         entry.attributes.retain(|attribute| !attribute.values.is_empty());
@@ -104,7 +104,7 @@ impl Merge<'_> {
         entry: &mut Entry,
         there: &str,
         mut attribute: AttributeValues,
-        left: &mut LeftOut,
+        left_out: &mut LeftOut,
     ) -> Result<(), String> {
         let (name, change) = parted(&attribute.description)
             .ok_or_else(|| format!("entry \"{there}\": {} is no change", attribute.description))?;
@@ -114,7 +114,7 @@ impl Merge<'_> {
             return Ok(());
         }
         let Some((description, kind)) = self.described(&name) else {
-            left.unknown.insert(name);
+            left_out.unknown.insert(name);
             return Ok(());
         };
         attribute.description = description.to_text(self.schema);
@@ -129,7 +129,7 @@ impl Merge<'_> {
         let mut keys_there: HashSet<Vec<u8>> = HashSet::with_capacity(attribute.values.len());
         for value in attribute.values {
             if is_class && let Some(unknown) = self.unknown_class(&value) {
-                left.unknown.insert(unknown);
+                left_out.unknown.insert(unknown);
                 continue;
             }
             match stored(self.schema, kind, value) {
@@ -138,7 +138,7 @@ impl Merge<'_> {
                         values.push((value, key));
                     }
                 }
-                None => left.invalid.push(format!("\"{there}\": {name}")),
+                None => left_out.invalid.push(format!("\"{there}\": {name}")),
             }
         }
         if name.eq_ignore_ascii_case(WHEN_CREATED)
@@ -146,17 +146,18 @@ impl Merge<'_> {
         {
             self.set(entry, CREATED, whole_seconds(value));
         }
-        let held = &mut entry.attribute_or_insert(&description).values;
+        let current = &mut entry.attribute_or_insert(&description).values;
         match change {
-            Change::Replace => *held = values.into_iter().map(|(value, _)| value).collect(),
+            Change::Replace => *current = values.into_iter().map(|(value, _)| value).collect(),
             Change::Add => {
-                let known = keys(self.schema, kind, held);
+                let known = keys(self.schema, kind, current);
                 let news = values.into_iter().filter(|(_, key)| !known.contains(key));
-                held.extend(news.map(|(value, _)| value));
+                current.extend(news.map(|(value, _)| value));
             }
             Change::Delete => {
-                let gone: BTreeSet<Vec<u8>> = values.into_iter().map(|(_, key)| key).collect();
-                held.retain(|value| key(self.schema, kind, value).is_none_or(|key| !gone.contains(&key)));
+                let deleted: BTreeSet<Vec<u8>> = values.into_iter().map(|(_, key)| key).collect();
+                current
+                    .retain(|value| key(self.schema, kind, value).is_none_or(|key| !deleted.contains(&key)));
             }
         }
         Ok(())
@@ -189,14 +190,14 @@ impl Merge<'_> {
         let (old, new) = (self.naming(&before), self.naming(dn));
         for (description, kind, _, key_of_old) in &old {
             let stays = new.iter().any(|(other, _, _, key)| other == description && key == key_of_old);
-            if let (false, Some(held)) = (stays, entry.attribute_mut(description)) {
-                held.values.retain(|value| key(self.schema, kind, value).as_ref() != Some(key_of_old));
+            if let (false, Some(current)) = (stays, entry.attribute_mut(description)) {
+                current.values.retain(|value| key(self.schema, kind, value).as_ref() != Some(key_of_old));
             }
         }
         for (description, kind, value, own) in new {
-            let held = &mut entry.attribute_or_insert(&description).values;
-            if held.iter().all(|value| key(self.schema, kind, value).as_ref() != Some(&own)) {
-                held.push(value);
+            let current = &mut entry.attribute_or_insert(&description).values;
+            if current.iter().all(|value| key(self.schema, kind, value).as_ref() != Some(&own)) {
+                current.push(value);
             }
         }
     }
@@ -251,16 +252,16 @@ pub fn suffix_entry(schema: &Schema, dn: &str) -> Option<Entry> {
 /// The attribute, and what its option says of the values; `None` for another range than those of DirSync.
 fn parted(description: &str) -> Option<(String, Change)> {
     let mut change = Change::Replace;
-    let mut kept = Vec::new();
+    let mut parts = Vec::new();
     for (at, part) in description.split(';').enumerate() {
         match part.to_ascii_lowercase().as_str() {
             "range=1-1" if at > 0 => change = Change::Add,
             "range=0-0" if at > 0 => change = Change::Delete,
             other if at > 0 && other.starts_with("range=") => return None,
-            _ => kept.push(part),
+            _ => parts.push(part),
         }
     }
-    Some((kept.join(";"), change))
+    Some((parts.join(";"), change))
 }
 
 /// A value in the form in which it is kept, and its key.

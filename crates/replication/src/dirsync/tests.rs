@@ -161,14 +161,14 @@ fn entries_are_merged() {
         let known = known.map(|(dn, text)| held(&schema, dn, text));
         let here = merge.dn(dn).unwrap().unwrap();
         let received = Received { uuid: Uuid::nil(), dn: dn.to_owned(), attributes: attributes(text) };
-        let mut left = LeftOut::default();
-        let merged = merge.merged(known.as_ref(), &here, received, &mut left).unwrap();
+        let mut left_out = LeftOut::default();
+        let merged = merge.merged(known.as_ref(), &here, received, &mut left_out).unwrap();
         assert_eq!(merged.map(|entry| shown(&schema, &entry)).as_deref(), expected, "{text}");
-        left
+        left_out
     };
     let ann = Some(("cn=Ann,dc=x", "objectClass: person|cn: Ann|cn: A|sn: B|description: d"));
     // A new one gets what its name says, which does not come, and has its time of creation.
-    let left = check(
+    let left_out = check(
         None,
         (
             "CN=Ann,DC=x",
@@ -178,7 +178,7 @@ fn entries_are_merged() {
             "cn=Ann,dc=x|objectClass: top|objectClass: person|createTimestamp: 20260102030405Z|whenCreated: 20260102030405.0Z|cn: Ann",
         ),
     );
-    assert_eq!(left.unknown.iter().map(String::as_str).collect::<Vec<_>>(), ["theirOwn", "theirs"]);
+    assert_eq!(left_out.unknown.iter().map(String::as_str).collect::<Vec<_>>(), ["theirOwn", "theirs"]);
     // Without a class that is known here it has no rules.
     check(
         None,
@@ -217,8 +217,8 @@ fn entries_are_merged() {
         Some("cn=s,dc=x|objectClass: group|cn: s|member: cn=a,dc=x|member: cn=b,dc=x|manager: cn=b,dc=x"),
     );
     // A value that cannot be is left out, and said.
-    let left = check(ann, ("CN=Ann,DC=x", "seeAlso: nobody"), None);
-    assert_eq!(left.invalid, ["\"CN=Ann,DC=x\": seeAlso"]);
+    let left_out = check(ann, ("CN=Ann,DC=x", "seeAlso: nobody"), None);
+    assert_eq!(left_out.invalid, ["\"CN=Ann,DC=x\": seeAlso"]);
     let odd = Received {
         uuid: Uuid::nil(),
         dn: "CN=s,DC=x".to_owned(),

@@ -106,13 +106,13 @@ mod tests {
     #[test]
     fn a_cookie_says_what_is_to_be_sent() {
         let check = |known: &[(u16, i64)], context: &[(u16, i64)], expected: &str| {
-            let said = match decide(&vector(known), &vector(context), 1) {
+            let decision = match decide(&vector(known), &vector(context), 1) {
                 Decision::Unchanged => "unchanged".to_owned(),
                 Decision::Everything => "everything".to_owned(),
                 Decision::Since(shared) => format!("since {}", shared.as_slice().len()),
                 Decision::Refused(result) => result.diagnostic,
             };
-            assert_eq!(said, expected, "{known:?} beside {context:?}");
+            assert_eq!(decision, expected, "{known:?} beside {context:?}");
         };
         check(&[], &[], "unchanged");
         check(&[], &[(1, 5)], "everything");
@@ -134,8 +134,8 @@ mod tests {
             let cookie = cookie.map(|text| text.as_bytes().to_vec());
             let control =
                 ContentSync { critical: true, persist: false, cookie, reload_hint: false, peer: false };
-            let asked = ConsumerRequest::new(&control);
-            assert_eq!((asked.rid, asked.known.as_slice().len()), (rid, csns));
+            let request = ConsumerRequest::new(&control);
+            assert_eq!((request.rid, request.known.as_slice().len()), (rid, csns));
         };
         check(None, 0, 0);
         check(Some(""), 0, 0);

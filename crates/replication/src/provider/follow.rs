@@ -30,7 +30,7 @@ pub(super) struct Following {
     /// Entries below one that was moved, to be looked at before anything else: with their part.
     moved: VecDeque<(usize, EntryId)>,
     /// Names that entries have for the consumer still, though they are called otherwise and will be sent so.
-    taken: BTreeMap<String, (usize, EntryId, Uuid)>,
+    stale_names: BTreeMap<String, (usize, EntryId, Uuid)>,
     /// Entries with a change that was passed over for a later one, which is not told yet: a cookie that goes beyond says
     /// what is not so.
     skipped: BTreeSet<(usize, EntryId)>,
@@ -58,7 +58,7 @@ struct Now<'n, N> {
 /// What a slice has before it.
 #[derive(Debug, Default)]
 struct Batch {
-    told: Vec<PendingRecord>,
+    records: Vec<PendingRecord>,
     /// The last record of each entry, by its part.
     last: BTreeMap<(usize, EntryId), usize>,
     /// Entries that came into being or were renamed.
@@ -92,12 +92,12 @@ impl Following {
         }
         if let Some(snapshot) = snapshots.first() {
             search.check_left_out(snapshot)?;
-            if search.asked.sid.is_some() || search.states {
+            if search.request.sid.is_some() || search.states {
                 check_log_tells(search, snapshot)?;
             }
         }
         let batch = gather(search, &snapshots, bound)?;
-        if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
+        if batch.records.is_empty() && self.moved.is_empty() && !batch.more {
             // The end of a refresh from elsewhere says how far this server has come, and changes no entry.
             self.send_cookie(search, &batch, budget.clock, out)?;
             return Ok(Stepped::Waiting);
@@ -106,22 +106,22 @@ impl Following {
         for (number, (part, view)) in search.parts.iter_mut().zip(&views).enumerate() {
             based.push(number > 0 || part.task.keeps_base(view)?);
         }
-        if !self.owed(search, &views, budget, out)? {
+        if !self.send_moved(search, &views, budget, out)? {
             return Ok(Stepped::More);
         }
         let mut early = BTreeSet::new();
-        for (index, told) in batch.told.iter().enumerate() {
+        for (index, record) in batch.records.iter().enumerate() {
             if out.len() >= budget.bytes {
                 return Ok(Stepped::More);
             }
-            let is_based = based.get(told.part).copied().unwrap_or_default();
-            if let Some(view) = views.get(told.part)
+            let is_based = based.get(record.part).copied().unwrap_or_default();
+            if let Some(view) = views.get(record.part)
                 && !early.contains(&index)
             {
-                self.one(search, &Now { batch: &batch, view, is_based }, index, &mut early, out)?;
+                self.send_record(search, &Now { batch: &batch, view, is_based }, index, &mut early, out)?;
             }
-            if let Some(part) = search.parts.get_mut(told.part) {
-                part.position = told.sequence;
+            if let Some(part) = search.parts.get_mut(record.part) {
+                part.position = record.sequence;
             }
             if !self.moved.is_empty() {
                 return Ok(Stepped::More);
@@ -133,7 +133,7 @@ impl Following {
         if batch.more {
             return Ok(Stepped::More);
         }
-        self.taken.clear();
+        self.stale_names.clear();
         self.skipped.clear();
         self.send_cookie(search, &batch, budget.clock, out)?;
         Ok(Stepped::Waiting)
@@ -147,8 +147,8 @@ impl Following {
         clock: &dyn Clock,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
-        let own = search.asked.sid;
-        let mut told = search.told.clone();
+        let own = search.request.sid;
+        let mut sent_csns = search.sent_csns.clone();
         let (mut news, mut withholds) = (false, false);
         for csn in batch.context.as_slice() {
             if search.may_lack_deletes(&batch.by_content, csn.server_id) {
@@ -156,13 +156,13 @@ impl Following {
                 continue;
             }
             // Its own changes it knows of.
-            news |= told.note(*csn) && own != Some(csn.server_id);
+            news |= sent_csns.note(*csn) && own != Some(csn.server_id);
         }
         if news {
-            let cookie = search.cookie(told.as_slice());
+            let cookie = search.cookie(sent_csns.as_slice());
             search.inform(&SyncInfo::NewCookie(cookie.as_bytes()), out);
         }
-        search.told = told;
+        search.sent_csns = sent_csns;
         match self.held_back.is_over(withholds, clock.monotonic()) {
             // It knows by now from elsewhere, and says so, or goes through the content.
             true => Err(LdapResult::with(
@@ -174,7 +174,7 @@ impl Following {
     }
 
     /// Looks at what was moved with its superior. Answers whether all of it was.
-    fn owed<S: Store, N: Snapshot>(
+    fn send_moved<S: Store, N: Snapshot>(
         &mut self,
         search: &mut SyncSearch<S>,
         views: &[View<'_, N>],
@@ -206,8 +206,8 @@ impl Following {
         Ok(self.moved.is_empty())
     }
 
-    /// Tells of one record, and before it of superiors that have to be there.
-    fn one<S: Store, N: Snapshot>(
+    /// Sends what one record changed, and before it superiors that have to be there.
+    fn send_record<S: Store, N: Snapshot>(
         &mut self,
         search: &mut SyncSearch<S>,
         now: &Now<'_, N>,
@@ -215,11 +215,11 @@ impl Following {
         early: &mut BTreeSet<usize>,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
-        let Some(told) = now.batch.told.get(index) else { return Ok(()) };
-        let PendingRecord { outline, part: number, .. } = told;
+        let Some(record) = now.batch.records.get(index) else { return Ok(()) };
+        let PendingRecord { outline, part: number, .. } = record;
         let (csn, id) = (outline.csn, outline.entry);
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
-        let is_known = search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id);
+        let is_known = search.request.known.covers(&csn) || search.request.sid == Some(csn.server_id);
         if outline.local {
             return Ok(());
         }
@@ -238,7 +238,7 @@ impl Following {
             self.skipped.insert((*number, id));
             if matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
                 let uuid = outline.entry_uuid;
-                self.taken.entry(outline.dn.to_lowercase()).or_insert((*number, id, uuid));
+                self.stale_names.entry(outline.dn.to_lowercase()).or_insert((*number, id, uuid));
                 let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
                 self.note_moved(part, *number, now.view, outline, true)?;
             }
@@ -249,13 +249,13 @@ impl Following {
         if !is_delete && self.superiors_first(search, now, index, early, out)? {
             name = current_name(now.view, id)?.unwrap_or(name);
         }
-        let holder = self.taken.get(&name.to_lowercase()).copied().filter(|(_, of, _)| *of != id);
-        if let Some((at, of, uuid)) = holder.filter(|_| !(is_delete || search.asked.peer)) {
+        let holder = self.stale_names.get(&name.to_lowercase()).copied().filter(|(_, of, _)| *of != id);
+        if let Some((at, of, uuid)) = holder.filter(|_| !(is_delete || search.request.peer)) {
             // The entry that still has that name at the consumer leaves it, and comes back under its present name.
             if let Some(part) = search.parts.get_mut(at) {
                 part.view.remove(of);
             }
-            self.taken.retain(|_, (_, other, _)| *other != of);
+            self.stale_names.retain(|_, (_, other, _)| *other != of);
             let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
             send_delete(search, (uuid, None), &base, None, out);
         }
@@ -263,16 +263,16 @@ impl Following {
         // shadow these may bear its own id (a chain of servers without ids), and here after a restore: they come in the
         // order in which somebody told them, a renamed superior before an older entry below it.
         // A delete that a present phase brought may have a CSN of ours that was sent before: a consumer would pass over it.
-        let is_old = is_delete && search.told.covers(&csn);
+        let is_old = is_delete && search.sent_csns.covers(&csn);
         // Nor does a cookie go out where an entry may have more than the change that it is sent for, or while a change was
         // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
         self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
-        let own = own && told.in_order && now.batch.context.covers(&csn) && !search.is_shadow(*number);
+        let own = own && record.in_order && now.batch.context.covers(&csn) && !search.is_shadow(*number);
         let own = own && self.skipped.is_empty() && !search.merged;
         let cookie = own.then(|| search.cookie(&[csn]));
-        self.tell(search, now, (outline, *number), (name, cookie), out)?;
-        self.taken.retain(|_, (_, of, _)| *of != id);
+        self.send_entry(search, now, (outline, *number), (name, cookie), out)?;
+        self.stale_names.retain(|_, (_, of, _)| *of != id);
         Ok(())
     }
 
@@ -285,11 +285,11 @@ impl Following {
         early: &mut BTreeSet<usize>,
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
-        let Some(told) = now.batch.told.get(index) else { return Ok(false) };
+        let Some(record) = now.batch.records.get(index) else { return Ok(false) };
         let mut above = Vec::new();
-        let mut at = told.outline.entry;
+        let mut at = record.outline.entry;
         while let Some(parent) = parent(now.view, at)? {
-            let entry = (told.part, parent);
+            let entry = (record.part, parent);
             if let Some(&later) = now.batch.last.get(&entry).filter(|last| **last > index)
                 && now.batch.named.contains(&entry)
             {
@@ -300,14 +300,14 @@ impl Following {
         let any = !above.is_empty();
         for later in above.into_iter().rev() {
             if early.insert(later) {
-                self.one(search, now, later, early, out)?;
+                self.send_record(search, now, later, early, out)?;
             }
         }
         Ok(any)
     }
 
-    /// Tells what an entry is now.
-    fn tell<S: Store, N: Snapshot>(
+    /// Sends an entry as it is now, or its delete.
+    fn send_entry<S: Store, N: Snapshot>(
         &mut self,
         search: &mut SyncSearch<S>,
         now: &Now<'_, N>,
@@ -337,7 +337,7 @@ impl Following {
         } else {
             Fate::Gone
         };
-        let gone = match found {
+        let delete_uuid = match found {
             // One that was renamed and is gone meanwhile frees its name now.
             Fate::Gone if !matches!(outline.kind, OutlineKind::Add | OutlineKind::Modify) => {
                 Some(outline.entry_uuid)
@@ -348,15 +348,15 @@ impl Following {
         if sent {
             part.keep(id);
         }
-        let gone = gone.filter(|uuid| was_there && !uuid.is_nil());
-        self.note_moved(part, number, view, outline, gone.is_none())?;
-        if let Some(uuid) = gone {
+        let delete_uuid = delete_uuid.filter(|uuid| was_there && !uuid.is_nil());
+        self.note_moved(part, number, view, outline, delete_uuid.is_none())?;
+        if let Some(uuid) = delete_uuid {
             part.view.remove(id);
             // Whether the consumer had the entry may be unknown: then no name is sent.
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
             send_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
-            if has_cookie && !search.asked.peer && search.asked.sid.is_some() {
+            if has_cookie && !search.request.peer && search.request.sid.is_some() {
                 // A slapd passes over a delete if a server that never had the entry sent it the CSN before; it does not pass over
                 // one without a cookie.
                 send_delete(search, (uuid, None), &name, None, out);
@@ -364,7 +364,7 @@ impl Following {
             sent = true;
         }
         if sent && has_cookie {
-            search.told.note(outline.csn);
+            search.sent_csns.note(outline.csn);
         }
         Ok(())
     }
@@ -443,19 +443,24 @@ fn gather<S: Store, N: Snapshot>(
             return Err(refresh_required("sync cookie is stale"));
         }
         part.history = history;
-        let mut told = VecDeque::new();
+        let mut records = VecDeque::new();
         let after = LogKey { server_id, sequence: part.position };
         let visited = log::visit_outlines_after(snapshot, after, &mut |key, outline| {
-            if told.len() == RECORDS {
+            if records.len() == RECORDS {
                 batch.more = true;
                 return false;
             }
-            told.push_back(PendingRecord { part: number, sequence: key.sequence, outline, in_order: true });
+            records.push_back(PendingRecord {
+                part: number,
+                sequence: key.sequence,
+                outline,
+                in_order: true,
+            });
             true
         });
         visited.map_err(|fault| failed(&fault))?;
-        logs.push(told);
-        if search.asked.sid.is_some() {
+        logs.push(records);
+        if search.request.sid.is_some() {
             let csns = log::content_csns(snapshot).map_err(|fault| failed(&fault))?;
             csns.as_slice().iter().for_each(|csn| {
                 batch.by_content.note(*csn);
@@ -466,7 +471,7 @@ fn gather<S: Store, N: Snapshot>(
             batch.context = csns.into_iter().collect();
         }
     }
-    let known = |csn: &Csn| search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id);
+    let known = |csn: &Csn| search.request.known.covers(csn) || search.request.sid == Some(csn.server_id);
     merge(&mut batch, logs, bound, server_id, (search.merged, &known));
     Ok(batch)
 }
@@ -477,7 +482,9 @@ fn gather<S: Store, N: Snapshot>(
 fn check_log_tells<S: Store, N: Snapshot>(search: &SyncSearch<S>, snapshot: &N) -> Result<(), LdapResult> {
     let lacks = audit::stored_lacks(snapshot).map_err(|fault| failed(&fault))?.unwrap_or_default();
     let is_known = |csn: &Csn| {
-        search.told.covers(csn) || search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id)
+        search.sent_csns.covers(csn)
+            || search.request.known.covers(csn)
+            || search.request.sid == Some(csn.server_id)
     };
     if lacks.as_slice().iter().all(is_known) {
         return Ok(());
@@ -505,30 +512,30 @@ fn merge(
             batch.more |= cut || logs.iter().zip(&truncated).any(|(log, cut)| *cut && log.is_empty());
             break;
         }
-        batch.told.extend(logs.get_mut(at).and_then(VecDeque::pop_front));
+        batch.records.extend(logs.get_mut(at).and_then(VecDeque::pop_front));
     }
     if let Some(bound) = bound {
         batch.context = bound;
     }
     let mut lowest: Option<Csn> = None;
-    for told in batch.told.iter_mut().rev().filter(|told| told.outline.csn.server_id == server_id) {
-        told.in_order = lowest.is_none_or(|lowest| told.outline.csn <= lowest);
-        lowest = lowest.into_iter().chain([told.outline.csn]).min();
+    for record in batch.records.iter_mut().rev().filter(|record| record.outline.csn.server_id == server_id) {
+        record.in_order = lowest.is_none_or(|lowest| record.outline.csn <= lowest);
+        lowest = lowest.into_iter().chain([record.outline.csn]).min();
     }
-    for (index, told) in batch.told.iter().enumerate() {
-        let entry = (told.part, told.outline.entry);
+    for (index, record) in batch.records.iter().enumerate() {
+        let entry = (record.part, record.outline.entry);
         // What this server did by itself is not told, and stands for nothing before it. Nor does what the consumer knows,
         // where the entry has that and more.
-        let outline = &told.outline;
+        let outline = &record.outline;
         // An access log may bring one that is older than what it follows: it does not stand for that.
-        let before = batch.last.get(&entry).and_then(|at| batch.told.get(*at));
+        let before = batch.last.get(&entry).and_then(|at| batch.records.get(*at));
         let is_late = outline.kind == OutlineKind::Modify
             && before.is_some_and(|before| before.outline.csn > outline.csn);
         let is_known = outline.kind != OutlineKind::Delete && (values || is_late) && known(&outline.csn);
         if !(outline.local || is_known) {
             batch.last.insert(entry, index);
         }
-        if told.outline.kind != OutlineKind::Modify {
+        if record.outline.kind != OutlineKind::Modify {
             batch.named.insert(entry);
         }
     }
@@ -562,7 +569,7 @@ fn send_delete<S: Store>(
     cookie: Option<String>,
     out: &mut Vec<u8>,
 ) {
-    let cookie = match csn.filter(|_| search.asked.peer) {
+    let cookie = match csn.filter(|_| search.request.peer) {
         Some(csn) => {
             let cookie = cookie.unwrap_or_else(|| search.cookie(&[]));
             Some(format!("{cookie},delcsn={}", csn.text()))

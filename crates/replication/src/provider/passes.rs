@@ -13,27 +13,27 @@ pub const ENTRIES_MAX: usize = 1 << 18;
 
 /// The entries of one database, a bit each.
 #[derive(Debug, Default)]
-pub(super) struct PutOff {
+pub(super) struct PassProgress {
     /// What was sent to the consumer.
     done: EntryIds,
     /// What is left for a later pass.
-    later: EntryIds,
+    deferred: EntryIds,
     /// What came into being or was renamed, of that: what is below needs it.
     named: EntryIds,
 }
 
-impl PutOff {
+impl PassProgress {
     /// The next pass begins.
     pub(super) fn again(&mut self) {
-        (self.later, self.named) = (EntryIds::default(), EntryIds::default());
+        (self.deferred, self.named) = (EntryIds::default(), EntryIds::default());
     }
 
     pub(super) fn is_done(&self, id: EntryId) -> bool {
         self.done.contains(id)
     }
 
-    pub(super) fn is_later(&self, id: EntryId) -> bool {
-        self.later.contains(id)
+    pub(super) fn is_deferred(&self, id: EntryId) -> bool {
+        self.deferred.contains(id)
     }
 
     /// Whether it is put off, and what is below may need it.
@@ -41,8 +41,8 @@ impl PutOff {
         self.named.contains(id)
     }
 
-    pub(super) fn put_off(&mut self, id: EntryId, is_named: bool) {
-        self.later.insert(id);
+    pub(super) fn defer(&mut self, id: EntryId, is_named: bool) {
+        self.deferred.insert(id);
         if is_named {
             self.named.insert(id);
         }
@@ -50,7 +50,7 @@ impl PutOff {
 
     pub(super) fn done(&mut self, id: EntryId) {
         self.done.insert(id);
-        self.later.remove(id);
+        self.deferred.remove(id);
         self.named.remove(id);
     }
 
@@ -60,13 +60,13 @@ impl PutOff {
     }
 
     /// Puts off what has changed since; gives the names that entries have left of it.
-    pub(super) fn leave_out(&mut self, changed: &mut Changed, high: Csn) -> Vec<(String, EntryId)> {
+    pub(super) fn defer_later(&mut self, changed: &mut Changed, high: Csn) -> Vec<(String, EntryId)> {
         let mut names = Vec::new();
         changed.retain(|id, change| {
             let stays = change.csn <= high;
             if !stays {
-                self.put_off(*id, change.named);
-                names.extend(change.old_name.take().filter(|_| !change.gone).map(|name| (name, *id)));
+                self.defer(*id, change.named);
+                names.extend(change.old_name.take().filter(|_| !change.deleted).map(|name| (name, *id)));
             }
             stays
         });

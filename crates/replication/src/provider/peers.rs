@@ -128,7 +128,7 @@ impl SyncPeer {
             base: self.base.clone(),
             since: self.since,
             phase: reached.phase,
-            csns: reached.told,
+            csns: reached.csns,
             position: reached.positions.first().map_or(0, |(_, position)| *position),
             behind: 0,
             behind_micros: 0,

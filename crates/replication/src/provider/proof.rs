@@ -56,8 +56,8 @@ mod tests {
         let check =
             |known: &[(u16, i64)], start: &[(u16, i64)], up_to: (u16, i64), expected: &[(u16, i64)]| {
                 let up_to = vector(&[up_to]).as_slice()[0];
-                let said = proved(&vector(known), &vector(start), &up_to);
-                assert_eq!(said, vector(expected), "{known:?} from {start:?} up to {up_to:?}");
+                let csns = proved(&vector(known), &vector(start), &up_to);
+                assert_eq!(csns, vector(expected), "{known:?} from {start:?} up to {up_to:?}");
             };
         check(&[], &[], (1, 5), &[]);
         check(&[(1, 3)], &[(1, 9)], (1, 5), &[(1, 5)]);

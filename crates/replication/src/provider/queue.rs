@@ -57,27 +57,27 @@ impl RefreshQueue {
         (turns.running, turns.waiting.len())
     }
 
-    /// A turn, if one is free; otherwise the follower is notified when it is worth asking again, as long as `place` is kept.
+    /// A turn, if one is free; otherwise the follower is notified when it is worth asking again, as long as `ticket` is kept.
     pub(super) fn ask(
         &self,
         follower: Option<&Arc<Follower>>,
-        place: &mut Option<QueueTicket>,
+        ticket: &mut Option<QueueTicket>,
     ) -> Option<Turn> {
         let mut turns = self.lock();
         // Without a search to notify there is no waiting.
         let Some(follower) = follower.filter(|_| turns.running >= REFRESHES_MAX) else {
             turns.running += 1;
-            if let Some(mut place) = place.take() {
-                turns.leave(&place.follower);
-                place.is_taken = true;
+            if let Some(mut ticket) = ticket.take() {
+                turns.leave(&ticket.follower);
+                ticket.is_taken = true;
             }
             return Some(Turn(self.clone()));
         };
         if !turns.waiting.iter().any(|waiting| Arc::ptr_eq(waiting, follower)) {
             turns.waiting.push_back(Arc::clone(follower));
         }
-        if place.is_none() {
-            *place =
+        if ticket.is_none() {
+            *ticket =
                 Some(QueueTicket { queue: self.clone(), follower: Arc::clone(follower), is_taken: false });
         }
         None
@@ -133,28 +133,28 @@ mod tests {
 
     /// A follower, and how often it was notified.
     fn follower() -> (Arc<Follower>, Arc<AtomicUsize>) {
-        let told = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&told);
+        let notified = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&notified);
         let follower = Follower::new(Box::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         }));
-        (follower, told)
+        (follower, notified)
     }
 
     #[test]
     fn turns_are_limited_and_given_on() {
         let queue = RefreshQueue::default();
-        let (follower, told) = follower();
-        let mut place = None;
-        let ask = |place: &mut Option<QueueTicket>| queue.ask(Some(&follower), place);
-        let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| ask(&mut place)).collect();
+        let (follower, notified) = follower();
+        let mut ticket = None;
+        let ask = |ticket: &mut Option<QueueTicket>| queue.ask(Some(&follower), ticket);
+        let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| ask(&mut ticket)).collect();
         assert_eq!(turns.len(), REFRESHES_MAX);
-        assert!(ask(&mut place).is_none());
+        assert!(ask(&mut ticket).is_none());
         assert_eq!(queue.figures(), (REFRESHES_MAX, 1));
         assert!(turns.pop().is_some());
-        assert_eq!(told.load(Ordering::SeqCst), 1);
-        assert!(ask(&mut place).is_some());
-        assert!(place.is_none());
+        assert_eq!(notified.load(Ordering::SeqCst), 1);
+        assert!(ask(&mut ticket).is_some());
+        assert!(ticket.is_none());
     }
 
     #[test]
@@ -162,25 +162,26 @@ mod tests {
         let queue = RefreshQueue::default();
         let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| queue.ask(None, &mut None)).collect();
         let waiting: Vec<_> = (0..4).map(|_| follower()).collect();
-        let mut places: Vec<Option<QueueTicket>> = Vec::new();
+        let mut tickets: Vec<Option<QueueTicket>> = Vec::new();
         for (follower, _) in &waiting {
-            let mut place = None;
-            assert!(queue.ask(Some(follower), &mut place).is_none());
-            places.push(place);
+            let mut ticket = None;
+            assert!(queue.ask(Some(follower), &mut ticket).is_none());
+            tickets.push(ticket);
         }
-        let told = || waiting.iter().map(|(_, told)| told.load(Ordering::SeqCst)).collect::<Vec<_>>();
+        let notified =
+            || waiting.iter().map(|(_, notified)| notified.load(Ordering::SeqCst)).collect::<Vec<_>>();
         // One that ends while it waits takes no other turn with it.
-        places[1] = None;
-        assert_eq!((told(), queue.figures()), (vec![0; 4], (REFRESHES_MAX, 3)));
+        tickets[1] = None;
+        assert_eq!((notified(), queue.figures()), (vec![0; 4], (REFRESHES_MAX, 3)));
         assert!(turns.pop().is_some());
-        assert_eq!(told(), [1, 0, 0, 0]);
+        assert_eq!(notified(), [1, 0, 0, 0]);
         // Told, and gone.
-        places[0] = None;
-        assert_eq!(told(), [1, 0, 1, 0]);
-        let turn = queue.ask(Some(&waiting[2].0), &mut places[2]);
-        assert!(turn.is_some() && places[2].is_none());
-        assert_eq!(told(), [1, 0, 1, 0]);
+        tickets[0] = None;
+        assert_eq!(notified(), [1, 0, 1, 0]);
+        let turn = queue.ask(Some(&waiting[2].0), &mut tickets[2]);
+        assert!(turn.is_some() && tickets[2].is_none());
+        assert_eq!(notified(), [1, 0, 1, 0]);
         drop(turn);
-        assert_eq!(told(), [1, 0, 1, 1]);
+        assert_eq!(notified(), [1, 0, 1, 1]);
     }
 }

@@ -1,12 +1,12 @@
 //! The refresh: a [pass over the content](walk), or what the log says has changed.
 //!
-//! From the log it goes in stages: a [scan] of the records, a look at what is gone, and then all of it is [told](telling). When
+//! From the log it goes in stages: a [scan] of the records, a look at what is gone, and then all of it is [sent](sending). When
 //! more has changed than is kept in mind, it begins again for the rest ([`super::passes`]).
 
 mod changed;
-mod gone;
+mod pending_deletes;
 mod scan;
-mod telling;
+mod sending;
 mod walk;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,9 +25,9 @@ pub(super) use changed::{Changed, MOVED_MAX};
 pub(super) use scan::lacks_of;
 pub(super) use walk::Walk;
 
-use super::passes::PutOff;
+use super::passes::PassProgress;
 use super::session::{DatabaseSearch, SyncSearch, failed};
-use gone::Gone;
+use pending_deletes::PendingDeletes;
 use scan::begin;
 
 /// A refresh from the log.
@@ -48,10 +48,10 @@ pub(super) struct LogRefresh {
     peer: bool,
     at: At,
     /// Names that changed entries have for the consumer still, though they are called otherwise.
-    taken: BTreeMap<String, EntryId>,
+    stale_names: BTreeMap<String, EntryId>,
     /// Deletes of what was not here any more, or never was.
     absent: BTreeMap<Uuid, Csn>,
-    gone: Gone,
+    pending_deletes: PendingDeletes,
     /// What is there, by its first change that may be news: with its part.
     order: VecDeque<(Csn, usize, EntryId)>,
     /// Entries of a part that are kept in mind at once.
@@ -61,7 +61,7 @@ pub(super) struct LogRefresh {
     /// This one tells what has changed up to here, and leaves the rest to the next.
     high: Option<Csn>,
     /// For each part.
-    passes: Vec<PutOff>,
+    passes: Vec<PassProgress>,
 }
 
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl LogRefresh {
         entries_max: usize,
     ) -> Result<Option<Self>, LdapResult> {
         for part in &search.parts {
-            if begin(part, search.server_id(), search.asked.sid, known)?.is_none() {
+            if begin(part, search.server_id(), search.request.sid, known)?.is_none() {
                 return Ok(None);
             }
         }
@@ -93,19 +93,19 @@ impl LogRefresh {
             each_cookie,
             start: search.start.clone(),
             base: search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default(),
-            sid: search.asked.sid,
-            rid: search.asked.rid,
+            sid: search.request.sid,
+            rid: search.request.rid,
             server_id: search.server_id(),
-            peer: search.asked.peer,
+            peer: search.request.peer,
             at,
-            taken: BTreeMap::new(),
+            stale_names: BTreeMap::new(),
             absent: BTreeMap::new(),
-            gone: Gone::default(),
+            pending_deletes: PendingDeletes::default(),
             order: VecDeque::new(),
             entries_max,
             low: None,
             high: None,
-            passes: search.parts.iter().map(|_| PutOff::default()).collect(),
+            passes: search.parts.iter().map(|_| PassProgress::default()).collect(),
         }))
     }
 
@@ -121,8 +121,8 @@ impl LogRefresh {
             At::Sends => match self.order.front() {
                 Some((_, part, _)) => *part,
                 None => {
-                    let told = self.send_gone(search.message, None, budget, out);
-                    return Ok(told && !self.again());
+                    let done = self.send_deletes(search.message, None, budget, out);
+                    return Ok(done && !self.again());
                 }
             },
         };
@@ -132,7 +132,7 @@ impl LogRefresh {
             self.at = match self.at {
                 At::Scan { .. } => {
                     for (number, part) in search.parts.iter_mut().enumerate() {
-                        self.leave_out(number, &mut part.changed);
+                        self.defer_later(number, &mut part.changed);
                     }
                     At::Deletes { part: 0, after: None }
                 }
@@ -194,7 +194,7 @@ impl LogRefresh {
             if !uuid.is_nil() {
                 // Deleted by two servers at the same time: told once.
                 let csn = self.absent.remove(&uuid).map_or(change.csn, |csn| csn.max(change.csn));
-                self.gone.insert((csn, uuid), change.old_name);
+                self.pending_deletes.insert((csn, uuid), change.old_name);
             }
         }
         self.at = At::Deletes { part: number, after: ids.last().copied().or(after) };
@@ -204,12 +204,12 @@ impl LogRefresh {
     /// Puts everything that is present in the order of its first change.
     fn set_order<S: Store>(&mut self, parts: &[DatabaseSearch<S>]) {
         let absent = std::mem::take(&mut self.absent);
-        absent.into_iter().for_each(|(uuid, csn)| self.gone.insert((csn, uuid), None));
+        absent.into_iter().for_each(|(uuid, csn)| self.pending_deletes.insert((csn, uuid), None));
         let mut order = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             order.extend(part.changed.iter().map(|(id, change)| (change.first, number, *id)));
             let names = part.changed.iter().filter_map(|(id, change)| Some((change.old_name.clone()?, *id)));
-            self.taken.extend(names);
+            self.stale_names.extend(names);
         }
         order.sort_unstable();
         self.order = order.into();

@@ -61,7 +61,7 @@ pub struct Reached {
     /// In a word or two.
     pub phase: &'static str,
     /// The CSNs of the last cookie that was sent to it.
-    pub told: Vec<Csn>,
+    pub csns: Vec<Csn>,
     /// The last record of the log that was dealt with, for each database by its instance; none before changes are
     /// followed.
     pub positions: Vec<(u64, u64)>,
@@ -70,19 +70,19 @@ pub struct Reached {
 /// See the module's page.
 #[derive(Debug)]
 pub struct SyncSearch<S: Store> {
-    pub(super) asked: ConsumerRequest,
+    pub(super) request: ConsumerRequest,
     pub(super) parts: Vec<DatabaseSearch<S>>,
     pub(super) message: MessageId,
     /// How far the databases had come at the start of the refresh.
     pub(super) start: CsnVector,
     /// The CSNs of the last cookie that was sent to the consumer.
-    pub(super) told: CsnVector,
+    pub(super) sent_csns: CsnVector,
     phase: Phase,
     follower: Option<Arc<Follower>>,
     queue: RefreshQueue,
     turn: Option<Turn>,
     /// Where it waits for that.
-    place: Option<QueueTicket>,
+    ticket: Option<QueueTicket>,
     /// It asked for every entry.
     pub(super) any_entry: bool,
     values: bool,
@@ -148,13 +148,13 @@ enum Phase {
 
 impl<S: Store> SyncSearch<S> {
     pub fn new(start: Start<S>) -> Self {
-        let Start { asked, parts, any_entry, values, states, elsewhere, queue } = start;
+        let Start { asked: request, parts, any_entry, values, states, elsewhere, queue } = start;
         let keeps =
             |(served, _): &(Arc<Served<S>>, SearchTask)| served.database().current_settings().keeps_states();
         let merged = parts.iter().any(keeps);
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
-        let peer = asked.peer;
+        let peer = request.peer;
         let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
             task.for_consumer();
             if values || states && merged {
@@ -166,16 +166,16 @@ impl<S: Store> SyncSearch<S> {
             DatabaseSearch::new(&served, task)
         };
         Self {
-            asked,
+            request,
             parts: parts.into_iter().map(part).collect(),
             message,
             start: CsnVector::default(),
-            told: CsnVector::default(),
+            sent_csns: CsnVector::default(),
             phase: Phase::Begin,
             follower: None,
             queue,
             turn: None,
-            place: None,
+            ticket: None,
             any_entry,
             values,
             states,
@@ -210,8 +210,8 @@ impl<S: Store> SyncSearch<S> {
             Phase::Elsewhere => "refresh from other servers",
             Phase::Persist(_) => "persist",
         };
-        out.told.clear();
-        out.told.extend_from_slice(self.told.as_slice());
+        out.csns.clear();
+        out.csns.extend_from_slice(self.sent_csns.as_slice());
         out.positions.clear();
         // Before that it is not known what of the log it has.
         if self.persists() {
@@ -235,19 +235,19 @@ impl<S: Store> SyncSearch<S> {
     /// The cookie beside an entry, or beside a delete, of what another server keeps: a Larix judges it by no CSN of this server. A slapd
     /// judges a message without a cookie by the CSN of the message before it, and so passes over it.
     pub fn cookie_elsewhere(&self) -> Option<String> {
-        self.asked.has_replica_id.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
+        self.request.has_replica_id.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
     }
 
     /// The consumer does not read: others refresh meanwhile, and it asks for a turn again at its next slice.
     pub fn pause(&mut self) {
         self.turn = None;
         // A turn that was offered to it goes to the next waiting search.
-        self.place = None;
+        self.ticket = None;
     }
 
     fn has_turn(&mut self) -> bool {
         if self.turn.is_none() {
-            self.turn = self.queue.ask(self.follower.as_ref(), &mut self.place);
+            self.turn = self.queue.ask(self.follower.as_ref(), &mut self.ticket);
         }
         self.turn.is_some()
     }
@@ -334,7 +334,7 @@ impl<S: Store> SyncSearch<S> {
             part.position = log::last_sequence(&snapshot, self.server_id).map_err(|fault| failed(&fault))?;
             part.history = log::history(&snapshot).map_err(|fault| failed(&fault))?;
         }
-        if self.asked.persist {
+        if self.request.persist {
             self.look_around()?;
         }
         // A pass over all of the content names everything that is there; what is gone elsewhere nobody here can name.
@@ -344,13 +344,13 @@ impl<S: Store> SyncSearch<S> {
             None => ProviderSettings::default(),
         };
         let each_cookie = settings.no_present && settings.reload_hint;
-        let each_cookie = each_cookie.then(|| cookie(self.asked.rid, self.server_id, &[]));
-        let decision = match decide(&self.asked.known, &self.start, self.server_id) {
+        let each_cookie = each_cookie.then(|| cookie(self.request.rid, self.server_id, &[]));
+        let decision = match decide(&self.request.known, &self.start, self.server_id) {
             // Content without a contextCSN is content, too.
             Decision::Unchanged if self.start.is_empty() && self.has_content()? => Decision::Everything,
             // A poll is sent it when the contextCSN has come so far.
-            Decision::Unchanged if self.asked.persist && !self.start.is_empty() && self.is_ahead()? => {
-                Decision::Since(self.asked.known.clone())
+            Decision::Unchanged if self.request.persist && !self.start.is_empty() && self.is_ahead()? => {
+                Decision::Since(self.request.known.clone())
             }
             other => other,
         };
@@ -358,11 +358,11 @@ impl<S: Store> SyncSearch<S> {
             Decision::Refused(result) => Err(result),
             Decision::Unchanged if !self.elsewhere => Ok(self.refreshed(false, false, out)),
             Decision::Unchanged => {
-                let known = self.asked.known.clone();
+                let known = self.request.known.clone();
                 Ok(self.pass(known, true, each_cookie))
             }
             Decision::Everything => {
-                if !self.asked.known.is_empty() || self.asked.wants_changes {
+                if !self.request.known.is_empty() || self.request.wants_changes {
                     self.check_log_reaches()?;
                 }
                 // It drops what it is not sent: a first refresh that was interrupted may have left something there.
@@ -391,7 +391,7 @@ impl<S: Store> SyncSearch<S> {
             audit::lacks(&database.view(&snapshot)?)
         };
         let lacks = lacks().map_err(|fault| failed(&fault))?.unwrap_or_default();
-        if self.asked.known.covers_all(&lacks) {
+        if self.request.known.covers_all(&lacks) {
             Ok(())
         } else {
             Err(refresh_required("sync cookie is stale"))
@@ -412,7 +412,7 @@ impl<S: Store> SyncSearch<S> {
     /// or was broken off. A consumer that began to follow after that would never receive it.
     fn is_ahead(&self) -> Result<bool, LdapResult> {
         for part in &self.parts {
-            if lacks_of(part, self.server_id, &self.asked)? {
+            if lacks_of(part, self.server_id, &self.request)? {
                 return Ok(true);
             }
         }
@@ -424,7 +424,7 @@ impl<S: Store> SyncSearch<S> {
         for part in &self.parts {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
-            if !proves_deletes(&snapshot, self.asked.sid, &self.asked.known)? {
+            if !proves_deletes(&snapshot, self.request.sid, &self.request.known)? {
                 return Ok(false);
             }
         }
@@ -452,7 +452,7 @@ impl<S: Store> SyncSearch<S> {
     fn walk(&mut self, refresh: &Refresh) {
         for part in &mut self.parts {
             let mut refresh = refresh.clone();
-            if self.asked.persist && !part.unrestricted {
+            if self.request.persist && !part.unrestricted {
                 part.view_complete = true;
                 refresh.view = Some(EntryIds::default());
             }
@@ -481,21 +481,21 @@ impl<S: Store> SyncSearch<S> {
     /// The refresh is done.
     fn refreshed(&mut self, present: bool, changed: bool, out: &mut Vec<u8>) -> Stepped {
         self.turn = None;
-        self.told = self.start.clone();
+        self.sent_csns = self.start.clone();
         let mut text = (changed && !self.start.is_empty()).then(|| self.cookie(self.start.as_slice()));
         if present && self.tells_deletes {
             text.iter_mut().for_each(|text| text.push_str(DELETES_TOLD));
         }
-        if self.states && self.merged && self.asked.persist {
+        if self.states && self.merged && self.request.persist {
             // A consumer that has everything, and receives no entry with its state, must note from here on when what was changed.
             // (One that polls for the entries of a log's server notes it anyhow.)
             text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(STATES_KEPT);
         }
-        if self.elsewhere && self.asked.peer {
+        if self.elsewhere && self.request.peer {
             text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(CONTENT_WHOLE);
         }
         let cookie = text.as_deref().map(str::as_bytes);
-        if !self.asked.persist {
+        if !self.request.persist {
             let done = SyncDone { cookie, refresh_deletes: !present };
             return Stepped::Done(LdapResult::success(), vec![done.to_control(false)]);
         }
@@ -513,7 +513,7 @@ impl<S: Store> SyncSearch<S> {
     }
 
     pub(super) fn cookie(&self, csns: &[Csn]) -> String {
-        cookie(self.asked.rid, self.server_id, csns)
+        cookie(self.request.rid, self.server_id, csns)
     }
 
     pub(super) fn server_id(&self) -> u16 {
@@ -530,11 +530,11 @@ impl<S: Store> SyncSearch<S> {
     /// says: it may have what was deleted meanwhile, and of that the log tells nothing. A consumer that receives changes only from
     /// here has nothing that was never here.
     pub(super) fn may_lack_deletes(&self, by_content: &CsnVector, server_id: u16) -> bool {
-        if self.asked.sid.is_none_or(|own| own == server_id) {
+        if self.request.sid.is_none_or(|own| own == server_id) {
             return false;
         }
         let unproved = by_content.of(server_id);
-        unproved.is_some_and(|csn| !self.told.covers(&csn) && !self.asked.known.covers(&csn))
+        unproved.is_some_and(|csn| !self.sent_csns.covers(&csn) && !self.request.known.covers(&csn))
     }
 }
 

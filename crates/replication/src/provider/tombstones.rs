@@ -38,13 +38,13 @@ impl Tombstones {
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let limit = budget.candidates as usize;
         let deletes = deletes_after(&snapshot, self.after, limit).map_err(|fault| failed(&fault))?;
-        let cookie = search.cookie(search.asked.known.as_slice());
+        let cookie = search.cookie(search.request.known.as_slice());
         for (uuid, csn) in &deletes {
             if out.len() >= budget.bytes {
                 return Ok(false);
             }
             self.after = Some(*uuid);
-            if search.asked.known.covers(csn) {
+            if search.request.known.covers(csn) {
                 continue;
             }
             let cookie = format!("{cookie},delcsn={}", csn.text());
@@ -62,5 +62,5 @@ impl Tombstones {
 /// Whether deletes are sent after the content. A consumer other than Larix deletes what the content does not name; into a part of
 /// the tree entries come back under the entryUUID that they left it with.
 pub(super) fn are_sent<S: Store>(search: &SyncSearch<S>) -> bool {
-    search.asked.peer && (search.asked.sid.is_some() || search.any_entry)
+    search.request.peer && (search.request.sid.is_some() || search.any_entry)
 }

@@ -43,7 +43,7 @@ pub(crate) struct Link {
 pub(crate) struct Connection {
     session: Session,
     search: Option<SyncSearch<Memory>>,
-    told: Arc<AtomicBool>,
+    notified: Arc<AtomicBool>,
     more: bool,
     to_provider: VecDeque<u8>,
     to_consumer: VecDeque<u8>,
@@ -79,7 +79,7 @@ impl Link {
         self.connection = Some(Connection {
             session,
             search: None,
-            told: Arc::new(AtomicBool::new(true)),
+            notified: Arc::new(AtomicBool::new(true)),
             more: true,
             to_provider: request.into(),
             to_consumer: VecDeque::new(),
@@ -119,7 +119,7 @@ impl Link {
             return;
         }
         let request: Vec<u8> = connection.to_provider.drain(..).collect();
-        connection.search = Some(begin(&nodes[self.provider], &request, &connection.told));
+        connection.search = Some(begin(&nodes[self.provider], &request, &connection.notified));
         trace.note(format_args!("{name} is asked"));
     }
 
@@ -131,8 +131,8 @@ impl Link {
         if connection.to_consumer.len() > WINDOW {
             return;
         }
-        let is_told = connection.told.swap(false, Ordering::SeqCst);
-        if !(connection.more || is_told) {
+        let is_notified = connection.notified.swap(false, Ordering::SeqCst);
+        if !(connection.more || is_notified) {
             return;
         }
         let clock = &*nodes[self.provider].clock;
@@ -295,7 +295,7 @@ impl Link {
 }
 
 /// The search as the server makes it of its request.
-fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memory> {
+fn begin(node: &Node, request: &[u8], notified: &Arc<AtomicBool>) -> SyncSearch<Memory> {
     let message = Message::decode(request).unwrap();
     let Request::Search(search) = message.request else { panic!("no search") };
     let controls = RequestControls::parse(message.controls, OperationKind::Search).unwrap();
@@ -325,7 +325,7 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
     let (queue, values, states) = (node.queue.clone(), controls.value_conflicts, controls.states);
     let mut search =
         SyncSearch::new(Start { asked, parts, any_entry, values, states, elsewhere: false, queue });
-    let told = Arc::clone(told);
-    search.follow(Follower::new(Box::new(move || told.store(true, Ordering::SeqCst))));
+    let notified = Arc::clone(notified);
+    search.follow(Follower::new(Box::new(move || notified.store(true, Ordering::SeqCst))));
     search
 }

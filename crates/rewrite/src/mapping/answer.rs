@@ -113,7 +113,7 @@ impl Answers {
     }
 
     pub fn controls(&self, controls: &mut Vec<ControlBuf>) {
-        *controls = self.mapping.controls_here(std::mem::take(controls), &self.around());
+        *controls = self.mapping.local_controls(std::mem::take(controls), &self.around());
     }
 
     /// Appends a message of a search that is still going on. An entry whose name rules refuse is left out.
@@ -122,7 +122,7 @@ impl Answers {
         let mapping = &self.mapping;
         let controls = || {
             let controls = decoded.controls.iter().map(|control| control.to_owned()).collect();
-            mapping.controls_here(controls, &self.around())
+            mapping.local_controls(controls, &self.around())
         };
         match decoded.response {
             Response::Entry(found) => {
@@ -170,14 +170,14 @@ impl Mapping {
         // The values at those places that more than one attribute has come to.
         let mut merged: HashMap<usize, HashSet<Vec<u8>>> = HashMap::new();
         for attribute in attributes.iter() {
-            let Some(description) = self.attributes.here(&self.schema, attribute.description) else {
+            let Some(description) = self.attributes.local(&self.schema, attribute.description) else {
                 continue;
             };
             if requested.is_some_and(|requested| !requested.has(&self.schema, &description)) {
                 continue;
             }
             let had_values = attribute.values.iter().next().is_some();
-            let values = self.values_here(&description, attribute.values.iter(), around);
+            let values = self.local_values(&description, attribute.values.iter(), around);
             if had_values && values.is_empty() {
                 continue;
             }
@@ -198,7 +198,7 @@ impl Mapping {
         Some((dn, mapped))
     }
 
-    fn values_here<'e>(
+    fn local_values<'e>(
         &self,
         description: &str,
         values: impl Iterator<Item = &'e [u8]>,
@@ -209,8 +209,8 @@ impl Mapping {
                 let mut seen = HashSet::new();
                 let classes = values.filter_map(|value| {
                     let name = std::str::from_utf8(value).ok()?;
-                    let here = self.classes.here(&self.schema, name)?;
-                    seen.insert(here.to_ascii_lowercase()).then(|| super::bytes(here))
+                    let local = self.classes.local(&self.schema, name)?;
+                    seen.insert(local.to_ascii_lowercase()).then(|| super::bytes(local))
                 });
                 classes.collect()
             }

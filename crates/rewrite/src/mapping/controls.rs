@@ -70,9 +70,9 @@ impl Mapping {
         }
         if let Some(sort) = &mut values.sort {
             let missing = sort.keys.iter_mut().find_map(|key| {
-                let there = self.attributes.there(&self.schema, &key.attribute).map(Cow::into_owned);
-                match there {
-                    Some(there) => key.attribute = there,
+                let foreign = self.attributes.foreign(&self.schema, &key.attribute).map(Cow::into_owned);
+                match foreign {
+                    Some(foreign) => key.attribute = foreign,
                     None => return Some(key.attribute.clone()),
                 }
                 None
@@ -123,15 +123,15 @@ impl Mapping {
     }
 
     /// The controls of an answer as they are here.
-    pub(super) fn controls_here(
+    pub(super) fn local_controls(
         &self,
         controls: Vec<ControlBuf>,
         around: &Surroundings<'_>,
     ) -> Vec<ControlBuf> {
-        controls.into_iter().filter_map(|control| self.control_here(control, around)).collect()
+        controls.into_iter().filter_map(|control| self.local_control(control, around)).collect()
     }
 
-    fn control_here(&self, control: ControlBuf, around: &Surroundings<'_>) -> Option<ControlBuf> {
+    fn local_control(&self, control: ControlBuf, around: &Surroundings<'_>) -> Option<ControlBuf> {
         let given = control.value.as_deref();
         let value = match &*control.oid {
             oid::PRE_READ | oid::POST_READ => {
@@ -144,21 +144,21 @@ impl Mapping {
                 value
             }
             oid::ENTRY_CHANGE_NOTIFICATION => {
-                let told = control::EntryChangeNotification::decode(given).ok()?;
+                let response = control::EntryChangeNotification::decode(given).ok()?;
                 let previous =
-                    told.previous_dn.map(|dn| self.name(RewriteContext::Entry, dn, around)).transpose();
+                    response.previous_dn.map(|dn| self.name(RewriteContext::Entry, dn, around)).transpose();
                 let previous = previous.ok()?;
-                control::EntryChangeNotification { previous_dn: previous.as_deref(), ..told }.encode()?
+                control::EntryChangeNotification { previous_dn: previous.as_deref(), ..response }.encode()?
             }
             oid::SORT_RESPONSE => {
-                let told = control::SortResponse::decode(given).ok()?;
-                let attribute = told.attribute.and_then(|name| self.attributes.here(&self.schema, name));
-                control::SortResponse { attribute: attribute.as_deref(), ..told }.encode()?
+                let response = control::SortResponse::decode(given).ok()?;
+                let attribute = response.attribute.and_then(|name| self.attributes.local(&self.schema, name));
+                control::SortResponse { attribute: attribute.as_deref(), ..response }.encode()?
             }
             oid::AUTHORIZATION_IDENTITY_RESPONSE => {
-                let told = control::AuthorizationIdentityResponse::decode(given).ok()?;
+                let response = control::AuthorizationIdentityResponse::decode(given).ok()?;
                 // Others than DNs are not of the directory, and the empty one names nobody.
-                let dn = told.authorization_id.strip_prefix("dn:").filter(|dn| !dn.is_empty());
+                let dn = response.authorization_id.strip_prefix("dn:").filter(|dn| !dn.is_empty());
                 let Some(dn) = dn else { return Some(control) };
                 let identity = format!("dn:{}", self.name(RewriteContext::Entry, dn, around).ok()?);
                 control::AuthorizationIdentityResponse { authorization_id: &identity }.encode()?

@@ -194,13 +194,13 @@ impl Writer<'_> {
 
     fn attribute<'n>(&mut self, name: &'n str) -> Option<Cow<'n, str>> {
         let mapping = self.mapping;
-        let there = mapping.attributes.there(&mapping.schema, name);
-        self.dropped |= there.is_none();
-        there
+        let foreign = mapping.attributes.foreign(&mapping.schema, name);
+        self.dropped |= foreign.is_none();
+        foreign
     }
 
     fn value<'v>(&mut self, attribute: &str, value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
-        match self.mapping.value_there(attribute, value, self.place, self.around) {
+        match self.mapping.foreign_value(attribute, value, self.place, self.around) {
             Ok(mapped) => {
                 self.dropped |= mapped.is_none();
                 mapped

@@ -254,15 +254,15 @@ impl Mapping {
     /// syntax here or there, as in slapd.
     fn kind(&self, description: &str) -> ValueKind {
         let (base, _) = names::parted(description);
-        let here = self.kind_of(base);
-        if matches!(here, ValueKind::Class | ValueKind::Url) {
-            return here;
+        let local = self.kind_of(base);
+        if matches!(local, ValueKind::Class | ValueKind::Url) {
+            return local;
         }
-        let there = match self.attributes.there(&self.schema, base) {
-            Some(Cow::Owned(there)) => self.kind_of(&there),
-            _ => here,
+        let foreign = match self.attributes.foreign(&self.schema, base) {
+            Some(Cow::Owned(foreign)) => self.kind_of(&foreign),
+            _ => local,
         };
-        match (here, there) {
+        match (local, foreign) {
             (ValueKind::Name, ValueKind::NameAndUid) | (ValueKind::NameAndUid, ValueKind::Name) => {
                 ValueKind::NameAndUid
             }
@@ -285,7 +285,7 @@ impl Mapping {
     }
 
     /// A value as it is behind the mapping. None: it is a class that is not there.
-    fn value_there<'v>(
+    fn foreign_value<'v>(
         &self,
         attribute: &str,
         value: &'v [u8],
@@ -296,7 +296,7 @@ impl Mapping {
         let Ok(text) = std::str::from_utf8(value) else { return kept };
         match self.kind(attribute) {
             ValueKind::Other => kept,
-            ValueKind::Class => Ok(self.classes.there(&self.schema, text).map(bytes)),
+            ValueKind::Class => Ok(self.classes.foreign(&self.schema, text).map(bytes)),
             ValueKind::Url => {
                 let url = self.url(RewriteContext::ReferralValue, text, around)?;
                 Ok(Some(url.map_or(Cow::Borrowed(value), |url| Cow::Owned(url.into_bytes()))))

@@ -22,13 +22,13 @@ enum Key {
     Unknown(String),
 }
 
-/// A map of names: those here are what clients see, those there what the backend has.
+/// A map of names, in the words of slapo-rwm(5): clients see local names, the backend has foreign ones.
 #[derive(Clone, Debug)]
 pub(super) struct NameMap {
     of: Of,
-    there: HashMap<Key, String>,
-    /// None: what has this name there is not seen here.
-    here: HashMap<Key, Option<String>>,
+    foreign: HashMap<Key, String>,
+    /// None: clients do not see what has this foreign name.
+    local: HashMap<Key, Option<String>>,
     /// What no line names is not seen.
     pub(super) drops: bool,
 }
@@ -92,7 +92,7 @@ pub(super) fn parted(description: &str) -> (&str, &str) {
 
 impl NameMap {
     pub(super) fn new(of: Of) -> Self {
-        Self { of, there: HashMap::new(), here: HashMap::new(), drops: false }
+        Self { of, foreign: HashMap::new(), local: HashMap::new(), drops: false }
     }
 
     fn key(&self, schema: &Schema, name: &str) -> Key {
@@ -105,7 +105,7 @@ impl NameMap {
 
     /// Takes a line: the words behind its kind.
     pub(super) fn add(&mut self, schema: &Schema, words: &[&str]) -> Result<(), MapError> {
-        let (here, there) = match words {
+        let (local, foreign) = match words {
             ["*"] => {
                 self.drops = true;
                 return Ok(());
@@ -114,71 +114,72 @@ impl NameMap {
                 self.drops = false;
                 return Ok(());
             }
-            [there] => (None, *there),
+            [foreign] => (None, *foreign),
             ["*", name] | [name, "*"] => (Some(*name), *name),
-            [here, there] => (Some(*here), *there),
+            [local, foreign] => (Some(*local), *foreign),
             [] => return Err(MapError::Missing),
             [_, _, more, ..] => return Err(MapError::Extra((*more).to_owned())),
         };
-        for (word, name) in [(1, here), (words.len(), Some(there))] {
+        for (word, name) in [(1, local), (words.len(), Some(foreign))] {
             if let Some(name) = name.filter(|name| !is_name(name)) {
                 return Err(MapError::Name(word, name.to_owned()));
             }
         }
         let is_object_class =
             |name: &str| schema.attribute_type(name).is_some_and(|known| known.oid == super::OBJECT_CLASS);
-        if self.of == Of::Attributes && (here.is_some_and(is_object_class) || is_object_class(there)) {
+        if self.of == Of::Attributes && (local.is_some_and(is_object_class) || is_object_class(foreign)) {
             return Err(MapError::ObjectClass);
         }
-        let (key_here, key_there) = (here.map(|here| self.key(schema, here)), self.key(schema, there));
-        if let Some(key) = key_here.as_ref().filter(|key| self.there.contains_key(key)) {
+        let (key_of_local, key_of_foreign) =
+            (local.map(|local| self.key(schema, local)), self.key(schema, foreign));
+        if let Some(key) = key_of_local.as_ref().filter(|key| self.foreign.contains_key(key)) {
             let _ = key;
-            return Err(MapError::Twice(here.unwrap_or_default().to_owned()));
+            return Err(MapError::Twice(local.unwrap_or_default().to_owned()));
         }
-        if self.here.contains_key(&key_there) {
-            return Err(MapError::Twice(there.to_owned()));
+        if self.local.contains_key(&key_of_foreign) {
+            return Err(MapError::Twice(foreign.to_owned()));
         }
-        self.here.insert(key_there, here.map(str::to_owned));
-        if let Some(key) = key_here {
-            self.there.insert(key, there.to_owned());
+        self.local.insert(key_of_foreign, local.map(str::to_owned));
+        if let Some(key) = key_of_local {
+            self.foreign.insert(key, foreign.to_owned());
         }
         Ok(())
     }
 
     /// Whether every name stays what it is.
     pub(super) fn is_empty(&self) -> bool {
-        !self.drops && self.here.is_empty()
+        !self.drops && self.local.is_empty()
     }
 
-    /// Whether anything there is not seen.
+    /// Whether clients do not see some foreign name.
     pub(super) fn hides(&self) -> bool {
-        self.drops || self.here.values().any(Option::is_none)
+        self.drops || self.local.values().any(Option::is_none)
     }
 
-    /// What has this name here, with options if it has any; none where it is not there.
-    pub(super) fn there<'n>(&self, schema: &Schema, name: &'n str) -> Option<Cow<'n, str>> {
+    /// The foreign name of a local one, with options if it has any; none where there is none.
+    pub(super) fn foreign<'n>(&self, schema: &Schema, name: &'n str) -> Option<Cow<'n, str>> {
         if self.is_empty() {
             return Some(Cow::Borrowed(name));
         }
         let (base, options) = parted(name);
         let key = self.key(schema, base);
-        match self.there.get(&key) {
-            Some(there) => Some(Cow::Owned(format!("{there}{options}"))),
-            // What is not seen is not asked for by the name that it has there, either.
-            None if self.here.get(&key).is_some_and(Option::is_none) => None,
+        match self.foreign.get(&key) {
+            Some(foreign) => Some(Cow::Owned(format!("{foreign}{options}"))),
+            // A client cannot ask by its foreign name for what it does not see, either.
+            None if self.local.get(&key).is_some_and(Option::is_none) => None,
             None if self.drops && !self.stays(schema, base) => None,
             None => Some(Cow::Borrowed(name)),
         }
     }
 
-    /// What has this name there; none where it is not seen here.
-    pub(super) fn here<'n>(&self, schema: &Schema, name: &'n str) -> Option<Cow<'n, str>> {
+    /// The local name of a foreign one; none where clients do not see it.
+    pub(super) fn local<'n>(&self, schema: &Schema, name: &'n str) -> Option<Cow<'n, str>> {
         if self.is_empty() {
             return Some(Cow::Borrowed(name));
         }
         let (base, options) = parted(name);
-        match self.here.get(&self.key(schema, base)) {
-            Some(Some(here)) => Some(Cow::Owned(format!("{here}{options}"))),
+        match self.local.get(&self.key(schema, base)) {
+            Some(Some(local)) => Some(Cow::Owned(format!("{local}{options}"))),
             Some(None) => None,
             None if self.drops && !self.stays(schema, base) => None,
             None => Some(Cow::Borrowed(name)),

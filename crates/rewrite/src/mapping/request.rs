@@ -56,10 +56,10 @@ impl Mapping {
             if SELECTORS.contains(&name) {
                 selected.push(name.to_owned());
             } else if let Some(class) = name.strip_prefix('@') {
-                let there = self.classes.there(&self.schema, class);
-                selected.extend(there.map(|there| format!("@{there}")));
+                let foreign = self.classes.foreign(&self.schema, class);
+                selected.extend(foreign.map(|foreign| format!("@{foreign}")));
             } else {
-                selected.extend(self.attributes.there(&self.schema, name).map(|name| name.into_owned()));
+                selected.extend(self.attributes.foreign(&self.schema, name).map(|name| name.into_owned()));
             }
         }
         if any && selected.is_empty() {
@@ -75,13 +75,13 @@ impl Mapping {
         request: &CompareRequest<'_>,
         around: &Surroundings<'_>,
     ) -> Result<MappedCompare, LdapResult> {
-        let there = self.attributes.there(&self.schema, request.attribute);
+        let foreign = self.attributes.foreign(&self.schema, request.attribute);
         let missing = || LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, "attribute is not mapped");
         let value =
-            self.value_there(request.attribute, request.value, RewriteContext::CompareValue, around)?;
+            self.foreign_value(request.attribute, request.value, RewriteContext::CompareValue, around)?;
         Ok(MappedCompare {
             entry: self.name(RewriteContext::Compare, request.entry, around)?.into_owned(),
-            attribute: there.ok_or_else(missing)?.into_owned(),
+            attribute: foreign.ok_or_else(missing)?.into_owned(),
             // No entry has a class that is not there.
             value: value.ok_or_else(|| LdapResult::new(ResultCode::COMPARE_FALSE))?.into_owned(),
         })
@@ -100,13 +100,13 @@ impl Mapping {
         Ok(match operation {
             WriteOperation::Add { entry, mut attributes } => {
                 for attribute in &mut attributes {
-                    self.attribute_there(attribute, RewriteContext::AddValue, around)?;
+                    self.foreign_attribute(attribute, RewriteContext::AddValue, around)?;
                 }
                 WriteOperation::Add { entry: name(RewriteContext::Add, &entry)?, attributes }
             }
             WriteOperation::Modify { object, mut changes } => {
                 for change in &mut changes {
-                    self.attribute_there(&mut change.attribute, RewriteContext::ModifyValue, around)?;
+                    self.foreign_attribute(&mut change.attribute, RewriteContext::ModifyValue, around)?;
                 }
                 WriteOperation::Modify { object: name(RewriteContext::Modify, &object)?, changes }
             }
@@ -126,7 +126,7 @@ impl Mapping {
         })
     }
 
-    fn attribute_there(
+    fn foreign_attribute(
         &self,
         attribute: &mut larix_engine::write::AttributeValues,
         place: RewriteContext,
@@ -134,7 +134,7 @@ impl Mapping {
     ) -> Result<(), LdapResult> {
         let description = &attribute.description;
         for value in &mut attribute.values {
-            let mapped = match self.value_there(description, value, place, around)? {
+            let mapped = match self.foreign_value(description, value, place, around)? {
                 Some(std::borrow::Cow::Owned(mapped)) => mapped,
                 Some(std::borrow::Cow::Borrowed(_)) => continue,
                 None => {
@@ -145,8 +145,8 @@ impl Mapping {
             };
             *value = mapped;
         }
-        let there = self.attributes.there(&self.schema, description).map(|there| there.into_owned());
-        attribute.description = there.ok_or_else(|| {
+        let foreign = self.attributes.foreign(&self.schema, description).map(|foreign| foreign.into_owned());
+        attribute.description = foreign.ok_or_else(|| {
             let text = format!("attribute \"{}\" is not mapped", parted(description).0);
             LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text)
         })?;

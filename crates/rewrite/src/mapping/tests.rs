@@ -31,8 +31,8 @@ fn mapping(lines: &str) -> Mapping {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
-            ["massage", here, there] => rules.massage(here, there).unwrap(),
-            ["massage", here] => rules.massage(here, "").unwrap(),
+            ["massage", virtual_name, real_name] => rules.massage(virtual_name, real_name).unwrap(),
+            ["massage", virtual_name] => rules.massage(virtual_name, "").unwrap(),
             ["map", map @ ..] => maps.push(map.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()),
             command => rules.command(command).unwrap_or_else(|error| panic!("{line}: {error}")),
         }
@@ -57,12 +57,20 @@ fn name(mapping: &Mapping, place: RewriteContext, name: &str) -> String {
 
 #[test]
 fn suffixes_are_massaged_both_ways() {
-    let both = |lines: &str, there: &str, here: &str| {
+    let both = |lines: &str, real_name: &str, virtual_name: &str| {
         let mapping = mapping(lines);
-        assert_eq!(name(&mapping, RewriteContext::Search, here), there, "{lines}: {here}");
-        assert_eq!(name(&mapping, RewriteContext::Entry, there), here, "{lines}: {there}");
-        assert_eq!(name(&mapping, RewriteContext::EntryValue, there), here, "{lines}: {there}");
-        assert_eq!(name(&mapping, RewriteContext::Matched, there), here, "{lines}: {there}");
+        assert_eq!(
+            name(&mapping, RewriteContext::Search, virtual_name),
+            real_name,
+            "{lines}: {virtual_name}"
+        );
+        assert_eq!(name(&mapping, RewriteContext::Entry, real_name), virtual_name, "{lines}: {real_name}");
+        assert_eq!(
+            name(&mapping, RewriteContext::EntryValue, real_name),
+            virtual_name,
+            "{lines}: {real_name}"
+        );
+        assert_eq!(name(&mapping, RewriteContext::Matched, real_name), virtual_name, "{lines}: {real_name}");
     };
     both(MASSAGE, "dc=there", "dc=here");
     both(MASSAGE, "ou=a,dc=there", "ou=a,dc=here");
@@ -370,12 +378,12 @@ fn seen(mapping: Mapping, asked: &[&str], dn: &str, attributes: &[(&str, &[&str]
     let decoded = Response::decode_message(&out).unwrap();
     assert_eq!(decoded.id, MessageId(7));
     let Response::Entry(entry) = decoded.response else { panic!() };
-    let mut told = entry.dn.to_owned();
+    let mut text = entry.dn.to_owned();
     for attribute in entry.attributes.iter() {
         let values: Vec<_> = attribute.values.iter().map(String::from_utf8_lossy).collect();
-        told += &format!("; {}={}", attribute.description, values.join("|"));
+        text += &format!("; {}={}", attribute.description, values.join("|"));
     }
-    told
+    text
 }
 
 #[test]
@@ -423,13 +431,13 @@ fn entries_are_mapped_back() {
 #[test]
 fn attributes_that_come_very_often_are_merged_in_one_go() {
     const TIMES: usize = 200_000;
-    let (told, ended) = std::sync::mpsc::channel();
+    let (sender, ended) = std::sync::mpsc::channel();
     // A thread of its own: what takes hours is a failure, not a test that never ends.
     std::thread::spawn(move || {
         let values: Vec<String> = (0..TIMES).map(|number| (number / 2).to_string()).collect();
         let values: Vec<[&str; 1]> = values.iter().map(|value| [value.as_str()]).collect();
         let attributes: Vec<(&str, &[&str])> = values.iter().map(|value| ("sn", value.as_slice())).collect();
-        told.send(seen(mapping("map attribute cn sn"), &[], "cn=g", &attributes)).unwrap();
+        sender.send(seen(mapping("map attribute cn sn"), &[], "cn=g", &attributes)).unwrap();
     });
     let entry = ended.recv_timeout(std::time::Duration::from_secs(120)).unwrap();
     assert!(entry.starts_with("cn=g; cn=0|1|2|3|"), "{}", entry.get(..40).unwrap_or_default());

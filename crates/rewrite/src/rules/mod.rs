@@ -122,14 +122,14 @@ impl Rewrite {
     /// Whether rules of this context, or of those that they use, search the directory.
     pub fn searches(&self, context: ContextId) -> bool {
         // Rules use contexts that stand before them or their own, so each has to be looked at once.
-        let (mut seen, mut left) = (vec![false; self.contexts.len()], vec![context.0]);
-        while let Some(at) = left.pop() {
+        let (mut seen, mut todo) = (vec![false; self.contexts.len()], vec![context.0]);
+        while let Some(at) = todo.pop() {
             let (Some(seen), Some(context)) = (seen.get_mut(at), self.contexts.get(at)) else { continue };
             if std::mem::replace(seen, true) {
                 continue;
             }
             for rule in &context.rules {
-                if rule.substitution.uses(&mut left) {
+                if rule.substitution.uses(&mut todo) {
                     return true;
                 }
             }
@@ -541,8 +541,8 @@ impl Flags {
                     Err(_) => return Err(fault()),
                 }),
                 'M' => {
-                    let asked = u32::try_from(number()?.max(1)).map_err(|_| fault())?;
-                    flags.passes = Some(asked).filter(|asked| *asked <= PASSES_MAX).ok_or_else(fault)?;
+                    let passes = u32::try_from(number()?.max(1)).map_err(|_| fault())?;
+                    flags.passes = Some(passes).filter(|passes| *passes <= PASSES_MAX).ok_or_else(fault)?;
                 }
                 _ => return Err(fault()),
             }

@@ -91,12 +91,12 @@ fn names_are_rewritten() {
 /// One entry, and a search that finds it by its name.
 fn ann(url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
     let found = url.dn == "dc=x" && url.filter.as_ref()?.to_string() == "(cn=ann)";
-    let told = match attribute {
+    let value = match attribute {
         None => "uid=found,dc=x",
         Some("mail") => "ann@x",
         Some(_) => return None,
     };
-    found.then(|| told.to_owned())
+    found.then(|| value.to_owned())
 }
 
 #[test]

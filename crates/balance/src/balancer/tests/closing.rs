@@ -8,7 +8,7 @@ fn a_client_is_told_and_closes_behind_its_last_answer() {
     let mut world = World::new(&conf(1, 1, ""));
     let [idle, busy] = [world.client(), world.client()];
     world.delete(busy, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     let numbers: Vec<u64> =
         world.balancer.all_figures().connections.iter().map(|shown| shown.number).collect();
     assert_eq!(numbers, [1, 2]);
@@ -27,7 +27,7 @@ fn a_client_is_told_and_closes_behind_its_last_answer() {
     assert!(world.balancer.close_client(2));
     world.delete(busy, 2, "dc=y");
     assert_eq!(world.answers(busy), ["2 Delete 52 the connection is closing"]);
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(busy), ["1 Delete 0"]);
     assert!(world.balancer.client_closes(busy));
 }
@@ -37,16 +37,16 @@ fn a_server_that_gives_notice_still_answers() {
     let mut world = World::new(&conf(1, 1, ""));
     let client = world.client();
     world.delete(client, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     let mut notice = Vec::new();
     encode::notice_of_disconnection(&mut notice, &LdapResult::with(ResultCode::UNAVAILABLE, "closing"));
     world.receive(upstream, &notice);
     // Another is made in its place, and takes what comes next.
-    assert!(world.told.lock().unwrap().last().unwrap().contains("notice of disconnection"));
+    assert!(world.log_lines.lock().unwrap().last().unwrap().contains("notice of disconnection"));
     world.connect_all();
     world.delete(client, 2, "dc=y");
     assert_ne!(world.one_request().0, upstream);
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(client), ["1 Delete 0"]);
     assert!(!world.upstreams(Pool::Shared).contains(&upstream), "it ends behind its last answer");
     // With nothing under way it ends at once.
@@ -61,8 +61,8 @@ fn operations_are_counted() {
     let client = world.client();
     world
         .balancer
-        .wanted(world.now)
-        .map(|wanted| world.balancer.not_opened(wanted, "no", world.now))
+        .next_connection(world.now)
+        .map(|planned| world.balancer.not_opened(planned, "no", world.now))
         .unwrap();
     world.bind(client, 1, "cn=ann", "x");
     assert!(world.answers(client)[0].starts_with("1 Bind 52"));
@@ -70,8 +70,8 @@ fn operations_are_counted() {
     world.connect_all();
     world.bound(client, "cn=ann");
     world.delete(client, 2, "dc=x");
-    let (upstream, seen) = world.one_request();
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "");
+    let (upstream, request) = world.one_request();
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "");
     world.delete(client, 3, "dc=y");
     let (lost, _) = world.one_request();
     world.balancer.lost(lost, &PeerFault::Closed, world.now);

@@ -27,11 +27,11 @@ fn a_server_that_lies_loses_its_connection_alone() {
         let mut world = World::new(&conf(2, 1, ""));
         let (one, two) = (world.client(), world.client());
         world.delete(one, 1, "dc=one");
-        let (liar, seen) = world.one_request();
+        let (liar, request) = world.one_request();
         world.delete(two, 1, "dc=two");
         let (honest, other) = world.one_request();
         assert_ne!(liar, honest);
-        let lie = if name == "wrong-type" { wrong_type(seen.id) } else { lie };
+        let lie = if name == "wrong-type" { wrong_type(request.id) } else { lie };
         world.balancer.upstream_received(liar, &lie, world.now);
         assert!(world.settle().contains(&liar), "{name}");
         let answers = world.answers(one);
@@ -40,11 +40,11 @@ fn a_server_that_lies_loses_its_connection_alone() {
         assert_eq!(world.answers(two), ["1 Delete 0 two"]);
         let number = PeerFault::NAMES.iter().position(|known| *known == name).unwrap();
         assert_eq!(world.balancer.counters().faults[number], 1, "{name}");
-        assert!(world.told.lock().unwrap().iter().any(|line| line.contains(name)), "{name}");
+        assert!(world.log_lines.lock().unwrap().iter().any(|line| line.contains(name)), "{name}");
         // It is not tried again at once.
-        assert_eq!(world.balancer.wanted(world.now), None);
+        assert_eq!(world.balancer.next_connection(world.now), None);
         world.pass(Duration::from_secs(1));
-        assert!(world.balancer.wanted(world.now).is_some());
+        assert!(world.balancer.next_connection(world.now).is_some());
     }
 }
 
@@ -53,9 +53,9 @@ fn answers_before_a_lie_are_true() {
     let mut world = World::new(&conf(1, 1, ""));
     let client = world.client();
     world.search(client, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     let mut bytes = Vec::new();
-    encode::EntryEncoder::begin(&mut bytes, MessageId(seen.id), "cn=a").finish(&[]);
+    encode::EntryEncoder::begin(&mut bytes, MessageId(request.id), "cn=a").finish(&[]);
     bytes.extend_from_slice(b"garbage");
     world.balancer.upstream_received(upstream, &bytes, world.now);
     assert_eq!(
@@ -115,12 +115,12 @@ fn servers_that_cannot_be_reached() {
     let mut world = World::unconnected(&conf(1, 1, ""));
     let client = world.client();
     // At the start a request waits for the first connection.
-    let wanted = world.balancer.wanted(world.now).unwrap();
+    let planned = world.balancer.next_connection(world.now).unwrap();
     world.delete(client, 1, "dc=x");
     assert_eq!(world.answers(client), [""; 0]);
-    world.balancer.not_opened(wanted, "connection refused", world.now);
+    world.balancer.not_opened(planned, "connection refused", world.now);
     world.settle();
-    let other = world.balancer.wanted(world.now);
+    let other = world.balancer.next_connection(world.now);
     if let Some(other) = other {
         world.balancer.not_opened(other, "connection refused", world.now);
     }
@@ -130,15 +130,15 @@ fn servers_that_cannot_be_reached() {
     let mut pauses = Vec::new();
     for _ in 0..6 {
         let begun = world.now;
-        let wanted = loop {
+        let planned = loop {
             world.now += Duration::from_millis(10);
-            if let Some(wanted) = world.balancer.wanted(world.now) {
-                break wanted;
+            if let Some(planned) = world.balancer.next_connection(world.now) {
+                break planned;
             }
         };
-        assert_eq!(world.balancer.wanted(world.now), None);
+        assert_eq!(world.balancer.next_connection(world.now), None);
         pauses.push(world.now - begun);
-        world.balancer.not_opened(wanted, "connection refused", world.now);
+        world.balancer.not_opened(planned, "connection refused", world.now);
     }
     assert!(pauses[0] < Duration::from_millis(400) && pauses[5] <= Duration::from_millis(1010), "{pauses:?}");
     assert!(pauses[5] > Duration::from_millis(700), "{pauses:?}");
@@ -156,10 +156,10 @@ fn a_lost_connection_is_made_again_at_once_and_requests_wait_for_it() {
     world.pass(Duration::from_secs(5));
     world.balancer.lost(upstream, &PeerFault::Closed, world.now);
     world.settle();
-    let wanted = world.balancer.wanted(world.now).unwrap();
+    let planned = world.balancer.next_connection(world.now).unwrap();
     world.delete(client, 1, "dc=x");
     assert_eq!(world.answers(client), [""; 0]);
-    let id = world.balancer.opened(wanted, world.now).unwrap();
+    let id = world.balancer.opened(planned, world.now).unwrap();
     let bind = world.requests(id).remove(0);
     world.answer(id, bind.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
     assert_eq!(world.one_request().1.what, "delete dc=x");
@@ -170,16 +170,16 @@ fn a_server_that_hangs_costs_a_deadline() {
     let mut world = World::new(&conf(1, 1, "iotimeout 5000"));
     let client = world.client();
     world.search(client, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     world.pass(Duration::from_secs(20));
     // What answers may take its time again.
-    world.entry(upstream, seen.id, "cn=a");
+    world.entry(upstream, request.id, "cn=a");
     assert_eq!(world.answers(client), ["1 entry cn=a"]);
     world.pass(Duration::from_secs(20));
     assert_eq!(world.answers(client), [""; 0]);
     world.pass(Duration::from_secs(11));
     assert_eq!(world.answers(client), ["1 SearchDone 11 the server did not answer in time"]);
-    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", seen.id));
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", request.id));
     // A bind that hangs: nobody knows whose its connection is.
     world.bind(client, 2, "cn=x", "x");
     let (bind, _) = world.one_request();
@@ -200,9 +200,9 @@ fn a_silent_connection_is_replaced() {
     assert_eq!(world.answers(client), ["1 SearchDone 11 the server did not answer in time"]);
     world.connect_all();
     world.search(client, 2, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     assert_ne!(upstream, dead);
-    world.answer(upstream, seen.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(client), ["2 SearchDone 0"]);
 }
 
@@ -212,10 +212,10 @@ fn a_client_that_does_not_read_pauses_its_connection_or_loses_its_search() {
     let mut world = World::new(&conf(1, 1, ""));
     let (slow, other) = (world.client(), world.client());
     world.search(slow, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     let mut sent = 0;
     while world.balancer.upstream_reads(upstream) {
-        world.entry(upstream, seen.id, &dn);
+        world.entry(upstream, request.id, &dn);
         sent += 1;
         assert!(sent < 20, "nothing pauses");
     }
@@ -223,7 +223,7 @@ fn a_client_that_does_not_read_pauses_its_connection_or_loses_its_search() {
     assert_eq!(world.answers(slow).len(), sent);
     assert!(world.balancer.upstream_reads(upstream));
     for _ in 0..sent {
-        world.entry(upstream, seen.id, &dn);
+        world.entry(upstream, request.id, &dn);
     }
     assert!(!world.balancer.upstream_reads(upstream));
     // Another client needs the connection: it is read, and the slow client's search ends when too much waits.
@@ -232,12 +232,12 @@ fn a_client_that_does_not_read_pauses_its_connection_or_loses_its_search() {
     let seen_other = world.requests(upstream).remove(0);
     let mut more = 0;
     while world.balancer.clients[&slow].pending.len() == 1 {
-        world.entry(upstream, seen.id, &dn);
+        world.entry(upstream, request.id, &dn);
         more += 1;
         assert!(more < 300, "nothing ends it");
     }
     assert_eq!(world.balancer.counters().slow_clients, 1);
-    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", seen.id));
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", request.id));
     world.answer(upstream, seen_other.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(other), ["1 Delete 0"]);
     assert!(world.answers(slow).last().unwrap().starts_with("1 SearchDone 51 "));
@@ -248,8 +248,8 @@ fn a_client_that_takes_nothing_is_cut_off() {
     let mut world = World::new(&conf(1, 1, ""));
     let client = world.client();
     world.delete(client, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    let (upstream, request) = world.one_request();
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     world.pass(Duration::from_secs(1));
     assert!(!world.balancer.client_closes(client));
     world.pass(Duration::from_secs(11));
@@ -295,8 +295,8 @@ fn limits_of_operations() {
     assert_eq!(count(&mut world), 3);
     assert!(!world.balancer.client_reads(two), "the next request waits");
     let upstream = world.upstreams(Pool::Shared)[0];
-    let seen = world.requests(upstream).remove(0);
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    let request = world.requests(upstream).remove(0);
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     assert_eq!(count(&mut world), 3);
     assert!(world.balancer.client_reads(two));
 }
@@ -324,14 +324,14 @@ fn stopping_waits_for_answers() {
     let mut world = World::new(&conf(1, 1, ""));
     let (busy, idle) = (world.client(), world.client());
     world.delete(busy, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     world.balancer.stop();
     world.settle();
     assert_eq!(world.answers(idle), ["0 Extended 52 the balancer stops"]);
     world.delete(busy, 2, "dc=x");
     assert_eq!(world.answers(busy), ["2 Delete 52 the balancer stops"]);
     assert_eq!(world.balancer.close_idle(), 2);
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     world.balancer.close_idle();
     assert_eq!(world.answers(busy), ["1 Delete 0", "0 Extended 52 the balancer stops"]);
 }
@@ -342,25 +342,25 @@ fn a_client_that_waits_for_its_own_server_holds_nobody_up() {
     let mut world = World::new(&conf(2, 1, "write_coherence -1"));
     let (kept, other) = (world.client(), world.client());
     world.delete(kept, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     let backend = world.balancer.upstreams[&upstream].backend;
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     world.now += Duration::from_secs(60);
     world.balancer.lost(upstream, &PeerFault::Closed, world.now);
     world.settle();
     world.search(kept, 2, "dc=kept");
     for id in 1..=3 {
         world.search(other, id, "dc=other");
-        let (elsewhere, seen) = world.one_request();
-        assert_eq!(seen.what, "search dc=other");
+        let (elsewhere, request) = world.one_request();
+        assert_eq!(request.what, "search dc=other");
         assert_ne!(world.balancer.upstreams[&elsewhere].backend, backend);
     }
     assert_eq!(world.balancer.figures().waiting, [1, 0]);
     world.connect_all();
-    let (back, seen) = world.one_request();
-    assert_eq!((world.balancer.upstreams[&back].backend, seen.what.as_str()), (backend, "search dc=kept"));
+    let (back, request) = world.one_request();
+    assert_eq!((world.balancer.upstreams[&back].backend, request.what.as_str()), (backend, "search dc=kept"));
     assert_eq!(world.balancer.figures().waiting, [0, 0]);
-    assert!(world.balancer.held.is_empty());
+    assert!(world.balancer.pinned.is_empty());
     // One whose server does not come back in time is answered, too.
     world.balancer.lost(back, &PeerFault::Closed, world.now + Duration::from_secs(60));
     world.settle();
@@ -368,5 +368,5 @@ fn a_client_that_waits_for_its_own_server_holds_nobody_up() {
     world.pass(Duration::from_secs(11));
     let answers = world.answers(kept);
     assert!(answers.iter().any(|answer| answer.starts_with("3 SearchDone 51 ")), "{answers:?}");
-    assert!(world.balancer.held.is_empty());
+    assert!(world.balancer.pinned.is_empty());
 }

@@ -63,8 +63,8 @@ fn without_a_header_a_client_is_closed() {
     world.receive_of(client, &delete());
     assert!(world.balancer.client_closes(client));
     assert_eq!(world.answers(client), [""; 0]);
-    let told = "refused client IP=10.0.0.1:4000: no PROXY header: it begins like neither version";
-    assert_eq!(world.told.lock().unwrap().last().unwrap(), told);
+    let line = "refused client IP=10.0.0.1:4000: no PROXY header: it begins like neither version";
+    assert_eq!(world.log_lines.lock().unwrap().last().unwrap(), line);
     // It has five seconds, however it trickles.
     let late = world.proxied().unwrap();
     for byte in b"PROXY " {
@@ -72,8 +72,8 @@ fn without_a_header_a_client_is_closed() {
         world.pass(Duration::from_millis(900));
     }
     assert!(world.balancer.client_closes(late));
-    let told = "refused client IP=10.0.0.1:4000: the PROXY header did not come in time";
-    assert_eq!(world.told.lock().unwrap().last().unwrap(), told);
+    let line = "refused client IP=10.0.0.1:4000: the PROXY header did not come in time";
+    assert_eq!(world.log_lines.lock().unwrap().last().unwrap(), line);
     // Where no header is awaited, one is garbage.
     let plain = world.client();
     world.receive_of(plain, b"PROXY UNKNOWN\r\n");
@@ -85,8 +85,8 @@ fn few_headers_are_awaited() {
     let mut world = World::new(&conf(1, 1, ""));
     let mut open: Vec<u64> = (0..proxy_header::AWAITED_MAX).map(|_| world.proxied().unwrap()).collect();
     assert_eq!(world.proxied(), None);
-    let told = world.told.lock().unwrap().last().unwrap().clone();
-    assert!(told.contains("too many connections wait for their PROXY header"), "{told}");
+    let line = world.log_lines.lock().unwrap().last().unwrap().clone();
+    assert!(line.contains("too many connections wait for their PROXY header"), "{line}");
     world.balancer.client_gone(open.pop().unwrap());
     let next = world.proxied().unwrap();
     world.receive_of(next, b"PROXY UNKNOWN\r\n");
@@ -97,8 +97,8 @@ fn few_headers_are_awaited() {
 fn a_server_is_sent_the_header_that_names_no_client() {
     let text = conf(1, 1, "").replace("retry=1000", "retry=1000 proxyprotocol=local");
     let mut world = World::unconnected(&text);
-    while let Some(wanted) = world.balancer.wanted(world.now) {
-        let id = world.balancer.opened(wanted, world.now).unwrap();
+    while let Some(planned) = world.balancer.next_connection(world.now) {
+        let id = world.balancer.opened(planned, world.now).unwrap();
         world.settle();
         // The socket takes it in two parts.
         let header = world.balancer.upstream_output(id).to_vec();
@@ -106,11 +106,11 @@ fn a_server_is_sent_the_header_that_names_no_client() {
         world.balancer.upstream_sent(id, 5);
         assert_eq!(world.balancer.upstream_output(id), &proxy_header::LOCAL_HEADER[5..]);
         world.balancer.upstream_sent(id, 11);
-        let seen = world.requests(id);
-        let expected = if wanted.pool == Pool::Shared { 1 } else { 0 };
-        assert_eq!(seen.len(), expected, "the bind of the balancer: {seen:?}");
-        for seen in seen {
-            world.answer(id, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+        let requests = world.requests(id);
+        let expected = if planned.pool == Pool::Shared { 1 } else { 0 };
+        assert_eq!(requests.len(), expected, "the bind of the balancer: {requests:?}");
+        for request in requests {
+            world.answer(id, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
         }
     }
     let client = world.client();

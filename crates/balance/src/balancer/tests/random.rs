@@ -24,7 +24,7 @@ fn run(seed: u64) {
     // By client: what is expected by message id.
     let mut expected: HashMap<u64, BTreeMap<u32, String>> = HashMap::new();
     // By connection: what the server has to answer.
-    let mut servers: HashMap<u64, Vec<Seen>> = HashMap::new();
+    let mut servers: HashMap<u64, Vec<ReceivedRequest>> = HashMap::new();
     let (mut next, mut answered, mut lost) = (0u32, 0, 0);
     for _ in 0..3000 {
         match numbers.below(20) {
@@ -69,16 +69,18 @@ fn run(seed: u64) {
             _ => {
                 let all: Vec<u64> = Pool::ALL.into_iter().flat_map(|pool| world.upstreams(pool)).collect();
                 for id in &all {
-                    let seen =
-                        world.requests(*id).into_iter().filter(|seen| !seen.what.starts_with("abandon"));
-                    servers.entry(*id).or_default().extend(seen);
+                    let requests = world
+                        .requests(*id)
+                        .into_iter()
+                        .filter(|request| !request.what.starts_with("abandon"));
+                    servers.entry(*id).or_default().extend(requests);
                 }
                 servers.retain(|id, _| all.contains(id));
                 let Some((id, open)) = servers.iter_mut().find(|(_, open)| !open.is_empty()) else {
                     continue;
                 };
-                let seen = open.remove(usize::try_from(numbers.below(open.len() as u64)).unwrap());
-                let (kind, name) = seen.what.split_once(' ').unwrap();
+                let request = open.remove(usize::try_from(numbers.below(open.len() as u64)).unwrap());
+                let (kind, name) = request.what.split_once(' ').unwrap();
                 let op = match kind {
                     "bind" => ResponseOp::Bind,
                     "search" => ResponseOp::SearchDone,
@@ -86,9 +88,9 @@ fn run(seed: u64) {
                 };
                 let id = *id;
                 if op == ResponseOp::SearchDone {
-                    world.entry(id, seen.id, name);
+                    world.entry(id, request.id, name);
                 }
-                world.answer(id, seen.id, op, ResultCode::SUCCESS, name);
+                world.answer(id, request.id, op, ResultCode::SUCCESS, name);
             }
         }
         for client in &clients {

@@ -52,8 +52,8 @@ fn servers_come_and_go_and_clients_stay() {
     let after = world.upstreams(Pool::Shared);
     assert!(before.iter().all(|id| after.contains(id)), "all have something under way");
     // Each answer still comes; behind it the connections of server 1 end.
-    for (upstream, seen) in &under_way {
-        world.answer(*upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    for (upstream, request) in &under_way {
+        world.answer(*upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     }
     let answers = world.answers(client);
     assert_eq!(answers.len(), 4, "{answers:?}");
@@ -62,8 +62,8 @@ fn servers_come_and_go_and_clients_stay() {
     // The client is still who it was, and never at server 1.
     for id in 5..=12 {
         world.delete(client, id, "dc=x");
-        let (upstream, seen) = world.one_request();
-        assert_eq!(seen.identity.as_deref(), Some("dn:cn=ann"));
+        let (upstream, request) = world.one_request();
+        assert_eq!(request.identity.as_deref(), Some("dn:cn=ann"));
         let backend = world.balancer.upstreams[&upstream].backend;
         assert_ne!(world.balancer.backends[backend].settings.url.host, "192.0.2.1");
     }
@@ -83,7 +83,7 @@ fn fewer_and_more_connections() {
     assert_eq!((world.upstreams(Pool::Shared).len(), world.upstreams(Pool::Bind).len()), (1, 4));
     // Nothing changed: nothing ends.
     assert_eq!(world.reload(&fewer.replace("bindconns=1", "bindconns=4")), [0; 0]);
-    assert_eq!(world.balancer.wanted(world.now), None);
+    assert_eq!(world.balancer.next_connection(world.now), None);
 }
 
 #[test]
@@ -96,19 +96,19 @@ fn another_identity_of_the_balancer() {
     assert_eq!(world.one_request().1.identity, None, "it has the rights of the balancer");
     let before = world.upstreams(Pool::Shared);
     world.reload(&with_servers(&[1], "").replace(BALANCER, "cn=next"));
-    while let Some(wanted) = world.balancer.wanted(world.now) {
-        let id = world.balancer.opened(wanted, world.now).unwrap();
+    while let Some(planned) = world.balancer.next_connection(world.now) {
+        let id = world.balancer.opened(planned, world.now).unwrap();
         world.settle();
-        for seen in world.requests(id) {
-            assert_eq!(seen.what, "bind cn=next");
-            world.answer(id, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+        for request in world.requests(id) {
+            assert_eq!(request.what, "bind cn=next");
+            world.answer(id, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
         }
     }
     // Who was the balancer is a client among others now, and the other way about; both over new connections.
     for (client, identity) in [(own, Some(format!("dn:{BALANCER}"))), (next, None)] {
         world.delete(client, 2, "dc=y");
-        let (upstream, seen) = world.one_request();
-        assert_eq!(seen.identity, identity);
+        let (upstream, request) = world.one_request();
+        assert_eq!(request.identity, identity);
         assert!(!before.contains(&upstream));
     }
 }
@@ -120,8 +120,8 @@ fn a_client_that_has_to_stay_learns_that_it_cannot() {
     let client = world.client();
     let control = ControlBuf { oid: "1.2.3".into(), critical: false, value: None };
     world.send(client, |out| client::delete(out, MessageId(1), "dc=x", &[control]));
-    let (upstream, seen) = world.one_request();
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    let (upstream, request) = world.one_request();
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     world.reload(&with_servers(&[2], rule));
     world.connect_all();
     world.delete(client, 2, "dc=x");
@@ -138,14 +138,14 @@ fn a_write_that_ends_at_a_server_that_is_gone_keeps_nobody_there() {
     let mut world = World::new(&with_servers(&[1], coherent));
     let client = world.client();
     world.delete(client, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     world.reload(&with_servers(&[2], coherent));
     world.connect_all();
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(client), ["1 Delete 0"]);
     world.delete(client, 2, "dc=x");
-    let (other, seen) = world.one_request();
-    assert_eq!((other == upstream, seen.what.as_str()), (false, "delete dc=x"));
+    let (other, request) = world.one_request();
+    assert_eq!((other == upstream, request.what.as_str()), (false, "delete dc=x"));
 }
 
 #[test]
@@ -157,9 +157,9 @@ fn figures_are_by_server() {
     let client = world.client();
     world.bound(client, "cn=ann");
     world.delete(client, 1, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     world.now += Duration::from_millis(5);
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "");
     world.search(client, 2, "dc=x");
     let figures = world.balancer.figures();
     let [first, second] = figures.servers.as_slice() else { panic!("{figures:?}") };

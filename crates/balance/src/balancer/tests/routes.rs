@@ -11,16 +11,16 @@ fn same_ids_of_two_clients_are_kept_apart() {
     let upstream = world.upstreams(Pool::Shared)[0];
     world.delete(one, 5, "dc=one");
     world.delete(two, 5, "dc=two");
-    let seen = world.requests(upstream);
+    let requests = world.requests(upstream);
     assert_eq!(
-        seen.iter().map(|seen| seen.what.as_str()).collect::<Vec<_>>(),
+        requests.iter().map(|request| request.what.as_str()).collect::<Vec<_>>(),
         ["delete dc=one", "delete dc=two"]
     );
-    assert_ne!(seen[0].id, seen[1].id);
-    world.answer(upstream, seen[1].id, ResponseOp::Delete, ResultCode::SUCCESS, "two");
+    assert_ne!(requests[0].id, requests[1].id);
+    world.answer(upstream, requests[1].id, ResponseOp::Delete, ResultCode::SUCCESS, "two");
     assert_eq!(world.answers(one), [""; 0]);
     assert_eq!(world.answers(two), ["5 Delete 0 two"]);
-    world.answer(upstream, seen[0].id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "one");
+    world.answer(upstream, requests[0].id, ResponseOp::Delete, ResultCode::NO_SUCH_OBJECT, "one");
     assert_eq!(world.answers(one), ["5 Delete 32 one"]);
     assert_eq!(world.balancer.counters().forwarded, 2);
 }
@@ -43,14 +43,14 @@ fn operations_go_with_the_identity_of_their_client() {
         let client = world.client();
         world.bound(client, "cn=Before,dc=example,dc=com");
         world.bind(client, 1, name, password);
-        let (upstream, seen) = world.one_request();
-        assert_eq!((seen.what.as_str(), &seen.identity), (format!("bind {name}").as_str(), &None));
+        let (upstream, request) = world.one_request();
+        assert_eq!((request.what.as_str(), &request.identity), (format!("bind {name}").as_str(), &None));
         assert_eq!(world.upstreams(Pool::Bind), [upstream]);
-        world.answer(upstream, seen.id, ResponseOp::Bind, code, "");
+        world.answer(upstream, request.id, ResponseOp::Bind, code, "");
         assert_eq!(world.answers(client), [format!("1 Bind {}", code.0)]);
         world.delete(client, 2, "dc=x");
-        let (_, seen) = world.one_request();
-        assert_eq!(seen.identity, expected, "{name} {password} {code}");
+        let (_, request) = world.one_request();
+        assert_eq!(request.identity, expected, "{name} {password} {code}");
     }
 }
 
@@ -99,23 +99,30 @@ fn a_name_that_is_no_dn_is_asked_for() {
         let mut world = World::new(&conf(1, 1, ""));
         let client = world.client();
         world.bind(client, 1, "ann@example.com", "x");
-        let (upstream, seen) = world.one_request();
-        world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+        let (upstream, request) = world.one_request();
+        world.answer(upstream, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
         // The client waits for it.
         assert_eq!(world.answers(client), [""; 0]);
-        let (upstream, seen) = world.one_request();
-        assert_eq!(seen.what, format!("extended {}", oid::WHO_AM_I));
+        let (upstream, request) = world.one_request();
+        assert_eq!(request.what, format!("extended {}", oid::WHO_AM_I));
         let mut bytes = Vec::new();
         let result = LdapResult::new(code);
-        encode::extended_result(&mut bytes, MessageId(seen.id), &result, None, Some(answer.as_bytes()), &[]);
+        encode::extended_result(
+            &mut bytes,
+            MessageId(request.id),
+            &result,
+            None,
+            Some(answer.as_bytes()),
+            &[],
+        );
         world.receive(upstream, &bytes);
-        let told = world.answers(client);
+        let answers = world.answers(client);
         world.delete(client, 2, "dc=x");
         let identity = world.one_request().1.identity.unwrap();
         match expected {
-            Ok(expected) => assert_eq!((told, identity.as_str()), (vec!["1 Bind 0".to_owned()], expected)),
+            Ok(expected) => assert_eq!((answers, identity.as_str()), (vec!["1 Bind 0".to_owned()], expected)),
             Err(code) => {
-                assert!(told[0].starts_with(&format!("1 Bind {code} ")), "{told:?}");
+                assert!(answers[0].starts_with(&format!("1 Bind {code} ")), "{answers:?}");
                 assert_eq!(identity, "");
             }
         }
@@ -141,15 +148,15 @@ fn binds_wait_for_their_turn_and_what_is_behind_them_waits_too() {
     world.bind(one, 1, "cn=one", "x");
     world.bind(two, 1, "cn=two", "x");
     world.delete(two, 2, "dc=two");
-    let (upstream, seen) = world.one_request();
-    assert_eq!(seen.what, "bind cn=one");
-    world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    let (upstream, request) = world.one_request();
+    assert_eq!(request.what, "bind cn=one");
+    world.answer(upstream, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(one), ["1 Bind 0"]);
-    let (upstream, seen) = world.one_request();
-    assert_eq!(seen.what, "bind cn=two");
-    world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
-    let (_, seen) = world.one_request();
-    assert_eq!((seen.what.as_str(), seen.identity.as_deref()), ("delete dc=two", Some("dn:cn=two")));
+    let (upstream, request) = world.one_request();
+    assert_eq!(request.what, "bind cn=two");
+    world.answer(upstream, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    let (_, request) = world.one_request();
+    assert_eq!((request.what.as_str(), request.identity.as_deref()), ("delete dc=two", Some("dn:cn=two")));
     assert_eq!(world.answers(two), ["1 Bind 0"]);
     // One that waits for too long is told so, and the next of its requests is carried out.
     world.bind(one, 3, "cn=one", "x");
@@ -171,14 +178,14 @@ fn sasl_steps_stay_on_one_connection() {
         });
     };
     step(&mut world, client, 1);
-    let (first, seen) = world.one_request();
-    world.answer(first, seen.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+    let (first, request) = world.one_request();
+    world.answer(first, request.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
     assert_eq!(world.answers(client), ["1 Bind 14"]);
     // Another bind goes elsewhere in between.
     world.bind(other, 1, "cn=other", "x");
-    let (second, seen) = world.one_request();
+    let (second, request) = world.one_request();
     assert_ne!(first, second);
-    world.answer(second, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    world.answer(second, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
     step(&mut world, client, 2);
     let (third, _) = world.one_request();
     assert_eq!(first, third);
@@ -191,26 +198,26 @@ fn sasl_steps_stay_on_one_connection() {
 }
 
 /// A client with one step of an exchange under way: itself, the connection, and the step as the server sees it.
-fn begin_exchange(world: &mut World) -> (u64, u64, Seen) {
+fn begin_exchange(world: &mut World) -> (u64, u64, ReceivedRequest) {
     let client = world.client();
     world.send(client, |out| {
         client::sasl_bind(out, MessageId(1), "", "SCRAM-SHA-256", Some(b"x"), &[]);
     });
-    let (upstream, seen) = world.one_request();
-    (client, upstream, seen)
+    let (upstream, request) = world.one_request();
+    (client, upstream, request)
 }
 
 #[test]
 fn the_server_forgets_an_exchange_before_anybody_else_binds_there() {
     for way in ["leaves", "leaves early", "binds otherwise", "rests"] {
         let mut world = World::new(&conf(1, 1, ""));
-        let (client, upstream, seen) = begin_exchange(&mut world);
+        let (client, upstream, request) = begin_exchange(&mut world);
         let other = world.client();
         if way == "leaves early" {
             world.balancer.client_gone(client);
             world.settle();
         }
-        world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+        world.answer(upstream, request.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
         if way == "leaves" {
             world.balancer.client_gone(client);
             world.settle();
@@ -237,8 +244,8 @@ fn the_server_forgets_an_exchange_before_anybody_else_binds_there() {
 fn a_connection_whose_exchange_cannot_be_aborted_is_replaced_at_once() {
     let mut world = World::new(&conf(1, 1, ""));
     for _ in 0..3 {
-        let (client, upstream, seen) = begin_exchange(&mut world);
-        world.answer(upstream, seen.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+        let (client, upstream, request) = begin_exchange(&mut world);
+        world.answer(upstream, request.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
         world.balancer.client_gone(client);
         world.settle();
         let (_, aborts) = world.one_request();
@@ -258,14 +265,14 @@ fn abandon_and_cancel_name_the_servers_id() {
     let upstream = world.upstreams(Pool::Shared)[0];
     world.search(one, 7, "dc=one");
     world.search(two, 7, "dc=two");
-    let seen = world.requests(upstream);
-    world.entry(upstream, seen[0].id, "cn=a");
+    let requests = world.requests(upstream);
+    world.entry(upstream, requests[0].id, "cn=a");
     world.send(one, |out| client::abandon(out, MessageId(8), MessageId(7), &[]));
-    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", seen[0].id));
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", requests[0].id));
     // What still comes is for nobody.
-    world.entry(upstream, seen[0].id, "cn=b");
-    world.answer(upstream, seen[0].id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
-    world.entry(upstream, seen[1].id, "cn=c");
+    world.entry(upstream, requests[0].id, "cn=b");
+    world.answer(upstream, requests[0].id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+    world.entry(upstream, requests[1].id, "cn=c");
     assert_eq!(world.answers(one), ["7 entry cn=a"]);
     assert_eq!(world.answers(two), ["7 entry cn=c"]);
     // One client does not abandon or cancel what another has.
@@ -281,7 +288,7 @@ fn abandon_and_cancel_name_the_servers_id() {
     world.send(two, cancel(10, 7));
     let sent = world.requests(upstream);
     assert_eq!(sent[0].what, format!("extended {}", oid::CANCEL));
-    world.answer(upstream, seen[1].id, ResponseOp::SearchDone, ResultCode::CANCELED, "");
+    world.answer(upstream, requests[1].id, ResponseOp::SearchDone, ResultCode::CANCELED, "");
     world.answer(upstream, sent[0].id, ResponseOp::Extended, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(two), ["7 SearchDone 118", "10 Extended 0"]);
 }
@@ -292,14 +299,14 @@ fn a_client_that_leaves_abandons_its_operations() {
     let client = world.client();
     let upstream = world.upstreams(Pool::Shared)[0];
     world.search(client, 1, "dc=x");
-    let seen = world.requests(upstream);
+    let requests = world.requests(upstream);
     world.bind(client, 2, "cn=x", "x");
     // A bind ends what was under way.
-    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", seen[0].id));
-    let (bind, seen) = world.one_request();
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", requests[0].id));
+    let (bind, request) = world.one_request();
     world.balancer.client_gone(client);
     world.settle();
-    world.answer(bind, seen.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
+    world.answer(bind, request.id, ResponseOp::Bind, ResultCode::SUCCESS, "");
     // The connection serves others.
     assert_eq!(world.upstreams(Pool::Bind), [bind]);
     let other = world.client();
@@ -343,9 +350,9 @@ fn weights_count() {
     let mut first = 0;
     for id in 1..=1000 {
         world.delete(client, id, "dc=x");
-        let (upstream, seen) = world.one_request();
+        let (upstream, request) = world.one_request();
         first += u32::from(upstream == shared[0]);
-        world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+        world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     }
     assert!((820..=960).contains(&first), "{first}");
 }
@@ -361,10 +368,10 @@ fn the_faster_of_two_is_taken() {
     let mut slow = 0;
     for id in 1..=100 {
         world.delete(client, id, "dc=x");
-        let (upstream, seen) = world.one_request();
+        let (upstream, request) = world.one_request();
         slow += u32::from(upstream == shared[0]);
         world.now += if upstream == shared[0] { Duration::from_millis(50) } else { Duration::from_millis(5) };
-        world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+        world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     }
     assert!((1..5).contains(&slow), "{slow}");
 }
@@ -382,9 +389,9 @@ fn writes_and_rules_hold_a_client_at_a_server() {
         let mut found = std::collections::HashSet::new();
         for id in from..from + 6 {
             world.search(client, id, "dc=x");
-            let (upstream, seen) = world.one_request();
+            let (upstream, request) = world.one_request();
             found.insert(world.balancer.upstreams[&upstream].backend);
-            world.answer(upstream, seen.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+            world.answer(upstream, request.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
         }
         world.answers(client);
         found
@@ -393,10 +400,10 @@ fn writes_and_rules_hold_a_client_at_a_server() {
     let client = world.client();
     assert_eq!(places(&mut world, client, 1).len(), 3);
     world.delete(client, 50, "dc=x");
-    let (upstream, seen) = world.one_request();
+    let (upstream, request) = world.one_request();
     let backend = world.balancer.upstreams[&upstream].backend;
     world.pass(Duration::from_secs(20));
-    world.answer(upstream, seen.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
+    world.answer(upstream, request.id, ResponseOp::Delete, ResultCode::SUCCESS, "");
     assert_eq!(places(&mut world, client, 60), [backend].into());
     world.pass(Duration::from_secs(6));
     assert_eq!(places(&mut world, client, 70).len(), 3);

@@ -31,18 +31,19 @@ fn simple_binds_are_verified_over_shared_connections() {
     world.bind(bob, 1, "cn=bob,dc=x", "b");
     let third = world.client();
     world.delete(third, 1, "dc=third");
-    let seen = world.requests(shared);
-    let what: Vec<_> = seen.iter().map(|seen| (&*seen.what, seen.identity.as_deref())).collect();
+    let requests = world.requests(shared);
+    let what: Vec<_> = requests.iter().map(|request| (&*request.what, request.identity.as_deref())).collect();
     assert_eq!(what, [(VERIFY, None), (VERIFY, None), ("delete dc=third", Some(""))]);
     // What comes behind a bind waits for it.
     world.delete(ann, 2, "dc=ann");
     assert!(world.requests(shared).is_empty());
-    world.verified(shared, seen[1].id, ResultCode::INVALID_CREDENTIALS, "no");
-    world.verified(shared, seen[0].id, ResultCode::SUCCESS, "");
+    world.verified(shared, requests[1].id, ResultCode::INVALID_CREDENTIALS, "no");
+    world.verified(shared, requests[0].id, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(ann), ["1 Bind 0"]);
     assert_eq!(world.answers(bob), ["1 Bind 49 no"]);
     world.delete(bob, 2, "dc=bob");
-    let identities: Vec<_> = world.requests(shared).into_iter().map(|seen| seen.identity.unwrap()).collect();
+    let identities: Vec<_> =
+        world.requests(shared).into_iter().map(|request| request.identity.unwrap()).collect();
     assert_eq!(identities, ["dn:cn=ann,dc=x", ""]);
     // Nothing is left under way but the three operations.
     assert_eq!(world.balancer.backends[0].pending, 3);
@@ -50,36 +51,39 @@ fn simple_binds_are_verified_over_shared_connections() {
 
 #[test]
 fn what_says_nothing_of_credentials_is_no_success() {
-    let told = |code: ResultCode| {
+    let verdict = |code: ResultCode| {
         VerifyCredentialsResponse { code, diagnostic: String::new(), controls: Vec::new() }.encode()
     };
     for (code, value, expected) in [
         (ResultCode::SUCCESS, None, "80 the server does not say"),
         (ResultCode::SUCCESS, Some(b"\x30".to_vec()), "80 the server does not say"),
-        (ResultCode::UNAVAILABLE, told(ResultCode::SUCCESS), "52"),
+        (ResultCode::UNAVAILABLE, verdict(ResultCode::SUCCESS), "52"),
         (ResultCode::UNAVAILABLE, None, "52"),
         (ResultCode::PROTOCOL_ERROR, None, "80 the server does not verify credentials"),
-        (ResultCode::PROTOCOL_ERROR, told(ResultCode::PROTOCOL_ERROR), "2"),
+        (ResultCode::PROTOCOL_ERROR, verdict(ResultCode::PROTOCOL_ERROR), "2"),
         (
             ResultCode::SUCCESS,
-            told(ResultCode::SASL_BIND_IN_PROGRESS),
+            verdict(ResultCode::SASL_BIND_IN_PROGRESS),
             "80 the server answered a simple bind",
         ),
-        (ResultCode::INVALID_CREDENTIALS, told(ResultCode::INVALID_CREDENTIALS), "49"),
+        (ResultCode::INVALID_CREDENTIALS, verdict(ResultCode::INVALID_CREDENTIALS), "49"),
     ] {
         let mut world = World::new(&conf(1, 1, "feature vc"));
         let client = world.client();
         for message in 1..3 {
             world.bind(client, message, "cn=ann,dc=x", "a");
-            let (upstream, seen) = world.one_request();
-            world.answer_extended(upstream, seen.id, code, value.as_deref());
+            let (upstream, request) = world.one_request();
+            world.answer_extended(upstream, request.id, code, value.as_deref());
             let answers = world.answers(client);
             assert!(answers[0].starts_with(&format!("{message} Bind {expected}")), "{expected}: {answers:?}");
         }
         world.delete(client, 3, "dc=x");
         assert_eq!(world.one_request().1.identity.as_deref(), Some(""));
-        let told = world.told.lock().unwrap().join(" ");
-        assert_eq!(told.matches("take the feature out").count(), usize::from(expected.contains("verify")));
+        let log_text = world.log_lines.lock().unwrap().join(" ");
+        assert_eq!(
+            log_text.matches("take the feature out").count(),
+            usize::from(expected.contains("verify"))
+        );
     }
 }
 
@@ -121,8 +125,8 @@ fn other_binds_go_to_connections_of_their_own_and_late_ones_fail_alone() {
     let hops = message.controls.iter().find(|control| control.oid == oid::PROXY_HOPS).unwrap();
     assert_eq!((hops.value, message.controls.iter().count()), (Some(&[4][..]), 1));
     let Request::Extended(extended) = message.request else { panic!("an extended operation") };
-    let asked = VerifyCredentials::decode(extended.value).unwrap();
-    assert_eq!((asked.name, asked.authentication), ("cn=b,dc=x", Authentication::Simple(b"pw")));
-    let inner: Vec<_> = asked.controls.iter().map(|control| control.oid).collect();
+    let request = VerifyCredentials::decode(extended.value).unwrap();
+    assert_eq!((request.name, request.authentication), ("cn=b,dc=x", Authentication::Simple(b"pw")));
+    let inner: Vec<_> = request.controls.iter().map(|control| control.oid).collect();
     assert_eq!(inner, [oid::PASSWORD_POLICY]);
 }

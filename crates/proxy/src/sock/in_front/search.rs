@@ -9,21 +9,21 @@ use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode};
 
 use super::super::search::SocketSearch;
-use super::{GoingOn, Telling};
+use super::{Continuation, Notifier};
 
 /// How far a search has come.
 #[derive(Debug)]
-pub(super) enum Begun {
-    /// The program is asked.
-    Asked { asked: Box<SocketSearch>, then: Box<(GoingOn, KeptSearch)> },
-    /// The database behind is.
-    Passed(Box<dyn Cursor>),
+pub(super) enum Stage {
+    /// The program answers.
+    Program { search: Box<SocketSearch>, then: Box<(Continuation, KeptSearch)> },
+    /// The database behind it does.
+    Database(Box<dyn Cursor>),
 }
 
 #[derive(Debug)]
 pub(super) struct FrontSearch {
-    begun: Begun,
-    telling: Option<Telling>,
+    stage: Stage,
+    notifier: Option<Notifier>,
     follower: Option<Arc<Follower>>,
     /// What the program has sent.
     before: u64,
@@ -32,30 +32,30 @@ pub(super) struct FrontSearch {
 }
 
 impl FrontSearch {
-    pub(super) const fn new(begun: Begun, telling: Option<Telling>) -> Self {
-        Self { begun, telling, follower: None, before: 0, limit: None, page: None }
+    pub(super) const fn new(stage: Stage, notifier: Option<Notifier>) -> Self {
+        Self { stage, notifier, follower: None, before: 0, limit: None, page: None }
     }
 
     fn cursor(&self) -> &dyn Cursor {
-        match &self.begun {
-            Begun::Asked { asked, .. } => &**asked,
-            Begun::Passed(cursor) => &**cursor,
+        match &self.stage {
+            Stage::Program { search, .. } => &**search,
+            Stage::Database(cursor) => &**cursor,
         }
     }
 
     fn cursor_mut(&mut self) -> &mut dyn Cursor {
-        match &mut self.begun {
-            Begun::Asked { asked, .. } => &mut **asked,
-            Begun::Passed(cursor) => &mut **cursor,
+        match &mut self.stage {
+            Stage::Program { search, .. } => &mut **search,
+            Stage::Database(cursor) => &mut **cursor,
         }
     }
 
     /// Begins the search behind the program.
     fn go_on(&mut self) -> Result<(), Box<End>> {
-        let Begun::Asked { asked, then } = &self.begun else { return Ok(()) };
-        self.before = asked.sent();
-        let (going_on, kept) = &**then;
-        let opened = going_on.with(|next, context| match kept.search() {
+        let Stage::Program { search, then } = &self.stage else { return Ok(()) };
+        self.before = search.sent();
+        let (continuation, kept_search) = &**then;
+        let opened = continuation.with(|next, context| match kept_search.search() {
             Some(search) => next.open(context, search),
             None => Err(Box::new((LdapResult::new(ResultCode::OTHER), Vec::new()))),
         });
@@ -74,13 +74,13 @@ impl FrontSearch {
         {
             cursor.follow(Arc::clone(follower));
         }
-        self.begun = Begun::Passed(cursor);
+        self.stage = Stage::Database(cursor);
         Ok(())
     }
 
-    fn ended(&self, (result, controls): End) -> Slice {
-        if let Some(telling) = &self.telling {
-            telling.result(&result);
+    fn finish(&self, (result, controls): End) -> Slice {
+        if let Some(notifier) = &self.notifier {
+            notifier.result(&result);
         }
         Slice::Done(result, controls)
     }
@@ -88,29 +88,29 @@ impl FrontSearch {
 
 impl Cursor for FrontSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        if let Begun::Asked { asked, .. } = &mut self.begun {
-            match asked.step(budget, out) {
-                Slice::Done(..) if asked.goes_on() => {}
+        if let Stage::Program { search, .. } = &mut self.stage {
+            match search.step(budget, out) {
+                Slice::Done(..) if search.goes_on() => {}
                 // What the program itself answers it is not told.
                 slice => return slice,
             }
             if let Err(end) = self.go_on() {
-                return self.ended(*end);
+                return self.finish(*end);
             }
         }
-        if let (Some(telling), Some(follower)) = (&self.telling, &self.follower)
-            && telling.entry.is_some()
-            && telling.notices.delays(follower)
+        if let (Some(notifier), Some(follower)) = (&self.notifier, &self.follower)
+            && notifier.entry.is_some()
+            && notifier.notices.delays(follower)
         {
             return Slice::Waiting;
         }
         let before = out.len();
         let slice = self.cursor_mut().step(budget, out);
-        if let Some(telling) = &self.telling {
-            telling.entries(out.get(before..).unwrap_or_default());
+        if let Some(notifier) = &self.notifier {
+            notifier.entries(out.get(before..).unwrap_or_default());
         }
         match slice {
-            Slice::Done(result, controls) => self.ended((result, controls)),
+            Slice::Done(result, controls) => self.finish((result, controls)),
             slice => slice,
         }
     }
@@ -121,7 +121,7 @@ impl Cursor for FrontSearch {
     }
 
     fn waits(&self) -> bool {
-        let tells_entries = self.telling.as_ref().is_some_and(|telling| telling.entry.is_some());
+        let tells_entries = self.notifier.as_ref().is_some_and(|notifier| notifier.entry.is_some());
         tells_entries || self.cursor().waits()
     }
 

@@ -11,7 +11,7 @@ fn csn((server_id, time): (u16, i64)) -> Csn {
 /// Modifications of one entry in the order of the log, of which the consumer knows the servers' up to here: which one the
 /// entry is sent for.
 fn sent_for(records: &[(u16, i64)], known: &[(u16, i64)]) -> Option<(u16, i64)> {
-    let told = |(at, of): (usize, &(u16, i64))| PendingRecord {
+    let record = |(at, of): (usize, &(u16, i64))| PendingRecord {
         part: 0,
         sequence: at as u64 + 1,
         in_order: true,
@@ -26,7 +26,7 @@ fn sent_for(records: &[(u16, i64)], known: &[(u16, i64)]) -> Option<(u16, i64)> 
         },
     };
     let known: CsnVector = known.iter().copied().map(csn).collect();
-    let logs = vec![records.iter().enumerate().map(told).collect()];
+    let logs = vec![records.iter().enumerate().map(record).collect()];
     let mut batch = Batch::default();
     merge(&mut batch, logs, None, OWN, (false, &|csn| known.covers(csn)));
     batch.last.get(&(0, EntryId(7))).map(|at| records[*at])

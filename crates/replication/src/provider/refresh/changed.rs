@@ -10,7 +10,7 @@ use larix_proto::LdapResult;
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-use crate::provider::passes::PutOff;
+use crate::provider::passes::PassProgress;
 use crate::provider::session::{DatabaseSearch, failed};
 
 /// Most entries of a moved subtree that are sent to a consumer of a part of the tree.
@@ -32,7 +32,7 @@ pub(in crate::provider) struct Change {
     /// It came into being, or was renamed.
     pub(in crate::provider) named: bool,
     /// It was deleted.
-    pub(in crate::provider) gone: bool,
+    pub(in crate::provider) deleted: bool,
     /// The consumer has not seen it come into being: it knows it by no name.
     born: bool,
 }
@@ -40,14 +40,14 @@ pub(in crate::provider) struct Change {
 impl Change {
     /// Nothing is known of it but that it changed under this CSN.
     fn new(uuid: Uuid, csn: Csn) -> Self {
-        Self { uuid, csn, first: csn, old_name: None, named: false, gone: false, born: false }
+        Self { uuid, csn, first: csn, old_name: None, named: false, deleted: false, born: false }
     }
 }
 
 /// Takes a record in. `is_known`: the consumer knows of it, and has the entry under no name that it says.
 pub(super) fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) {
     let change = changed.entry(outline.entry).or_insert_with(|| Change::new(outline.entry_uuid, outline.csn));
-    change.gone |= outline.kind == OutlineKind::Delete;
+    change.deleted |= outline.kind == OutlineKind::Delete;
     change.named |= outline.kind != OutlineKind::Modify;
     change.born |= outline.kind == OutlineKind::Add;
     let leaves = matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete);
@@ -63,7 +63,7 @@ pub(super) fn note_moved<S: Store, N: Snapshot>(
     part: &mut DatabaseSearch<S>,
     view: &View<'_, N>,
     changed: &mut Changed,
-    passes: &PutOff,
+    passes: &PassProgress,
     moved: &[(EntryId, Csn)],
 ) -> Result<(), LdapResult> {
     if moved.is_empty() || part.task.spans_all(view)? {
@@ -71,7 +71,7 @@ pub(super) fn note_moved<S: Store, N: Snapshot>(
     }
     for (top, csn) in moved {
         let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
-        for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_later(*id))) {
+        for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_deferred(*id))) {
             changed.entry(id).or_insert_with(|| Change::new(Uuid::nil(), *csn));
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn note_moved<S: Store, N: Snapshot>(
 pub(super) fn topmost<N: Snapshot>(
     view: &View<'_, N>,
     changed: &Changed,
-    passes: &PutOff,
+    passes: &PassProgress,
     under_way: &[EntryId],
     id: EntryId,
 ) -> Result<EntryId, LdapResult> {
@@ -130,7 +130,7 @@ mod tests {
                 }
                 let change = changed.remove(&EntryId(7)).unwrap();
                 assert_eq!(change.old_name.as_deref(), old_name, "{records:?}");
-                assert_eq!((change.named, change.gone), flags, "named and gone: {records:?}");
+                assert_eq!((change.named, change.deleted), flags, "named and deleted: {records:?}");
                 let times = records.iter().map(|(_, _, time, _)| *time);
                 let extent = (times.clone().min().map(csn), times.max().map(csn));
                 assert_eq!((Some(change.first), Some(change.csn)), extent, "{records:?}");

@@ -9,7 +9,7 @@ use larix_store::Store;
 use super::changed::{Changed, note, note_moved};
 use super::{At, LogRefresh};
 use crate::provider::decide::ConsumerRequest;
-use crate::provider::passes::{PutOff, bound};
+use crate::provider::passes::{PassProgress, bound};
 use crate::provider::proof::proves_deletes;
 use crate::provider::session::{DatabaseSearch, failed, refresh_required};
 
@@ -80,7 +80,7 @@ impl LogRefresh {
             scanned.leaves = true;
         }
         if scanned.leaves {
-            self.leave_out(number, changed);
+            self.defer_later(number, changed);
         }
         self.at = At::Scan { part: number, after: scanned.last, until: Some(until) };
         Ok(scanned.last >= until || scanned.count < SCAN_RECORDS)
@@ -90,7 +90,7 @@ impl LogRefresh {
     fn take_in(
         &mut self,
         outline: &LogOutline,
-        passes: &mut PutOff,
+        passes: &mut PassProgress,
         changed: &mut Changed,
         scanned: &mut Scanned,
     ) {
@@ -109,11 +109,11 @@ impl LogRefresh {
                 *csn = outline.csn.max(*csn);
             }
         } else if !passes.is_done(outline.entry) {
-            let is_put_off = passes.is_later(outline.entry);
-            if is_put_off || is_later && !changed.contains_key(&outline.entry) {
-                passes.put_off(outline.entry, outline.kind != OutlineKind::Modify);
+            let is_deferred = passes.is_deferred(outline.entry);
+            if is_deferred || is_later && !changed.contains_key(&outline.entry) {
+                passes.defer(outline.entry, outline.kind != OutlineKind::Modify);
                 if matches!(outline.kind, OutlineKind::ModifyDn { .. }) && !is_known {
-                    self.taken.entry(outline.dn.to_lowercase()).or_insert(outline.entry);
+                    self.stale_names.entry(outline.dn.to_lowercase()).or_insert(outline.entry);
                 }
             } else {
                 scanned.leaves |= is_later;
@@ -123,10 +123,10 @@ impl LogRefresh {
     }
 
     /// Leaves to the next pass what has changed behind what this one tells.
-    pub(super) fn leave_out(&mut self, number: usize, changed: &mut Changed) {
+    pub(super) fn defer_later(&mut self, number: usize, changed: &mut Changed) {
         let (Some(high), Some(passes)) = (self.high, self.passes.get_mut(number)) else { return };
         // An entry that took over another's name needs the other one to leave it first.
-        self.taken.extend(passes.leave_out(changed, high));
+        self.stale_names.extend(passes.defer_later(changed, high));
         self.absent.retain(|_, csn| *csn <= high);
     }
 
@@ -134,7 +134,7 @@ impl LogRefresh {
     pub(super) fn again(&mut self) -> bool {
         let Some(high) = self.high.take() else { return false };
         self.low = Some(high);
-        self.passes.iter_mut().for_each(PutOff::again);
+        self.passes.iter_mut().for_each(PassProgress::again);
         self.at = At::Scan { part: 0, after: 0, until: None };
         true
     }
@@ -161,23 +161,23 @@ pub(super) fn begin<S: Store>(
 pub(in crate::provider) fn lacks_of<S: Store>(
     part: &DatabaseSearch<S>,
     server_id: u16,
-    asked: &ConsumerRequest,
+    request: &ConsumerRequest,
 ) -> Result<bool, LdapResult> {
     if part.history.is_none() {
         return Ok(false);
     }
-    let Some(sequence) = begin(part, server_id, asked.sid, &asked.known)? else { return Ok(true) };
+    let Some(sequence) = begin(part, server_id, request.sid, &request.known)? else { return Ok(true) };
     let database = part.served.database()?;
     let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
     let mut lacks = false;
     // A slapd that received as much from another server has skipped our deletes, too.
-    let passes_over = !asked.peer && asked.sid.is_some();
+    let passes_over = !request.peer && request.sid.is_some();
     let visited =
         log::visit_outlines_after(&snapshot, LogKey { server_id, sequence }, &mut |key, outline| {
             // The CSN of a delete that came from elsewhere says nothing of who knows of it: see the persist stage.
             let is_foreign = outline.csn.server_id != server_id || outline.absent;
             let is_delete = outline.kind == OutlineKind::Delete && (is_foreign || passes_over);
-            lacks = !outline.local && (is_delete || !asked.known.covers(&outline.csn));
+            lacks = !outline.local && (is_delete || !request.known.covers(&outline.csn));
             !lacks && key.sequence < part.position
         });
     visited.map_err(|fault| failed(&fault))?;

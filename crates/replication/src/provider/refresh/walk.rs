@@ -48,10 +48,10 @@ impl Walk {
             refresh.flush(message, out);
             part.view = refresh.view.unwrap_or_default();
         }
-        let left = part.task.size_limit().map(|limit| limit.saturating_sub(part.task.entries()));
+        let remaining = part.task.size_limit().map(|limit| limit.saturating_sub(part.task.entries()));
         self.part += 1;
-        if let (Some(left), Some(next)) = (left, search.parts.get_mut(self.part)) {
-            next.task.limit_size(left);
+        if let (Some(remaining), Some(next)) = (remaining, search.parts.get_mut(self.part)) {
+            next.task.limit_size(remaining);
         }
         Ok(false)
     }

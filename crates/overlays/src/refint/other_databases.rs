@@ -11,11 +11,11 @@ use larix_engine::overlay::{Consequence, Entries, Failure, FollowUpElsewhere, Na
 use larix_proto::Scope;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
-use super::{Gone, ReferentialIntegrity, ReferentialIntegritySettings, shown};
+use super::{ReferenceUpdate, ReferentialIntegrity, ReferentialIntegritySettings, shown};
 
 /// Another database whose references follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct OtherDatabase {
     /// One of its suffixes.
     pub suffix: NormalDn,
     /// modifiersName of entries that are changed there; `None`: its root DN's, or none at all.
@@ -62,8 +62,9 @@ impl Committed for ReferentialIntegrity {
             let meant = departed.iter().filter(|departed| !(departed.replicated && other.receives));
             let follow_ups = meant.map(|Departed { dn, target, .. }| {
                 let (dn, target) = (dn.clone(), target.clone());
-                let gone = Gone { settings: Arc::clone(&settings), dn, below: target.is_some(), target };
-                Arc::new(GoneElsewhere(gone)) as Arc<dyn FollowUpElsewhere>
+                let update =
+                    ReferenceUpdate { settings: Arc::clone(&settings), dn, below: target.is_some(), target };
+                Arc::new(OtherDatabaseUpdate(update)) as Arc<dyn FollowUpElsewhere>
             });
             let follow_ups: Vec<_> = follow_ups.collect();
             if follow_ups.is_empty() {
@@ -82,9 +83,9 @@ impl Committed for ReferentialIntegrity {
 
 /// References to an entry of another database that has gone from there, or is called otherwise.
 #[derive(Debug)]
-struct GoneElsewhere(Gone);
+struct OtherDatabaseUpdate(ReferenceUpdate);
 
-impl GoneElsewhere {
+impl OtherDatabaseUpdate {
     /// Whether names below the entry's are looked for, too: not where it is known that nothing is below it.
     fn is_followed_below(&self, entries: &dyn Entries) -> Result<bool, Failure> {
         let Some(target) = &self.0.target else { return Ok(self.0.below) };
@@ -94,14 +95,14 @@ impl GoneElsewhere {
     }
 }
 
-impl FollowUpElsewhere for GoneElsewhere {
+impl FollowUpElsewhere for OtherDatabaseUpdate {
     fn consequences(&self, entries: &dyn Entries, schema: &Schema) -> Result<Vec<Consequence>, Refusal> {
-        let gone = &self.0;
+        let update = &self.0;
         let sought = match self.is_followed_below(entries)? {
-            true => Sought::Within(&gone.dn),
-            false => Sought::Name(&gone.dn),
+            true => Sought::Within(&update.dn),
+            false => Sought::Name(&update.dn),
         };
-        let mut referrers = entries.referrers(&gone.settings.attributes, sought)?;
+        let mut referrers = entries.referrers(&update.settings.attributes, sought)?;
         for reference in referrers.iter_mut().flat_map(|referrer| &mut referrer.references) {
             let mut left: Vec<Name> = Vec::with_capacity(reference.names.len());
             for name in std::mem::take(&mut reference.names) {
@@ -112,7 +113,7 @@ impl FollowUpElsewhere for GoneElsewhere {
             }
             reference.names = left;
         }
-        let target = gone.target.as_ref().map(|target| shown(target, entries)).transpose()?;
-        gone.followed(referrers, schema, target.as_deref())
+        let target = update.target.as_ref().map(|target| shown(target, entries)).transpose()?;
+        update.followed(referrers, schema, target.as_deref())
     }
 }

@@ -12,13 +12,13 @@ pub(super) type Tombstone = (Csn, Uuid);
 
 /// The deletes that have not been sent yet.
 #[derive(Debug, Default)]
-pub(super) struct Gone {
+pub(super) struct PendingDeletes {
     /// With the entry's former name, if another entry may have it now.
     tombstones: BTreeMap<Tombstone, Option<String>>,
     names: BTreeMap<String, Tombstone>,
 }
 
-impl Gone {
+impl PendingDeletes {
     pub(super) fn insert(&mut self, tombstone: Tombstone, name: Option<String>) {
         if let Some(name) = &name {
             self.names.insert(name.clone(), tombstone);
@@ -61,10 +61,10 @@ mod tests {
 
     #[test]
     fn tombstones_are_sent_in_order_and_names_go_with_them() {
-        let mut gone = Gone::default();
+        let mut deletes = PendingDeletes::default();
         let (early, late) = (tombstone(1, 9), tombstone(5, 2));
-        gone.insert(late, Some("cn=late".to_owned()));
-        gone.insert(early, None);
+        deletes.insert(late, Some("cn=late".to_owned()));
+        deletes.insert(early, None);
         for (before, first) in [
             (None, Some(early)),
             (Some(0), None),
@@ -72,13 +72,13 @@ mod tests {
             (Some(2), Some(early)),
             (Some(9), Some(early)),
         ] {
-            assert_eq!(gone.first(before.map(|time| tombstone(time, 0).0)), first, "before {before:?}");
+            assert_eq!(deletes.first(before.map(|time| tombstone(time, 0).0)), first, "before {before:?}");
         }
-        assert_eq!((gone.named("cn=late"), gone.named("cn=early")), (Some(late), None));
-        gone.note_sent(early);
-        assert!(gone.has_names());
-        assert_eq!((gone.first(None), gone.first(Some(late.0))), (Some(late), None));
-        gone.note_sent(late);
-        assert_eq!((gone.first(None), gone.named("cn=late"), gone.has_names()), (None, None, false));
+        assert_eq!((deletes.named("cn=late"), deletes.named("cn=early")), (Some(late), None));
+        deletes.note_sent(early);
+        assert!(deletes.has_names());
+        assert_eq!((deletes.first(None), deletes.first(Some(late.0))), (Some(late), None));
+        deletes.note_sent(late);
+        assert_eq!((deletes.first(None), deletes.named("cn=late"), deletes.has_names()), (None, None, false));
     }
 }

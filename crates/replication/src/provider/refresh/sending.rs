@@ -16,10 +16,10 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::changed::{Change, Changed, topmost};
-use super::gone::Tombstone;
+use super::pending_deletes::Tombstone;
 use super::{LogRefresh, fate};
 use crate::provider::decide::cookie;
-use crate::provider::passes::PutOff;
+use crate::provider::passes::PassProgress;
 use crate::provider::proof::proved;
 use crate::provider::session::{DatabaseSearch, failed};
 
@@ -28,14 +28,14 @@ const RING_MAX: usize = 64;
 
 impl LogRefresh {
     /// Tells what was gone before a change, or all of it. Answers whether that is done.
-    pub(super) fn send_gone(
+    pub(super) fn send_deletes(
         &mut self,
         message: MessageId,
         before: Option<Csn>,
         budget: Budget<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
-        while let Some(tombstone) = self.gone.first(before) {
+        while let Some(tombstone) = self.pending_deletes.first(before) {
             if out.len() >= budget.bytes {
                 return false;
             }
@@ -54,7 +54,7 @@ impl LogRefresh {
         is_proved: bool,
         out: &mut Vec<u8>,
     ) {
-        self.gone.note_sent((csn, uuid));
+        self.pending_deletes.note_sent((csn, uuid));
         if !(is_proved || self.peer) {
             return self.send_unproved(message, uuid, out);
         }
@@ -86,7 +86,7 @@ impl LogRefresh {
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
         for _ in 0..budget.candidates {
             let Some(&(csn, _, id)) = self.order.front().filter(|(_, of, _)| *of == number) else { break };
-            if out.len() >= budget.bytes || !self.send_gone(part.task.message(), Some(csn), budget, out) {
+            if out.len() >= budget.bytes || !self.send_deletes(part.task.message(), Some(csn), budget, out) {
                 break;
             }
             // It is sent already where another asked for it; a superior that has to go before it goes alone.
@@ -110,12 +110,12 @@ impl LogRefresh {
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
         // A superior that has changed, too, comes first: it may have this entry's new place in its name.
-        let nothing = PutOff::default();
+        let nothing = PassProgress::default();
         let id = topmost(view, changed, self.passes.get(number).unwrap_or(&nothing), under_way, id)?;
         under_way.push(id);
         let name = self.contested_name(view, id)?;
-        if let Some(gone) = name.as_ref().and_then(|name| self.gone.named(name)) {
-            self.send_tombstone(part.task.message(), gone, false, out);
+        if let Some(tombstone) = name.as_ref().and_then(|name| self.pending_deletes.named(name)) {
+            self.send_tombstone(part.task.message(), tombstone, false, out);
         }
         if let Some(holder) = name.and_then(|name| self.holder(&name, number, id, changed)) {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
@@ -123,7 +123,7 @@ impl LogRefresh {
                 if let Some(change) = changed.get(&holder) {
                     self.send_unproved(part.task.message(), change.uuid, out);
                 }
-                self.taken.retain(|_, of| *of != holder);
+                self.stale_names.retain(|_, of| *of != holder);
             } else {
                 self.send((part, number), view, holder, changed, under_way, out)?;
             }
@@ -134,7 +134,7 @@ impl LogRefresh {
 
     /// Another that has this name for the consumer still, and will be told to have left it.
     fn holder(&self, name: &str, number: usize, id: EntryId, changed: &Changed) -> Option<EntryId> {
-        let holder = self.taken.get(name).copied().filter(|holder| !self.peer && *holder != id)?;
+        let holder = self.stale_names.get(name).copied().filter(|holder| !self.peer && *holder != id)?;
         let is_left = || self.passes.get(number).is_some_and(|passes| passes.is_named(holder));
         (changed.contains_key(&holder) || is_left()).then_some(holder)
     }
@@ -153,10 +153,10 @@ impl LogRefresh {
             passes.done(id);
         }
         match change.map(|change| change.old_name) {
-            Some(Some(name)) => drop(self.taken.remove(&name)),
+            Some(Some(name)) => drop(self.stale_names.remove(&name)),
             Some(None) => {}
             // Before its turn: there are few.
-            None => self.taken.retain(|_, of| *of != id),
+            None => self.stale_names.retain(|_, of| *of != id),
         }
         if part.task.size_limit().is_some_and(|limit| part.task.entries() >= limit) {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
@@ -184,7 +184,7 @@ impl LogRefresh {
         view: &View<'_, N>,
         id: EntryId,
     ) -> Result<Option<String>, LdapResult> {
-        if self.taken.is_empty() && !self.gone.has_names() {
+        if self.stale_names.is_empty() && !self.pending_deletes.has_names() {
             return Ok(None);
         }
         let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };

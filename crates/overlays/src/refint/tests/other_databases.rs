@@ -6,7 +6,7 @@ use larix_engine::overlay::committed::{Committed, CommittedBatch, CommittedChang
 use larix_engine::{CommittedFollower, Writers};
 
 use super::*;
-use crate::refint::Elsewhere;
+use crate::refint::OtherDatabase;
 use crate::testing::{Followed, SUFFIX, suffix};
 
 const TEAMS: &str = "dc=teams";
@@ -24,7 +24,7 @@ fn beside(receives: bool, nothing: Option<&str>) -> Fixture<MemoryStore> {
             attributes: ["member", "seeAlso"].map(|name| schema.describe(name).unwrap()).to_vec(),
             nothing: nothing.map(str::to_owned),
             modifier: Some("cn=keeper".to_owned()),
-            others: vec![Elsewhere {
+            others: vec![OtherDatabase {
                 suffix: suffixes[1 - own].normal.clone(),
                 modifier: Some("cn=keeper elsewhere".to_owned()),
                 receives,

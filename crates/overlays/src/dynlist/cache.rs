@@ -25,13 +25,13 @@ pub(super) struct Dynamic {
 /// What was found under names that were asked for, each as of a commit of its own.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
-    by_name: HashMap<Box<str>, Arc<Looked>>,
+    by_name: HashMap<Box<str>, Arc<CachedGroup>>,
     members: Arc<AtomicUsize>,
 }
 
 /// What was found under one name.
 #[derive(Debug)]
-struct Looked {
+struct CachedGroup {
     commit: u64,
     group: Option<Arc<Group>>,
     /// It is, or may become, a group by URL: every commit may change what it is.
@@ -96,15 +96,15 @@ impl Group {
         &self,
         find: impl FnOnce() -> Result<Members, Failure>,
     ) -> Result<Arc<Members>, Failure> {
-        if let Some(known) = self.members.get() {
-            return Ok(Arc::clone(known));
+        if let Some(cached) = self.members.get() {
+            return Ok(Arc::clone(cached));
         }
         let found = Arc::new(find()?);
         let count = found.ids.len() + found.groups.len();
         if let Some(remembered) = &self.remembered {
-            let known = remembered.fetch_add(count, Ordering::Relaxed);
+            let cached = remembered.fetch_add(count, Ordering::Relaxed);
             // Of two threads that asked at once, one has found the same for nothing.
-            if known.saturating_add(count) > MEMBERS_MAX || self.members.set(Arc::clone(&found)).is_err() {
+            if cached.saturating_add(count) > MEMBERS_MAX || self.members.set(Arc::clone(&found)).is_err() {
                 remembered.fetch_sub(count, Ordering::Relaxed);
             }
         }
@@ -178,9 +178,9 @@ impl DynList {
     /// The groups by URL as they are in this state of the database.
     pub(super) fn dynamic(&self, schema: &Schema, entries: &dyn Entries) -> Result<Arc<Dynamic>, Failure> {
         let commit = entries.commit();
-        let known = self.dynamic.load_full();
-        if let Some(known) = known.filter(|known| commit.is_some() && known.commit == commit) {
-            return Ok(known);
+        let cached = self.dynamic.load_full();
+        if let Some(cached) = cached.filter(|cached| commit.is_some() && cached.commit == commit) {
+            return Ok(cached);
         }
         let remembered = self.room(commit);
         let mut gathered = Gathered { remembered, ..Gathered::default() };
@@ -205,9 +205,9 @@ impl DynList {
         entries: &dyn Entries,
     ) -> Result<Option<Arc<Vec<u64>>>, Failure> {
         let lasting = Lasting { attributes: self.object_class.as_slice(), entries: true, names: false };
-        let known = self.of_groups.load_full();
-        if let Some(known) = known.filter(|known| entries.is_as_at(known.commit, &lasting)) {
-            return Ok(Some(Arc::clone(&known.ids)));
+        let cached = self.of_groups.load_full();
+        if let Some(cached) = cached.filter(|cached| entries.is_as_at(cached.commit, &lasting)) {
+            return Ok(Some(Arc::clone(&cached.ids)));
         }
         let nested = self.sets.iter().filter_map(|set| Some((set, set.group()?)));
         let classes = nested.filter(|(_, map)| map.is_nested()).flat_map(|(set, map)| {
@@ -239,12 +239,12 @@ impl DynList {
         dn: &NormalDn,
     ) -> Result<Option<Arc<Group>>, Failure> {
         let (commit, name) = (entries.commit(), dn.as_str());
-        let known = {
+        let cached = {
             let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
             remembered.by_name.get(name).cloned()
         };
-        if let Some(known) = known.filter(|known| self.holds(known, commit, entries)) {
-            return Ok(known.group.clone());
+        if let Some(cached) = cached.filter(|cached| self.holds(cached, commit, entries)) {
+            return Ok(cached.group.clone());
         }
         let remembered = self.room(commit);
         let mut gathered = Gathered { remembered, ..Gathered::default() };
@@ -254,10 +254,10 @@ impl DynList {
         }
         let group = gathered.groups.into_iter().next().map(Arc::new);
         if let Some(commit) = commit {
-            let looked = Looked { commit, group: group.clone(), is_dynamic: gathered.is_dynamic };
+            let cached = CachedGroup { commit, group: group.clone(), is_dynamic: gathered.is_dynamic };
             let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
             if remembered.by_name.get(name).is_none_or(|before| before.commit < commit) {
-                remembered.by_name.insert(name.into(), Arc::new(looked));
+                remembered.by_name.insert(name.into(), Arc::new(cached));
             }
         }
         Ok(group)
@@ -309,14 +309,14 @@ impl DynList {
 
     /// Whether what was found holds in this state: static groups and their members do until an entry comes or goes, or one becomes a
     /// group or has other members.
-    fn holds(&self, known: &Looked, commit: Option<u64>, entries: &dyn Entries) -> bool {
+    fn holds(&self, cached: &CachedGroup, commit: Option<u64>, entries: &dyn Entries) -> bool {
         let Some(until) = commit else { return false };
-        if known.commit >= until || known.is_dynamic {
-            return known.commit == until;
+        if cached.commit >= until || cached.is_dynamic {
+            return cached.commit == until;
         }
         let members = self.sets.iter().filter_map(AttributeSet::group).map(|map| &map.attribute);
         let attributes: Vec<_> = members.chain(&self.object_class).cloned().collect();
-        entries.is_as_at(known.commit, &Lasting { attributes: &attributes, entries: true, names: true })
+        entries.is_as_at(cached.commit, &Lasting { attributes: &attributes, entries: true, names: true })
     }
 
     fn gather(

@@ -11,13 +11,13 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
 /// Groups of other databases under one rule.
 #[derive(Debug)]
-pub(super) struct GroupsElsewhere {
+pub(super) struct OtherDatabaseGroups {
     rule: BackLinkRule,
     /// A suffix of each of the databases.
     suffixes: Vec<NormalDn>,
 }
 
-impl GroupsElsewhere {
+impl OtherDatabaseGroups {
     /// None where there is no other database.
     pub(super) fn new(rule: &BackLinkRule, suffixes: Vec<NormalDn>) -> Option<Self> {
         (!suffixes.is_empty()).then(|| Self { rule: rule.clone(), suffixes })
@@ -38,13 +38,13 @@ impl GroupsElsewhere {
     }
 
     /// Whether a name may be one of a group in another database.
-    fn is_elsewhere(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<bool, Failure> {
-        let held = self.suffixes.iter().any(|suffix| group.is_within(suffix));
-        Ok(held && within.entries.id_of(group)?.is_none())
+    fn is_in_other(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<bool, Failure> {
+        let is_below = self.suffixes.iter().any(|suffix| group.is_within(suffix));
+        Ok(is_below && within.entries.id_of(group)?.is_none())
     }
 }
 
-impl ComputedAttributes for GroupsElsewhere {
+impl ComputedAttributes for OtherDatabaseGroups {
     fn attributes(&self, _: &Schema) -> Vec<AttributeDescription> {
         vec![self.rule.back.clone()]
     }
@@ -77,7 +77,7 @@ impl ComputedAttributes for GroupsElsewhere {
         normal: &[u8],
     ) -> Result<Option<bool>, Failure> {
         let Some(group) = named(normal) else { return Ok(Some(false)) };
-        if !self.is_elsewhere(&of.within(), &group)? {
+        if !self.is_in_other(&of.within(), &group)? {
             return Ok(Some(false));
         }
         let Some(filter) = self.groups_with(of.schema, of.entry.dn()?) else { return Ok(Some(false)) };
@@ -93,7 +93,7 @@ impl ComputedAttributes for GroupsElsewhere {
     ) -> Result<Option<Holders>, Failure> {
         let mut holders = Holders { ids: Vec::new(), exact: true };
         let Some(group) = named(normal) else { return Ok(Some(holders)) };
-        if !self.is_elsewhere(within, &group)? {
+        if !self.is_in_other(within, &group)? {
             return Ok(Some(holders));
         }
         let Some(filter) = self.groups(within.schema) else { return Ok(Some(holders)) };
