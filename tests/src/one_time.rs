@@ -35,14 +35,14 @@ pub fn code(hash: &str, key: &[u8], moving: u64) -> String {
 /// # Panics
 /// Other letters.
 pub fn key_of(secret: &str) -> Vec<u8> {
-    let (mut bits, mut held, mut key) = (0_u64, 0, Vec::new());
+    let (mut bits, mut bit_count, mut key) = (0_u64, 0, Vec::new());
     for letter in secret.bytes() {
         let value = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567".iter().position(|known| *known == letter);
         bits = (bits << 5 | value.expect("a letter of base 32") as u64) & 0xfff;
-        held += 5;
-        if held >= 8 {
-            held -= 8;
-            key.push((bits >> held & 0xff) as u8);
+        bit_count += 5;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            key.push((bits >> bit_count & 0xff) as u8);
         }
     }
     key

@@ -18,7 +18,7 @@ pub enum Passage {
 
 /// Bytes that have passed.
 #[derive(Clone, Debug)]
-pub struct Passed {
+pub struct RelayedChunk {
     /// When, in seconds and nanoseconds as servers write it: hexadecimal.
     pub at: String,
     /// By the order in which they were made.
@@ -48,7 +48,7 @@ struct Inner {
     /// Bytes to clients until it falls silent by itself.
     left: Option<usize>,
     /// What has passed, if that is wanted.
-    record: Option<Vec<Passed>>,
+    record: Option<Vec<RelayedChunk>>,
     connections: usize,
     /// Both ends of every connection, to be closed by a cut.
     ends: Vec<TcpStream>,
@@ -71,7 +71,7 @@ impl Relay {
         Self::begin(Some(Vec::new()))
     }
 
-    fn begin(record: Option<Vec<Passed>>) -> Self {
+    fn begin(record: Option<Vec<RelayedChunk>>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
         let address = listener.local_addr().expect("the address of a bound socket");
         let (passage, ends) = (Passage::Open, Vec::new());
@@ -105,7 +105,7 @@ impl Relay {
     }
 
     /// What has passed so far.
-    pub fn recorded(&self) -> Vec<Passed> {
+    pub fn recorded(&self) -> Vec<RelayedChunk> {
         self.state.lock().record.clone().unwrap_or_default()
     }
 
@@ -131,8 +131,8 @@ impl State {
         let target = inner.target.filter(|_| inner.passage != Passage::Cut);
         let Some(server) = target.and_then(|target| TcpStream::connect(target).ok()) else { return };
         let clones = || Some([client.try_clone().ok()?, server.try_clone().ok()?]);
-        let (Some(kept), Some([client_reads, server_reads])) = (clones(), clones()) else { return };
-        inner.ends.extend(kept);
+        let (Some(both_ends), Some([client_reads, server_reads])) = (clones(), clones()) else { return };
+        inner.ends.extend(both_ends);
         let connection = inner.connections;
         inner.connections += 1;
         drop(inner);
@@ -160,7 +160,7 @@ impl State {
                 #[allow(clippy::disallowed_methods, reason = "to be compared with the servers' logs")]
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let at = format!("{:08x}.{:08x}", since.as_secs(), since.subsec_nanos());
-                record.push(Passed { at, connection, to_client, bytes: chunk[..count].to_vec() });
+                record.push(RelayedChunk { at, connection, to_client, bytes: chunk[..count].to_vec() });
             }
             drop(inner);
             if to.write_all(&chunk[..count]).is_err() {
@@ -198,8 +198,8 @@ mod tests {
         assert_eq!(byte, *b"b");
         let recorded = relay.recorded();
         let of = |to_client| -> Vec<u8> {
-            let passed = recorded.iter().filter(|passed| passed.to_client == to_client);
-            passed.flat_map(|passed| passed.bytes.clone()).collect()
+            let chunk = recorded.iter().filter(|chunk| chunk.to_client == to_client);
+            chunk.flat_map(|chunk| chunk.bytes.clone()).collect()
         };
         assert_eq!((of(false), of(true)), (b"ab".to_vec(), b"ab".to_vec()));
         relay.set(Passage::Cut);

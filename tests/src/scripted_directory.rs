@@ -54,8 +54,8 @@ impl ScriptedDirectory {
         let (socket, _) = self.listener.accept().expect("a consumer");
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let mut connection = DirectoryConnection { socket, input: Vec::new(), id: MessageId(0) };
-        let asked = connection.next_search().expect("a search");
-        (connection, asked)
+        let search = connection.next_search().expect("a search");
+        (connection, search)
     }
 }
 

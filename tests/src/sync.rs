@@ -14,7 +14,7 @@ use crate::raw::PATIENCE;
 
 /// What a consumer asks for.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct SyncSearch<'a> {
     pub dn: &'a str,
     pub password: &'a str,
     pub base: &'a str,
@@ -25,7 +25,7 @@ pub struct Wanted<'a> {
     pub size_limit: u32,
 }
 
-impl Default for Wanted<'_> {
+impl Default for SyncSearch<'_> {
     fn default() -> Self {
         Self {
             dn: "cn=admin,dc=example,dc=com",
@@ -42,25 +42,25 @@ impl Default for Wanted<'_> {
 
 /// The end of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct SearchEnd {
     pub code: u32,
     pub text: String,
 }
 
 /// An entry: its name, and its attributes by their names.
-pub type Held = (String, BTreeMap<String, BTreeSet<Vec<u8>>>);
+pub type NamedEntry = (String, BTreeMap<String, BTreeSet<Vec<u8>>>);
 
 /// A copy of a provider's content, and the connection that keeps it so.
 #[derive(Debug, Default)]
 pub struct Consumer {
     connection: Option<(TcpStream, Vec<u8>)>,
     /// By entryUUID.
-    pub entries: BTreeMap<[u8; 16], Held>,
+    pub entries: BTreeMap<[u8; 16], NamedEntry>,
     pub cookie: Option<String>,
     /// The cookie beside the last entry, if there was one.
     pub beside: Option<String>,
     /// Each message in short, as it came.
-    pub told: Vec<String>,
+    pub messages: Vec<String>,
     pub refreshed: bool,
     present: BTreeSet<[u8; 16]>,
 }
@@ -70,19 +70,19 @@ impl Consumer {
     ///
     /// # Panics
     /// The provider is not there.
-    pub fn ask(&mut self, address: SocketAddr, wanted: &Wanted<'_>) {
+    pub fn ask(&mut self, address: SocketAddr, request: &SyncSearch<'_>) {
         let mut socket = TcpStream::connect(address).unwrap_or_else(|error| panic!("{address}: {error}"));
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let mut out = Vec::new();
-        client::simple_bind(&mut out, MessageId(1), wanted.dn, wanted.password.as_bytes(), &[]);
-        let filter = FilterBuf::parse(wanted.filter).expect("a filter");
-        let mode = if wanted.persist { SyncMode::RefreshAndPersist } else { SyncMode::RefreshOnly };
+        client::simple_bind(&mut out, MessageId(1), request.dn, request.password.as_bytes(), &[]);
+        let filter = FilterBuf::parse(request.filter).expect("a filter");
+        let mode = if request.persist { SyncMode::RefreshAndPersist } else { SyncMode::RefreshOnly };
         let cookie = self.cookie.as_deref().map(str::as_bytes);
         let control = SyncRequest { mode, cookie, reload_hint: false }.to_control(true);
         let search = client::Search {
-            size_limit: wanted.size_limit,
-            attributes: wanted.attributes,
-            ..client::Search::new(wanted.base, wanted.scope, filter.as_filter())
+            size_limit: request.size_limit,
+            attributes: request.attributes,
+            ..client::Search::new(request.base, request.scope, filter.as_filter())
         };
         let manage = ControlBuf { oid: larix_proto::oid::MANAGE_DSA_IT.into(), critical: true, value: None };
         client::search(&mut out, MessageId(2), &search, &[control, manage]);
@@ -90,14 +90,14 @@ impl Consumer {
         self.connection = Some((socket, Vec::new()));
         self.refreshed = false;
         self.present.clear();
-        self.told.clear();
+        self.messages.clear();
     }
 
     /// Goes on until the refresh is done, or the search.
-    pub fn refresh(&mut self) -> Option<Ended> {
+    pub fn refresh(&mut self) -> Option<SearchEnd> {
         while !self.refreshed {
-            if let Some(ended) = self.step() {
-                return Some(ended);
+            if let Some(end) = self.step() {
+                return Some(end);
             }
         }
         None
@@ -109,8 +109,8 @@ impl Consumer {
     /// The search ended before.
     pub fn until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
-            if let Some(ended) = self.step() {
-                panic!("ended before it was done: {ended:?}");
+            if let Some(end) = self.step() {
+                panic!("ended before it was done: {end:?}");
             }
         }
     }
@@ -125,7 +125,7 @@ impl Consumer {
     ///
     /// # Panics
     /// The connection was closed, or something came that does not belong here.
-    pub fn step(&mut self) -> Option<Ended> {
+    pub fn step(&mut self) -> Option<SearchEnd> {
         let pdu = self.receive().expect("a message");
         let message = Response::decode_message(&pdu).expect("a response");
         self.take(&message)
@@ -149,12 +149,12 @@ impl Consumer {
             match socket.read(&mut chunk) {
                 Ok(0) => return None,
                 Ok(count) => input.extend_from_slice(&chunk[..count]),
-                Err(error) => panic!("nothing came: {error}; so far {:?}", self.told),
+                Err(error) => panic!("nothing came: {error}; so far {:?}", self.messages),
             }
         }
     }
 
-    fn take(&mut self, message: &ResponseMessage<'_>) -> Option<Ended> {
+    fn take(&mut self, message: &ResponseMessage<'_>) -> Option<SearchEnd> {
         match message.response {
             Response::Bind { result, .. } => assert_eq!(result.code.0, 0, "bind: {}", result.diagnostic),
             Response::Entry(entry) => {
@@ -166,7 +166,7 @@ impl Consumer {
                 });
                 // It follows from other entries, which may change without this one.
                 let attributes = attributes.filter(|(name, _)| name != "hassubordinates");
-                self.told.push(format!("{:?} {}", state.state, entry.dn).to_lowercase());
+                self.messages.push(format!("{:?} {}", state.state, entry.dn).to_lowercase());
                 if state.state == EntryState::Delete {
                     self.entries.remove(&state.entry_uuid);
                 } else {
@@ -189,11 +189,11 @@ impl Consumer {
                     self.learn(done.cookie);
                 }
                 self.refreshed = true;
-                self.told.push(format!("done {}", result.code.0));
-                return Some(Ended { code: result.code.0, text: result.diagnostic.to_owned() });
+                self.messages.push(format!("done {}", result.code.0));
+                return Some(SearchEnd { code: result.code.0, text: result.diagnostic.to_owned() });
             }
-            Response::Extended { result, .. } => self.told.push(format!("extended {}", result.code.0)),
-            Response::Reference(_) => self.told.push("reference".to_owned()),
+            Response::Extended { result, .. } => self.messages.push(format!("extended {}", result.code.0)),
+            Response::Reference(_) => self.messages.push("reference".to_owned()),
             other => panic!("{other:?}"),
         }
         None
@@ -202,22 +202,22 @@ impl Consumer {
     fn inform(&mut self, info: &SyncInfo<'_>) {
         match info {
             SyncInfo::NewCookie(cookie) => {
-                self.told.push("cookie".to_owned());
+                self.messages.push("cookie".to_owned());
                 self.learn(Some(cookie));
             }
             SyncInfo::RefreshDelete { cookie, .. } => {
-                self.told.push("refresh delete".to_owned());
+                self.messages.push("refresh delete".to_owned());
                 self.refreshed = true;
                 self.learn(*cookie);
             }
             SyncInfo::RefreshPresent { cookie, .. } => {
-                self.told.push("refresh present".to_owned());
+                self.messages.push("refresh present".to_owned());
                 self.drop_absent();
                 self.refreshed = true;
                 self.learn(*cookie);
             }
             SyncInfo::IdSet { deletes, uuids, .. } => {
-                self.told.push(format!("{} {}", if *deletes { "gone" } else { "present" }, uuids.len()));
+                self.messages.push(format!("{} {}", if *deletes { "gone" } else { "present" }, uuids.len()));
                 for uuid in uuids {
                     if *deletes {
                         self.entries.remove(uuid);
@@ -260,15 +260,15 @@ impl Consumer {
 pub type Attributes = BTreeMap<String, BTreeSet<Vec<u8>>>;
 
 /// Entries by their names, as an ordinary search shows them; `None` when there is no server or no such base.
-pub fn read(address: SocketAddr, wanted: &Wanted<'_>) -> Option<BTreeMap<String, Attributes>> {
+pub fn read(address: SocketAddr, request: &SyncSearch<'_>) -> Option<BTreeMap<String, Attributes>> {
     let mut socket = TcpStream::connect(address).ok()?;
     socket.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut out = Vec::new();
-    client::simple_bind(&mut out, MessageId(1), wanted.dn, wanted.password.as_bytes(), &[]);
-    let filter = FilterBuf::parse(wanted.filter).ok()?;
+    client::simple_bind(&mut out, MessageId(1), request.dn, request.password.as_bytes(), &[]);
+    let filter = FilterBuf::parse(request.filter).ok()?;
     let search = client::Search {
-        attributes: wanted.attributes,
-        ..client::Search::new(wanted.base, wanted.scope, filter.as_filter())
+        attributes: request.attributes,
+        ..client::Search::new(request.base, request.scope, filter.as_filter())
     };
     client::search(&mut out, MessageId(2), &search, &[]);
     socket.write_all(&out).ok()?;

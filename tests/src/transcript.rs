@@ -7,7 +7,7 @@ use larix_proto::extended::SyncInfo;
 use larix_proto::{Attributes, ControlValue, Frame, Response, ResponseMessage, frame};
 use uuid::Uuid;
 
-use crate::relay::Passed;
+use crate::relay::RelayedChunk;
 
 /// No message of a test is longer.
 const MESSAGE_MAX: usize = 64 << 20;
@@ -15,36 +15,36 @@ const MESSAGE_MAX: usize = 64 << 20;
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// As in [`Passed::at`]: when its last byte passed.
+    /// As in [`RelayedChunk::at`]: when its last byte passed.
     pub at: String,
     pub text: String,
 }
 
 /// Decodes what has passed: the requests of consumers, as far as they have a cookie, and the answers.
-pub fn transcript(record: &[Passed]) -> Vec<Line> {
+pub fn transcript(record: &[RelayedChunk]) -> Vec<Line> {
     let mut waiting: BTreeMap<(usize, bool), Vec<u8>> = BTreeMap::new();
     let mut lines = Vec::new();
-    for passed in record {
-        let bytes = waiting.entry((passed.connection, passed.to_client)).or_default();
-        bytes.extend_from_slice(&passed.bytes);
+    for chunk in record {
+        let bytes = waiting.entry((chunk.connection, chunk.to_client)).or_default();
+        bytes.extend_from_slice(&chunk.bytes);
         while let Ok(Frame::Complete { len }) = frame(bytes, MESSAGE_MAX) {
             let message: Vec<u8> = bytes.drain(..len).collect();
-            let text = if passed.to_client { told(&message) } else { asked(&message) };
-            let text = text.map(|text| format!("connection {}: {text}", passed.connection));
-            lines.extend(text.map(|text| Line { at: passed.at.clone(), text }));
+            let text = if chunk.to_client { response_text(&message) } else { request_text(&message) };
+            let text = text.map(|text| format!("connection {}: {text}", chunk.connection));
+            lines.extend(text.map(|text| Line { at: chunk.at.clone(), text }));
         }
     }
     lines
 }
 
 /// A request: what is printable of its cookie.
-fn asked(message: &[u8]) -> Option<String> {
+fn request_text(message: &[u8]) -> Option<String> {
     let begin = message.windows(4).position(|bytes| bytes == b"rid=")?;
     let cookie = message[begin..].iter().take_while(|byte| byte.is_ascii_graphic());
     Some(format!("asks with {}", cookie.map(|byte| char::from(*byte)).collect::<String>()))
 }
 
-fn told(message: &[u8]) -> Option<String> {
+fn response_text(message: &[u8]) -> Option<String> {
     let Ok(message) = Response::decode_message(message) else { return Some("no response".to_owned()) };
     match message.response {
         Response::Entry(entry) => {
@@ -123,13 +123,13 @@ mod tests {
         let info = SyncInfo::IdSet { cookie: None, deletes: true, uuids: vec![*uuid.as_bytes()] };
         encode::intermediate(&mut bytes, MessageId(2), Some(SyncInfo::OID), Some(&info.encode()), &[]);
         let (first, second) = bytes.split_at(9);
-        let passed = |at: &str, bytes: &[u8]| Passed {
+        let chunk = |at: &str, bytes: &[u8]| RelayedChunk {
             at: at.to_owned(),
             connection: 3,
             to_client: true,
             bytes: bytes.to_vec(),
         };
-        let lines = transcript(&[passed("1", first), passed("2", second)]);
+        let lines = transcript(&[chunk("1", first), chunk("2", second)]);
         let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
         assert_eq!(
             texts,

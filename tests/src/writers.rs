@@ -135,7 +135,7 @@ impl Writer {
     }
 
     /// The acknowledged state of an entry, if a writer has it for itself.
-    pub fn told(&self, dn: &str) -> Option<String> {
+    pub fn acknowledged_state(&self, dn: &str) -> Option<String> {
         self.acknowledged.get(dn).map(|own| format!("{own:?}"))
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     ensure!(linted.status.success(), "helm lint: {}", text(&linted.stdout));
     for (values, expected) in RENDERED {
         let rendered = template(&chart, values)?;
-        let said = text(&rendered.stderr);
-        ensure!(rendered.status.success(), "helm template with {values:?}: {said}");
+        let message = text(&rendered.stderr);
+        ensure!(rendered.status.success(), "helm template with {values:?}: {message}");
         ensure!(text(&rendered.stdout).contains(expected), "helm template with {values:?} has no {expected}");
     }
     for (values, named) in REFUSED {

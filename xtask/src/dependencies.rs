@@ -72,11 +72,11 @@ fn look(root: &Path, which: &[&str]) -> anyhow::Result<()> {
         .output()
         .context("cannot start cargo metadata")?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if which.contains(&"--offline") && said.contains("--offline") {
-            return Err(NotFetched(said).into());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        if which.contains(&"--offline") && message.contains("--offline") {
+            return Err(NotFetched(message).into());
         }
-        bail!("cargo metadata: {said}");
+        bail!("cargo metadata: {message}");
     }
     let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")?;
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;

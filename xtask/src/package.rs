@@ -202,19 +202,19 @@ impl Stage {
     }
 
     pub(crate) fn place(&self, file: &Path, to: &str, mode: u32) -> anyhow::Result<()> {
-        let to = self.made(to)?;
+        let to = self.with_folder(to)?;
         fs::copy(file, &to).with_context(|| format!("cannot copy {} to {}", file.display(), to.display()))?;
         set_mode(&to, mode)
     }
 
     pub(crate) fn write(&self, to: &str, text: &str, mode: u32) -> anyhow::Result<()> {
-        let to = self.made(to)?;
+        let to = self.with_folder(to)?;
         fs::write(&to, text).with_context(|| format!("cannot write {}", to.display()))?;
         set_mode(&to, mode)
     }
 
     /// The path below the tree, its folder made.
-    pub(crate) fn made(&self, to: &str) -> anyhow::Result<PathBuf> {
+    pub(crate) fn with_folder(&self, to: &str) -> anyhow::Result<PathBuf> {
         let path = self.tree.join(to);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -54,10 +54,10 @@ impl Package<'_> {
             .arg(&file)
             .env("SOURCE_DATE_EPOCH", time))?;
         let name = format!("larix-{}-{}.{architecture}.rpm", env!("CARGO_PKG_VERSION"), self.release());
-        let made = self.root.join("target/package").join(&name);
+        let package = self.root.join("target/package").join(&name);
         let built = top.join("RPMS").join(architecture).join(&name);
-        fs::rename(&built, &made).with_context(|| format!("cannot move {}", built.display()))?;
-        Ok(made)
+        fs::rename(&built, &package).with_context(|| format!("cannot move {}", built.display()))?;
+        Ok(package)
     }
 
     /// dist/rpm/larix.spec with this package's words.

@@ -52,7 +52,7 @@ impl Package<'_> {
             fs::remove_dir_all(&manual).with_context(|| format!("cannot remove {}", manual.display()))?;
         }
         self.write_manual(&manual)?;
-        let folder = stage.made("usr/sbin/slapd")?;
+        let folder = stage.with_folder("usr/sbin/slapd")?;
         let mut pages = Vec::new();
         for page in slapd_pages(&manual)? {
             let name = page.file_stem().and_then(|name| name.to_str()).context("a page without a name")?;

@@ -34,8 +34,8 @@ pub(crate) fn announce() {
     eprint!("{}", announcement(&missing(|package| package.wanted_by == Command::Test)));
 }
 
-fn missing(wanted: impl Fn(&Package) -> bool) -> Vec<&'static Package> {
-    PACKAGES.into_iter().filter(|package| wanted(package) && !package.is_installed()).collect()
+fn missing(filter: impl Fn(&Package) -> bool) -> Vec<&'static Package> {
+    PACKAGES.into_iter().filter(|package| filter(package) && !package.is_installed()).collect()
 }
 
 fn announcement(missing: &[&Package]) -> String {
@@ -149,9 +149,9 @@ pub(crate) fn without(root: &Path, all: bool) -> anyhow::Result<()> {
         return Ok(());
     };
     crate::binary()?;
-    let wanted = PACKAGES.into_iter().filter(|package| package.wanted_by == Command::Test);
-    let wanted: Vec<&Package> = wanted.collect();
-    let hidden: Vec<PathBuf> = wanted.iter().flat_map(|package| package.paths()).collect();
+    let packages = PACKAGES.into_iter().filter(|package| package.wanted_by == Command::Test);
+    let packages: Vec<&Package> = packages.collect();
+    let hidden: Vec<PathBuf> = packages.iter().flat_map(|package| package.paths()).collect();
     let empty = root.join("target/empty");
     std::fs::write(&empty, "").with_context(|| format!("cannot write {}", empty.display()))?;
     let folder = root.join("target/empty.d");
@@ -176,11 +176,11 @@ pub(crate) fn without(root: &Path, all: bool) -> anyhow::Result<()> {
     done.context("tests failed for want of packages")?;
     let skipped = skips(&skipped);
     let silent: Vec<&str> =
-        wanted.iter().map(|package| package.name).filter(|name| !skipped.contains_key(name)).collect();
+        packages.iter().map(|package| package.name).filter(|name| !skipped.contains_key(name)).collect();
     if !silent.is_empty() {
         bail!("no test said that it skips what needs {}", silent.join(", "));
     }
-    println!("without-packages: {} packages hidden, and nothing failed for want of one", wanted.len());
+    println!("without-packages: {} packages hidden, and nothing failed for want of one", packages.len());
     Ok(())
 }
 

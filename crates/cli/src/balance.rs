@@ -201,9 +201,9 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
 fn read(arguments: &BalanceArgs) -> anyhow::Result<Reloaded> {
     let settings = larix_configuration::balancer::read(&arguments.file)?;
     let urls = urls_of(arguments, &settings)?;
-    let said = settings.notes.clone();
+    let own_notes = settings.notes.clone();
     let (read, notes) = balancer::with_certificates(Arc::new(settings), None, SystemClock::new().now())?;
-    said.iter().chain(&notes).for_each(|note| say(note));
+    own_notes.iter().chain(&notes).for_each(|note| say(note));
     balancer::check_tls(&urls, &read)?;
     Ok(read)
 }
@@ -302,7 +302,7 @@ enum Signal {
 }
 
 /// SIGTERM and SIGINT stop the balancer, SIGHUP does what it means there.
-fn follow_signals(on_hangup: Signal, told: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
+fn follow_signals(on_hangup: Signal, report: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate, mut hangup) = {
         let _entered = runtime.enter();
@@ -317,7 +317,7 @@ fn follow_signals(on_hangup: Signal, told: impl Fn(Signal) + Send + 'static) -> 
                     _ = hangup.recv() => on_hangup,
                 }
             });
-            told(next);
+            report(next);
         }
     })?;
     Ok(())

@@ -78,8 +78,8 @@ fn status(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
     let Status { leader, epoch, commit, configuration, nodes, connected } =
         cluster::status(&place.config.read()?, place.suffix()).map_err(anyhow::Error::msg)?;
     match leader {
-        Some((leader, left)) => {
-            line(format_args!("leader:        {leader} (lease: {} ms)", left.as_millis()))?;
+        Some((leader, remaining)) => {
+            line(format_args!("leader:        {leader} (lease: {} ms)", remaining.as_millis()))?;
         }
         None => line(format_args!("leader:        none"))?,
     }
@@ -115,16 +115,16 @@ fn about(known: &KnownNode) -> String {
 /// How the configuration of a node stands to what all nodes have in common.
 fn configuration_of(report: &NodeReport) -> String {
     let NodeReport { is_shared, newest, in_force, refused, .. } = report;
-    let held = match in_force {
+    let text = match in_force {
         0 if *is_shared => "an earlier one in force".to_owned(),
         0 if *newest == 0 => "its own".to_owned(),
         0 => format!("its own, which differs from generation {newest}"),
         _ => format!("generation {in_force} in force"),
     };
     match refused {
-        Some(why) => format!("{held}, generation {newest} refused: {why}"),
-        None if *is_shared && in_force < newest => format!("{held}, generation {newest} not yet"),
-        None => held,
+        Some(why) => format!("{text}, generation {newest} refused: {why}"),
+        None if *is_shared && in_force < newest => format!("{text}, generation {newest} not yet"),
+        None => text,
     }
 }
 

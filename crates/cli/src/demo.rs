@@ -35,12 +35,12 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
-    let said = if args.data.is_some() {
+    let farewell = if args.data.is_some() {
         "larix demo: stopping the server"
     } else {
         "larix demo: stopping the server and removing the data"
     };
-    match signals::guarded(said, |guard| demo(args, guard)) {
+    match signals::guarded(farewell, |guard| demo(args, guard)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larix demo: {error:#}");
@@ -54,16 +54,19 @@ fn demo(args: &DemoArgs, guard: &Guard) -> anyhow::Result<()> {
     let folder = folder.as_path();
     let larix = std::env::current_exe().context("cannot find this program's own file")?;
     let schema = write_bundled_schema(&folder.join("schema"))?;
-    let made = generate::write_directory(Kind::People, args.entries, args.seed, folder, &schema)?;
-    step(&format!("generated {} people, {} KB of LDIF", args.entries, made.ldif_bytes / 1024));
+    let directory = generate::write_directory(Kind::People, args.entries, args.seed, folder, &schema)?;
+    step(&format!("generated {} people, {} KB of LDIF", args.entries, directory.ldif_bytes / 1024));
     let mut add = Command::new(&larix);
-    add.args(["add", "-q", "-f"]).arg(&made.configuration).arg("-l").arg(&made.ldif);
+    add.args(["add", "-q", "-f"]).arg(&directory.configuration).arg("-l").arg(&directory.ldif);
     let loaded = status(guard, &mut add).context("cannot start larix add")?;
     if !loaded.success() {
-        bail!("larix add ended with {loaded}; is {} a directory of an earlier demo?", made.data.display());
+        bail!(
+            "larix add ended with {loaded}; is {} a directory of an earlier demo?",
+            directory.data.display()
+        );
     }
     step("loaded them");
-    let mut server = Served::start(&larix, &made.configuration, folder, guard)?;
+    let mut server = Served::start(&larix, &directory.configuration, folder, guard)?;
     step(&format!("serving on {}", server.url()));
     let base = Kind::People.suffix();
     let question =

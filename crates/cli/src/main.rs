@@ -170,19 +170,19 @@ fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
         arguments.iter().take(at).position(|a| a.to_str().is_some_and(|a| a.starts_with("-s")))
     {
         let is_apart = arguments.get(level).is_some_and(|a| a == "-s");
-        let taken = arguments.drain(level..(level + 1 + usize::from(is_apart)).min(at)).count();
-        at -= taken;
+        let count = arguments.drain(level..(level + 1 + usize::from(is_apart)).min(at)).count();
+        at -= count;
     }
     let flag = arguments.remove(at).to_string_lossy().into_owned();
-    let wanted = match flag.get(2..) {
+    let tool_name = match flag.get(2..) {
         Some("") | None if at < arguments.len() => arguments.remove(at).to_string_lossy().into_owned(),
         Some(attached) => attached.to_owned(),
         None => String::new(),
     };
-    match Tool::by_letter_or_name(&wanted) {
+    match Tool::by_letter_or_name(&tool_name) {
         Some(tool) => tools::run(tool, tool.program_name(), &arguments),
         None => {
-            eprintln!("{name}: unknown tool \"{wanted}\" after -T: one of {}", Tool::names());
+            eprintln!("{name}: unknown tool \"{tool_name}\" after -T: one of {}", Tool::names());
             ExitCode::FAILURE
         }
     }

@@ -58,18 +58,18 @@ impl EndingSignals {
 }
 
 /// Runs something that starts servers and makes a folder, both known to the guard: they are gone when this returns, and when
-/// a signal ends the process. `said` is what it says then.
+/// a signal ends the process. `farewell` is what it says then.
 ///
 /// # Errors
 /// Those of `run`; no handler or no thread to be had.
 pub(crate) fn guarded<T>(
-    said: &'static str,
+    farewell: &'static str,
     run: impl FnOnce(&Guard) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let guard = Guard::default();
     let ending = guard.clone();
     EndingSignals::new()?.end_after(move || {
-        eprintln!("\n{said}");
+        eprintln!("\n{farewell}");
         ending.end();
     })?;
     let done = run(&guard);

@@ -167,8 +167,8 @@ fn source(args: &SizeArgs, folder: &Path) -> anyhow::Result<Source> {
     room(folder, args.entries.saturating_mul(2_500).saturating_mul(ROOM_FACTOR + 1))?;
     say("generating the sample");
     let schema = crate::demo::write_bundled_schema(&folder.join("schema"))?;
-    let made = generate::write_directory(args.generate, args.entries, 1, folder, &schema)?;
-    Ok(Source { ldif: made.ldif, config: made.configuration, generated: Some(args.generate) })
+    let directory = generate::write_directory(args.generate, args.entries, 1, folder, &schema)?;
+    Ok(Source { ldif: directory.ldif, config: directory.configuration, generated: Some(args.generate) })
 }
 
 /// A slapd.d as a slapd.conf in the temporary folder.

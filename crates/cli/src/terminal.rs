@@ -170,11 +170,11 @@ impl Silence {
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO);
         // Locked meanwhile: a signal comes before or behind it.
-        let mut kept = silenced();
-        *kept = Some((terminal.try_clone()?, before));
+        let mut echo = silenced();
+        *echo = Some((terminal.try_clone()?, before));
         let silence = Self;
         let set = tcsetattr(terminal, OptionalActions::Flush, &silent);
-        drop(kept);
+        drop(echo);
         set?;
         Ok(silence)
     }
@@ -204,12 +204,12 @@ fn await_signals() -> io::Result<()> {
         return Ok(());
     }
     EndingSignals::new()?.end_after(|| {
-        let mut kept = silenced();
-        if let Some((terminal, _)) = &mut *kept {
+        let mut echo = silenced();
+        if let Some((terminal, _)) = &mut *echo {
             // The line that was begun is ended.
             let _ = terminal.write_all(b"\n");
         }
-        restore(&mut kept);
+        restore(&mut echo);
     })?;
     // No other thread asks at the same time.
     let _ = STARTED.set(());

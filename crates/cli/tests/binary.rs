@@ -17,10 +17,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn check(called: &str, output: &Output, status: i32, said: &str) {
+fn check(called: &str, output: &Output, status: i32, expected: &str) {
     let all = text(&output.stdout) + &text(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{called}: {all}");
-    assert!(all.contains(said), "{called}: {said:?} is not in {all:?}");
+    assert!(all.contains(expected), "{called}: {expected:?} is not in {all:?}");
     assert_eq!(
         output.stdout.is_empty(),
         status != 0,
@@ -30,7 +30,7 @@ fn check(called: &str, output: &Output, status: i32, said: &str) {
 
 #[test]
 fn it_says_what_it_is_and_what_it_does_not_know() {
-    for (arguments, status, said) in [
+    for (arguments, status, expected) in [
         (&["--version"][..], 0, concat!("larix ", env!("CARGO_PKG_VERSION"))),
         (&["--help"], 0, "Offline tools"),
         (&[], WRONG_USAGE, "Usage: larix"),
@@ -51,7 +51,7 @@ fn it_says_what_it_is_and_what_it_does_not_know() {
         (&["load", "run", "nonsense"], WRONG_USAGE, "nonsense"),
     ] {
         let output = Command::new(LARIX).args(arguments).output().unwrap();
-        check(&format!("larix {arguments:?}"), &output, status, said);
+        check(&format!("larix {arguments:?}"), &output, status, expected);
     }
 }
 

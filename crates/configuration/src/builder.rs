@@ -11,7 +11,7 @@ use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 use super::balancer;
 use super::defaults::is_default;
 use super::diagnostic::{Notes, Origin};
-use super::kinds::{DatabaseKind, KindSettings, MdbSettings, shown_of_target};
+use super::kinds::{DatabaseKind, KindSettings, MdbSettings, target_settings};
 use super::line;
 use super::model::{
     Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay, SchemaSection, Shared,
@@ -467,8 +467,8 @@ impl Builder {
         }
         if let Section::Target { database, number } = self.section {
             let own = self.databases.get_mut(database);
-            let shown = own.and_then(|database| shown_of_target(database, number));
-            return shown.unwrap_or(&mut self.frontend.settings);
+            let settings = own.and_then(|database| target_settings(database, number));
+            return settings.unwrap_or(&mut self.frontend.settings);
         }
         let number = match (directive.scope, self.section) {
             (Scope::Module, _) => {

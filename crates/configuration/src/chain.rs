@@ -247,19 +247,19 @@ fn section(common: Option<&Database>, origin: &Origin) -> Result<Database, Fault
 
 /// What of a section below the overlay slapd.conf has: in the first one, of what holds for all, nothing but what may stand before the first
 /// `chain-uri`; what OpenLDAP writes there beyond that into each slapd.d is what holds anyway.
-pub(super) fn said_in_file(number: usize, settings: &Settings) -> Settings {
+pub(super) fn slapd_conf_settings(number: usize, settings: &Settings) -> Settings {
     let is_common = |attribute: &str| {
         COMMON.iter().any(|keyword| {
-            let known = |directive: &&Directive| directive.scope == Scope::Kind(KIND);
-            let mut named = directives::all().filter(known).filter(|own| own.is_attribute(attribute));
-            named.any(|own| own.is_keyword(keyword))
+            let of_kind = |directive: &&Directive| directive.scope == Scope::Kind(KIND);
+            let mut candidates = directives::all().filter(of_kind).filter(|own| own.is_attribute(attribute));
+            candidates.any(|own| own.is_keyword(keyword))
         })
     };
-    let mut said = Settings::default();
+    let mut written = Settings::default();
     for setting in settings.iter().filter(|setting| number > 0 || is_common(setting.attribute)) {
-        setting.values.iter().for_each(|value| said.add(setting.attribute, value.clone()));
+        setting.values.iter().for_each(|value| written.add(setting.attribute, value.clone()));
     }
-    said
+    written
 }
 
 #[cfg(test)]

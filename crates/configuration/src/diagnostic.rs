@@ -145,11 +145,11 @@ fn without_arguments(text: &str) -> String {
 fn without_passwords(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once("://") {
+    while let Some((before, tail)) = rest.split_once("://") {
         shown += before;
         shown += "://";
-        let authority = behind.split(['/', '?', '#', '"', ' ', '\t']).next().unwrap_or_default();
-        rest = behind.get(authority.len()..).unwrap_or_default();
+        let authority = tail.split(['/', '?', '#', '"', ' ', '\t']).next().unwrap_or_default();
+        rest = tail.get(authority.len()..).unwrap_or_default();
         match authority.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?, host))) {
             Some(((user, password), host)) => {
                 shown += &format!("{user}:{}@{host}", "*".repeat(password.chars().count()));
@@ -166,16 +166,16 @@ fn without_credentials(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.to_ascii_lowercase().find(KEY).map(|at| at + KEY.len()) {
-        let (before, behind) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        let (before, tail) = rest.split_at_checked(at).unwrap_or((rest, ""));
         // Quotes may stand around the value, or around the whole word.
-        let quoted = behind.starts_with('"') || before.trim_end_matches(KEY).ends_with('"');
-        let value = if quoted { behind.get(1..).unwrap_or_default() } else { behind };
+        let quoted = tail.starts_with('"') || before.trim_end_matches(KEY).ends_with('"');
+        let value = if quoted { tail.get(1..).unwrap_or_default() } else { tail };
         let end = value.find(if quoted { &['"'][..] } else { &[' ', '\t'][..] }).unwrap_or(value.len());
-        let end = end + (behind.len() - value.len());
-        let (value, behind) = behind.split_at_checked(end).unwrap_or((behind, ""));
+        let end = end + (tail.len() - value.len());
+        let (value, tail) = tail.split_at_checked(end).unwrap_or((tail, ""));
         shown += before;
         shown.extend(value.chars().map(|c| if c == '"' { '"' } else { '*' }));
-        rest = behind;
+        rest = tail;
     }
     shown + rest
 }

@@ -29,7 +29,7 @@ pub struct Difference {
 pub struct Step {
     pub operation: WriteOperation,
     /// For people: the values that a modify takes away.
-    pub taken: Vec<AttributeValues>,
+    pub removed: Vec<AttributeValues>,
 }
 
 impl Config {
@@ -150,7 +150,7 @@ struct Tree {
 impl Tree {
     fn of(config: &Config) -> Self {
         let mut tree = Self::default();
-        for entry in super::entries::made(config) {
+        for entry in super::entries::from_model(config) {
             // What is made from a model has names that are known.
             let Ok(name) = EntryName::parse(&entry.dn) else { continue };
             let node = Node::of(&entry, &name.role);
@@ -362,7 +362,7 @@ struct Plan {
 
 impl Plan {
     fn push(&mut self, operation: WriteOperation) {
-        self.steps.push(Step { operation, taken: Vec::new() });
+        self.steps.push(Step { operation, removed: Vec::new() });
     }
 
     /// Deletes those that are not wanted, from the last to the first, so that the numbers of the others still hold.
@@ -505,7 +505,7 @@ impl Plan {
         }
         let mut step = Step {
             operation: WriteOperation::Modify { object: dn.to_owned(), changes: Vec::new() },
-            taken: Vec::new(),
+            removed: Vec::new(),
         };
         let gone = current.attributes.iter().filter(|a| wanted.values(&a.description).is_empty());
         for attribute in gone.chain(&wanted.attributes) {
@@ -525,8 +525,8 @@ impl Step {
             all.iter().filter(|value| !others.contains(value)).cloned().collect()
         };
         let ordered = is_ordered(description);
-        let (taken, added) = (without(old, new), without(new, old));
-        if taken.is_empty() && added.is_empty() && (!ordered || old == new)
+        let (removed, added) = (without(old, new), without(new, old));
+        if removed.is_empty() && added.is_empty() && (!ordered || old == new)
             || mean_the_same(description, old, new)
         {
             return;
@@ -535,29 +535,29 @@ impl Step {
             let tail = numbered(new.get(old.len()..).unwrap_or_default(), old.len());
             return self.modification(ModifyOperation::Add, description, tail);
         }
-        let (taken, values) = if ordered {
+        let (removed, values) = if ordered {
             (old.to_vec(), numbered(new, 0))
         } else {
-            if !new.is_empty() && !old.is_empty() && !taken.is_empty() && old.len() > 1 {
-                self.modification(ModifyOperation::Delete, description, taken);
+            if !new.is_empty() && !old.is_empty() && !removed.is_empty() && old.len() > 1 {
+                self.modification(ModifyOperation::Delete, description, removed);
                 if !added.is_empty() {
                     self.modification(ModifyOperation::Add, description, added);
                 }
                 return;
             }
-            (taken, new.to_vec())
+            (removed, new.to_vec())
         };
         match (old.is_empty(), new.is_empty()) {
             (true, _) => self.modification(ModifyOperation::Add, description, values),
             (_, true) => {
-                self.taken.push(AttributeValues { description: description.to_owned(), values: taken });
+                self.removed.push(AttributeValues { description: description.to_owned(), values: removed });
                 self.modification(ModifyOperation::Delete, description, Vec::new());
             }
-            _ if !ordered && taken.is_empty() => {
+            _ if !ordered && removed.is_empty() => {
                 self.modification(ModifyOperation::Add, description, without(new, old));
             }
             _ => {
-                self.taken.push(AttributeValues { description: description.to_owned(), values: taken });
+                self.removed.push(AttributeValues { description: description.to_owned(), values: removed });
                 self.modification(ModifyOperation::Replace, description, values);
             }
         }
@@ -615,7 +615,7 @@ impl fmt::Display for Step {
             WriteOperation::ModifyDn { entry, new_rdn, .. } => writeln!(f, "~ {entry} becomes {new_rdn}"),
             WriteOperation::Modify { object, changes } => {
                 writeln!(f, "  {object}")?;
-                self.taken.iter().try_for_each(|attribute| values(f, '-', attribute))?;
+                self.removed.iter().try_for_each(|attribute| values(f, '-', attribute))?;
                 changes.iter().try_for_each(|change| {
                     let sign = if change.operation == ModifyOperation::Delete { '-' } else { '+' };
                     values(f, sign, &change.attribute)

@@ -163,13 +163,13 @@ impl Config {
         is_meant: impl Fn(&Database) -> bool,
     ) -> Option<&Database> {
         let meant = self.databases.iter().filter(|database| is_meant(database));
-        let held = NearestSuffix::of(name).among(meant, |nearest, database| {
+        let found = NearestSuffix::of(name).among(meant, |nearest, database| {
             match database.kind.own_suffix_normal() {
                 Some(own) => nearest.depth([&own]),
                 None => database.depth_of(nearest),
             }
         });
-        held.map(|(_, database)| database)
+        found.map(|(_, database)| database)
     }
 
     /// Whether `who` may act as the identity of this name (RFC 4370) without a rule: as the root DN of the database that holds it. Of
@@ -177,8 +177,8 @@ impl Config {
     pub fn is_root_over(&self, who: &NormalDn, name: &NormalDn) -> bool {
         let is_uppermost =
             |database: &Database| !database.disabled && !database.hidden && database.subordinate.is_none();
-        let held = self.nearest_database(name, is_uppermost);
-        held.is_some_and(|database| database.effective_root().as_ref() == Some(who))
+        let found = self.nearest_database(name, is_uppermost);
+        found.is_some_and(|database| database.effective_root().as_ref() == Some(who))
     }
 
     /// Whether a database takes changes from a provider alone. A server that is named as its own provider follows no other.

@@ -2,8 +2,8 @@
 
 mod apply;
 mod below_overlays;
-mod kept;
 mod names;
+mod reusable_schema;
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl ConfigEntry {
 pub fn entries(config: &Config) -> Vec<ConfigEntry> {
     match &config.read_entries {
         Some(read) => read.iter().map(|entry| ConfigEntry::clone(entry)).collect(),
-        None => made(config),
+        None => from_model(config),
     }
 }
 
@@ -57,13 +57,13 @@ pub fn entries(config: &Config) -> Vec<ConfigEntry> {
 pub(super) fn shared(config: &Config) -> Vec<Arc<ConfigEntry>> {
     match &config.read_entries {
         Some(read) => read.clone(),
-        None => made(config).into_iter().map(Arc::new).collect(),
+        None => from_model(config).into_iter().map(Arc::new).collect(),
     }
 }
 
 /// The entries as they are made from the model, whatever it was read from: two configurations that say the same things
 /// in the same order have the same.
-pub(super) fn made(config: &Config) -> Vec<ConfigEntry> {
+pub(super) fn from_model(config: &Config) -> Vec<ConfigEntry> {
     let mut all = vec![global(config)];
     for (number, list) in config.modules.iter().enumerate() {
         let mut entry = ConfigEntry::new(format!("cn=module{{{number}}},cn=config"), &["olcModuleList"]);
@@ -122,12 +122,12 @@ fn tiers(parent: &str, tiers: &[TierSettings], all: &mut Vec<ConfigEntry>) {
         entry
     };
     for (number, tier) in tiers.iter().enumerate() {
-        let entry = numbered(number, &tier.name, parent, balancer::TIER_CLASS, &tier.shown());
+        let entry = numbered(number, &tier.name, parent, balancer::TIER_CLASS, &tier.config_settings());
         let dn = entry.dn.clone();
         all.push(entry);
         let servers = tier.backends.iter().enumerate();
         all.extend(servers.map(|(number, server)| {
-            numbered(number, &server.name, &dn, balancer::BACKEND_CLASS, &server.shown())
+            numbered(number, &server.name, &dn, balancer::BACKEND_CLASS, &server.config_settings())
         }));
     }
 }

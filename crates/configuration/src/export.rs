@@ -23,7 +23,7 @@ const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
 pub struct Exported {
     pub text: String,
     /// What slapd.conf has no word for, as `attribute: value`; it stands in the text as comments.
-    pub unsaid: Vec<String>,
+    pub without_form: Vec<String>,
 }
 
 impl Config {
@@ -80,14 +80,14 @@ impl Config {
             }
             file.overlays(&database.overlays);
         }
-        Exported { text: file.text, unsaid: file.unsaid }
+        Exported { text: file.text, without_form: file.without_form }
     }
 }
 
 #[derive(Default)]
 struct File {
     text: String,
-    unsaid: Vec<String>,
+    without_form: Vec<String>,
     /// What the frontend sets to something else than the default.
     set_for_all: Vec<&'static str>,
     /// What stands before each keyword.
@@ -132,14 +132,14 @@ impl File {
 
     /// Those of one section, in the order of the table of directives: it is one in which they can be read.
     fn settings(&mut self, settings: &Settings, overlays: &[&str]) {
-        let said = settings.iter().filter(|setting| !self.holds_anyway(setting));
+        let written = settings.iter().filter(|setting| !self.holds_anyway(setting));
         let mut all: Vec<(usize, &Setting)> =
-            said.map(|setting| (rank(setting.attribute, overlays), setting)).collect();
+            written.map(|setting| (rank(setting.attribute, overlays), setting)).collect();
         all.sort_by_key(|(rank, _)| *rank);
         for (_, setting) in all {
             match directive(setting.attribute, overlays) {
                 Some(directive) => self.setting(directive, setting),
-                None => self.unsaid(setting),
+                None => self.without_form(setting),
             }
         }
     }
@@ -161,7 +161,7 @@ impl File {
         }
         for value in &setting.values {
             let Ok(text) = std::str::from_utf8(value) else {
-                self.unsaid(setting);
+                self.without_form(setting);
                 continue;
             };
             self.value(directive, text);
@@ -230,9 +230,9 @@ impl File {
     /// A name under cn=config other than the one that it has from a file.
     fn named(&mut self, what: &str, number: usize, name: &str) {
         if name != format!("{what} {number}") {
-            let said = format!("cn: {name}");
-            let _ = writeln!(self.text, "# no slapd.conf form: {said}");
-            self.unsaid.push(said);
+            let line = format!("cn: {name}");
+            let _ = writeln!(self.text, "# no slapd.conf form: {line}");
+            self.without_form.push(line);
         }
     }
 
@@ -241,9 +241,9 @@ impl File {
             self.text.push('\n');
             // In slapd.conf, `disabled` is a line of databases.
             if overlay.disabled {
-                let said = format!("overlay {}, disabled", overlay.name);
-                self.comment(&format!("left out: {said}"));
-                self.unsaid.push(said);
+                let line = format!("overlay {}, disabled", overlay.name);
+                self.comment(&format!("left out: {line}"));
+                self.without_form.push(line);
                 continue;
             }
             self.line("overlay", &[&overlay.name]);
@@ -253,22 +253,22 @@ impl File {
                     self.settings(&server.settings, &[]);
                     continue;
                 }
-                let said = chain::said_in_file(number, &server.settings);
+                let settings = chain::slapd_conf_settings(number, &server.settings);
                 self.prefix = chain::PREFIX;
-                self.settings(&said, &[]);
+                self.settings(&settings, &[]);
                 self.prefix = "";
             }
         }
     }
 
-    fn unsaid(&mut self, setting: &Setting) {
+    fn without_form(&mut self, setting: &Setting) {
         for value in &setting.values {
-            let said = match std::str::from_utf8(value) {
+            let line = match std::str::from_utf8(value) {
                 Ok(text) => format!("{}: {}", setting.attribute, text.replace('\n', " ")),
                 Err(_) => format!("{}: {} bytes", setting.attribute, value.len()),
             };
-            let _ = writeln!(self.text, "# no slapd.conf form: {said}");
-            self.unsaid.push(said);
+            let _ = writeln!(self.text, "# no slapd.conf form: {line}");
+            self.without_form.push(line);
         }
     }
 }

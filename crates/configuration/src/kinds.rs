@@ -39,7 +39,7 @@ pub(super) use ldap::{
     quarantine_of as ldap_quarantine, targets as ldap_targets, time as ldap_time, tls_of as ldap_tls,
 };
 pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
-pub(super) use meta::shown as shown_of_target;
+pub(super) use meta::target_settings;
 pub use meta::{MetaSettings, MetaTarget};
 pub use null::NullSettings;
 pub use passwd::PasswdSettings;
@@ -320,8 +320,8 @@ impl DatabaseKind {
         self.settings.stored()
     }
 
-    pub(super) fn complete(&mut self, shown: &mut Settings) {
-        self.settings.complete(shown);
+    pub(super) fn complete(&mut self, settings: &mut Settings) {
+        self.settings.complete(settings);
     }
 
     pub(super) fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {

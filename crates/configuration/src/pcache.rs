@@ -219,7 +219,7 @@ fn read_bind(schema: &Schema, words: &[String], templates: &[Template]) -> Resul
     };
     // What has no value here is to be there.
     let text = filter.replace("=)", "=*)");
-    let asked = FilterBuf::parse(&text).map_err(|why| wrong(format!("`{text}` is no filter: {why}")))?;
+    let filter = FilterBuf::parse(&text).map_err(|why| wrong(format!("`{text}` is no filter: {why}")))?;
     let refresh = time("pcacheBind", "the time to refresh", refresh)?;
     if refresh.is_zero() {
         return Err(wrong("a time to refresh of 0 keeps no password: take the line out".to_owned()));
@@ -232,7 +232,7 @@ fn read_bind(schema: &Schema, words: &[String], templates: &[Template]) -> Resul
         _ => return Err(wrong(format!("`{scope}` is no scope: base, one, sub or children"))),
     };
     let base = schema.parse_dn(base).map_err(|why| wrong(format!("`{base}` is not a DN: {why}")))?;
-    Ok(BindTemplate { filter: asked, ttl: template.ttl, refresh, scope, base })
+    Ok(BindTemplate { filter, ttl: template.ttl, refresh, scope, base })
 }
 
 impl Database {

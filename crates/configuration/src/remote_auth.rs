@@ -175,9 +175,9 @@ fn shown_tls(words: &[&str]) -> String {
     if words.iter().all(|word| word.eq_ignore_ascii_case("starttls=no")) {
         return "starttls=no".to_owned();
     }
-    let value_of = |wanted: &str| {
+    let value_of = |name: &str| {
         let pairs = words.iter().rev().filter_map(|word| word.split_once('='));
-        pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(wanted)).map(|(_, value)| value)
+        pairs.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     };
     let shown = ORDER.iter().filter_map(|(key, in_quotes, default)| {
         let value = value_of(key).or(*default)?;

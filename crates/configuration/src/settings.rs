@@ -51,10 +51,10 @@ impl Settings {
             .map_or(NONE, |setting| &setting.values)
     }
 
-    /// Adds those of others whose attribute `taken` answers true to.
+    /// Adds those of others whose attribute `included` answers true to.
     #[cfg(feature = "kv")]
-    pub(super) fn add_all(&mut self, others: &Self, taken: impl Fn(&str) -> bool) {
-        self.0.extend(others.0.iter().filter(|setting| taken(setting.attribute)).cloned());
+    pub(super) fn add_all(&mut self, others: &Self, included: impl Fn(&str) -> bool) {
+        self.0.extend(others.0.iter().filter(|setting| included(setting.attribute)).cloned());
     }
 
     /// Keeps the settings that `kept` answers true to.

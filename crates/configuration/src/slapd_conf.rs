@@ -119,10 +119,10 @@ impl Reader {
         }
         if self.quick_start == Some(self.builder.databases.len())
             && matches!(directive.scope, Scope::Database | Scope::Kind(_))
-            && let Some((_, elsewhere)) = OWN.iter().find(|(attribute, _)| *attribute == directive.attribute)
+            && let Some((_, remedy)) = OWN.iter().find(|(attribute, _)| *attribute == directive.attribute)
         {
             let message = format!("`{}` is not possible here", keyword.text);
-            let help = format!("take the line out: {elsewhere}");
+            let help = format!("take the line out: {remedy}");
             return Err(file.error(logical, keyword.start..keyword.end, message, Some(help)));
         }
         let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
@@ -195,9 +195,9 @@ impl Reader {
     }
 
     fn unknown(&self, file: &FileText, logical: &LogicalLine, keyword: &Word) -> ConfigError {
-        let elsewhere =
+        let other_place =
             directives::all().find(|directive| directive.keyword.eq_ignore_ascii_case(&keyword.text));
-        let (message, help) = match elsewhere {
+        let (message, help) = match other_place {
             Some(directive) => (
                 format!("`{}` is not possible here", keyword.text),
                 Some(match directive.scope {

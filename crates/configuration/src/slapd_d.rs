@@ -275,7 +275,7 @@ fn file_text(rdn: &str, attributes: &[ConfigAttribute]) -> Text {
     }
     text.push(body);
     let header = format!("{HEADER}{:08x}\n", text.crc());
-    text.behind(header.into_bytes())
+    text.with_header(header.into_bytes())
 }
 
 fn writer() -> Writer {

@@ -41,10 +41,10 @@ impl Text {
         self.pieces.extend(other.pieces.iter().cloned());
     }
 
-    /// `first`, and then all of this.
-    pub(super) fn behind(self, first: Vec<u8>) -> Self {
+    /// `header`, and then all of this.
+    pub(super) fn with_header(self, header: Vec<u8>) -> Self {
         let mut text = Self::default();
-        text.push(first);
+        text.push(header);
         text.extend(self.pieces);
         text
     }
@@ -100,13 +100,13 @@ fn product(mut a: u32, mut b: u32) -> u32 {
 
 /// x to the power of 8 times `bytes`.
 fn shift_of(bytes: usize) -> u32 {
-    let (mut shift, mut square, mut left) = (ONE, BYTE, bytes);
-    while left != 0 {
-        if left & 1 == 1 {
+    let (mut shift, mut square, mut remaining) = (ONE, BYTE, bytes);
+    while remaining != 0 {
+        if remaining & 1 == 1 {
             shift = product(shift, square);
         }
         square = product(square, square);
-        left >>= 1;
+        remaining >>= 1;
     }
     shift
 }

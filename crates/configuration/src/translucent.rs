@@ -242,14 +242,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be() {
-        let behind = |lines: &str| format!("{DATABASE}uri ldap://a\n{lines}");
+        let with_line = |lines: &str| format!("{DATABASE}uri ldap://a\n{lines}");
         for (lines, expected) in [
-            (behind("translucent_local nobody-knows-it"), "nobody-knows-it"),
-            (behind("translucent_strict perhaps"), "neither on nor off"),
-            (behind("uri http://a"), "http://a"),
-            (behind("suffixmassage o=y"), "not supported"),
-            (behind("overlay translucent"), "translucent"),
-            (behind("overlay syncprov"), "no consumer can have them"),
+            (with_line("translucent_local nobody-knows-it"), "nobody-knows-it"),
+            (with_line("translucent_strict perhaps"), "neither on nor off"),
+            (with_line("uri http://a"), "http://a"),
+            (with_line("suffixmassage o=y"), "not supported"),
+            (with_line("overlay translucent"), "translucent"),
+            (with_line("overlay syncprov"), "no consumer can have them"),
             ("overlay translucent\nuri ldap://a".to_owned(), "uri"),
             ("overlay translucent".to_owned(), "behind a `database mdb` line"),
             (

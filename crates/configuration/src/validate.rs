@@ -84,8 +84,8 @@ fn balance(config: &mut Config) -> Result<(), ConfigError> {
         let message = format!("`backend {}` {}", balancer::MODULE, wrong.message);
         ConfigError::new(Origin::BuiltIn, message).with_help(wrong.help)
     })?;
-    let said = settings.notes.clone();
-    for note in said.into_iter().chain(notes) {
+    let own_notes = settings.notes.clone();
+    for note in own_notes.into_iter().chain(notes) {
         config.notes.push(Origin::BuiltIn, format!("`backend {}`: {note}", balancer::MODULE));
     }
     Ok(())

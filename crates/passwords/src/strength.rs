@@ -99,8 +99,8 @@ fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
     match scheme {
         Scheme::Argon2 => {
             let cost = |memory: Option<u64>, passes: Option<u64>| memory.unwrap_or(0) * passes.unwrap_or(0);
-            let wanted = cost(Some(than.argon2.memory_kib.into()), Some(than.argon2.passes.into()));
-            cost(number("m="), number("t=")) < wanted
+            let minimum = cost(Some(than.argon2.memory_kib.into()), Some(than.argon2.passes.into()));
+            cost(number("m="), number("t=")) < minimum
         }
         Scheme::Pbkdf2(_) => number("}").unwrap_or(0) < than.pbkdf2_rounds.into(),
         // DES, which is never made anew.
@@ -208,8 +208,8 @@ mod tests {
         }
         assert_eq!(verify(&decoy(b"clear"), b"clear"), Verification::Mismatch);
         // The secret of codes is not what time is spent on.
-        let behind: &[u8] = b"{PBKDF2-SHA256}10$AAAA$AAAA";
-        assert_eq!(decoy(&[b"{TOTP1ANDPW}MZXW6===|", behind].concat()), decoy(behind));
+        let hash: &[u8] = b"{PBKDF2-SHA256}10$AAAA$AAAA";
+        assert_eq!(decoy(&[b"{TOTP1ANDPW}MZXW6===|", hash].concat()), decoy(hash));
         assert_eq!(*decoy(b"{TOTP1}MZXW6==="), *b"{CLEARTEXT}");
     }
 

@@ -120,16 +120,16 @@ fn from_base32(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         return None;
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(letters * 5 / 8));
-    let (mut bits, mut held) = (0_u32, 0);
+    let (mut bits, mut bit_count) = (0_u32, 0);
     for letter in text.get(..letters)? {
         let value = BASE32.iter().position(|known| *known == letter.to_ascii_uppercase())?;
         bits = bits << 5 | u32::try_from(value).ok()?;
-        held += 5;
-        if held >= 8 {
-            held -= 8;
-            bytes.push(u8::try_from(bits >> held & 0xff).ok()?);
+        bit_count += 5;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            bytes.push(u8::try_from(bits >> bit_count & 0xff).ok()?);
         }
-        bits &= (1 << held) - 1;
+        bits &= (1 << bit_count) - 1;
     }
     (bits == 0).then_some(bytes)
 }

@@ -39,11 +39,11 @@ pub fn parse(bytes: &[u8]) -> Result<HeaderProgress, &'static str> {
     if !begins_like(SIGNATURE) && !begins_like(b"PROXY ") {
         return Err("it begins like neither version");
     }
-    let Some((start, behind)) = bytes.split_first_chunk::<12>() else {
+    let Some((start, rest)) = bytes.split_first_chunk::<12>() else {
         return Ok(HeaderProgress::Incomplete { more: SIGNATURE.len() - bytes.len() });
     };
     if start == SIGNATURE {
-        return parse_second(behind);
+        return parse_second(rest);
     }
     let line = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
     match line.windows(2).position(|pair| pair == b"\r\n") {
@@ -57,9 +57,9 @@ pub fn parse(bytes: &[u8]) -> Result<HeaderProgress, &'static str> {
 }
 
 /// Version 2, from behind its signature.
-fn parse_second(behind: &[u8]) -> Result<HeaderProgress, &'static str> {
-    let Some(([command, family, length @ ..], body)) = behind.split_first_chunk::<4>() else {
-        return Ok(HeaderProgress::Incomplete { more: FIXED_BYTES - SIGNATURE.len() - behind.len() });
+fn parse_second(rest: &[u8]) -> Result<HeaderProgress, &'static str> {
+    let Some(([command, family, length @ ..], body)) = rest.split_first_chunk::<4>() else {
+        return Ok(HeaderProgress::Incomplete { more: FIXED_BYTES - SIGNATURE.len() - rest.len() });
     };
     let length = usize::from(u16::from_be_bytes(*length));
     if length > BODY_BYTES_MAX {

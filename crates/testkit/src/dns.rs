@@ -75,7 +75,7 @@ type Answers = dyn Fn(&DnsQuestion) -> Vec<Vec<u8>> + Send + Sync;
 #[derive(Debug)]
 pub struct NameServer {
     pub address: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    question_count: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -87,8 +87,8 @@ impl NameServer {
         let (tcp, udp) = sockets().expect("a free port");
         let address = udp.local_addr().expect("the address of a socket");
         let answers: Arc<Answers> = Arc::new(answers);
-        let (asked, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let own = (Arc::clone(&answers), Arc::clone(&asked), Arc::clone(&is_over));
+        let (question_count, is_over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let own = (Arc::clone(&answers), Arc::clone(&question_count), Arc::clone(&is_over));
         let over_udp = thread::spawn(move || {
             let mut buffer = [0; 2048];
             while !own.2.load(Ordering::Relaxed) {
@@ -101,7 +101,7 @@ impl NameServer {
                 }
             }
         });
-        let own = (answers, Arc::clone(&asked), Arc::clone(&is_over));
+        let own = (answers, Arc::clone(&question_count), Arc::clone(&is_over));
         let over_tcp = thread::spawn(move || {
             for stream in tcp.incoming().flatten() {
                 if own.2.load(Ordering::Relaxed) {
@@ -112,12 +112,12 @@ impl NameServer {
                 let _ = serve(stream, &*own.0);
             }
         });
-        Self { address, asked, is_over, threads: vec![over_udp, over_tcp] }
+        Self { address, question_count, is_over, threads: vec![over_udp, over_tcp] }
     }
 
     /// How many questions it was asked so far.
     pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
+        self.question_count.load(Ordering::Relaxed)
     }
 }
 

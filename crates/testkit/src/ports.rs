@@ -26,16 +26,16 @@ struct Taken {
 /// # Panics
 /// When there is none.
 pub fn free_port() -> u16 {
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut port = taken.next.unwrap_or_else(first);
+    let mut state = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut port = state.next.unwrap_or_else(first);
     for _ in PORTS {
         let candidate = port;
         port = if candidate + 1 < PORTS.end { candidate + 1 } else { PORTS.start };
-        taken.next = Some(port);
+        state.next = Some(port);
         if let Some(lock) =
             lock(candidate).filter(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, candidate)).is_ok())
         {
-            taken.locks.push(lock);
+            state.locks.push(lock);
             return candidate;
         }
     }

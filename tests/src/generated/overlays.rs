@@ -49,33 +49,42 @@ pub static ALL: &[Generator] = &[
 const UNIQUE_KNOWN: &[Known] = &[
     Known {
         reason: "unique judges the entry as the change leaves it: other faults of the change are reported first",
-        is: |seen| seen.trees_are_equal() && matches!(seen.codes(), ("19", other) if other != "0"),
+        is: |difference| {
+            difference.trees_are_equal() && matches!(difference.codes(), ("19", other) if other != "0")
+        },
     },
     Known {
         reason: "slapd looks at the filter of a URI for adds alone, not whether the modified entry matches it",
-        is: |seen| {
-            let changes = seen.step.starts_with("modify") || seen.step.starts_with("modrdn");
-            seen.codes() == ("19", "0") && changes && is_outside(seen, seen.answers.0)
+        is: |difference| {
+            let changes = difference.step.starts_with("modify") || difference.step.starts_with("modrdn");
+            difference.codes() == ("19", "0") && changes && is_outside(difference, difference.answers.0)
         },
     },
     Known {
         reason: "slapd judges an entry that moves out of a domain by where it was",
-        is: |seen| seen.codes() == ("19", "0") && seen.step.starts_with("modrdn") && leaves_the_domains(seen),
+        is: |difference| {
+            difference.codes() == ("19", "0")
+                && difference.step.starts_with("modrdn")
+                && leaves_the_domains(difference)
+        },
     },
     Known {
         reason: "an entry that a change brings into a domain counts with all of its values, not with those of the change alone",
-        is: |seen| {
-            let (modifies, moves) = (seen.step.starts_with("modify"), seen.step.starts_with("modrdn"));
-            seen.codes() == ("0", "19") && (modifies || moves) && is_outside(seen, seen.answers.1)
+        is: |difference| {
+            let (modifies, moves) =
+                (difference.step.starts_with("modify"), difference.step.starts_with("modrdn"));
+            difference.codes() == ("0", "19")
+                && (modifies || moves)
+                && is_outside(difference, difference.answers.1)
         },
     },
 ];
 
 /// Whether a move takes the entry out of the bases of all areas with the filter that slapd's refusal quotes.
-fn leaves_the_domains(seen: &Difference<'_>) -> bool {
-    let Some(superior) = seen.step.split('"').nth(5) else { return false };
-    let uris = seen.case.configuration.iter().flat_map(|line| line.split("ldap:///").skip(1));
-    let quoted = seen.answers.0.split_once("(&").and_then(|(_, text)| text.split_once("(|"));
+fn leaves_the_domains(difference: &Difference<'_>) -> bool {
+    let Some(superior) = difference.step.split('"').nth(5) else { return false };
+    let uris = difference.case.configuration.iter().flat_map(|line| line.split("ldap:///").skip(1));
+    let quoted = difference.answers.0.split_once("(&").and_then(|(_, text)| text.split_once("(|"));
     let filter = quoted.map_or("", |(filter, _)| filter);
     let areas = uris.filter(|uri| uri.contains(filter));
     let mut bases = areas.map(|uri| uri.split('?').next().unwrap_or_default());
@@ -83,10 +92,10 @@ fn leaves_the_domains(seen: &Difference<'_>) -> bool {
 }
 
 /// Whether the entry does not match the filter that this refusal quotes, as Larix has it now.
-fn is_outside(seen: &Difference<'_>, refusal: &str) -> bool {
-    let text = |dn: &str| dn.replace("@S@", &seen.suffix());
-    let (before, behind) = (text(seen.target()), text(&new_name(seen).unwrap_or_default()));
-    let lines = || seen.lines_of(&before).chain(seen.lines_of(&behind));
+fn is_outside(difference: &Difference<'_>, refusal: &str) -> bool {
+    let text = |dn: &str| dn.replace("@S@", &difference.suffix());
+    let (before, behind) = (text(difference.target()), text(&new_name(difference).unwrap_or_default()));
+    let lines = || difference.lines_of(&before).chain(difference.lines_of(&behind));
     let has = |line: &str| lines().any(|known| known.eq_ignore_ascii_case(line));
     let has_any = |attribute: &str| lines().any(|line| line.starts_with(attribute));
     let quotes = |filter: &str| refusal.contains(&format!("(&{filter}(|"));
@@ -102,36 +111,37 @@ const NAMED: &str = "(|(uid=a)(description=*))";
 const CONSTRAINT_KNOWN: &[Known] = &[
     Known {
         reason: "slapd does not escape a value that it puts into the filter of a URI",
-        is: |seen| seen.codes() == ("80", "19") && seen.step.contains("(*)"),
+        is: |difference| difference.codes() == ("80", "19") && difference.step.contains("(*)"),
     },
     Known {
         reason: "slapd counts values that are there already twice: the change is refused here because they are there",
-        is: |seen| seen.codes() == ("19", "20") && seen.is_configured(" count "),
+        is: |difference| difference.codes() == ("19", "20") && difference.is_configured(" count "),
     },
     Known {
         reason: "slapd counts the values of attributes that a change does not touch or only takes away from",
         // Larix reports the other faults of such a change.
-        is: |seen| {
-            let told = match seen.codes() {
+        is: |difference| {
+            let codes_fit = match difference.codes() {
                 ("19", "0") => true,
-                ("19", "16") => seen.trees_are_equal() && seen.is_configured(" count "),
+                ("19", "16") => difference.trees_are_equal() && difference.is_configured(" count "),
                 _ => false,
             };
-            told && !brings_what_is_counted(seen)
+            codes_fit && !brings_what_is_counted(difference)
         },
     },
 ];
 
 /// Whether a change adds to or replaces an attribute whose values are counted.
-fn brings_what_is_counted(seen: &Difference<'_>) -> bool {
-    let rdn = seen.step.split('"').nth(3).and_then(|rdn| rdn.split_once('=')).map(|(attribute, _)| attribute);
-    let changed = seen.step.lines().skip(1).filter_map(|line| {
+fn brings_what_is_counted(difference: &Difference<'_>) -> bool {
+    let rdn =
+        difference.step.split('"').nth(3).and_then(|rdn| rdn.split_once('=')).map(|(attribute, _)| attribute);
+    let changed = difference.step.lines().skip(1).filter_map(|line| {
         let line = line.trim_start();
         let (verb, rest) = line.split_once(' ')?;
         (verb != "delete").then(|| rest.split(':').next().unwrap_or(rest))
     });
     changed.chain(rdn).any(|attribute| {
-        seen.case.configuration.iter().filter(|line| line.contains(" count ")).any(|line| {
+        difference.case.configuration.iter().filter(|line| line.contains(" count ")).any(|line| {
             line.split(' ').nth(1).is_some_and(|names| names.split(',').any(|name| name == attribute))
         })
     })
@@ -140,50 +150,50 @@ fn brings_what_is_counted(seen: &Difference<'_>) -> bool {
 const MEMBEROF_KNOWN: &[Known] = &[
     Known {
         reason: "memberOf is what the groups say, whichever entry came first and whatever else the request changes",
-        is: |seen| {
+        is: |difference| {
             let names = ("groupOfNames", "member");
             let unique_names = ("groupOfUniqueNames", "uniqueMember");
-            match (seen.is_configured("groupOfUniqueNames"), seen.is_configured(ANOTHER)) {
-                (_, true) => seen.groups_decide(&[names, unique_names]),
-                (true, false) => seen.groups_decide(&[unique_names]),
-                (false, false) => seen.groups_decide(&[names]),
+            match (difference.is_configured("groupOfUniqueNames"), difference.is_configured(ANOTHER)) {
+                (_, true) => difference.groups_decide(&[names, unique_names]),
+                (true, false) => difference.groups_decide(&[unique_names]),
+                (false, false) => difference.groups_decide(&[names]),
             }
         },
     },
     Known {
         reason: "with memberof-refint groups follow when an entry above a member is renamed",
-        is: |seen| seen.is_configured("memberof-refint TRUE") && follows_a_container(seen),
+        is: |difference| difference.is_configured("memberof-refint TRUE") && follows_a_container(difference),
     },
     Known {
         reason: "a group that is added may name itself",
-        is: |seen| {
-            let itself = format!("ember: {}", seen.target());
+        is: |difference| {
+            let itself = format!("ember: {}", difference.target());
             let names_itself = |line: &str| line.ends_with(&itself);
-            let keeps_itself = match seen.codes() {
+            let keeps_itself = match difference.codes() {
                 // The group had no other member that is there.
-                ("65", "0") => seen.is_configured("dangling drop"),
+                ("65", "0") => difference.is_configured("dangling drop"),
                 ("0", "0") => {
-                    let own = itself.replace("@S@", &seen.suffix());
-                    let mut lines = seen.trees.1.lines().filter(|line| !is_about_others(line));
-                    seen.is_configured("dangling drop")
-                        && seen.trees.0.is_empty()
+                    let own = itself.replace("@S@", &difference.suffix());
+                    let mut lines = difference.trees.1.lines().filter(|line| !is_about_others(line));
+                    difference.is_configured("dangling drop")
+                        && difference.trees.0.is_empty()
                         && lines.all(|line| line.ends_with(&own))
                 }
-                _ => seen.is_configured("dangling error"),
+                _ => difference.is_configured("dangling error"),
             };
-            keeps_itself && seen.step.starts_with("add") && seen.step.lines().any(names_itself)
+            keeps_itself && difference.step.starts_with("add") && difference.step.lines().any(names_itself)
         },
     },
 ];
 
 /// Whether members are those of slapd with the new name of a container in them.
-fn follows_a_container(seen: &Difference<'_>) -> bool {
-    is_renamed_in(seen, seen.trees.0, seen.trees.1)
+fn follows_a_container(difference: &Difference<'_>) -> bool {
+    is_renamed_in(difference, difference.trees.0, difference.trees.1)
 }
 
 /// Whether `after` has all names of `before`, with the new name of a container in them.
-fn is_renamed_in(seen: &Difference<'_>, before: &str, after: &str) -> bool {
-    let renamed: Vec<&str> = seen.step.split('"').collect();
+fn is_renamed_in(difference: &Difference<'_>, before: &str, after: &str) -> bool {
+    let renamed: Vec<&str> = difference.step.split('"').collect();
     let ["modrdn ", from, " ", to, ..] = renamed.as_slice() else { return false };
     let from = from.split(',').next().unwrap_or_default();
     let mut lines = before.lines().filter(|line| !is_about_others(line));
@@ -202,42 +212,48 @@ fn is_about_others(line: &str) -> bool {
 const REFINT_KNOWN: &[Known] = &[
     Known {
         reason: "names below an entry that has no entry below it stay",
-        is: |seen| {
-            let to = seen.step.split('"').nth(3).unwrap_or_default();
-            let below = format!(",{to},{}", seen.suffix());
-            let is_empty = !seen.ours.lines().any(|line| line.starts_with("-> ") && line.ends_with(&below));
-            is_empty && is_renamed_in(seen, seen.trees.1, seen.trees.0)
+        is: |difference| {
+            let to = difference.step.split('"').nth(3).unwrap_or_default();
+            let below = format!(",{to},{}", difference.suffix());
+            let is_empty =
+                !difference.ours.lines().any(|line| line.starts_with("-> ") && line.ends_with(&below));
+            is_empty && is_renamed_in(difference, difference.trees.1, difference.trees.0)
         },
     },
     Known {
         reason: "slapd leaves an entry as it is that has the new name already",
-        is: |seen| {
-            let mut lines = seen.trees.0.lines().filter(|line| !is_about_others(line));
-            seen.step.starts_with("modrdn") && lines.all(|line| has_the_new_name(seen, line))
+        is: |difference| {
+            let mut lines = difference.trees.0.lines().filter(|line| !is_about_others(line));
+            difference.step.starts_with("modrdn") && lines.all(|line| has_the_new_name(difference, line))
         },
     },
 ];
 
 /// What a rename calls the entry.
-fn new_name(seen: &Difference<'_>) -> Option<String> {
-    let words: Vec<&str> = seen.step.split('"').collect();
+fn new_name(difference: &Difference<'_>) -> Option<String> {
+    let words: Vec<&str> = difference.step.split('"').collect();
     let ["modrdn ", from, " ", rdn, rest @ ..] = words.as_slice() else { return None };
     let superior = rest.get(1).copied().or_else(|| from.split_once(',').map(|(_, superior)| superior));
     Some(format!("{rdn},{}", superior.unwrap_or_default()))
 }
 
 /// Whether the line has the old name of what is renamed, in an attribute of refint that has the new name here.
-fn has_the_new_name(seen: &Difference<'_>, line: &str) -> bool {
-    let text = |dn: &str| dn.replace("@S@", &seen.suffix());
-    let Some(new) = new_name(seen) else { return false };
-    let (old, new) = (text(seen.target()), text(&new));
+fn has_the_new_name(difference: &Difference<'_>, line: &str) -> bool {
+    let text = |dn: &str| dn.replace("@S@", &difference.suffix());
+    let Some(new) = new_name(difference) else { return false };
+    let (old, new) = (text(difference.target()), text(&new));
     let Some((entry, value)) = line.trim_start_matches("-> ").split_once(":    ") else { return false };
     let Some((attribute, name)) = value.split_once(": ") else { return false };
     let followed = |line: &String| line.split(' ').skip(1).any(|followed| followed == attribute);
     let expected = format!("{attribute}: {new}");
     name == old
-        && seen.case.configuration.iter().filter(|line| line.starts_with("refint_attributes ")).any(followed)
-        && seen.lines_of(entry).any(|own| own == expected)
+        && difference
+            .case
+            .configuration
+            .iter()
+            .filter(|line| line.starts_with("refint_attributes "))
+            .any(followed)
+        && difference.lines_of(entry).any(|own| own == expected)
 }
 
 /// The line that puts a second one over the first.
@@ -246,65 +262,66 @@ const ANOTHER: &str = "overlay memberof";
 const DYNLIST_KNOWN: &[Known] = &[
     Known {
         reason: "memberOf is what members of groups say, also of groups themselves",
-        is: |seen| {
+        is: |difference| {
             let by_url = ("groupOfURLs", "member");
-            match seen.is_configured("@groupOfNames") {
-                true => seen.groups_decide(&[by_url, ("groupOfNames", "member")]),
-                false => seen.groups_decide(&[by_url]),
+            match difference.is_configured("@groupOfNames") {
+                true => difference.groups_decide(&[by_url, ("groupOfNames", "member")]),
+                false => difference.groups_decide(&[by_url]),
             }
         },
     },
     Known {
         reason: "a group by URL has members for every identity",
-        is: |seen| seen.step.starts_with("compare") && seen.codes() == ("16", "5"),
+        is: |difference| difference.step.starts_with("compare") && difference.codes() == ("16", "5"),
     },
     Known {
         reason: "slapd expands a list with mapped attributes for who asks for one of these alone: here what is asked for by name \
                  is there as with `*`",
-        is: |seen| {
-            let lines = seen.case.configuration.iter().filter(|line| line.starts_with("dynlist-attrset "));
+        is: |difference| {
+            let lines =
+                difference.case.configuration.iter().filter(|line| line.starts_with("dynlist-attrset "));
             let mapped = lines.flat_map(|line| line.split(' ').filter_map(|word| word.split_once(':')));
             let mapped: Vec<&str> = mapped.map(|(mapped, _)| mapped).collect();
-            let asked: Vec<&str> = match seen.step.trim_end().rsplit_once(") ") {
-                Some((_, asked)) => asked.split(' ').collect(),
+            let selection: Vec<&str> = match difference.step.trim_end().rsplit_once(") ") {
+                Some((_, selection)) => selection.split(' ').collect(),
                 None => return false,
             };
-            let (theirs, ours) = seen.answers;
+            let (theirs, ours) = difference.answers;
             let is_asked = |line: &str| {
                 let attribute = line.trim_start().split_once(": ").map(|(attribute, _)| attribute);
-                attribute.is_some_and(|attribute| asked.contains(&attribute))
+                attribute.is_some_and(|attribute| selection.contains(&attribute))
             };
             let known: Vec<&str> = theirs.lines().collect();
-            seen.step.starts_with("search")
-                && seen.trees_are_equal()
+            difference.step.starts_with("search")
+                && difference.trees_are_equal()
                 && !mapped.is_empty()
-                && !asked.iter().any(|name| *name == "*" || mapped.contains(name))
+                && !selection.iter().any(|name| *name == "*" || mapped.contains(name))
                 && known.iter().all(|line| ours.lines().any(|own| own == *line))
                 && ours.lines().filter(|line| !known.contains(line)).all(is_asked)
         },
     },
     Known {
         reason: "a filter finds the nested groups whose answers show the member, static ones with a group by URL in them as well",
-        is: |seen| {
-            let (theirs, ours) = seen.answers;
+        is: |difference| {
+            let (theirs, ours) = difference.answers;
             let found = |answer: &str| -> Vec<String> {
                 answer.lines().filter(|line| line.starts_with("-> ")).map(str::to_owned).collect()
             };
             let (theirs, ours) = (found(theirs), found(ours));
             let is_static = |line: &&String| {
                 let dn = line.trim_start_matches("-> ");
-                seen.lines_of(dn).any(|own| own == "objectClass: groupOfNames")
+                difference.lines_of(dn).any(|own| own == "objectClass: groupOfNames")
             };
-            seen.step.starts_with("search \"@S@\" sub (member=")
-                && seen.is_configured("*")
-                && seen.trees_are_equal()
+            difference.step.starts_with("search \"@S@\" sub (member=")
+                && difference.is_configured("*")
+                && difference.trees_are_equal()
                 && theirs.iter().all(|line| ours.contains(line))
                 && ours.iter().filter(|line| !theirs.contains(line)).all(|line| is_static(&line))
         },
     },
     Known {
         reason: "slapd compares with a group that is not there",
-        is: |seen| seen.step.starts_with("compare") && seen.codes() == ("5", "32"),
+        is: |difference| difference.step.starts_with("compare") && difference.codes() == ("5", "32"),
     },
 ];
 

@@ -189,9 +189,9 @@ fn charts_have_ranges(desk: &mut Desk) {
     }
     desk.browser
         .until("document.querySelector('#chart-latency .legend').textContent.includes('searches p99')");
-    let said = desk.browser.run("document.querySelector('#chart-latency svg').getAttribute('aria-label')");
-    let said = said.as_str().expect("a label");
-    assert!(said.contains("the last 10 minutes") && said.contains("searches median now"), "{said}");
+    let label = desk.browser.run("document.querySelector('#chart-latency svg').getAttribute('aria-label')");
+    let label = label.as_str().expect("a label");
+    assert!(label.contains("the last 10 minutes") && label.contains("searches median now"), "{label}");
 }
 
 /// What is typed for a password is meant: the script moves the choice, and empties the field when another is chosen.

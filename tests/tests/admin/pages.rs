@@ -327,11 +327,11 @@ fn users_log_in_by_their_name_though_anonymous_may_not_search() {
     let nobody = http.log_in("nobody", "wrong");
     assert_eq!((wrong.status, nobody.status), (401, 401));
     // Who there is, is not told.
-    let said = |answer: &Answer| {
+    let content = |answer: &Answer| {
         let from = answer.body.find("role=\"alert\"").expect("a reason");
         answer.body[from..].split("</div>").next().expect("its end").to_owned()
     };
-    assert_eq!(said(&wrong), said(&nobody));
+    assert_eq!(content(&wrong), content(&nobody));
     for name in ["ann", "Ann", "  ann "] {
         let answer = Http::new(fixture.http).log_in(name, "annpass");
         assert_eq!(answer.status, 303, "{name:?}: {}", answer.body);

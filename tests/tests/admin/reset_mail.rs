@@ -267,9 +267,9 @@ fn a_mail_server_that_hangs_is_given_up() {
     let (_folder, fixture) = fixture(&format!("smtp://{}", listener.local_addr().unwrap()), "");
     let mut user = Http::new(fixture.http);
     assert_eq!(ask(&mut user, "ann").status, 200);
-    let held: TcpStream = listener.accept().unwrap().0;
+    let stream: TcpStream = listener.accept().unwrap().0;
     assert_eq!(Http::new(fixture.http).log_in("bob", "wrong").status, 401);
     wait_for_log(&fixture, "the mail server did not answer within 10 s");
-    drop(held);
+    drop(stream);
     assert!(fixture.server.stop());
 }

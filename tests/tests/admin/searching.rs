@@ -114,7 +114,7 @@ fn several_entries_are_deleted_after_a_look_at_them() {
                 dn: cn=b,ou=kept,dc=example,dc=com\nobjectClass: device\ncn: b\n\n";
     let done = http.post("/import", &[("format", "ldif"), ("text", text), ("step", "run")]);
     assert!(done.body.contains("All 4 records were imported."), "{}", done.body);
-    let there = |http: &mut Http, dn: &str| {
+    let exists = |http: &mut Http, dn: &str| {
         !http.get(&format!("/browse?dn={}", escape(dn))).body.contains("Nothing to see here")
     };
     let (old, a) = ("ou=old,dc=example,dc=com", "cn=a,ou=old,dc=example,dc=com");
@@ -124,25 +124,27 @@ fn several_entries_are_deleted_after_a_look_at_them() {
     let look = http.post("/entries/delete", &[("dn", old), ("dn", a), ("dn", kept)]);
     assert!(look.status == 200 && look.body.contains("3 entries"), "{}", look.body);
     assert!(look.body.contains("has entries below it"), "{}", look.body);
-    assert!(there(&mut http, old) && there(&mut http, a) && there(&mut http, kept));
+    assert!(exists(&mut http, old) && exists(&mut http, a) && exists(&mut http, kept));
 
     // An entry above goes with what was chosen below it; one with others below stays.
     let run = http.post("/entries/delete", &[("dn", old), ("dn", kept), ("dn", a), ("step", "run")]);
     assert!(run.status == 422 && run.body.contains("2 of 3 entries are deleted"), "{}", run.body);
     assert!(run.body.contains("ou=kept"), "{}", run.body);
-    assert!(!there(&mut http, old) && !there(&mut http, a) && there(&mut http, kept) && there(&mut http, b));
+    assert!(
+        !exists(&mut http, old) && !exists(&mut http, a) && exists(&mut http, kept) && exists(&mut http, b)
+    );
 
     assert_eq!(http.post("/entries/delete", &[("step", "run")]).status, 400);
     assert_eq!(http.post("/entries/delete", &[("dn", "no name"), ("step", "run")]).status, 400);
     assert_eq!(http.get(&format!("/entries/delete?dn={}&step=run", escape(b))).status, 404);
     let many: Vec<_> = std::iter::repeat_n(("dn", b), 101).chain([("step", "run")]).collect();
-    assert!(http.post("/entries/delete", &many).status == 400 && there(&mut http, b));
+    assert!(http.post("/entries/delete", &many).status == 400 && exists(&mut http, b));
 
     // Without the right nothing goes.
     let mut user = Http::new(fixture.http);
     assert_eq!(user.log_in("ann", "annpass").status, 303);
     let refused = user.post("/entries/delete", &[("dn", b), ("step", "run")]);
     assert!(refused.status == 422 && refused.body.contains("0 of 1 entry"), "{}", refused.body);
-    assert!(there(&mut http, b));
+    assert!(exists(&mut http, b));
     assert!(fixture.server.stop());
 }

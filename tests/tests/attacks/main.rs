@@ -73,7 +73,7 @@ fn memory(server: &Server) -> usize {
 
 /// How long each of `count` requests took, sorted.
 fn durations(connection: &mut Raw, count: usize, request: impl Fn(u32) -> Vec<u8>) -> Vec<Duration> {
-    let mut taken: Vec<Duration> = (1..=u32::try_from(count).unwrap())
+    let mut times: Vec<Duration> = (1..=u32::try_from(count).unwrap())
         .map(|id| {
             let begin = Instant::now();
             let answer = connection.ask(&request(id)).unwrap();
@@ -81,8 +81,8 @@ fn durations(connection: &mut Raw, count: usize, request: impl Fn(u32) -> Vec<u8
             begin.elapsed()
         })
         .collect();
-    taken.sort();
-    taken
+    times.sort();
+    times
 }
 
 /// Prints a row of the table.
@@ -172,12 +172,12 @@ fn spraying_from_one_address_is_judged_a_few_times() {
 #[test]
 fn a_flood_of_connections_ends_at_the_limits() {
     let (_site, server) = site("client-limits connections.address=20\n", "");
-    let mut held: Vec<Raw> = Vec::new();
+    let mut connections: Vec<Raw> = Vec::new();
     let mut refused = 0;
     for _ in 0..times(100) {
         let mut connection = connect(&server);
         match connection.ask(&one_entry(1)) {
-            Some(Answer { id: 1, code: 0, .. }) => held.push(connection),
+            Some(Answer { id: 1, code: 0, .. }) => connections.push(connection),
             Some(Answer { id: 0, code: 52, text, .. }) => {
                 assert_eq!(text, "more than 20 connections from this address; try again later");
                 refused += 1;
@@ -187,12 +187,12 @@ fn a_flood_of_connections_ends_at_the_limits() {
             other => panic!("{other:?}"),
         }
     }
-    figure("connection flood", format_args!("{} served, {refused} refused", held.len()));
-    assert_eq!(held.len(), 20);
-    for connection in &mut held {
+    figure("connection flood", format_args!("{} served, {refused} refused", connections.len()));
+    assert_eq!(connections.len(), 20);
+    for connection in &mut connections {
         assert_eq!(connection.ask(&one_entry(2)).unwrap().code, 0);
     }
-    drop(held);
+    drop(connections);
     // Their ends are seen one after the other.
     while connect(&server).ask(&one_entry(1)).is_none_or(|answer| answer.code != 0) {
         std::thread::yield_now();
@@ -323,14 +323,14 @@ fn what_is_hidden_looks_like_what_is_not_there() {
         ("binds", [&there[9], &missing[9]], 20),
         ("binds of users that are not hidden", [&guesses[0], &guesses[1]], 20),
     ] {
-        let mut taken = [Vec::new(), Vec::new()];
+        let mut durations = [Vec::new(), Vec::new()];
         for turn in 0..times(count) * 2 {
             let request = requests[turn % 2];
             let begin = Instant::now();
             client.ask(request).unwrap();
-            taken[turn % 2].push(begin.elapsed());
+            durations[turn % 2].push(begin.elapsed());
         }
-        let medians = taken.map(|mut times| {
+        let medians = durations.map(|mut times| {
             times.sort();
             times[times.len() / 2]
         });
@@ -448,10 +448,10 @@ fn tokens_too_large_for_sasl_are_refused() {
         let token = vec![b'n'; bytes];
         client::sasl_bind(&mut request, MessageId(1), "", "SCRAM-SHA-256", Some(&token), &[]);
         let answer = client.ask(&request);
-        let told = answer
+        let outcome = answer
             .as_ref()
             .map_or_else(|| "the end".to_owned(), |answer| format!("{} {}", answer.code, answer.text));
-        figure("SASL tokens", format_args!("{bytes} bytes: {told}"));
+        figure("SASL tokens", format_args!("{bytes} bytes: {outcome}"));
         // Above sockbuf_max_incoming nothing of it is kept: a notice, or the end before it could be read.
         let cut = answer.is_none_or(|answer| answer.id == 0);
         assert_eq!(cut, expected, "{bytes}");
@@ -463,10 +463,10 @@ fn tokens_too_large_for_sasl_are_refused() {
 fn idle_connections_cost_little() {
     let (_site, server) = site("", "");
     let before = memory(&server);
-    let held: Vec<Raw> = (0..times(200)).map(|_| connect(&server)).collect();
+    let connections: Vec<Raw> = (0..times(200)).map(|_| connect(&server)).collect();
     assert_unharmed(&server);
-    let each = memory(&server).saturating_sub(before) * 1024 / held.len();
-    figure("idle connections", format_args!("{} open, about {each} bytes each", held.len()));
+    let each = memory(&server).saturating_sub(before) * 1024 / connections.len();
+    figure("idle connections", format_args!("{} open, about {each} bytes each", connections.len()));
 }
 
 #[test]

@@ -65,16 +65,16 @@ fn records(client: &mut Client) -> Vec<String> {
     let answer = ask(client, "search cn=log one (objectClass=*) * inorder");
     let mut records: Vec<String> = Vec::new();
     for line in answer.lines() {
-        let told =
+        let prefixes =
             ["reqType:", "reqDN:", "reqResult:", "reqMod:", "reqAuthzID:", "reqNewRDN:", "reqDeleteOldRDN:"];
         match line.trim_start() {
             _ if line.starts_with("-> ") => records.push(String::new()),
-            told_line if told.iter().any(|name| told_line.starts_with(name)) => {
+            text if prefixes.iter().any(|name| text.starts_with(name)) => {
                 // A UUID may begin as a year does.
                 let volatile = ["entryUUID:+ ", "entryUUID:= ", ":+ 20", ":= 20"];
-                let cut = volatile.iter().find_map(|part| told_line.find(part).map(|at| at + part.len() - 2));
+                let cut = volatile.iter().find_map(|part| text.find(part).map(|at| at + part.len() - 2));
                 let record = records.last_mut().expect("an entry");
-                *record += &told_line[..cut.unwrap_or(told_line.len())];
+                *record += &text[..cut.unwrap_or(text.len())];
                 record.push('\n');
             }
             _ => {}
@@ -112,7 +112,7 @@ fn recorded(kind: Kind) -> Vec<String> {
 /// A record without what the two say in other words: slapd has the request as it came, Larix what became of the values
 /// that have a place.
 fn alike(record: &str) -> String {
-    let told = |line: &&str| {
+    let is_alike = |line: &&str| {
         let placed = line.contains("olcAccess:") || line.contains("olcAttributeTypes:");
         !placed
     };
@@ -123,7 +123,7 @@ fn alike(record: &str) -> String {
         }
         None => line.to_owned(),
     };
-    record.lines().filter(told).map(unnumbered).collect::<Vec<_>>().join("\n")
+    record.lines().filter(is_alike).map(unnumbered).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -175,9 +175,10 @@ fn what_was_not_recorded_is_found_at_the_next_start() {
         std::thread::park_timeout(std::time::Duration::from_millis(50));
         found = records(&mut client);
     }
-    let told = |records: &[String], text: &str| records.iter().filter(|record| record.contains(text)).count();
+    let count =
+        |records: &[String], text: &str| records.iter().filter(|record| record.contains(text)).count();
     for text in ["reqMod: olcSizeLimit:= 7\n", "reqMod: olcSuffix:+ cn=other\n", "reqType: delete\n"] {
-        assert_eq!(told(&found, text), 1, "{text} {found:?}");
+        assert_eq!(count(&found, text), 1, "{text} {found:?}");
     }
     assert_eq!(found.len(), 4, "{found:?}");
     assert!(server.stop());

@@ -38,13 +38,13 @@ impl Bench {
         let output = self.larix(&["export", "--output"], &[]);
         assert!(!output.status.success(), "--output without a file");
         let output = self.larix(&["export"], &[]);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         std::fs::write(&file, output.stdout).expect("a file");
         file
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -52,7 +52,7 @@ fn said(output: &Output) -> String {
 fn apply(bench: &Bench, flags: &[&str], file: &Path) -> (bool, String) {
     let words: Vec<&str> = ["apply"].into_iter().chain(flags.iter().copied()).collect();
     let output = bench.larix(&words, &[file]);
-    (output.status.success(), said(&output))
+    (output.status.success(), output_text(&output))
 }
 
 #[test]
@@ -60,26 +60,30 @@ fn a_file_becomes_the_configuration_as_a_whole_or_not_at_all() {
     let bench = Bench::new();
     let file = bench.export("wanted.conf");
     let text = std::fs::read_to_string(&file).expect("the export");
-    assert_eq!(said(&bench.larix(&["diff"], &[&file])), "", "an export differs from what it was made of");
+    assert_eq!(
+        output_text(&bench.larix(&["diff"], &[&file])),
+        "",
+        "an export differs from what it was made of"
+    );
 
     let wanted = text.replace("loglevel none", "loglevel stats") + "index mail eq\n";
     let wanted =
         wanted.replace("index mail eq\n", "") + "overlay ppolicy\ndatabase null\nsuffix dc=nothing\n";
     std::fs::write(&file, &wanted).expect("a file");
     let difference = bench.larix(&["diff"], &[&file]);
-    assert_eq!(difference.status.code(), Some(1), "{}", said(&difference));
+    assert_eq!(difference.status.code(), Some(1), "{}", output_text(&difference));
     let expected = "  cn=config\n  - olcLogLevel: none\n  + olcLogLevel: stats\n\
         + olcOverlay={0}ppolicy,olcDatabase={1}mdb,cn=config\n  + objectClass: olcOverlayConfig\n  \
         + objectClass: olcPPolicyConfig\n  + olcOverlay: {0}ppolicy\n\
         + olcDatabase={2}null,cn=config\n  + objectClass: olcDatabaseConfig\n  + objectClass: olcNullConfig\n  \
         + olcDatabase: {2}null\n  + olcSuffix: dc=nothing\n";
-    assert_eq!(said(&difference), expected);
+    assert_eq!(output_text(&difference), expected);
 
     let (done, text) = apply(&bench, &["-n"], &file);
     assert!(done && text == expected, "a dry run only says what it would do: {text}");
     assert_eq!(bench.larix(&["diff"], &[&file]).status.code(), Some(1));
     assert_eq!(apply(&bench, &[], &file), (true, format!("{expected}applied\n")));
-    assert_eq!(said(&bench.larix(&["diff"], &[&file])), "");
+    assert_eq!(output_text(&bench.larix(&["diff"], &[&file])), "");
     assert_eq!(apply(&bench, &[], &file), (true, "nothing to change\n".to_owned()));
 
     // The second change cannot be: nothing is left of the first.
@@ -92,7 +96,7 @@ fn a_file_becomes_the_configuration_as_a_whole_or_not_at_all() {
     std::fs::write(&other, refused).expect("a file");
     let (done, text) = apply(&bench, &[], &other);
     assert!(!done && text.contains("nothing was changed") && text.contains("missing"), "{text}");
-    assert_eq!(said(&bench.larix(&["diff"], &[&file])), "", "a part of what was refused is in force");
+    assert_eq!(output_text(&bench.larix(&["diff"], &[&file])), "", "a part of what was refused is in force");
 }
 
 #[test]
@@ -107,7 +111,7 @@ fn databases_go_only_when_that_is_said() {
     assert_eq!(bench.larix(&["diff"], &[&file]).status.code(), Some(1));
     let (done, text) = apply(&bench, &["--delete-databases"], &file);
     assert!(done, "{text}");
-    assert_eq!(said(&bench.larix(&["diff"], &[&file])), "");
+    assert_eq!(output_text(&bench.larix(&["diff"], &[&file])), "");
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn ldapuri_names_the_server() {
         .env("LDAPURI", format!("ldap://{}", bench.server.address))
         .output()
         .expect("larix runs");
-    assert_eq!(said(&output), "", "the server's own configuration is compared");
+    assert_eq!(output_text(&output), "", "the server's own configuration is compared");
 }
 
 #[test]
@@ -132,11 +136,15 @@ fn bad_files_and_strangers_are_told_why() {
     for command in ["diff", "apply"] {
         let output = bench.larix(&[command], &[&file]);
         assert!(!output.status.success());
-        assert!(said(&output).contains("bad.conf:2:1: unknown directive `sufix`"), "{}", said(&output));
+        assert!(
+            output_text(&output).contains("bad.conf:2:1: unknown directive `sufix`"),
+            "{}",
+            output_text(&output)
+        );
     }
     let program = Kind::Larix.program().expect("larix is built");
     let url = format!("ldap://{}", bench.server.address);
     let output = Command::new(program).args(["config", "export", "-H", &url]).output().expect("larix runs");
     assert!(!output.status.success());
-    assert!(said(&output).contains("olcRootDN"), "{}", said(&output));
+    assert!(output_text(&output).contains("olcRootDN"), "{}", output_text(&output));
 }

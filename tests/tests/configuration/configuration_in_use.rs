@@ -24,7 +24,7 @@ impl Bench {
         fs::create_dir(&directory).unwrap();
         let mut convert = Kind::Larix.tool("test");
         let output = convert.arg("-f").arg(site.configuration()).arg("-F").arg(&directory).output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         Self { site, directory }
     }
 
@@ -52,14 +52,14 @@ impl Bench {
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[test]
 fn tools_refuse_beside_the_server_and_what_they_say_works() {
     let bench = Bench::new();
-    let exported = said(&bench.run(&["config", "export"], &[]));
+    let exported = output_text(&bench.run(&["config", "export"], &[]));
     let wanted = bench.file("wanted.conf", &format!("idletimeout 77\n{exported}"));
     let change = bench.file("change.ldif", CHANGE);
     let entry = bench.file("entry.ldif", ENTRY);
@@ -73,34 +73,38 @@ fn tools_refuse_beside_the_server_and_what_they_say_works() {
         (&["offline-delete", "-n0"], &[delete]),
     ] {
         let output = bench.run(words, more);
-        let text = said(&output);
+        let text = output_text(&output);
         assert!(!output.status.success() && !text.contains("applied\n"), "{words:?}: {text}");
         assert!(text.contains(&process) && text.contains("larix modify -H ldapi://"), "{words:?}: {text}");
     }
     // What only reads works beside it.
     assert_eq!(bench.timeout(), None);
-    assert!(!said(&bench.run(&["cat", "-n0"], &[])).contains("cn=another"));
+    assert!(!output_text(&bench.run(&["cat", "-n0"], &[])).contains("cn=another"));
     let looked_at = bench.run(&["add", "-n0", "-u"], &[Path::new("-l"), entry]);
-    assert!(looked_at.status.success(), "{}", said(&looked_at));
-    assert!(said(&bench.run(&["config", "apply", "-n"], &[wanted])).contains("+ olcIdleTimeout: 77"));
+    assert!(looked_at.status.success(), "{}", output_text(&looked_at));
+    assert!(output_text(&bench.run(&["config", "apply", "-n"], &[wanted])).contains("+ olcIdleTimeout: 77"));
 
     // As it is said.
-    let text = said(&bench.run(&["config", "apply"], &[wanted]));
+    let text = output_text(&bench.run(&["config", "apply"], &[wanted]));
     let flags = text.split("`larix config apply ").nth(1).and_then(|rest| rest.split(" FILE`").next());
     let flags = flags.unwrap_or_else(|| panic!("{text}")).replace(" -W", " -w secret");
     let mut command = Command::new(Kind::Larix.program().unwrap());
     let output = command.args(["config", "apply"]).args(flags.split(' ')).arg(wanted).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     assert_eq!(bench.timeout().as_deref(), Some("77"));
 
     // Without the server the tools change it.
     assert!(server.stop());
     let output = bench.run(&["config", "apply"], &[&bench.file("before.conf", &exported)]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     assert_eq!(bench.timeout(), None);
     let output = bench.run(&["add", "-n0"], &[Path::new("-l"), entry]);
-    assert!(output.status.success() && !said(&output).contains("next start"), "{}", said(&output));
-    assert!(said(&bench.run(&["cat", "-n0"], &[])).contains("olcSuffix: cn=another"));
+    assert!(
+        output.status.success() && !output_text(&output).contains("next start"),
+        "{}",
+        output_text(&output)
+    );
+    assert!(output_text(&bench.run(&["cat", "-n0"], &[])).contains("olcSuffix: cn=another"));
 }
 
 /// slapadd adds entries for the next start of the server, as OpenLDAP's does, and says so.
@@ -110,13 +114,13 @@ fn entries_may_be_added_beside_the_server() {
     let entry = bench.file("entry.ldif", ENTRY);
     let server = bench.start();
     let output = bench.run(&["add", "-n0"], &[Path::new("-l"), &entry]);
-    let text = said(&output);
+    let text = output_text(&output);
     assert!(output.status.success(), "{text}");
     let process = format!("(process {})", server.process_id());
     assert!(text.contains(&process) && text.contains("at its next start"), "{text}");
     drop(server);
     let _server = bench.start();
-    assert!(said(&bench.run(&["cat", "-n0"], &[])).contains("olcSuffix: cn=another"));
+    assert!(output_text(&bench.run(&["cat", "-n0"], &[])).contains("olcSuffix: cn=another"));
 }
 
 #[test]
@@ -124,7 +128,7 @@ fn a_second_server_is_refused_with_the_first_ones_number() {
     let bench = Bench::new();
     let server = bench.start();
     let output = bench.run(&["serve", "-d", "0", "-h", "ldap://127.0.0.1:0"], &[]);
-    let text = said(&output);
+    let text = output_text(&output);
     let process = format!("in use by process {}", server.process_id());
     assert!(!output.status.success() && text.contains(&process), "{text}");
     // A server that was killed leaves no lock.

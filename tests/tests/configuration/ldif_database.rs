@@ -203,8 +203,8 @@ fn one_process_works_on_the_files() {
     let before = written();
     let process = format!("is in use by process {}", server.process_id());
     for (name, text) in [("add", &added), ("offline-modify", &changed)] {
-        let (done, said) = tool(name, text);
-        assert!(!done && said.contains(&process), "{name}: {said}");
+        let (done, report) = tool(name, text);
+        assert!(!done && report.contains(&process), "{name}: {report}");
     }
     let refused = other.start().expect_err("a second server is refused").to_string();
     assert!(refused.contains(&process), "{refused}");
@@ -216,8 +216,8 @@ fn one_process_works_on_the_files() {
     // The lock goes with the process.
     server.kill();
     for (name, text) in [("add", &added), ("offline-modify", &changed)] {
-        let (done, said) = tool(name, text);
-        assert!(done, "{name}: {said}");
+        let (done, report) = tool(name, text);
+        assert!(done, "{name}: {report}");
     }
     let server = other.start().expect("larix starts");
     assert_eq!(content(&server).len(), 5);

@@ -164,10 +164,10 @@ fn invalid(random: &mut Random) -> String {
 
 /// Reads or writes until it is over; every answer is the one that it has to be.
 #[expect(clippy::disallowed_methods, reason = "the figures are what it is about")]
-fn load(address: SocketAddr, seed: u64, writes: bool, over: &AtomicBool, taken: &Mutex<Requests>) {
+fn load(address: SocketAddr, seed: u64, writes: bool, is_over: &AtomicBool, durations: &Mutex<Requests>) {
     let mut random = Random::new(seed);
     let mut connection = bound(address, ADMIN);
-    while !over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) {
         let dn = format!("uid={},{PEOPLE}", random.below(ENTRIES as u64));
         let request = if writes {
             modify(&dn, &format!("replace description: {}", random.alphanumeric(20)))
@@ -177,13 +177,13 @@ fn load(address: SocketAddr, seed: u64, writes: bool, over: &AtomicBool, taken: 
         let begin = Instant::now();
         let answer = ask(&mut connection, &request);
         let elapsed = begin.elapsed();
-        let mut taken = taken.lock().unwrap();
+        let mut durations = durations.lock().unwrap();
         if writes {
-            taken.writes.push(elapsed)
+            durations.writes.push(elapsed)
         } else {
-            taken.reads.push(elapsed)
+            durations.reads.push(elapsed)
         }
-        drop(taken);
+        drop(durations);
         assert!(answer.ends_with("=> 0\n") && (writes || answer.contains(&dn)), "{request}{answer}");
     }
 }
@@ -199,17 +199,17 @@ impl Drop for EndOfLoad<'_> {
 
 /// Runs `work` beside the load, and gives how long its requests took.
 fn beside_load(server: &Server, work: impl FnOnce()) -> Requests {
-    let (over, taken) = (AtomicBool::new(false), Mutex::new(Requests::default()));
+    let (is_over, durations) = (AtomicBool::new(false), Mutex::new(Requests::default()));
     thread::scope(|scope| {
         for number in 0..READERS + WRITERS {
-            let (over, taken) = (&over, &taken);
+            let (is_over, durations) = (&is_over, &durations);
             let address = server.address;
-            scope.spawn(move || load(address, number as u64, number < WRITERS, over, taken));
+            scope.spawn(move || load(address, number as u64, number < WRITERS, is_over, durations));
         }
-        let _ends = EndOfLoad(&over);
+        let _ends = EndOfLoad(&is_over);
         work();
     });
-    taken.into_inner().unwrap()
+    durations.into_inner().unwrap()
 }
 
 /// How long requests took.

@@ -128,9 +128,9 @@ fn listeners_come_and_go() {
         bench.changed(&format!("add {}", value(first)));
         assert_eq!(status(first, path), Some(expected), "{attribute}");
         // One that cannot be had changes nothing: this port is the directory's own.
-        let taken = bench.server.address.port();
-        let refused = bench.change("cn=config", &format!("add {}", value(taken)));
-        assert!(refused.contains(&taken.to_string()), "{refused}");
+        let port = bench.server.address.port();
+        let refused = bench.change("cn=config", &format!("add {}", value(port)));
+        assert!(refused.contains(&port.to_string()), "{refused}");
         bench.changed(&format!("replace {}", value(second)));
         assert_eq!(status(second, path), Some(expected), "{attribute}");
         assert!(is_gone(first), "{attribute}");
@@ -175,7 +175,7 @@ fn limits_of_clients_hold_from_the_next_connection_on() {
     bench.changed("replace olcLarixClientLimits: connections.address=100");
     let open: Vec<Client> = (0..3).map(|_| Client::connect(bench.server.address)).collect();
     bench.changed("replace olcLarixClientLimits: connections.address=3");
-    let taken = |bench: &Bench| {
+    let is_accepted = |bench: &Bench| {
         let mut socket = TcpStream::connect(bench.server.address).unwrap();
         // An anonymous bind: a connection that is not taken ends, or says that it does.
         let _ = socket.write_all(&[0x30, 0x0c, 2, 1, 1, 0x60, 7, 2, 1, 3, 4, 0, 0x80, 0]);
@@ -183,9 +183,9 @@ fn limits_of_clients_hold_from_the_next_connection_on() {
         let count = socket.read(&mut answer).unwrap_or(0);
         answer[..count].get(4) == Some(&1) && answer.get(5) == Some(&0x61)
     };
-    assert!(!taken(&bench), "three are open");
+    assert!(!is_accepted(&bench), "three are open");
     bench.changed("delete olcLarixClientLimits");
-    assert!(taken(&bench));
+    assert!(is_accepted(&bench));
     drop(open);
 }
 

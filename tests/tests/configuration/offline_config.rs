@@ -24,7 +24,7 @@ impl Bench {
         std::fs::create_dir(&directory).unwrap();
         let mut convert = Kind::Larix.tool("test");
         let output = convert.arg("-f").arg(site.configuration()).arg("-F").arg(&directory).output().unwrap();
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         Self { site, directory }
     }
 
@@ -42,7 +42,7 @@ impl Bench {
     /// Runs a tool that must do all it is asked.
     fn done(&self, tool: &str, arguments: &[&str], input: &str) -> String {
         let output = self.run(tool, arguments, input);
-        assert!(output.status.success(), "{tool} {arguments:?}: {}", said(&output));
+        assert!(output.status.success(), "{tool} {arguments:?}: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -73,12 +73,12 @@ fn a_file_that_is_not_what_was_written_is_found() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("{text}olcIdleTimeout: 5\n")).unwrap();
     let output = bench.run("check", &[], "");
-    let text = said(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("cn=config.ldif:1: was edited by hand") && text.contains("1 findings"), "{text}");
     let output = bench.run("check", &["--json"], "");
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("\"findings\":1"), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"findings\":1"), "{}", output_text(&output));
     // As it is said.
     let change = "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 6\n";
     bench.done("offline-modify", &[], change);
@@ -140,7 +140,7 @@ fn what_cannot_be_deleted_is_said() {
     ] {
         let before = bench.names();
         let output = bench.run("offline-delete", arguments, "");
-        let text = said(&output);
+        let text = output_text(&output);
         assert!(
             !output.status.success() && words.iter().all(|word| text.contains(word)),
             "{arguments:?}: {text}"
@@ -150,9 +150,9 @@ fn what_cannot_be_deleted_is_said() {
     // What comes behind it goes where that is asked for.
     let output = bench.run("offline-delete", &["-c", "cn=nobody,cn=config", PPOLICY], "");
     assert!(
-        !output.status.success() && said(&output).contains("1 entries were not deleted"),
+        !output.status.success() && output_text(&output).contains("1 entries were not deleted"),
         "{}",
-        said(&output)
+        output_text(&output)
     );
     assert_eq!(bench.values("olcOverlay"), ["{0}refint"]);
 }
@@ -178,12 +178,16 @@ fn changes_are_carried_out_one_after_another() {
     let last = change("cn=config", "replace: olcThreads\nolcThreads: 9");
     let all = first + &bad + &last;
     let output = bench.run("offline-modify", &[], &all);
-    let text = said(&output);
+    let text = output_text(&output);
     assert!(!output.status.success() && text.contains("line 6") && text.contains("olcSizeLimit"), "{text}");
     let now = || ["olcIdleTimeout", "olcSizeLimit", "olcThreads"].map(|name| bench.values(name).concat());
     assert_eq!(now(), ["78", "", ""]);
     let output = bench.run("offline-modify", &["-c"], &all);
-    assert!(!output.status.success() && said(&output).contains("1 changes failed"), "{}", said(&output));
+    assert!(
+        !output.status.success() && output_text(&output).contains("1 changes failed"),
+        "{}",
+        output_text(&output)
+    );
     assert_eq!(now(), ["78", "", "9"]);
 
     // Entries come and go in the same way, and a server takes what was made of it.
@@ -215,7 +219,7 @@ fn a_file_is_not_changed() {
         let mut command = Kind::Larix.tool(tool);
         command.arg("-f").arg(bench.site.configuration()).args(["-n", "0"]).args(arguments);
         let output = command.stdin(Stdio::null()).output().unwrap();
-        let text = said(&output);
+        let text = output_text(&output);
         assert!(!output.status.success() && text.contains("slapd.d"), "{tool}: {text}");
     }
 }

@@ -11,7 +11,7 @@ use larix_testkit::process::{free_port, free_ports};
 use larix_testkit::{Authority, Kind};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
 use larix_tests::scripted::ScriptedProvider;
-use larix_tests::sync::{Consumer, Wanted, read};
+use larix_tests::sync::{Consumer, SyncSearch, read};
 
 /// The kinds of server that are here.
 pub(crate) fn kinds() -> Vec<Kind> {
@@ -423,7 +423,7 @@ fn a_delete_on_two_servers_is_told_once() {
          add \"ou=gone,{SUFFIX}\"\n  objectClass: organizationalUnit\n  ou: gone"
     ));
     second.wait_until_like(&first);
-    let poll = Wanted { persist: false, ..Wanted::default() };
+    let poll = SyncSearch { persist: false, ..SyncSearch::default() };
     let mut reader = Consumer::default();
     reader.ask(([127, 0, 0, 1], first.port).into(), &poll);
     reader.refresh();
@@ -443,7 +443,7 @@ fn a_delete_on_two_servers_is_told_once() {
         reader.cookie.clone_from(&cookie);
         reader.ask(([127, 0, 0, 1], member.port).into(), &poll);
         reader.refresh();
-        assert_eq!(reader.told, ["gone 1", "add dc=example,dc=com", "done 0"]);
+        assert_eq!(reader.messages, ["gone 1", "add dc=example,dc=com", "done 0"]);
     }
 }
 
@@ -623,8 +623,9 @@ fn clocks_that_are_ahead_are_told_of() {
     let mut search = other.accept();
     let mut client = consumer.client();
     let csn_of = |dn: &str| {
-        let wanted = Wanted { base: dn, scope: Scope::Base, attributes: &["entryCSN"], ..Wanted::default() };
-        let entries = read(consumer.address(), &wanted)?;
+        let request =
+            SyncSearch { base: dn, scope: Scope::Base, attributes: &["entryCSN"], ..SyncSearch::default() };
+        let entries = read(consumer.address(), &request)?;
         let value = entries.values().next()?.get("entrycsn")?.first()?.clone();
         String::from_utf8(value).ok()
     };

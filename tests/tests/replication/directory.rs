@@ -49,19 +49,19 @@ fn values(content: &Content, dn: &str, name: &str) -> String {
 
 /// The pass that begins with this cookie; an empty one is asked for everything.
 fn pass(directory: &ScriptedDirectory, cookie: &[u8]) -> DirectoryConnection {
-    let (connection, asked) = directory.accept();
-    check(&asked, cookie);
+    let (connection, search) = directory.accept();
+    check(&search, cookie);
     connection
 }
 
-fn check(asked: &DirectorySearch, cookie: &[u8]) {
+fn check(search: &DirectorySearch, cookie: &[u8]) {
     let filter = match cookie.is_empty() {
         true => FILTER.to_owned(),
         false => format!("(|{FILTER}(isDeleted=TRUE))"),
     };
     let shows_deleted = !cookie.is_empty();
     let (base, cookie) = (SUFFIX.to_owned(), Some(cookie.to_vec()));
-    assert_eq!(*asked, DirectorySearch { base, filter, cookie, shows_deleted });
+    assert_eq!(*search, DirectorySearch { base, filter, cookie, shows_deleted });
 }
 
 /// Everything, in two pages.
@@ -73,8 +73,8 @@ fn first_content(directory: &ScriptedDirectory) {
     ad.entry(&format!("CN=staff,OU=People,{SUFFIX}"), 3, &[&group[..], &[&members]].concat());
     ad.entry(&format!("CN=Ann,OU=People,{SUFFIX}"), 1, &user("name: Ann", &["sn: A", "description: first"]));
     ad.page(b"1", true);
-    let asked = ad.next_search().expect("the next page");
-    check(&asked, b"1");
+    let search = ad.next_search().expect("the next page");
+    check(&search, b"1");
     ad.entry(&format!("OU=People,{SUFFIX}"), 4, &PEOPLE);
     ad.entry(&format!("CN=Bob,OU=People,{SUFFIX}"), 2, &user("name: Bob", &["sn: B"]));
     ad.page(b"2", false);
@@ -125,8 +125,8 @@ fn an_active_directory_is_followed() {
     let eve = format!("CN=Eve,OU=Folk,{SUFFIX}");
     ad.entry(&eve, 5, &["description: new"]);
     ad.page(b"3", false);
-    let asked = ad.next_search().expect("a search for the entry");
-    assert_eq!((asked.base.as_str(), asked.cookie, asked.filter.as_str()), (eve.as_str(), None, FILTER));
+    let search = ad.next_search().expect("a search for the entry");
+    assert_eq!((search.base.as_str(), search.cookie, search.filter.as_str()), (eve.as_str(), None, FILTER));
     ad.entry(&eve, 5, &user("name: Eve", &["sn: E", "description: new"]));
     ad.done(ResultCode::SUCCESS, &[]);
     assert_eq!(ad.next_search(), None);

@@ -10,7 +10,7 @@ use larix_testkit::Kind;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, LOG, Member, Merging, SUFFIX, members, people};
 use larix_tests::scripted::{ConsumerSearch, ScriptedProvider};
-use larix_tests::sync::{Wanted, read};
+use larix_tests::sync::{SyncSearch, read};
 
 const FILLED: &str = "the database was filled with ";
 const PEOPLE: usize = 1_500;
@@ -184,8 +184,8 @@ fn stays_deleted(search: &mut ConsumerSearch, consumer: &Member) {
     consumer.wait_for("what is new", |content| content.contains_key(&kept));
     let content = consumer.content(SUFFIX).unwrap();
     assert!(!content.contains_key(&format!("ou=deleted,{SUFFIX}")), "{content:?}");
-    let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
-    let base = read(consumer.address(), &wanted).and_then(|entries| entries.into_values().next()).unwrap();
+    let request = SyncSearch { scope: Scope::Base, attributes: &["contextCSN"], ..SyncSearch::default() };
+    let base = read(consumer.address(), &request).and_then(|entries| entries.into_values().next()).unwrap();
     let context: Vec<_> = base["contextcsn"].iter().map(|csn| String::from_utf8_lossy(csn)).collect();
     // Who refuses an entry may tell its delete again, under a CSN of its own.
     assert!(context.iter().any(|csn| csn == LATER), "{context:?}");

@@ -12,7 +12,7 @@ use larix_tests::raw::{Raw, bind};
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 use larix_tests::running::Running;
-use larix_tests::sync::{Consumer, Wanted};
+use larix_tests::sync::{Consumer, SyncSearch};
 
 const FAR: &str =
     "database mdb\nsuffix dc=far\nrootdn cn=admin,dc=far\nrootpw secret\ndirectory @DATA@\nindex uid eq\n";
@@ -99,10 +99,10 @@ fn change(client: &mut Client, request: &str) {
     assert!(answer.contains("=> 0"), "{request}\n{answer}");
 }
 
-fn following(address: SocketAddr, wanted: &Wanted<'_>) -> Consumer {
+fn following(address: SocketAddr, search: &SyncSearch<'_>) -> Consumer {
     let mut consumer = Consumer::default();
-    consumer.ask(address, wanted);
-    assert_eq!(consumer.refresh(), None, "{:?}", consumer.told);
+    consumer.ask(address, search);
+    assert_eq!(consumer.refresh(), None, "{:?}", consumer.messages);
     consumer
 }
 
@@ -122,18 +122,18 @@ fn has(consumer: &Consumer, value: &str) -> bool {
 }
 
 /// What comes for a request, of names in short.
-fn told(consumer: &mut Consumer, writer: &mut Client, request: &str, messages: usize) -> String {
-    let before = consumer.told.len();
+fn messages_after(consumer: &mut Consumer, writer: &mut Client, request: &str, count: usize) -> String {
+    let before = consumer.messages.len();
     change(writer, request);
-    consumer.until(|consumer| consumer.told.len() >= before + messages);
-    consumer.told.split_off(before).join(", ").replace(&format!(",{SUFFIX}"), "")
+    consumer.until(|consumer| consumer.messages.len() >= before + count);
+    consumer.messages.split_off(before).join(", ").replace(&format!(",{SUFFIX}"), "")
 }
 
 #[test]
 fn changes_made_through_the_provider_are_told() {
     let far = far();
     let provider = provider(far.address(), "", BEHIND_GLUE);
-    let mut consumer = following(provider.address(), &Wanted::default());
+    let mut consumer = following(provider.address(), &SyncSearch::default());
     assert_eq!(remote(&consumer), ["uid=u1", "uid=u2", "uid=u3"]);
     assert!(consumer.entries.values().any(|(dn, _)| dn.to_lowercase() == format!("ou=remote,{SUFFIX}")));
     let mut writer = bound(provider.address(), ADMIN);
@@ -151,7 +151,7 @@ fn changes_made_through_the_provider_are_told() {
         ("delete uid=newer,ou=remote,dc=example,dc=com", "delete uid=newer,ou=remote"),
         ("delete uid=u2,ou=remote,dc=example,dc=com", "delete uid=u2,ou=remote"),
     ] {
-        assert_eq!(told(&mut consumer, &mut writer, request, 1), expected, "{request}");
+        assert_eq!(messages_after(&mut consumer, &mut writer, request, 1), expected, "{request}");
         assert_eq!(
             has(&consumer, "one value"),
             request.contains("new") && !request.starts_with("add") && !request.starts_with("delete")
@@ -161,7 +161,7 @@ fn changes_made_through_the_provider_are_told() {
     // What is stored here is told as ever.
     let expected = "modify ou=near";
     let request = "modify ou=near,dc=example,dc=com\n  replace description: stored here";
-    assert_eq!(told(&mut consumer, &mut writer, request, 1), expected);
+    assert_eq!(messages_after(&mut consumer, &mut writer, request, 1), expected);
     // A container with what is below it has other names then: the consumer has to come again.
     change(
         &mut writer,
@@ -170,9 +170,9 @@ fn changes_made_through_the_provider_are_told() {
     change(&mut writer, "add cn=in,ou=box,ou=remote,dc=example,dc=com\n  objectClass: device\n  cn: in");
     consumer.until(|consumer| remote(consumer).len() == 4);
     change(&mut writer, "modrdn ou=box,ou=remote,dc=example,dc=com ou=crate delete");
-    let ended = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
-    assert!(ended.code == 52 && ended.text.contains("search again"), "{ended:?}");
-    consumer.ask(provider.address(), &Wanted::default());
+    let end = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
+    assert!(end.code == 52 && end.text.contains("search again"), "{end:?}");
+    consumer.ask(provider.address(), &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     assert_eq!(remote(&consumer), ["cn=in,ou=crate", "ou=crate", "uid=u1", "uid=u3"]);
 }
@@ -190,31 +190,34 @@ fn what_is_heard_first_is_sent_first() {
     // As OpenLDAP's consumers ask, and without a cookie.
     let mut like_slapd = Consumer::default();
     like_slapd.cookie = Some("rid=001".to_owned());
-    like_slapd.ask(provider.address(), &Wanted::default());
+    like_slapd.ask(provider.address(), &SyncSearch::default());
     assert_eq!(like_slapd.refresh(), None);
-    let mut plain = following(provider.address(), &Wanted::default());
+    let mut plain = following(provider.address(), &SyncSearch::default());
     // It comes back with a cookie and has no replica ID of its own.
     let mut another = Consumer::default();
     another.cookie = Some("rid=000".to_owned());
-    another.ask(provider.address(), &Wanted::default());
+    another.ask(provider.address(), &SyncSearch::default());
     assert_eq!(another.refresh(), None);
     let mut writer = bound(provider.address(), ADMIN);
     change(&mut writer, "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: changed");
     change(&mut writer, "modify ou=near,dc=example,dc=com\n  replace description: stored here");
     change(&mut writer, "delete uid=u2,ou=remote,dc=example,dc=com");
     for consumer in [&mut like_slapd, &mut plain, &mut another] {
-        let refreshed = consumer.told.iter().position(|told| told == "refresh present").unwrap();
-        consumer.until(|consumer| consumer.told.len() > refreshed + 3);
-        let told = consumer.told.split_off(refreshed + 1).join(", ").replace(&format!(",{SUFFIX}"), "");
+        let refreshed = consumer.messages.iter().position(|message| message == "refresh present").unwrap();
+        consumer.until(|consumer| consumer.messages.len() > refreshed + 3);
+        let received =
+            consumer.messages.split_off(refreshed + 1).join(", ").replace(&format!(",{SUFFIX}"), "");
         // The delete comes a second behind the change before it. If the provider takes as long to look around again, it has heard of both.
         // Then the delete may come first, which does no harm: its cookie has no CSN.
         let both = ["modify ou=near, delete uid=u2,ou=remote", "delete uid=u2,ou=remote, modify ou=near"];
-        let rest = told.strip_prefix("modify uid=u1,ou=remote, ").unwrap_or_default();
-        assert!(both.contains(&rest), "{told}");
+        let rest = received.strip_prefix("modify uid=u1,ou=remote, ").unwrap_or_default();
+        assert!(both.contains(&rest), "{received}");
     }
     change(&mut writer, "modify uid=u3,ou=remote,dc=example,dc=com\n  replace sn: the last");
     for consumer in [&mut like_slapd, &mut plain, &mut another] {
-        consumer.until(|consumer| consumer.told.last().is_some_and(|told| told.starts_with("modify uid=u3")));
+        consumer.until(|consumer| {
+            consumer.messages.last().is_some_and(|message| message.starts_with("modify uid=u3"))
+        });
     }
     // Otherwise a slapd judges the last one by the CSN of the one before.
     assert_eq!(like_slapd.beside.as_deref(), Some("rid=001,content=elsewhere"));
@@ -226,7 +229,7 @@ fn what_is_heard_first_is_sent_first() {
 fn who_may_change_nothing_ends_no_search() {
     let far = far();
     let provider = provider(far.address(), "", BEHIND_GLUE);
-    let mut consumer = following(provider.address(), &Wanted::default());
+    let mut consumer = following(provider.address(), &SyncSearch::default());
     for round in 0..20 {
         let mut attacker = Raw::connect(provider.address()).unwrap();
         assert_eq!(attacker.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
@@ -246,7 +249,7 @@ fn who_may_change_nothing_ends_no_search() {
     }
     let mut writer = bound(provider.address(), ADMIN);
     let request = "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: after";
-    assert_eq!(told(&mut consumer, &mut writer, request, 1), "modify uid=u1,ou=remote");
+    assert_eq!(messages_after(&mut consumer, &mut writer, request, 1), "modify uid=u1,ou=remote");
 }
 
 /// The consumer's filter leaves the superiors out: they are renamed and deleted all the same.
@@ -265,13 +268,13 @@ fn superiors_that_were_not_sent_count() {
             "add uid=x,ou=mid,ou=box,ou=remote,{SUFFIX}\n  objectClass: inetOrgPerson\n  uid: x\n  cn: X\n  sn: x"
         ),
     );
-    let wanted = Wanted { filter: "(objectClass=inetOrgPerson)", ..Wanted::default() };
-    let mut consumer = following(provider.address(), &wanted);
+    let search = SyncSearch { filter: "(objectClass=inetOrgPerson)", ..SyncSearch::default() };
+    let mut consumer = following(provider.address(), &search);
     assert!(remote(&consumer).contains(&"uid=x,ou=mid,ou=box".to_owned()));
     change(&mut writer, &format!("modrdn ou=box,ou=remote,{SUFFIX} ou=crate delete"));
-    let ended = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
-    assert!(ended.code == 52 && ended.text.contains("search again"), "{ended:?}");
-    consumer.ask(provider.address(), &wanted);
+    let end = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
+    assert!(end.code == 52 && end.text.contains("search again"), "{end:?}");
+    consumer.ask(provider.address(), &search);
     assert_eq!(consumer.refresh(), None);
     assert!(remote(&consumer).contains(&"uid=x,ou=mid,ou=crate".to_owned()));
 }
@@ -280,12 +283,12 @@ fn superiors_that_were_not_sent_count() {
 fn the_order_of_the_overlays_decides() {
     let far = far();
     let provider = provider(far.address(), "", "overlay syncprov\noverlay glue\n");
-    let mut consumer = following(provider.address(), &Wanted::default());
+    let mut consumer = following(provider.address(), &SyncSearch::default());
     assert_eq!(consumer.entries.len(), 3);
     let mut writer = bound(provider.address(), ADMIN);
     change(&mut writer, "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: s5");
     let request = "modify ou=near,dc=example,dc=com\n  replace description: mark";
-    assert_eq!(told(&mut consumer, &mut writer, request, 1), "modify ou=near");
+    assert_eq!(messages_after(&mut consumer, &mut writer, request, 1), "modify ou=near");
 }
 
 #[test]
@@ -293,24 +296,24 @@ fn what_was_changed_at_the_other_server_comes_with_the_next_refresh() {
     let far = far();
     let provider = provider(far.address(), "", BEHIND_GLUE);
     for persist in [true, false] {
-        let wanted = Wanted { persist, ..Wanted::default() };
+        let search = SyncSearch { persist, ..SyncSearch::default() };
         let mut consumer = Consumer::default();
-        consumer.ask(provider.address(), &wanted);
+        consumer.ask(provider.address(), &search);
         consumer.refresh();
         let before = consumer.entries.len();
-        let mut there = bound(far.address(), "cn=admin,dc=far");
-        change(&mut there, "delete uid=u1,ou=users,dc=far");
-        change(&mut there, "modify uid=u2,ou=users,dc=far\n  replace description: changed there");
+        let mut far_client = bound(far.address(), "cn=admin,dc=far");
+        change(&mut far_client, "delete uid=u1,ou=users,dc=far");
+        change(&mut far_client, "modify uid=u2,ou=users,dc=far\n  replace description: changed there");
         let add = "add uid=u1b,ou=users,dc=far\n  objectClass: inetOrgPerson\n  uid: u1b\n  cn: B\n  sn: b";
-        change(&mut there, add);
+        change(&mut far_client, add);
         // Nothing was changed in what is stored here: its entries are named, those of the other server are sent.
-        consumer.ask(provider.address(), &wanted);
+        consumer.ask(provider.address(), &search);
         consumer.refresh();
-        assert_eq!(remote(&consumer), ["uid=u1b", "uid=u2", "uid=u3"], "{:?}", consumer.told);
+        assert_eq!(remote(&consumer), ["uid=u1b", "uid=u2", "uid=u3"], "{:?}", consumer.messages);
         assert_eq!(consumer.entries.len(), before);
-        assert!(has(&consumer, "changed there") && consumer.told.contains(&"present 3".to_owned()));
-        change(&mut there, "modify uid=u2,ou=users,dc=far\n  delete description");
-        change(&mut there, "modrdn uid=u1b,ou=users,dc=far uid=u1 delete");
+        assert!(has(&consumer, "changed there") && consumer.messages.contains(&"present 3".to_owned()));
+        change(&mut far_client, "modify uid=u2,ou=users,dc=far\n  delete description");
+        change(&mut far_client, "modrdn uid=u1b,ou=users,dc=far uid=u1 delete");
     }
 }
 
@@ -320,18 +323,18 @@ fn the_consumers_rights_and_filter_hold() {
     let rules = "access to dn.base=uid=u3,ou=remote,dc=example,dc=com by dn.exact=cn=reader,ou=near,dc=example,dc=com none by * read\n\
                  access to attrs=description by dn.exact=cn=reader,ou=near,dc=example,dc=com none by * read\naccess to * by * read\n";
     let provider = provider(far.address(), rules, &format!("access to * by * read\n{BEHIND_GLUE}"));
-    let reader = Wanted {
+    let reader = SyncSearch {
         dn: "cn=reader,ou=near,dc=example,dc=com",
         password: "reading",
         filter: "(sn=s1)",
         attributes: &["cn", "sn", "description"],
-        ..Wanted::default()
+        ..SyncSearch::default()
     };
     let mut consumer = following(provider.address(), &reader);
     assert_eq!(remote(&consumer), ["uid=u1"]);
     let mut writer = bound(provider.address(), ADMIN);
     let mut check = |request: &str, messages: usize, expected: &str| {
-        assert_eq!(told(&mut consumer, &mut writer, request, messages), expected, "{request}");
+        assert_eq!(messages_after(&mut consumer, &mut writer, request, messages), expected, "{request}");
         assert!(!has(&consumer, "hidden") && !has(&consumer, "u1"));
     };
     // It comes into the content, leaves it, and what the reader may not see is not told at all.
@@ -353,12 +356,15 @@ fn an_entry_without_entry_uuid_is_named() {
     let far = far();
     let rules = "access to attrs=entryUUID by dn.exact=cn=reader,ou=near,dc=example,dc=com none by * read\naccess to * by * read\n";
     let provider = provider(far.address(), rules, &format!("access to * by * read\n{BEHIND_GLUE}"));
-    let reader =
-        Wanted { dn: "cn=reader,ou=near,dc=example,dc=com", password: "reading", ..Wanted::default() };
+    let reader = SyncSearch {
+        dn: "cn=reader,ou=near,dc=example,dc=com",
+        password: "reading",
+        ..SyncSearch::default()
+    };
     let mut consumer = Consumer::default();
     consumer.ask(provider.address(), &reader);
-    let ended = consumer.refresh().expect("an end");
-    assert!(ended.code == 53 && ended.text.contains("no entryUUID"), "{ended:?}");
+    let end = consumer.refresh().expect("an end");
+    assert!(end.code == 53 && end.text.contains("no entryUUID"), "{end:?}");
 }
 
 #[test]
@@ -367,24 +373,24 @@ fn a_server_that_does_not_answer_ends_the_search_and_holds_nobody() {
     let relay = Relay::start();
     relay.lead_to(far.address());
     let provider = provider(relay.address, "timeout 1\nnetwork-timeout 1\n", BEHIND_GLUE);
-    let mut consumer = following(provider.address(), &Wanted::default());
+    let mut consumer = following(provider.address(), &SyncSearch::default());
     let mut writer = bound(provider.address(), ADMIN);
     relay.set(Passage::Silent);
     // Whether it was carried out is not known.
     let request = "modify uid=u1,ou=remote,dc=example,dc=com\n  replace sn: s7";
     assert!(!run(&mut writer, request).contains("=> 0"));
     change(&mut writer, "modify ou=near,dc=example,dc=com\n  replace description: stored here");
-    let ended = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
-    assert!(ended.code == 52 && ended.text.contains("could not be read"), "{ended:?}");
+    let end = std::iter::from_fn(|| Some(consumer.step())).flatten().next().unwrap();
+    assert!(end.code == 52 && end.text.contains("could not be read"), "{end:?}");
     // Nor is it dropped by a refresh that cannot read it.
-    consumer.ask(provider.address(), &Wanted::default());
-    let ended = consumer.refresh().expect("an end");
-    assert!(ended.code == 52 && ended.text.contains("could not be read"), "{ended:?}");
+    consumer.ask(provider.address(), &SyncSearch::default());
+    let end = consumer.refresh().expect("an end");
+    assert!(end.code == 52 && end.text.contains("could not be read"), "{end:?}");
     assert_eq!(remote(&consumer), ["uid=u1", "uid=u2", "uid=u3"]);
     relay.set(Passage::Cut);
     relay.set(Passage::Open);
     for _ in 0..2_000 {
-        consumer.ask(provider.address(), &Wanted::default());
+        consumer.ask(provider.address(), &SyncSearch::default());
         if consumer.refresh().is_none() {
             assert_eq!(remote(&consumer), ["uid=u1", "uid=u2", "uid=u3"]);
             return;
@@ -422,11 +428,11 @@ fn a_copy_follows(kind: Kind) {
     );
     consumer.wait_until_like(&provider);
     consumer.stop();
-    let mut there = bound(far.address(), "cn=admin,dc=far");
-    change(&mut there, "delete uid=new,ou=users,dc=far");
-    change(&mut there, "modify uid=u1,ou=users,dc=far\n  replace sn: there");
+    let mut far_client = bound(far.address(), "cn=admin,dc=far");
+    change(&mut far_client, "delete uid=new,ou=users,dc=far");
+    change(&mut far_client, "modify uid=u1,ou=users,dc=far\n  replace sn: there");
     change(
-        &mut there,
+        &mut far_client,
         "add uid=late,ou=users,dc=far\n  objectClass: inetOrgPerson\n  uid: late\n  cn: L\n  sn: l",
     );
     if kind == Kind::Slapd {
@@ -443,7 +449,7 @@ fn a_copy_follows(kind: Kind) {
     provider.change("modrdn ou=box,ou=remote,dc=example,dc=com ou=crate delete");
     consumer.wait_until_like(&provider);
     // Nothing there is heard of while it follows, and nothing of that is lost with the next change of the same entry.
-    change(&mut there, "modify uid=late,ou=users,dc=far\n  replace description: unheard");
+    change(&mut far_client, "modify uid=late,ou=users,dc=far\n  replace description: unheard");
     provider.change("modify uid=late,ou=remote,dc=example,dc=com\n  replace cn: Late");
     consumer.wait_until_like(&provider);
     provider

@@ -239,13 +239,13 @@ fn named(text: &str) -> String {
 }
 
 /// A server with the overlay, and what else it is.
-fn member(kind: Kind, row: &Row, before: &str, behind: &str) -> Member {
+fn member(kind: Kind, row: &Row, before: &str, after: &str) -> Member {
     let module = match kind {
         Kind::Slapd => format!("moduleload {}\n", row.overlay),
         Kind::Larix => String::new(),
     };
     let overlay = format!("overlay {}\n{}", row.overlay, named(row.lines));
-    Member::new(kind, &format!("{}{module}", row.global_lines()), &format!("{before}\n{overlay}\n{behind}"))
+    Member::new(kind, &format!("{}{module}", row.global_lines()), &format!("{before}\n{overlay}\n{after}"))
 }
 
 impl Row {
@@ -296,13 +296,13 @@ impl Row {
         consumers.iter().for_each(|consumer| self.wait_until_like(consumer, &provider));
         provider.change(&named(self.changes));
         if let Some((request, code)) = self.refused {
-            let said = ask(&mut provider.client(), &named(request));
-            assert!(said.starts_with(&format!("=> {code} ")), "{}: {said}", self.overlay);
+            let answer = ask(&mut provider.client(), &named(request));
+            assert!(answer.starts_with(&format!("=> {code} ")), "{}: {answer}", self.overlay);
         }
         for (dn, password, code) in self.binds {
             let mut client = Client::connect(provider.address());
-            let said = ask(&mut client, &format!("as {} {password}", named(dn)));
-            assert!(said.trim_end().starts_with(&format!("=> {code}")), "{}: {said}", self.overlay);
+            let answer = ask(&mut client, &format!("as {} {password}", named(dn)));
+            assert!(answer.trim_end().starts_with(&format!("=> {code}")), "{}: {answer}", self.overlay);
         }
         consumers.iter().for_each(|consumer| self.wait_until_like(consumer, &provider));
         if let Some((dn, attribute, value)) = self.shows {

@@ -6,7 +6,7 @@ use larix_testkit::process::free_port;
 use larix_tests::client::Client;
 use larix_tests::replicas::{Member, SUFFIX, ask};
 
-use larix_tests::sync::{Wanted, read};
+use larix_tests::sync::{SyncSearch, read};
 
 use crate::consumer::{CHANGES, LATER, kinds, line, provider};
 
@@ -112,8 +112,8 @@ fn a_shadow_keeps_what_its_updatedn_says() {
     assert_eq!(value("entrycsn"), csn(1));
     assert_eq!(value("modifiersname"), "cn=elsewhere");
     let is_context = |expected: &str| {
-        let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
-        let base = read(target.address(), &wanted).and_then(|entries| entries.into_values().next()).unwrap();
+        let search = SyncSearch { scope: Scope::Base, attributes: &["contextCSN"], ..SyncSearch::default() };
+        let base = read(target.address(), &search).and_then(|entries| entries.into_values().next()).unwrap();
         assert_eq!(base["contextcsn"], [expected.as_bytes().to_vec()].into());
     };
     is_context(&csn(5));

@@ -11,7 +11,7 @@ use larix_proto::extended::SyncInfo;
 use larix_proto::{Frame, LdapResult, Message, Request, ResponseOp, Scope, frame};
 use larix_testkit::{Kind, Site};
 use larix_tests::scripted::ScriptedProvider;
-use larix_tests::sync::{Consumer, Wanted, read};
+use larix_tests::sync::{Consumer, SyncSearch, read};
 
 const SUFFIX: &str = "dc=example,dc=com";
 const NEW: &str = "ou=new,dc=example,dc=com";
@@ -85,8 +85,8 @@ fn between(provider: SocketAddr) -> Site {
 }
 
 fn context_csns(address: SocketAddr) -> Vec<String> {
-    let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
-    let found = read(address, &wanted).expect("the suffix").into_values();
+    let request = SyncSearch { scope: Scope::Base, attributes: &["contextCSN"], ..SyncSearch::default() };
+    let found = read(address, &request).expect("the suffix").into_values();
     let values = found.flat_map(|attributes| attributes.into_values().flatten().collect::<Vec<_>>());
     values.map(|csn| String::from_utf8(csn).expect("a CSN")).collect()
 }
@@ -97,7 +97,7 @@ fn context_csns(address: SocketAddr) -> Vec<String> {
 fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
     let site = between(stalling_provider());
     let server = site.start().expect("the server in between");
-    let new = Wanted { base: NEW, scope: Scope::Base, ..Wanted::default() };
+    let new = SyncSearch { base: NEW, scope: Scope::Base, ..SyncSearch::default() };
     for _ in 0..1_200 {
         if read(server.address, &new).is_some_and(|found| !found.is_empty()) {
             break;
@@ -109,9 +109,9 @@ fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
     let cookie = format!("rid=009,csn={}", context.join(";"));
     let mut consumer = Consumer::default();
     consumer.cookie = Some(cookie);
-    consumer.ask(server.address, &Wanted::default());
+    consumer.ask(server.address, &SyncSearch::default());
     consumer.refresh();
-    assert!(consumer.told.contains(&format!("add {NEW}")), "{:?}", consumer.told);
+    assert!(consumer.messages.contains(&format!("add {NEW}")), "{:?}", consumer.messages);
 }
 
 /// What the other server deleted before its content was gone through never came here. A member may have it from there, and is
@@ -132,9 +132,9 @@ fn who_may_have_what_was_deleted_elsewhere_goes_through_the_content() {
         let own = own.iter().map(String::as_str);
         let csns: Vec<&str> = own.chain(known.iter().copied()).collect();
         consumer.cookie = Some(format!("rid=009{sid},csn={}", csns.join(";")));
-        consumer.ask(server.address, &Wanted::default());
+        consumer.ask(server.address, &SyncSearch::default());
         assert_eq!(consumer.refresh(), None);
-        assert_eq!(consumer.told, expected.split(", ").collect::<Vec<_>>(), "{sid} {known:?}");
+        assert_eq!(consumer.messages, expected.split(", ").collect::<Vec<_>>(), "{sid} {known:?}");
     };
     check(",sid=005", &[], "present 1, refresh present");
     check(",sid=005", &[NEW_CSN], "refresh delete");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use larix_proto::Scope;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::replicas::{ADMIN, LOG, Member, Merging, SUFFIX, members, people};
-use larix_tests::sync::{Wanted, read};
+use larix_tests::sync::{SyncSearch, read};
 
 const ENTRIES: u32 = 10_000;
 /// How often something is looked at until it is so, with [`BETWEEN`] between.
@@ -109,13 +109,16 @@ fn one_value_among_ten_thousand_entries() {
     let equal = "equal in entryUUID, entryCSN, DN and values: 10000 entries\n";
     assert_eq!(replica(&values, &[&here, &same]), (Some(0), equal.to_owned()));
     let (status, text) = replica(&values, &[&here, &there]);
-    let told = format!("sn: 1 value only at {}: \"other\"\n", url(&there));
-    assert!(status == Some(5) && text.contains(&told), "{status:?} {text}");
+    let expected = format!("sn: 1 value only at {}: \"other\"\n", url(&there));
+    assert!(status == Some(5) && text.contains(&expected), "{status:?} {text}");
     // An identity that may not see entryUUIDs only learns that the entries differ.
     assert_eq!(replica_as("cn=p4,o=u", "pw", &values, &[&here, &same]), (Some(0), equal.to_owned()));
     let (status, text) = replica_as("cn=p4,o=u", "pw", &values, &[&here, &there]);
-    let told = "\n  entryUUID: none\n";
-    assert!(status == Some(5) && text.contains(told) && text.contains(": 1 of 10000"), "{status:?} {text}");
+    let expected = "\n  entryUUID: none\n";
+    assert!(
+        status == Some(5) && text.contains(expected) && text.contains(": 1 of 10000"),
+        "{status:?} {text}"
+    );
 
     // Not everybody may ask.
     let (status, text) = replica_as("cn=p3,o=u", "pw", &quick, &[&here, &same]);
@@ -151,8 +154,8 @@ fn who_answered_is_named() {
         }
         let (status, text) = replica(&["status", "-b", "o=u"], &servers);
         assert_eq!(status, Some(5), "{text}");
-        let told = format!("{}\n  search: No such object (32)\n", url(&empty));
-        assert!(text.contains(&told), "{text}");
+        let expected = format!("{}\n  search: No such object (32)\n", url(&empty));
+        assert!(text.contains(&expected), "{text}");
     }
     let (status, text) = replica_as("cn=admin,o=u", "wrong", &["check", "-b", "o=u"], &[&full, &empty]);
     assert_eq!(status, Some(49), "{text}");
@@ -287,8 +290,9 @@ fn a_server_that_is_retired_is_out_of_the_access_logs() {
         all_alike(&members);
     }
     let contexts = |member: &Member, base: &str| {
-        let wanted = Wanted { scope: Scope::Base, base, attributes: &["contextCSN"], ..Wanted::default() };
-        let found = read(member.address(), &wanted).and_then(|entries| entries.into_values().next());
+        let request =
+            SyncSearch { scope: Scope::Base, base, attributes: &["contextCSN"], ..SyncSearch::default() };
+        let found = read(member.address(), &request).and_then(|entries| entries.into_values().next());
         let csns = found.expect("the base").remove("contextcsn").unwrap_or_default();
         csns.iter().map(|csn| String::from_utf8_lossy(csn).into_owned()).collect::<Vec<_>>()
     };

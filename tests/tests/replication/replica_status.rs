@@ -83,13 +83,13 @@ fn monitor_says(member: &Member, name: &str, words: &[&str]) {
     becomes(
         name,
         || monitored(member, name),
-        |said| words.iter().all(|word| said.lines().any(|l| l == *word)),
+        |text| words.iter().all(|word| text.lines().any(|l| l == *word)),
     );
 }
 
 fn metrics_say(member: &Member, lines: &[&str]) {
     let ask = || get(member, "/metrics").1;
-    becomes("/metrics", ask, |said| lines.iter().all(|line| said.lines().any(|other| other == *line)));
+    becomes("/metrics", ask, |text| lines.iter().all(|line| text.lines().any(|other| other == *line)));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_replica_says_how_it_stands() {
     start(&mut consumer);
     is_ready(&consumer, 503, "the first refresh from its provider is not complete");
     monitor_says(&consumer, "Consumer 001", &["refreshed=false", "applied=0"]);
-    becomes("the failure", || monitored(&consumer, "Consumer 001"), |said| said.contains("error="));
+    becomes("the failure", || monitored(&consumer, "Consumer 001"), |text| text.contains("error="));
     metrics_say(
         &consumer,
         &[
@@ -143,15 +143,15 @@ fn a_replica_says_how_it_stands() {
     metrics_say(&provider, &["larix_replication_peers 1.0"]);
     is_ready(&provider, 200, "ready");
 
-    let applied = |said: &str| {
-        said.lines().find_map(|line| line.strip_prefix("applied=")?.parse::<u64>().ok()).unwrap_or(0)
+    let applied = |text: &str| {
+        text.lines().find_map(|line| line.strip_prefix("applied=")?.parse::<u64>().ok()).unwrap_or(0)
     };
     let before = applied(&monitored(&consumer, "Consumer 001"));
     provider.change("modify \"uid=u1,ou=people,dc=example,dc=com\"\n  replace title: One");
     becomes(
         "one change more",
         || monitored(&consumer, "Consumer 001"),
-        |said| applied(said) == before + 1 && said.contains("delay_us=") && said.contains("last_change="),
+        |text| applied(text) == before + 1 && text.contains("delay_us=") && text.contains("last_change="),
     );
 
     // What nobody brings up to date is not to be asked for ever.

@@ -24,7 +24,7 @@ use larix_testkit::{Kind, Server, Site, StartError, packages};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::scenario::Step;
-use larix_tests::sync::{Wanted, read};
+use larix_tests::sync::{SyncSearch, read};
 use larix_tests::transcript::transcript;
 use larix_tests::writers::{ADMIN, Content, REQUESTS, SUFFIX, Writer, content, fill};
 
@@ -268,13 +268,13 @@ impl Ring {
                 let _ = writeln!(text, "  {line}");
             }
             let values = |base: &str, attribute: &str| {
-                let wanted = Wanted {
+                let search = SyncSearch {
                     password: &member.password,
                     base,
                     attributes: &[attribute],
-                    ..Wanted::default()
+                    ..SyncSearch::default()
                 };
-                let found = read(member.address(), &wanted).unwrap_or_default();
+                let found = read(member.address(), &search).unwrap_or_default();
                 let lines = found.iter().flat_map(|(dn, attributes)| {
                     let values = attributes.get(&attribute.to_lowercase()).into_iter().flatten();
                     let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value)).collect();
@@ -302,9 +302,13 @@ impl Ring {
                         lines.iter().filter(telling).cloned().collect::<Vec<_>>().join(", ")
                     }
                 };
-                let told: String = self.members.iter().filter_map(|member| member.writer.told(dn)).collect();
+                let acknowledged: String =
+                    self.members.iter().filter_map(|member| member.writer.acknowledged_state(dn)).collect();
                 let (first, other) = (shown(&contents[0]), shown(content));
-                let _ = writeln!(text, "{dn}\n  in 0: {first}\n  in {number}: {other}\n  its writer: {told}");
+                let _ = writeln!(
+                    text,
+                    "{dn}\n  in 0: {first}\n  in {number}: {other}\n  its writer: {acknowledged}"
+                );
                 let uuid = [&contents[0], content].into_iter().find_map(|content| {
                     content.get(*dn)?.iter().find_map(|line| line.strip_prefix("entryUUID: "))
                 });
@@ -317,22 +321,23 @@ impl Ring {
     /// What the members told each other of an entry. One that is gone everywhere has the entryUUID of who was called so.
     fn story(&self, dn: &str, uuid: Option<&str>, text: &mut String) {
         let begin = format!("{dn} ");
-        let mut told = Vec::new();
+        let mut passed = Vec::new();
         for link in &self.links {
             let lines = transcript(&link.relay.recorded()).into_iter();
-            told.extend(lines.map(|line| (link, line)));
+            passed.extend(lines.map(|line| (link, line)));
         }
         let of_line = |text: &str| {
             let (_, state) = text.split_once(&begin)?.1.split_once("Add ")?;
             state.get(..UUID_LENGTH).map(str::to_owned)
         };
-        let uuid = uuid.map(str::to_owned).or_else(|| told.iter().find_map(|(_, line)| of_line(&line.text)));
+        let uuid =
+            uuid.map(str::to_owned).or_else(|| passed.iter().find_map(|(_, line)| of_line(&line.text)));
         let record = format!("reqDN: {dn}");
-        told.retain(|(_, line)| {
+        passed.retain(|(_, line)| {
             let of_it = line.text.contains(&begin) || line.text.contains(&record);
             of_it || uuid.as_ref().is_some_and(|uuid| line.text.contains(uuid))
         });
-        let lines = told.into_iter();
+        let lines = passed.into_iter();
         let lines = lines
             .map(|(link, line)| format!("  {} {} told {}: {}\n", line.at, link.to, link.from, line.text));
         let mut lines: Vec<String> = lines.collect();

@@ -188,14 +188,14 @@ impl Node {
 
     fn client(&self) -> Client {
         let mut client = Client::connect(self.address());
-        assert_eq!(asked(&mut client, &format!("as {ADMIN} {PASSWORD}")), "=> 0\n");
+        assert_eq!(ask(&mut client, &format!("as {ADMIN} {PASSWORD}")), "=> 0\n");
         client
     }
 
     /// What a consumer says of itself.
     fn consumer(&self, of: usize) -> String {
         let dn = format!("cn=Consumer {:03},cn=Replication,cn=Larix,cn=Monitor", of + 1);
-        asked(&mut self.client(), &format!("search \"{dn}\" base (objectClass=*) +"))
+        ask(&mut self.client(), &format!("search \"{dn}\" base (objectClass=*) +"))
     }
 
     fn log(&self) -> String {
@@ -212,7 +212,7 @@ impl Drop for Node {
     }
 }
 
-fn asked(client: &mut Client, request: &str) -> String {
+fn ask(client: &mut Client, request: &str) -> String {
     client.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
@@ -270,9 +270,9 @@ fn within(network: Network) {
             network.link(node.number, "up");
         }
         are_equal(&nodes, &format!("round {round}"));
-        let held = content(&mut nodes[0].client());
-        nodes.iter().for_each(|node| node.writer.check(&held, &format!("round {round}")));
-        println!("  equal: {} entries", held.len());
+        let entries = content(&mut nodes[0].client());
+        nodes.iter().for_each(|node| node.writer.check(&entries, &format!("round {round}")));
+        println!("  equal: {} entries", entries.len());
     }
 }
 
@@ -358,9 +358,9 @@ fn break_and_write(
 
 /// `larix replica check` finds all of them equal in the end.
 fn are_equal(nodes: &[Node], when: &str) {
-    let mut said = String::new();
+    let mut differences = String::new();
     let equal = looked_for(|| {
-        said.clear();
+        differences.clear();
         nodes.iter().skip(1).all(|other| {
             let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
             command.args([
@@ -369,7 +369,8 @@ fn are_equal(nodes: &[Node], when: &str) {
             let urls = [&nodes[0], other].map(|node| format!("ldap://{}", node.address()));
             let output = command.args(urls).output().expect("larix runs");
             let text = String::from_utf8_lossy(&output.stdout);
-            let _ = write!(said, "{}: {text}{}", other.number, String::from_utf8_lossy(&output.stderr));
+            let _ =
+                write!(differences, "{}: {text}{}", other.number, String::from_utf8_lossy(&output.stderr));
             // Before anything came there, it holds nothing, as another one.
             output.status.success() && !text.contains("equal: 0 ")
         })
@@ -380,6 +381,6 @@ fn are_equal(nodes: &[Node], when: &str) {
             let others = (0..nodes.len()).filter(|other| *other != node.number);
             others.for_each(|other| println!("{}", node.consumer(other)));
         }
-        panic!("{when}: not equal\n{said}");
+        panic!("{when}: not equal\n{differences}");
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use larix_testkit::{Kind, Server, Site, packages};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
-use larix_tests::sync::{Consumer, Wanted};
+use larix_tests::sync::{Consumer, SyncSearch};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 const PEOPLE: usize = 400;
@@ -77,27 +77,27 @@ fn a_consumer_that_does_not_read_costs_the_provider_nothing() {
     };
     write(0);
     let mut consumer = Consumer::default();
-    consumer.ask(server.address, &Wanted::default());
+    consumer.ask(server.address, &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     let (memory, data) = (own_memory(&server), data_size(&site));
     (1..=PASSES).for_each(&mut write);
     let grown = (own_memory(&server).saturating_sub(memory), data_size(&site).saturating_sub(data));
     assert!(grown.0 < GROWTH && grown.1 < GROWTH, "memory and data grew by {grown:?} bytes");
-    let ended = loop {
-        if let Some(ended) = consumer.step() {
-            break ended;
+    let end = loop {
+        if let Some(end) = consumer.step() {
+            break end;
         }
     };
-    assert_eq!(ended.code, 4096, "{ended:?}");
+    assert_eq!(end.code, 4096, "{end:?}");
     consumer.cookie = None;
-    consumer.ask(server.address, &Wanted::default());
+    consumer.ask(server.address, &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     let last = format!("{PASSES}").repeat(VALUE).into_bytes();
     let described =
-        |held: &(String, std::collections::BTreeMap<String, std::collections::BTreeSet<Vec<u8>>>)| {
-            held.1.get("description").is_some_and(|values| values.contains(&last))
+        |entry: &(String, std::collections::BTreeMap<String, std::collections::BTreeSet<Vec<u8>>>)| {
+            entry.1.get("description").is_some_and(|values| values.contains(&last))
         };
-    assert_eq!(consumer.entries.values().filter(|held| described(held)).count(), PEOPLE);
+    assert_eq!(consumer.entries.values().filter(|entry| described(entry)).count(), PEOPLE);
 }
 
 fn ldapsearch(server: &Server, sync: &str) -> Command {
@@ -132,7 +132,7 @@ fn ldapsearch_follows_as_it_follows_slapd() {
     if Kind::Slapd.is_lacking() | packages::LDAP_UTILS.is_lacking() {
         return;
     }
-    let said = [Kind::Larix, Kind::Slapd].map(|kind| {
+    let outcomes = [Kind::Larix, Kind::Slapd].map(|kind| {
         let site = site(kind, "", 3);
         let server = site.start().expect("the provider");
         let once = ldapsearch(&server, "!sync=ro").output().expect("ldapsearch runs");
@@ -161,7 +161,7 @@ fn ldapsearch_follows_as_it_follows_slapd() {
         follows.wait().expect("ldapsearch ends");
         (masked(&String::from_utf8_lossy(&once.stdout)), masked(&text))
     });
-    let [larix, slapd] = said;
+    let [larix, slapd] = outcomes;
     assert_eq!(larix.0, slapd.0, "refreshOnly");
     assert_eq!(larix.1, slapd.1, "refreshAndPersist");
 }

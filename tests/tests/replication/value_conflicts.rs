@@ -9,7 +9,7 @@ use larix_testkit::Kind;
 use larix_testkit::process::free_ports;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Content, Member, SUFFIX, ask, people};
-use larix_tests::sync::{Consumer, Wanted};
+use larix_tests::sync::{Consumer, SyncSearch};
 
 const PERSIST: &str = "type=refreshAndPersist";
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
@@ -245,16 +245,16 @@ fn what_two_servers_change_at_once_is_merged_by_written_rules() {
         assert_eq!(found, left, "{} | {}", rule.first, rule.second);
     }
     // The server that merged a value reports what gave way, and only that.
-    let told = |member: &Member| {
+    let conflicts = |member: &Member| {
         let mut command = Command::new(Kind::Larix.program().unwrap());
         command.args(["replica", "conflicts", "-x", "-D", ADMIN, "-w", "secret", &member.url()]);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let told: String = mesh.members.iter().map(told).collect();
+    let conflicts: String = mesh.members.iter().map(conflicts).collect();
     for lost in ["lost: displayName: one", "lost: description: more", "lost: entryDN: uid=left"] {
-        assert!(told.contains(lost), "{lost}: {told}");
+        assert!(conflicts.contains(lost), "{lost}: {conflicts}");
     }
-    assert!(!told.contains("lost: telephoneNumber"), "{told}");
+    assert!(!conflicts.contains("lost: telephoneNumber"), "{conflicts}");
 }
 
 /// Any changes at three servers, which hear of each other only in some rounds and over some ways; one is killed.
@@ -342,9 +342,9 @@ fn who_is_in_another_mode_is_refused() {
     let provider = provider.started();
     let address = provider.url().trim_start_matches("ldap://").parse().unwrap();
     let mut plain = Consumer::default();
-    plain.ask(address, &Wanted { base: SUFFIX, dn: ADMIN, password: "secret", ..Wanted::default() });
-    let ended = format!("{:?}", plain.refresh().unwrap());
-    assert!(ended.contains("53") && ended.contains("only Larix servers in that mode"), "{ended}");
+    plain.ask(address, &SyncSearch { base: SUFFIX, dn: ADMIN, password: "secret", ..SyncSearch::default() });
+    let end = format!("{:?}", plain.refresh().unwrap());
+    assert!(end.contains("53") && end.contains("only Larix servers in that mode"), "{end}");
 
     let follower = |kind: Kind, provider: &Member, mode: &str| {
         let database = format!("{mode}\n{}", line(1, &provider.url()));

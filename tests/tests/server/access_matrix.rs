@@ -454,10 +454,10 @@ impl Peer {
             command.args(["-o", "domain=localhost"]);
         }
         let output = command.arg("entry/disclose").output().expect("slapacl");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        let verdict = said.lines().find_map(|line| line.strip_prefix("disclose access to entry: "));
-        verdict.unwrap_or_else(|| panic!("{command:?}: {said}")) == "ALLOWED"
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let verdict = text.lines().find_map(|line| line.strip_prefix("disclose access to entry: "));
+        verdict.unwrap_or_else(|| panic!("{command:?}: {text}")) == "ALLOWED"
     }
 
     /// Whether the server has gone; asked only after a connection was closed.
@@ -516,7 +516,7 @@ fn without_duplicates(answer: &str) -> Vec<&str> {
 
 /// Whether a pre-read or post-read that was asked for is not there.
 fn lacks_reading(case: &Case, answer: &str) -> bool {
-    let lacks = |asked: &str, shown: &str| case.request.contains(asked) && !answer.contains(shown);
+    let lacks = |requested: &str, shown: &str| case.request.contains(requested) && !answer.contains(shown);
     lacks("preread=", "   before:") || lacks("postread=", "   after:")
 }
 

@@ -266,11 +266,11 @@ fn several_databases_have_one_log() {
     for name in ["a", "b"] {
         let of = format!("reqDN: dc={name}");
         let own: Vec<_> = records.iter().filter(|record| record.contains(&of)).collect();
-        let told = own.iter().filter_map(|record| {
+        let values = own.iter().filter_map(|record| {
             record.iter().find_map(|line| line.strip_prefix("reqMod: description:= ")).map(str::to_owned)
         });
         let expected: Vec<String> = (0..50).map(|number| number.to_string()).collect();
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(values.collect::<Vec<_>>(), expected);
         assert!(own.windows(2).all(|pair| pair[0][0] < pair[1][0]), "names rise");
     }
     assert!(server.stop());
@@ -337,8 +337,8 @@ fn the_overlay_comes_and_goes_while_the_server_serves() {
     assert_eq!(records(&mut connection).len(), 2);
     succeeds(&mut config, &add("cn=log", "writes"));
     succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: 3");
-    let told = records(&mut connection).concat();
-    assert!(told.contains(&"reqMod: description:= 3".to_owned()), "{told:?}");
+    let lines = records(&mut connection).concat();
+    assert!(lines.contains(&"reqMod: description:= 3".to_owned()), "{lines:?}");
     assert!(server.stop());
 }
 
@@ -384,7 +384,7 @@ fn one_log_for_all_databases() {
     succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
     succeeds(&mut connection, "add dc=other\nobjectClass: domain\ndc: other");
     succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: d");
-    let mut told: Vec<Vec<String>> = records(&mut connection)
+    let mut operations: Vec<Vec<String>> = records(&mut connection)
         .into_iter()
         .map(|record| {
             let of =
@@ -393,9 +393,12 @@ fn one_log_for_all_databases() {
         })
         .collect();
     // Each database's are in its order; which database's come first depends on whose log was looked at first.
-    told.sort_by(|one, other| one[0].cmp(&other[0]));
+    operations.sort_by(|one, other| one[0].cmp(&other[0]));
     let expected = [("dc=example,dc=com", "add"), ("dc=example,dc=com", "modify"), ("dc=other", "add")];
-    assert_eq!(told, expected.map(|(dn, kind)| vec![format!("reqDN: {dn}"), format!("reqType: {kind}")]));
+    assert_eq!(
+        operations,
+        expected.map(|(dn, kind)| vec![format!("reqDN: {dn}"), format!("reqType: {kind}")])
+    );
     assert!(server.stop());
 }
 

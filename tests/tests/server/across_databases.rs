@@ -173,12 +173,12 @@ fn related(client: &mut Client) -> String {
         members.push(format!("{name}={}", values("member")));
         groups.push(format!("{name}<{}", values("memberOf")));
     }
-    let said = |all: &mut Vec<String>| {
+    let joined = |all: &mut Vec<String>| {
         all.retain(|one| !one.ends_with(['=', '<']));
         all.sort_unstable();
         all.join(" ")
     };
-    format!("{}; {}", said(&mut members), said(&mut groups))
+    format!("{}; {}", joined(&mut members), joined(&mut groups))
 }
 
 /// Who is answered that an overlay is there may change something before its threads have run: here one of two rests for a second first,

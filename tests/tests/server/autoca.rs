@@ -469,7 +469,7 @@ fn certificates_are_as_slapds_but_for_what_is_written_here() {
         return;
     }
     let Some(slapd) = start_kind(Kind::Slapd, lines) else { return };
-    let told = made(&slapd)
+    let certificate = made(&slapd)
         // Keys on P-256 encipher no keys; RFC 5280 wants the usage of an authority to be critical.
         .replace("X509v3 Key Usage:\n", "X509v3 Key Usage: critical\n")
         .replace(", Key Encipherment", "")
@@ -477,5 +477,5 @@ fn certificates_are_as_slapds_but_for_what_is_written_here() {
         .replace(", Code Signing", "")
         // Clients look for a name of the host among the alternative ones.
         .replace("  IP Address:127", "  DNS:ldap.example.com, IP Address:127");
-    assert_eq!(told, MADE);
+    assert_eq!(certificate, MADE);
 }

@@ -162,8 +162,8 @@ fn called_as_lloadd_it_ends_at_a_hangup() {
         .arg(&conf)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("no option `snmp`"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("no option `snmp`"), "{stderr}");
     // Only root can change to another root directory.
     let is_root = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0;
     let root = folder.path().canonicalize().unwrap();

@@ -56,7 +56,7 @@ fn database(more: &str) -> String {
 }
 
 /// The server that referrals lead to.
-fn behind(kind: Kind) -> Running {
+fn referral_target(kind: Kind) -> Running {
     let module = if kind == Kind::Slapd { "moduleload syncprov\n" } else { "" };
     Running::start(kind, &format!("{module}authz-policy to\n{}", database("overlay syncprov")), PEOPLE)
 }
@@ -126,7 +126,7 @@ fn slapd_chains_the_same() {
     }
     for (is_global, more) in [(true, ""), (false, ""), (true, "chain-return-error TRUE")] {
         let [theirs, ours] = [Kind::Slapd, Kind::Larix].map(|kind| {
-            let people = behind(Kind::Larix);
+            let people = referral_target(Kind::Larix);
             let url = format!("ldap://{}/", people.address());
             let overlay = chain(&url, more);
             let module = if kind == Kind::Slapd { "moduleload back_ldap\n" } else { "" };
@@ -174,7 +174,7 @@ fn writes_on_a_shadow(kind: Kind) {
     if kind.is_lacking() {
         return;
     }
-    let provider = behind(kind);
+    let provider = referral_target(kind);
     let url = format!("ldap://{}", provider.address());
     for is_global in [true, false] {
         let overlay = chain(&url, "chain-return-error TRUE");
@@ -264,7 +264,7 @@ fn servers_that_are_gone_or_hang() {
 #[test]
 fn the_next_url_is_taken() {
     let gone = format!("ldap://127.0.0.1:{}", free_port());
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let ldif = referring(&gone).replace(
         "\n\ndn: cn=local",
         &format!("\nref: ldap://{}/ou=people,dc=example,dc=com\n\ndn: cn=local", people.address()),
@@ -317,7 +317,7 @@ fn breaks_off() -> SocketAddr {
 /// Where one server has sent entries and then failed, the next one is not asked for them again: the client has the referral.
 #[test]
 fn no_entry_comes_of_two_servers() {
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let ldif = referring(&format!("ldap://{}", breaks_off())).replace(
         "\n\ndn: cn=local",
         &format!("\nref: ldap://{}/ou=people,dc=example,dc=com\n\ndn: cn=local", people.address()),
@@ -366,7 +366,7 @@ fn circles_end() {
 /// A server that is not listed is asked by nobody in particular, and an identity is asserted to none but its server.
 #[test]
 fn unlisted_servers_are_asked_anonymously() {
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let relay = Relay::recording();
     relay.lead_to(people.address());
     let url = format!("ldap://{}", relay.address);
@@ -377,8 +377,8 @@ fn unlisted_servers_are_asked_anonymously() {
     run(&mut client, &format!("as {ADMIN} secret"));
     assert!(run(&mut client, "search dc=example,dc=com sub (uid=ann) sn").contains("Archer"));
     assert!(run(&mut client, &format!("delete {ANN}")).starts_with("=> 8"));
-    let passed: Vec<u8> = relay.recorded().iter().flat_map(|passed| passed.bytes.clone()).collect();
-    assert!(!String::from_utf8_lossy(&passed).contains("secret"));
+    let relayed: Vec<u8> = relay.recorded().iter().flat_map(|relayed| relayed.bytes.clone()).collect();
+    assert!(!String::from_utf8_lossy(&relayed).contains("secret"));
 }
 
 /// Passwords go under TLS, and not at all where a server has none.
@@ -386,7 +386,7 @@ fn unlisted_servers_are_asked_anonymously() {
 fn with_tls_nothing_is_in_the_clear() {
     let secure = Secure::start(Kind::Larix, "");
     secure.site.load(PEOPLE);
-    let plain = behind(Kind::Larix);
+    let plain = referral_target(Kind::Larix);
     for (target, works) in [(secure.server.address, true), (plain.address(), false)] {
         let relay = Relay::recording();
         relay.lead_to(target);
@@ -401,16 +401,16 @@ fn with_tls_nothing_is_in_the_clear() {
         run(&mut client, &format!("as {ADMIN} secret"));
         let answer = run(&mut client, &format!("compare {ANN} sn:archer"));
         assert_eq!(answer.starts_with("=> 6"), works, "{answer}");
-        let passed: Vec<u8> = relay.recorded().iter().flat_map(|passed| passed.bytes.clone()).collect();
-        let passed = String::from_utf8_lossy(&passed);
-        assert!(!passed.contains("secret") && !passed.contains("archer"), "{passed}");
+        let relayed: Vec<u8> = relay.recorded().iter().flat_map(|relayed| relayed.bytes.clone()).collect();
+        let relayed = String::from_utf8_lossy(&relayed);
+        assert!(!relayed.contains("secret") && !relayed.contains("archer"), "{relayed}");
     }
 }
 
 /// Limits hold for all servers together; pages are not mixed with what others have.
 #[test]
 fn limits_hold_together() {
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let url = format!("ldap://{}", people.address());
     let front =
         Running::start(Kind::Larix, &format!("{}{}", chain(&url, ""), database("")), &referring(&url));
@@ -433,7 +433,7 @@ fn limits_hold_together() {
 /// cn=config adds the overlay, its servers and takes them away while the server runs.
 #[test]
 fn cn_config_changes_it() {
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let url = format!("ldap://{}", people.address());
     let body = format!("database config\nrootpw secret\n{}", database(""));
     let front = Running::start(Kind::Larix, &body, &referring(&url));

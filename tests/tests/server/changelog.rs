@@ -181,8 +181,8 @@ fn ranges_pages_and_limits() {
         );
     }
     for (value, expected) in [("modify", "=> 6\n"), ("add", "=> 5\n")] {
-        let asked = format!("compare \"changeNumber=2,cn=changelog\" changeType:{value}");
-        assert_eq!(ask(&mut reader, &asked), expected, "{value}");
+        let request = format!("compare \"changeNumber=2,cn=changelog\" changeType:{value}");
+        assert_eq!(ask(&mut reader, &request), expected, "{value}");
     }
 }
 

@@ -34,36 +34,36 @@ fn pages_are_reused_while_readers_stay() {
          dn: {PEOPLE}\nobjectClass: organizationalUnit\nou: people\n"
     ));
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let latencies = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (over, latencies) = (&over, &latencies);
+            let (is_over, latencies) = (&is_over, &latencies);
             let address = server.address;
-            scope.spawn(move || write(address, writer, over, latencies));
+            scope.spawn(move || write(address, writer, is_over, latencies));
         }
-        scope.spawn(|| read_pages(server.address, &over));
+        scope.spawn(|| read_pages(server.address, &is_over));
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            while !is_over.load(Ordering::Relaxed) {
                 dump(&site);
             }
         });
         for minute in 1..=minutes {
             thread::park_timeout(Duration::from_secs(60));
-            let mut taken = std::mem::take(&mut *latencies.lock().expect("no writer panicked"));
-            taken.sort_unstable();
-            let at = |part: usize| taken.get(taken.len() * part / 100).map_or(0, Duration::as_micros);
+            let mut sorted = std::mem::take(&mut *latencies.lock().expect("no writer panicked"));
+            sorted.sort_unstable();
+            let at = |part: usize| sorted.get(sorted.len() * part / 100).map_or(0, Duration::as_micros);
             println!(
                 "minute {minute}: {} writes, p50 {} us, p99 {} us, longest {} us, {:.1} MB on disk, {:.1} MB resident",
-                taken.len(),
+                sorted.len(),
                 at(50),
                 at(99),
-                taken.last().map_or(0, Duration::as_micros),
+                sorted.last().map_or(0, Duration::as_micros),
                 disk(&site.path().join("data")) as f64 / 1e6,
                 resident(server.process_id()) as f64 / 1e6,
             );
         }
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
     });
     assert!(server.stop(), "the server did not stop cleanly");
     let check = Kind::Larix.tool("check").arg("-f").arg(site.configuration()).output().expect("larix check");
@@ -72,7 +72,7 @@ fn pages_are_reused_while_readers_stay() {
 
 /// Adds, modifies and deletes, so that the number of entries stays.
 #[expect(clippy::disallowed_methods, reason = "the figures are what it is about")]
-fn write(address: SocketAddr, writer: u64, over: &AtomicBool, latencies: &Mutex<Vec<Duration>>) {
+fn write(address: SocketAddr, writer: u64, is_over: &AtomicBool, latencies: &Mutex<Vec<Duration>>) {
     let mut connection = Client::connect(address);
     let mut random = Random::new(writer);
     let mut standing = VecDeque::new();
@@ -95,23 +95,23 @@ fn write(address: SocketAddr, writer: u64, over: &AtomicBool, latencies: &Mutex<
             changes.extend(standing.remove(middle).map(|dn| format!("delete \"{dn}\"\n")));
         }
         for change in changes {
-            if over.load(Ordering::Relaxed) {
+            if is_over.load(Ordering::Relaxed) {
                 return;
             }
             let begin = Instant::now();
             let answer = ask(&mut connection, &change);
-            let taken = begin.elapsed();
+            let elapsed = begin.elapsed();
             assert!(answer.ends_with("=> 0\n"), "{change}{answer}");
-            latencies.lock().expect("no writer panicked").push(taken);
+            latencies.lock().expect("no writer panicked").push(elapsed);
         }
     }
 }
 
 /// A search in pages that never ends: each page is asked for a while after the one before.
-fn read_pages(address: SocketAddr, over: &AtomicBool) {
+fn read_pages(address: SocketAddr, is_over: &AtomicBool) {
     let mut connection = Client::connect(address);
     let mut control = "page=5";
-    while !over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) {
         let page =
             ask(&mut connection, &format!("search \"{PEOPLE}\" one (objectClass=*) cn with {control}\n"));
         control = if page.contains("-> ") { "next=5" } else { "page=5" };

@@ -282,9 +282,9 @@ fn tools_work_beside_nodes_from_any_machine() {
     // Somebody who reads the beginning alone, as with `head`, makes no failure of it.
     let mut status = Kind::Larix.tool("cluster");
     let status = status.arg("status").arg("-f").arg(nodes[0].site.configuration());
-    let mut asked = status.stdout(Stdio::piped()).spawn().expect("larix");
-    drop(asked.stdout.take());
-    assert!(asked.wait().expect("its end").success());
+    let mut child = status.stdout(Stdio::piped()).spawn().expect("larix");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("its end").success());
     // The tools read a configuration and ask the engine: no node has to run where they do.
     for node in &nodes {
         let (whole, text) = larix(&["cat"], node);
@@ -448,12 +448,12 @@ fn lose_nothing(address: &str, rounds: usize, mut trouble: impl FnMut(usize)) {
         (acknowledged.into_inner().expect("whole"), refused.into_inner().expect("whole"));
     for node in &nodes {
         let content = node.content(SUFFIX).expect("readable");
-        let there = |number: &usize| content.contains_key(&format!("cn=p{number},ou=people,{SUFFIX}"));
-        let lost: Vec<_> = acknowledged.iter().filter(|number| !there(number)).collect();
+        let is_present = |number: &usize| content.contains_key(&format!("cn=p{number},ou=people,{SUFFIX}"));
+        let lost: Vec<_> = acknowledged.iter().filter(|number| !is_present(number)).collect();
         assert!(lost.is_empty(), "{lost:?} of {}", acknowledged.len());
         let known = |number: &usize| acknowledged.contains(number) || refused.contains(number);
         let more: Vec<_> =
-            (0..next.load(Ordering::Acquire)).filter(|number| there(number) && !known(number)).collect();
+            (0..next.load(Ordering::Acquire)).filter(|number| is_present(number) && !known(number)).collect();
         assert!(more.is_empty(), "{more:?} were said not to be made");
     }
     assert_eq!(nodes[0].content(SUFFIX), nodes[1].content(SUFFIX));

@@ -209,12 +209,12 @@ fn is_possible() -> bool {
 const ANN: &str = "dn:uid=ann,cn=larix.test,cn=gssapi,cn=auth";
 
 /// Who somebody is, or his client's exit code; and the strength of the layer that it told.
-fn told(output: &Output) -> (String, Option<u32>) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let layer = said.lines().find_map(|line| line.strip_prefix("SASL SSF: ")?.parse().ok());
+fn identity_and_layer(output: &Output) -> (String, Option<u32>) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let layer = stderr.lines().find_map(|line| line.strip_prefix("SASL SSF: ")?.parse().ok());
     match output.status.code() {
         Some(0) => (String::from_utf8_lossy(&output.stdout).trim().to_lowercase(), layer),
-        code => (format!("{} {said}", code.unwrap_or(-1)), layer),
+        code => (format!("{} {stderr}", code.unwrap_or(-1)), layer),
     }
 }
 
@@ -249,16 +249,16 @@ fn names_and_layers(realm: &Realm) {
     ] {
         let larix = realm.larix(settings, "server.keytab");
         let url = if url_is_secure { &larix.secure } else { &larix.clear };
-        let (found, layer) = told(&realm.whoami(url, arguments));
-        let asked = format!("{settings} {url} {arguments:?}: {found} {layer:?}\n{}", larix.server.log());
+        let (found, layer) = identity_and_layer(&realm.whoami(url, arguments));
+        let context = format!("{settings} {url} {arguments:?}: {found} {layer:?}\n{}", larix.server.log());
         match expected {
             Ok(name) => {
-                assert_eq!(found, name, "{asked}");
-                assert_eq!(layer.unwrap_or(0), ssf, "{asked}");
+                assert_eq!(found, name, "{context}");
+                assert_eq!(layer.unwrap_or(0), ssf, "{context}");
             }
-            Err(()) => assert!(!found.starts_with("dn:"), "{asked}"),
+            Err(()) => assert!(!found.starts_with("dn:"), "{context}"),
         }
-        assert!(larix.server.stop(), "{asked}");
+        assert!(larix.server.stop(), "{context}");
     }
 }
 
@@ -281,12 +281,12 @@ fn channel_bindings(realm: &Realm) {
             // GnuTLS knows no tls-unique of TLS 1.3.
             let version = "TLS_CIPHER_SUITE=NORMAL:-VERS-TLS1.3";
             let arguments = [start, &["-o", &binding, "-o", version]].concat();
-            let (found, _) = told(&realm.whoami(url, &arguments));
-            let asked = format!("server {server}, client {client}, {url}: {found}\n{}", larix.server.log());
-            assert_eq!(found == ANN, is_let_in, "{asked}");
+            let (found, _) = identity_and_layer(&realm.whoami(url, &arguments));
+            let context = format!("server {server}, client {client}, {url}: {found}\n{}", larix.server.log());
+            assert_eq!(found == ANN, is_let_in, "{context}");
         }
         // Without TLS there is no channel: nothing is asked for.
-        assert_eq!(told(&realm.whoami(&larix.clear, &[])).0, ANN, "{server} without TLS");
+        assert_eq!(identity_and_layer(&realm.whoami(&larix.clear, &[])).0, ANN, "{server} without TLS");
         assert!(larix.server.stop());
     }
 }
@@ -295,7 +295,7 @@ fn wrong_keytab(realm: &Realm) {
     for (keytab, host) in [("other.keytab", "localhost"), ("other.keytab", "other"), ("nothing", "localhost")]
     {
         let larix = realm.larix(&format!("sasl-host {host}"), keytab);
-        let (found, _) = told(&realm.whoami(&larix.clear, &[]));
+        let (found, _) = identity_and_layer(&realm.whoami(&larix.clear, &[]));
         assert!(found.starts_with("49 "), "{keytab} {host}: {found}\n{}", larix.server.log());
         assert!(larix.server.stop());
     }

@@ -127,10 +127,10 @@ fn dashboards_know(metrics: &str) {
 
 #[test]
 fn an_address_in_use_is_named() {
-    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let site = Site::example(Kind::Larix);
     let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
-    let port = taken.local_addr().expect("its address").port();
+    let port = listener.local_addr().expect("its address").port();
     let line = format!("http-listener http://127.0.0.1:{port}/\n");
     std::fs::write(site.configuration(), line.clone() + &text).expect("the configuration");
     let Err(error) = site.start() else { panic!("it started on a taken port") };
@@ -151,7 +151,7 @@ fn health_is_answered_whatever_other_clients_hold() {
     let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
 
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for number in 0..HELD {
         let mut stream = TcpStream::connect(http).expect("a connection");
         match number % 4 {
@@ -169,7 +169,7 @@ fn health_is_answered_whatever_other_clients_hold() {
                 (0..2_000).take_while(|_| stream.write(request).is_ok()).for_each(drop);
             }
         }
-        held.push(stream);
+        streams.push(stream);
         if number % 32 == 31 {
             for path in ["/health/live", "/health/ready"] {
                 assert_eq!(get(http, path).0, 200, "{path} beside {number}");
@@ -177,6 +177,6 @@ fn health_is_answered_whatever_other_clients_hold() {
         }
     }
     assert_eq!(get(http, "/metrics").0, 200);
-    drop(held);
+    drop(streams);
     assert!(server.stop());
 }

@@ -19,7 +19,7 @@ const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: organization\nobjectC
     dn: cn=cid,dc=example,dc=com\nobjectClass: person\ncn: cid\nsn: c\nuserPassword: pw\n";
 
 /// What the entry tells: type, DN, and who changed it.
-fn told(client: &mut Client) -> String {
+fn last_change(client: &mut Client) -> String {
     let answer = run(
         client,
         &format!("search \"{OWN}\" base (objectClass=lastmod) lastmodType lastmodDN modifiersName"),
@@ -38,7 +38,7 @@ fn the_last_change_is_told() {
     let server = site.start().unwrap();
     let mut client = Client::connect(server.address);
     let ask = |client: &mut Client, request: &str| run(client, request);
-    assert_eq!(told(&mut client), format!("add {OWN} "), "nothing was changed");
+    assert_eq!(last_change(&mut client), format!("add {OWN} "), "nothing was changed");
     assert!(ask(&mut client, "as cn=ann,dc=example,dc=com pw").starts_with("=> 0"));
     // Each: a change, and what is told behind it.
     let ann = "cn=ann,dc=example,dc=com";
@@ -54,20 +54,20 @@ fn the_last_change_is_told() {
         ("delete cn=old,dc=example,dc=com", format!("delete cn=old,{SUFFIX} {ann}")),
     ] {
         let answer = ask(&mut client, request);
-        assert_eq!(told(&mut client), expected, "{request}: {answer}");
+        assert_eq!(last_change(&mut client), expected, "{request}: {answer}");
     }
-    let held = told(&mut client);
+    let before = last_change(&mut client);
     let set = |value: &str| format!("modify \"{OWN}\"\n  replace lastmodEnabled: {value}");
     let touch = "modify cn=ann,dc=example,dc=com\n  replace sn: b";
     for (request, code) in [(set("maybe"), "=> 21"), (set("FALSE"), "=> 0"), (touch.to_owned(), "=> 0")] {
         assert!(ask(&mut client, &request).contains(code), "{request}");
-        assert_eq!(told(&mut client), held, "{request}");
+        assert_eq!(last_change(&mut client), before, "{request}");
     }
     // Enabled again it tells the next change.
     assert!(ask(&mut client, &set("TRUE")).starts_with("=> 0"));
-    assert_eq!(told(&mut client), held);
+    assert_eq!(last_change(&mut client), before);
     ask(&mut client, touch);
-    assert_eq!(told(&mut client), format!("modify {ann} {ann}"));
+    assert_eq!(last_change(&mut client), format!("modify {ann} {ann}"));
 
     for (request, expected) in [
         (format!("compare \"{OWN}\" lastmodType:modify"), "=> 6"),
@@ -108,5 +108,5 @@ fn the_last_change_is_told() {
     // A restart does not make it forget.
     assert!(server.stop());
     let server = site.start().unwrap();
-    assert_eq!(told(&mut Client::connect(server.address)), format!("modify {ann} {ann}"));
+    assert_eq!(last_change(&mut Client::connect(server.address)), format!("modify {ann} {ann}"));
 }

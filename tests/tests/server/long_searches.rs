@@ -83,7 +83,7 @@ fn names(raw: &mut Raw, searches: usize) -> Vec<(u32, String)> {
 #[test]
 fn everybody_is_answered_beside_small_searches_and_changes() {
     let (_site, server) = serving();
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let huge: Vec<_> = (0..3)
             .map(|_| {
@@ -100,31 +100,31 @@ fn everybody_is_answered_beside_small_searches_and_changes() {
             .map(|_| {
                 scope.spawn(|| {
                     let mut raw = connect(&server);
-                    let mut asked = 0;
-                    while !over.load(Ordering::Relaxed) {
-                        asked += 1;
-                        let number = asked as usize % PEOPLE;
-                        let request = search(asked, SUFFIX, Scope::Subtree, &format!("(cn=p{number})"));
+                    let mut id = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        id += 1;
+                        let number = id as usize % PEOPLE;
+                        let request = search(id, SUFFIX, Scope::Subtree, &format!("(cn=p{number})"));
                         let answer = raw.ask(&request).unwrap();
-                        assert_eq!((answer.id, answer.code, answer.entries), (asked, 0, 1));
+                        assert_eq!((answer.id, answer.code, answer.entries), (id, 0, 1));
                     }
-                    asked
+                    id
                 })
             })
             .collect();
         let changes = scope.spawn(|| {
             let mut raw = connect(&server);
-            let mut asked = 0;
-            while !over.load(Ordering::Relaxed) {
-                asked += 1;
+            let mut id = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                id += 1;
                 let mut request = Vec::new();
-                let text = asked.to_string();
+                let text = id.to_string();
                 let change = client::ClientChange {
                     operation: larix_proto::ModifyOperation::Replace,
                     attribute: client::ClientAttribute { description: "sn", values: &[text.as_str()] },
                 };
-                let dn = format!("cn=p{},{SUFFIX}", asked as usize % PEOPLE);
-                client::modify(&mut request, MessageId(asked), &dn, &[change], &[]);
+                let dn = format!("cn=p{},{SUFFIX}", id as usize % PEOPLE);
+                client::modify(&mut request, MessageId(id), &dn, &[change], &[]);
                 assert_eq!(raw.ask(&request).unwrap().code, 0);
             }
         });
@@ -137,7 +137,7 @@ fn everybody_is_answered_beside_small_searches_and_changes() {
                 assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len(), PEOPLE);
             }
         }
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         small.into_iter().for_each(|small| assert!(small.join().unwrap() > 0));
         changes.join().unwrap();
     });

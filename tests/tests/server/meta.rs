@@ -90,8 +90,8 @@ fn two_servers_are_one_tree() {
         let answers: Vec<String> =
             steps.iter().map(|step| format!("{}\n{}", step.request, sorted(&client.run(step)))).collect();
         // What was changed here stands there by its own name.
-        let there = two.client().value("uid=anntwo,dc=two", "description");
-        assert_eq!(there.as_deref(), Some("changed"), "{kind:?} {answers:#?}");
+        let description = two.client().value("uid=anntwo,dc=two", "description");
+        assert_eq!(description.as_deref(), Some("changed"), "{kind:?} {answers:#?}");
         answers
     };
     let ours = answers(Kind::Larix);
@@ -269,11 +269,10 @@ fn a_search_says_which_target_takes_changes() {
     assert!(run(&mut client, &change("annone")).starts_with("=> 53"));
     assert!(run(&mut front.client(), "as uid=annone,o=all annpw").starts_with("=> 49"));
     assert_eq!(run(&mut client, "search o=all sub (uid=ann*) 1.1").matches("-> ").count(), 2);
-    for (uid, server, there) in [("annone", &one, "uid=annone,dc=one"), ("anntwo", &two, "uid=anntwo,dc=two")]
-    {
+    for (uid, server, dn) in [("annone", &one, "uid=annone,dc=one"), ("anntwo", &two, "uid=anntwo,dc=two")] {
         let answer = run(&mut client, &change(uid));
         assert!(answer.starts_with("=> 0"), "{answer}");
-        assert_eq!(server.client().value(there, "title").as_deref(), Some("found"));
+        assert_eq!(server.client().value(dn, "title").as_deref(), Some("found"));
         assert!(run(&mut front.client(), &format!("as uid={uid},o=all annpw")).starts_with("=> 0"), "{uid}");
         // Others have not found it.
         let compare = format!("compare uid={uid},o=all title:found");
@@ -499,10 +498,10 @@ fn pages_take_places_of_their_own() {
     let top = "dn: dc=one\nobjectClass: organization\nobjectClass: dcObject\no: one\ndc: one\n\n";
     let people = (0..5).map(|n| format!("dn: uid=p{n},dc=one\nobjectClass: account\nuid: p{n}\n\n"));
     let entries = format!("{top}{}", people.collect::<String>());
-    let behind = Running::start(Kind::Slapd, body, &entries);
+    let remote = Running::start(Kind::Slapd, body, &entries);
     let lines = format!(
         "database asyncmeta\nsuffix dc=one\nmax-target-conns {CLIENTS}\nuri ldap://{}/dc=one\n",
-        behind.server.address
+        remote.server.address
     );
     let front = Running::start(Kind::Larix, &lines, "");
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| front.client()).collect();
@@ -523,11 +522,11 @@ fn a_noticed_connection_closes() {
          retcode-parent ou=codes,dc=one\nretcode-item cn=notice 0x00 unsolicited=1.3.6.1.4.1.1466.20036\n",
     );
     site.load("dn: dc=one\nobjectClass: organization\nobjectClass: dcObject\no: one\ndc: one\n");
-    let behind = Running::of(site);
+    let remote = Running::of(site);
     let body = format!(
         "database asyncmeta\nsuffix dc=one\nmax-target-conns 1\ntimeout search=3\nuri ldap://{}/dc=one\n\
          database monitor\naccess to * by * read\n",
-        behind.server.address
+        remote.server.address
     );
     let front = Running::start(Kind::Larix, &body, "");
     let (mut client, mut watcher, mut waiting) = (front.client(), front.client(), front.client());

@@ -261,7 +261,7 @@ impl<'g> Pair<'g> {
                 ours: &ours,
             };
             match self.generator.known.iter().find(|known| (known.is)(&difference)) {
-                None => return Outcome::Differs(told(at, &difference)),
+                None => return Outcome::Differs(describe(at, &difference)),
                 Some(known) => *report.known.entry(known.reason).or_default() += 1,
             }
             if theirs != ours {
@@ -348,7 +348,7 @@ fn lines_without(one: &str, other: &str) -> String {
     text
 }
 
-fn told(at: usize, difference: &Difference<'_>) -> String {
+fn describe(at: usize, difference: &Difference<'_>) -> String {
     let Difference { step, answers, trees, .. } = difference;
     format!("step {at}: {step}--- slapd\n{}{}--- larix\n{}{}", answers.0, trees.0, answers.1, trees.1)
 }

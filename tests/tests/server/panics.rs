@@ -32,7 +32,7 @@ struct Fixture {
     admin: SocketAddr,
     /// Files whose names are the places of panics.
     panics: PathBuf,
-    asked: u64,
+    panic_count: u64,
     site: Site,
 }
 
@@ -69,14 +69,14 @@ impl Fixture {
         places.iter().for_each(|place| std::fs::write(panics.join(place), "").expect("a file"));
         let (child, [ldap, http, admin]) = spawn(&site, &panics);
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let asked = places.len() as u64;
+        let panic_count = places.len() as u64;
         Self {
             child,
             address: address(ldap),
             http: address(http),
             admin: address(admin),
             panics,
-            asked,
+            panic_count,
             site,
         }
     }
@@ -84,7 +84,7 @@ impl Fixture {
     /// Has the next who comes to this place panic.
     fn ask(&mut self, place: &str) {
         std::fs::write(self.panics.join(place), "").expect("a file");
-        self.asked += 1;
+        self.panic_count += 1;
     }
 
     fn get(&self, address: SocketAddr, path: &str) -> String {
@@ -107,8 +107,8 @@ impl Fixture {
 
     /// Waits until all that were asked for have come.
     fn until_all_came(&self, place: &str) {
-        let came = (0..TRIES).any(|_| self.figure("larix_panics_total") == self.asked);
-        assert!(came, "{place}: {} of {} panics", self.figure("larix_panics_total"), self.asked);
+        let came = (0..TRIES).any(|_| self.figure("larix_panics_total") == self.panic_count);
+        assert!(came, "{place}: {} of {} panics", self.figure("larix_panics_total"), self.panic_count);
         assert!(!self.panics.join(place).exists(), "nobody came to {place}");
     }
 
@@ -268,7 +268,7 @@ fn threads_beside_the_clients_go_on_behind_a_panic() {
     };
     std::fs::write(fixture.panics.join("tool"), "").expect("a file");
     assert_eq!((slapadd(), slapadd()), (false, true));
-    fixture.asked += 1;
+    fixture.panic_count += 1;
     fixture.until_all_came("tool");
     // The log's own thread.
     fixture.ask("log");
@@ -352,7 +352,7 @@ fn what_is_done_aside_ends_and_its_thread_goes_on() {
     fixture.ask("task");
     assert_eq!(run(&mut client, &index("eq")), INTERNAL);
     // Who asked for it panics, too.
-    fixture.asked += 1;
+    fixture.panic_count += 1;
     fixture.until_all_came("task");
     assert_eq!(run(&mut client, &index("eq")), "=> 0\n");
 

@@ -288,10 +288,10 @@ fn the_root_dn_sees_what_is_kept() {
     let front = in_front(Kind::Larix, remote.server.address, ("", ""));
     let (mut client, mut root) = (front.client(), front.client());
     assert!(run(&mut root, "as cn=root,o=x secret").contains("=> 0"));
-    let asked =
+    let answer_with =
         |client: &mut Client, what: &str, control: &str| run(client, &format!("{what} with {control}"));
     let all = "search o=x sub (objectClass=*) cn mobile pcacheQueryID";
-    let empty = asked(&mut root, all, &format!("!{CONTROL}"));
+    let empty = answer_with(&mut root, all, &format!("!{CONTROL}"));
     assert!(empty.starts_with("=> 0") && !empty.contains("uid="), "{empty}");
     for request in
         ["search o=x sub (uid=ann) cn", "search o=x sub (uid=a*) mobile", "search o=x sub (uid=bob) cn"]
@@ -307,12 +307,12 @@ fn the_root_dn_sees_what_is_kept() {
         (all, "", 0, 0, "=> 2"),
         ("compare uid=ann,ou=users,o=x cn:ann", "!", 0, 0, "=> 12"),
     ] {
-        let answer = asked(&mut root, request, &format!("{control}{CONTROL}"));
+        let answer = answer_with(&mut root, request, &format!("{control}{CONTROL}"));
         assert!(answer.contains(code), "{request}: {answer}");
         let count = |what: &str| answer.matches(what).count();
         assert_eq!((count("-> uid="), count("pcacheQueryID: ")), (entries, ids), "{request}: {answer}");
     }
-    let refused = asked(&mut client, all, &format!("!{CONTROL}"));
+    let refused = answer_with(&mut client, all, &format!("!{CONTROL}"));
     assert!(refused.starts_with("=> 53"), "{refused}");
 }
 
@@ -401,12 +401,8 @@ fn one_asks_for_several() {
             assert!(answer.contains("mail: eve@x") && answer.contains("=> 0"), "{answer}");
         }
     });
-    let sent: Vec<u8> = relay
-        .recorded()
-        .into_iter()
-        .filter(|passed| !passed.to_client)
-        .flat_map(|passed| passed.bytes)
-        .collect();
+    let sent: Vec<u8> =
+        relay.recorded().into_iter().filter(|chunk| !chunk.to_client).flat_map(|chunk| chunk.bytes).collect();
     for (attribute, expected) in [("pcacheNumQueries", "2"), ("pcacheNumEntries", "2")] {
         let shown = first.value("cn=Overlay 0,cn=Database 1,cn=Databases,cn=Monitor", attribute);
         assert_eq!(shown.as_deref(), Some(expected), "{attribute}");

@@ -20,7 +20,7 @@ struct Watcher {
     input: Vec<u8>,
 }
 
-struct Wanted<'a> {
+struct SearchSpec<'a> {
     who: &'a str,
     base: &'a str,
     filter: &'a str,
@@ -30,7 +30,7 @@ struct Wanted<'a> {
     others: &'a [ControlBuf],
 }
 
-impl Default for Wanted<'_> {
+impl Default for SearchSpec<'_> {
     fn default() -> Self {
         let others = &[];
         Self {
@@ -46,29 +46,29 @@ impl Default for Wanted<'_> {
 }
 
 impl Watcher {
-    fn new(member: &Member, wanted: &Wanted<'_>) -> Self {
+    fn new(member: &Member, spec: &SearchSpec<'_>) -> Self {
         let mut socket = TcpStream::connect(member.address()).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut out = Vec::new();
-        let password: &[u8] = if wanted.who.is_empty() { b"" } else { b"secret" };
-        client::simple_bind(&mut out, MessageId(1), wanted.who, password, &[]);
+        let password: &[u8] = if spec.who.is_empty() { b"" } else { b"secret" };
+        client::simple_bind(&mut out, MessageId(1), spec.who, password, &[]);
         socket.write_all(&out).unwrap();
         let mut watcher = Self { socket, input: Vec::new() };
         assert_eq!(watcher.next(), "bound 0");
-        watcher.search(2, wanted);
+        watcher.search(2, spec);
         watcher
     }
 
-    fn search(&mut self, id: u32, wanted: &Wanted<'_>) {
-        let filter = FilterBuf::parse(wanted.filter).unwrap();
+    fn search(&mut self, id: u32, spec: &SearchSpec<'_>) {
+        let filter = FilterBuf::parse(spec.filter).unwrap();
         let search = client::Search {
             attributes: &["title"],
-            ..client::Search::new(wanted.base, Scope::Subtree, filter.as_filter())
+            ..client::Search::new(spec.base, Scope::Subtree, filter.as_filter())
         };
-        let Wanted { types, changes_only, return_ecs, .. } = *wanted;
+        let SearchSpec { types, changes_only, return_ecs, .. } = *spec;
         let control = PersistentSearch { change_types: types, changes_only, return_ecs };
         let mut controls = vec![control.to_control(true)];
-        controls.extend_from_slice(wanted.others);
+        controls.extend_from_slice(spec.others);
         let mut out = Vec::new();
         client::search(&mut out, MessageId(id), &search, &controls);
         self.socket.write_all(&out).unwrap();
@@ -103,8 +103,9 @@ impl Watcher {
             Response::SearchDone(result) => format!("done {} {}", result.code.0, result.diagnostic),
             Response::Entry(entry) => {
                 let control = message.controls.iter().find(|c| c.oid == EntryChangeNotification::OID);
-                let told = control.map(|c| EntryChangeNotification::decode(c.value).expect("a notification"));
-                let kind = told.map_or("entry", |told| match told.change_type {
+                let notification =
+                    control.map(|c| EntryChangeNotification::decode(c.value).expect("a notification"));
+                let kind = notification.map_or("entry", |notification| match notification.change_type {
                     ChangeType::Add => "add",
                     ChangeType::Delete => "delete",
                     ChangeType::Modify => "modify",
@@ -114,7 +115,9 @@ impl Watcher {
                 let titles = entry.attributes.iter().flat_map(|attribute| attribute.values.iter());
                 let titles: String =
                     titles.map(|value| format!(" {}", String::from_utf8_lossy(value))).collect();
-                let before = told.and_then(|told| told.previous_dn).map(|dn| format!(" < {}", rdn(dn)));
+                let before = notification
+                    .and_then(|notification| notification.previous_dn)
+                    .map(|dn| format!(" < {}", rdn(dn)));
                 format!("{kind} {}{titles}{}", rdn(entry.dn), before.unwrap_or_default())
             }
             other => panic!("{other:?}"),
@@ -123,14 +126,14 @@ impl Watcher {
 
     /// All that comes up to an entry.
     fn up_to(&mut self, last: &str) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         loop {
             let next = self.next();
-            assert!(!next.starts_with("done"), "{next} after {told:?}");
+            assert!(!next.starts_with("done"), "{next} after {lines:?}");
             if next == last {
-                return told;
+                return lines;
             }
-            told.push(next);
+            lines.push(next);
         }
     }
 }
@@ -160,31 +163,31 @@ fn changes() -> String {
 
 #[test]
 fn changes_are_told_as_they_were_asked_for() {
-    let check = |wanted: &Wanted<'_>, expected: &[&str], last: &str| {
+    let check = |spec: &SearchSpec<'_>, expected: &[&str], last: &str| {
         let member = started("");
-        let mut watcher = Watcher::new(&member, wanted);
-        let mut told = Vec::new();
-        if wanted.changes_only {
+        let mut watcher = Watcher::new(&member, spec);
+        let mut received = Vec::new();
+        if spec.changes_only {
             watcher = watcher.begun();
         } else {
-            told.extend((0..4).map(|_| watcher.next()));
-            told.sort();
+            received.extend((0..4).map(|_| watcher.next()));
+            received.sort();
         }
         member.change(&changes());
-        told.extend(watcher.up_to(last));
-        assert_eq!(told, expected, "{} {}", wanted.types, wanted.filter);
+        received.extend(watcher.up_to(last));
+        assert_eq!(received, expected, "{} {}", spec.types, spec.filter);
     };
-    let all = Wanted::default();
+    let all = SearchSpec::default();
     check(
         &all,
         &["add uid=new", "modify uid=u1 Boss", "rename uid=u2b < uid=u2", "delete uid=u3"],
         "add uid=end",
     );
-    let bare = Wanted { changes_only: false, return_ecs: false, types: 1 | 8, ..Wanted::default() };
+    let bare = SearchSpec { changes_only: false, return_ecs: false, types: 1 | 8, ..SearchSpec::default() };
     let found = ["entry uid=u0", "entry uid=u1", "entry uid=u2", "entry uid=u3"];
     check(&bare, &[&found[..], &["entry uid=new", "entry uid=u2b"]].concat(), "entry uid=end");
     // What does not match is not told, and what has come to match is.
-    let some = Wanted { filter: "(|(uid=u2b)(uid=u3)(uid=end))", ..Wanted::default() };
+    let some = SearchSpec { filter: "(|(uid=u2b)(uid=u3)(uid=end))", ..SearchSpec::default() };
     check(&some, &["rename uid=u2b", "delete uid=u3"], "add uid=end");
 }
 
@@ -195,7 +198,7 @@ fn rights_are_judged_when_an_entry_is_sent() {
          access to attrs=title by users read by * none\naccess to * by * read\n"
     );
     let member = started(&rules);
-    let mut watcher = Watcher::new(&member, &Wanted { who: "", ..Wanted::default() }).begun();
+    let mut watcher = Watcher::new(&member, &SearchSpec { who: "", ..SearchSpec::default() }).begun();
     let entry = |uid: &str| format!("\"uid={uid},ou=people,{SUFFIX}\"");
     // What it may not see is not told, whatever is done to it, and comes back as somebody else's change makes it visible.
     member.change(&format!("modify {}\n  replace title: secret\n\n", entry("u1")));
@@ -225,26 +228,26 @@ fn it_is_there_where_it_was_configured() {
     let member = started("");
     let control = |watcher: &mut Watcher| watcher.next();
     // Elsewhere a critical one is refused.
-    let check = |wanted: &Wanted<'_>, expected: &str| {
-        assert_eq!(control(&mut Watcher::new(&member, wanted)), expected);
+    let check = |spec: &SearchSpec<'_>, expected: &str| {
+        assert_eq!(control(&mut Watcher::new(&member, spec)), expected);
     };
     check(
-        &Wanted { base: "cn=Subschema", ..Wanted::default() },
+        &SearchSpec { base: "cn=Subschema", ..SearchSpec::default() },
         "done 12 critical control unavailable in context",
     );
-    check(&Wanted { base: "ou=none,dc=example,dc=com", ..Wanted::default() }, "done 32 ");
+    check(&SearchSpec { base: "ou=none,dc=example,dc=com", ..SearchSpec::default() }, "done 32 ");
     let paged = ControlBuf {
         oid: oid::PAGED_RESULTS.into(),
         critical: true,
         value: Some(b"\x30\x05\x02\x01\x05\x04\x00".to_vec()),
     };
     check(
-        &Wanted { others: &[paged], ..Wanted::default() },
+        &SearchSpec { others: &[paged], ..SearchSpec::default() },
         "done 2 persistent search control specified with pagedResults control",
     );
     let malformed =
         "done 2 persistent search control could not be decoded: changeTypes: not a number from 1 to 15";
-    check(&Wanted { types: 0, ..Wanted::default() }, malformed);
+    check(&SearchSpec { types: 0, ..SearchSpec::default() }, malformed);
     let listed = |member: &Member| {
         let mut client = member.client();
         ask(&mut client, "search \"\" base (objectClass=*) supportedControl").contains(oid::PERSISTENT_SEARCH)
@@ -253,7 +256,7 @@ fn it_is_there_where_it_was_configured() {
     let without = Member::new(Kind::Larix, "", "").started();
     assert!(!listed(&without));
     // It ends when the overlay goes.
-    let mut watcher = Watcher::new(&member, &Wanted::default()).begun();
+    let mut watcher = Watcher::new(&member, &SearchSpec::default()).begun();
     let mut config = Client::connect(member.address());
     assert_eq!(ask(&mut config, "as cn=config secret"), "=> 0\n");
     assert_eq!(ask(&mut config, "delete \"olcOverlay={0}psearch,olcDatabase={1}mdb,cn=config\""), "=> 0\n");
@@ -266,15 +269,15 @@ fn a_connection_may_have_so_many_and_abandons_them() {
     let member = Member::new(Kind::Larix, "request-limits persistent=2\n", "overlay psearch\n");
     member.site.load_into(Some(SUFFIX), &people(1));
     let member = member.started();
-    let mut watcher = Watcher::new(&member, &Wanted::default());
-    watcher.search(3, &Wanted { types: 2, ..Wanted::default() });
-    watcher.search(4, &Wanted::default());
+    let mut watcher = Watcher::new(&member, &SearchSpec::default());
+    watcher.search(3, &SearchSpec { types: 2, ..SearchSpec::default() });
+    watcher.search(4, &SearchSpec::default());
     let refused = watcher.next();
     assert!(refused.starts_with("done 11 ") && refused.contains("persistent=)"), "{refused}");
     let mut out = Vec::new();
     client::abandon(&mut out, MessageId(5), MessageId(2), &[]);
     watcher.socket.write_all(&out).unwrap();
-    watcher.search(6, &Wanted { types: 1, ..Wanted::default() });
+    watcher.search(6, &SearchSpec { types: 1, ..SearchSpec::default() });
     // With one of them abandoned the next begins; one tells of it.
     let mut watcher = watcher.begun();
     member.change(&person("a"));
@@ -287,7 +290,7 @@ fn a_connection_may_have_so_many_and_abandons_them() {
 fn an_end_of_the_base_ends_it() {
     let member = started("");
     let base = format!("uid=u1,ou=people,{SUFFIX}");
-    let mut watcher = Watcher::new(&member, &Wanted { base: &base, ..Wanted::default() }).begun();
+    let mut watcher = Watcher::new(&member, &SearchSpec { base: &base, ..SearchSpec::default() }).begun();
     member.change(&format!("delete \"{base}\""));
     assert_eq!(watcher.next(), "delete uid=u1");
     assert_eq!(watcher.next(), "done 32 the search base is gone, or has another name");

@@ -82,8 +82,8 @@ impl Realm {
     fn fault_of(&self, query: &str) -> Option<String> {
         let mut command = self.command("/usr/sbin/kadmin.local", 0);
         let output = command.args(["-r", REALM, "-q", query]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (!output.status.success() || said.contains("while")).then_some(said)
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (!output.status.success() || stderr.contains("while")).then_some(stderr)
     }
 
     /// Whether a password gets a ticket by a key of this encryption type.
@@ -112,8 +112,8 @@ impl Realm {
         let kdc = Kdc(kdc.unwrap());
         // It serves as soon as it has an opinion about somebody.
         for _ in 0..500 {
-            let told = self.gives_ticket("nobody", "x", 0).unwrap_err();
-            if told.contains("not found in Kerberos database") {
+            let error = self.gives_ticket("nobody", "x", 0).unwrap_err();
+            if error.contains("not found in Kerberos database") {
                 return kdc;
             }
             std::thread::park_timeout(Duration::from_millis(20));
@@ -188,7 +188,9 @@ fn a_password_set_by_ldap_gets_tickets() {
 
     let of_every_type = |name: &str, password: &str| {
         for (number, kind) in ENCRYPTION_TYPES.iter().enumerate() {
-            realm.gives_ticket(name, password, number).unwrap_or_else(|told| panic!("{name} {kind}: {told}"));
+            realm
+                .gives_ticket(name, password, number)
+                .unwrap_or_else(|error| panic!("{name} {kind}: {error}"));
         }
         assert!(realm.gives_ticket(name, "other", 0).is_err());
     };

@@ -51,8 +51,8 @@ impl Folder {
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let child = self.command().args(arguments).env("NOTIFY_SOCKET", self.at("notify")).spawn().unwrap();
         let running = Running { child, socket };
-        let told = running.told();
-        (running, told)
+        let notification = running.notification();
+        (running, notification)
     }
 }
 
@@ -62,7 +62,7 @@ struct Running {
 }
 
 impl Running {
-    fn told(&self) -> String {
+    fn notification(&self) -> String {
         let mut bytes = [0; 1024];
         let count = loop {
             match self.socket.recv(&mut bytes) {
@@ -82,7 +82,7 @@ impl Running {
 
     fn stop(mut self) {
         assert!(signal(self.child.id(), Signal::TERM));
-        assert_eq!(self.told(), "STOPPING=1\n");
+        assert_eq!(self.notification(), "STOPPING=1\n");
         assert!(self.child.wait().unwrap().success());
     }
 }
@@ -109,8 +109,8 @@ fn is_root(folder: &Folder) -> bool {
 #[test]
 fn a_service_gives_up_dumps_and_privileges_and_tells_when_it_is_ready() {
     let folder = Folder::new();
-    let (running, told) = folder.start(&[]);
-    assert_eq!(told, format!("READY=1\nMAINPID={}\n", running.child.id()));
+    let (running, notification) = folder.start(&[]);
+    assert_eq!(notification, format!("READY=1\nMAINPID={}\n", running.child.id()));
     assert_eq!(running.line("limits", "Max core file size")[..2], ["0", "0"]);
     assert_eq!(running.line("status", "NoNewPrivs:"), ["1"]);
     assert_eq!(running.line("status", "Umask:"), ["0027"]);
@@ -200,8 +200,8 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     };
     limit(Some(std::fs::metadata(site.path().join("data/data.mdb")).unwrap().len()));
     // More than the room at the end of the file.
-    let (code, said) = add("large", 2 << 20);
-    assert!(code == Some(80) && said.contains("no space left for the database"), "{code:?} {said}");
+    let (code, message) = add("large", 2 << 20);
+    assert!(code == Some(80) && message.contains("no space left for the database"), "{code:?} {message}");
     limit(None);
     assert_eq!(add("large", 2 << 20).0, Some(0));
     assert!(server.stop());

@@ -138,8 +138,8 @@ fn same_answers(kind: Kind) {
     if kind.is_lacking() {
         return;
     }
-    let (direct, behind) = (target(kind), target(kind));
-    let front = proxy(behind.server.address, "");
+    let (direct, remote) = (target(kind), target(kind));
+    let front = proxy(remote.server.address, "");
     let (mut plain, mut proxied) =
         (Client::connect(direct.server.address), Client::connect(front.server.address));
     let mut differences = Vec::new();
@@ -213,8 +213,8 @@ fn identities_are_asserted() {
         ),
         (format!("{bind} mode=none\nidassert-passThru dn.subtree:o=local"), false, "=> 8"),
     ] {
-        let behind = target(Kind::Larix);
-        let front = proxy_with(&format!("ldap://{}", behind.server.address), &lines, LOCAL);
+        let remote = target(Kind::Larix);
+        let front = proxy_with(&format!("ldap://{}", remote.server.address), &lines, LOCAL);
         let mut client = Client::connect(front.server.address);
         if !is_anonymous {
             let bound = run(&mut client, "as cn=root,o=local secret");
@@ -222,7 +222,7 @@ fn identities_are_asserted() {
         }
         let change = format!("modify {ann}\n  replace description: changed");
         let answer = run(&mut client, &change);
-        let by = Client::connect(behind.server.address).value(ann, "modifiersName").unwrap_or_default();
+        let by = Client::connect(remote.server.address).value(ann, "modifiersName").unwrap_or_default();
         let shown = if answer.starts_with("=> 0") { by } else { answer.clone() };
         assert!(shown.contains(expected), "{lines} (anonymous: {is_anonymous}): {shown} {answer}");
     }
@@ -231,7 +231,7 @@ fn identities_are_asserted() {
 /// With `proxy-whoami yes` the target says who a client is that has bound there and acts for another.
 #[test]
 fn who_acts_for_another_is_known_to_the_target() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let ann = "uid=ann,ou=people,dc=example,dc=com";
     let as_bob = "whoami with !authzid=dn:uid=bob,ou=people,dc=example,dc=com";
     let bob = "value: dn:uid=bob,ou=people,dc=example,dc=com";
@@ -241,7 +241,7 @@ fn who_acts_for_another_is_known_to_the_target() {
         (ann, "annpw", "proxy-whoami yes", "=> 123"),
         (ADMIN, "secret", "proxy-whoami yes", bob),
     ] {
-        let front = proxy(behind.server.address, &format!("rootdn {root}\n{line}"));
+        let front = proxy(remote.server.address, &format!("rootdn {root}\n{line}"));
         let mut client = Client::connect(front.server.address);
         assert!(run(&mut client, &format!("as {root} {password}")).contains("=> 0"), "{root}");
         let own = run(&mut client, "whoami");
@@ -251,7 +251,7 @@ fn who_acts_for_another_is_known_to_the_target() {
     }
     // Who has bound here is known here.
     let lines = format!("rootdn cn=root,{SUFFIX}\nrootpw secret\nproxy-whoami yes");
-    let front = proxy(behind.server.address, &lines);
+    let front = proxy(remote.server.address, &lines);
     let mut client = Client::connect(front.server.address);
     assert!(run(&mut client, &format!("as cn=root,{SUFFIX} secret")).contains("=> 0"));
     let found = run(&mut client, as_bob);
@@ -261,8 +261,8 @@ fn who_acts_for_another_is_known_to_the_target() {
 /// A server that answers, but never through TLS, is no better than one that does not: the next one is asked.
 #[test]
 fn a_target_without_tls_is_passed_over() {
-    let behind = target(Kind::Larix);
-    let address = behind.server.address;
+    let remote = target(Kind::Larix);
+    let address = remote.server.address;
     let front = proxy_with(&format!("ldaps://{address} ldap://{address}"), "tls ldaps tls_reqcert=never", "");
     let mut client = Client::connect(front.server.address);
     for _ in 0..3 {
@@ -277,11 +277,11 @@ const CLOSED_WITHIN: usize = 300;
 /// cn=Monitor shows which connections to the target are open, as whom, and that they end.
 #[test]
 fn the_monitor_shows_connections() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let lines = format!(
         "idle-timeout 1\nrebind-as-user yes\nrootpw secret\nrootdn cn=root,{SUFFIX}\nacl-bind bindmethod=simple binddn={ADMIN} credentials=secret"
     );
-    let uri = format!("ldap://{}", behind.server.address);
+    let uri = format!("ldap://{}", remote.server.address);
     let front = proxy_with(&uri, &lines, "database monitor\naccess to * by * read\n");
     let mut client = Client::connect(front.server.address);
     let mut open = || {
@@ -301,7 +301,7 @@ fn the_monitor_shows_connections() {
     }
     let shown = open();
     assert!(shown.contains(&format!("olmDbConnURI: {uri}")), "{shown}");
-    assert!(shown.contains(&format!("olmDbConnPeerAddress: IP={}", behind.server.address)), "{shown}");
+    assert!(shown.contains(&format!("olmDbConnPeerAddress: IP={}", remote.server.address)), "{shown}");
     for expected in [
         "olmDbConnFlags: anonymous".to_owned(),
         "olmDbConnFlags: privileged".to_owned(),
@@ -320,11 +320,11 @@ fn the_monitor_shows_connections() {
 /// Rules of the proxy hold for what its targets answer; its limits, too.
 #[test]
 fn what_the_proxy_lets_be_seen() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let rules = "sizelimit 2\nomit-unknown-schema yes\nnorefs yes\n\
                  access to dn.base=uid=bob,ou=people,dc=example,dc=com by * none\n\
                  access to attrs=mail by users read by * none\naccess to * by * read\n";
-    let front = proxy(behind.server.address, rules);
+    let front = proxy(remote.server.address, rules);
     let mut client = Client::connect(front.server.address);
     let found = run(&mut client, "search ou=people,dc=example,dc=com one (sn=*) sn mail");
     assert!(found.contains("uid=ann"), "{found}");
@@ -333,7 +333,7 @@ fn what_the_proxy_lets_be_seen() {
     let found = run(&mut client, "search dc=example,dc=com one (ou=elsewhere)");
     assert!(!found.contains("other.example.com"), "{found}");
     // Nor by way of an entry that names another.
-    let mut admin = Client::connect(behind.server.address);
+    let mut admin = Client::connect(remote.server.address);
     assert!(run(&mut admin, &format!("as {ADMIN} secret")).contains("=> 0"));
     let named =
         "modify uid=eve,ou=people,dc=example,dc=com\n  add manager: uid=ann,ou=people,dc=example,dc=com";
@@ -350,9 +350,9 @@ fn what_the_proxy_lets_be_seen() {
 /// Many clients share a few connections, bound and anonymous ones, and each has his own answers.
 #[test]
 fn connections_are_shared() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let relay = Relay::recording();
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     let front = proxy(relay.address, "conn-pool-max 2");
     let names = ["ann", "bob", "eve"];
     let mut clients: Vec<Client> = (0..60).map(|_| Client::connect(front.server.address)).collect();
@@ -371,7 +371,7 @@ fn connections_are_shared() {
         }
     }
     let connections: std::collections::HashSet<usize> =
-        relay.recorded().iter().map(|passed| passed.connection).collect();
+        relay.recorded().iter().map(|relayed| relayed.connection).collect();
     // Two anonymous ones, one of each user, and one for binds.
     assert!(connections.len() <= 6, "{} connections", connections.len());
 }
@@ -424,8 +424,8 @@ fn sorting_is_spread_over_connections() {
         "moduleload sssvlv\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
          access to * by * read\noverlay sssvlv\nsssvlv-max 100\n"
     );
-    let behind = Running::start(Kind::Slapd, &body, ENTRIES);
-    let front = proxy(behind.server.address, "");
+    let remote = Running::start(Kind::Slapd, &body, ENTRIES);
+    let front = proxy(remote.server.address, "");
     let sorted = format!("search ou=people,{SUFFIX} one (sn=*) sn with !sort=sn:caseIgnoreOrderingMatch");
     // Pages go on over the connection that they began with.
     let paged = format!("search ou=people,{SUFFIX} one (sn=*) sn with");
@@ -495,8 +495,8 @@ fn with_tls_nothing_is_in_the_clear() {
     let found = run(&mut client, "search dc=example,dc=com sub (uid=ann) mail");
     assert!(found.contains("ann@example.com"), "{found}");
     let contains = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|window| window == text);
-    let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
-    assert!(!contains(&passed, b"secret") && !contains(&passed, b"ann@example.com"));
+    let relayed: Vec<u8> = relay.recorded().into_iter().flat_map(|relayed| relayed.bytes).collect();
+    assert!(!contains(&relayed, b"secret") && !contains(&relayed, b"ann@example.com"));
     assert!(!front.server.log().contains("secret"));
     // One without TLS: where that is no fault, the anonymous alone are asked for.
     let plain = target(Kind::Larix);
@@ -511,7 +511,7 @@ fn with_tls_nothing_is_in_the_clear() {
         assert!(found.contains(anonymous), "{begins}: {found}");
         let bound = run(&mut client, &format!("as {ADMIN} secret"));
         assert!(bound.contains("=> 52"), "{begins}: {bound}");
-        let passed: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
-        assert!(!passed.is_empty() && !contains(&passed, b"secret"), "{begins}");
+        let relayed: Vec<u8> = relay.recorded().into_iter().flat_map(|relayed| relayed.bytes).collect();
+        assert!(!relayed.is_empty() && !contains(&relayed, b"secret"), "{begins}");
     }
 }

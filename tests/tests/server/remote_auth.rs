@@ -146,7 +146,7 @@ fn the_other_server_judges_who_has_no_password_here() {
             let mapping =
                 format!("remoteauth_mapping HERE {}\nremoteauth_tls starttls=no", judge.server.address);
             let front = front(front_kind, &mapping, "");
-            let here = front.server.address;
+            let address = front.server.address;
             for (uid, password, expected) in [
                 ("ann", "annpw", 0),
                 ("ann", "wrong", INVALID_CREDENTIALS),
@@ -159,12 +159,12 @@ fn the_other_server_judges_who_has_no_password_here() {
                 ("nobody", "annpw", INVALID_CREDENTIALS),
             ] {
                 assert_eq!(
-                    code(here, uid, password),
+                    code(address, uid, password),
                     expected,
                     "{front_kind:?} before {kind:?}: {uid} {password}"
                 );
             }
-            assert_eq!(login(here, ADMIN, "secret").code, 0);
+            assert_eq!(login(address, ADMIN, "secret").code, 0);
         }
     }
 }
@@ -185,7 +185,7 @@ fn the_other_server_judges_all_under_their_names() {
         let local = REMOTE.replace("userPassword: annpw", "userPassword: herepw")
             + "\ndn: cn=bob,dc=example,dc=com\nobjectClass: person\ncn: bob\nsn: b\nuserPassword: bobpw\n";
         let front = start(kind, &body, &local);
-        let here = front.server.address;
+        let address = front.server.address;
         let ann = format!("cn=ann,{SUFFIX}");
         for (name, password, expected) in [
             (ann.as_str(), "annpw", 0),
@@ -196,11 +196,11 @@ fn the_other_server_judges_all_under_their_names() {
             (&format!("cn=eve,{SUFFIX}"), "any", INVALID_CREDENTIALS),
             (ADMIN, "secret", 0),
         ] {
-            assert_eq!(login(here, name, password).code, expected, "{kind:?}: {name} {password}");
+            assert_eq!(login(address, name, password).code, expected, "{kind:?}: {name} {password}");
         }
         judge.server.kill();
-        assert_eq!(login(here, &ann, "annpw").code, 52, "{kind:?}");
-        assert_eq!(login(here, ADMIN, "secret").code, 0);
+        assert_eq!(login(address, &ann, "annpw").code, 52, "{kind:?}");
+        assert_eq!(login(address, ADMIN, "secret").code, 0);
     }
 }
 
@@ -267,9 +267,9 @@ fn clients_are_limited_by_address() {
     assert_eq!(codes(&["annpw", "annpw", "annpw", "annpw", "annpw"]), [0; 5]);
     assert_eq!(codes(&["wrong", "wrong", "wrong"]), [INVALID_CREDENTIALS; 3]);
     // 51 busy, also for the right one, and without a word to the other server.
-    let passed = relay.recorded().len();
+    let chunks = relay.recorded().len();
     assert_eq!(codes(&["wrong", "annpw"]), [51, 51]);
-    assert_eq!(relay.recorded().len(), passed);
+    assert_eq!(relay.recorded().len(), chunks);
 }
 
 #[test]
@@ -277,18 +277,18 @@ fn a_password_is_stored_once_it_was_right() {
     let judge = remote(Kind::Larix);
     let mapping = format!("remoteauth_mapping here {}\nremoteauth_store on", judge.server.address);
     let front = front(Kind::Larix, &mapping, "");
-    let here = front.server.address;
-    assert_eq!(code(here, "ann", "wrong"), INVALID_CREDENTIALS);
+    let address = front.server.address;
+    assert_eq!(code(address, "ann", "wrong"), INVALID_CREDENTIALS);
     // Several at once store one value.
     std::thread::scope(|scope| {
-        let logins: Vec<_> = (0..4).map(|_| scope.spawn(|| code(here, "ann", "annpw"))).collect();
+        let logins: Vec<_> = (0..4).map(|_| scope.spawn(|| code(address, "ann", "annpw"))).collect();
         for login in logins {
             assert_eq!(login.join().unwrap(), 0);
         }
     });
     judge.server.kill();
-    assert_eq!(code(here, "ann", "annpw"), 0);
-    assert_eq!(code(here, "ann", "wrong"), INVALID_CREDENTIALS);
+    assert_eq!(code(address, "ann", "annpw"), 0);
+    assert_eq!(code(address, "ann", "wrong"), INVALID_CREDENTIALS);
     assert!(front.server.stop());
     let output = Kind::Larix.tool("cat").arg("-f").arg(front.site.configuration()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -333,11 +333,11 @@ fn a_server_that_is_silent() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let mapping = format!("remoteauth_mapping here {}", silent.local_addr().unwrap());
     let front = front(Kind::Larix, &mapping, "");
-    let here = front.server.address;
+    let address = front.server.address;
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| login(here, &format!("uid=ann,{SUFFIX}"), "annpw"));
+        let waiting = scope.spawn(|| login(address, &format!("uid=ann,{SUFFIX}"), "annpw"));
         let (_held, _) = silent.accept().unwrap();
-        assert_eq!(code(here, "bob", "bobpw"), 0);
+        assert_eq!(code(address, "bob", "bobpw"), 0);
         assert!(!waiting.is_finished());
         let answer = waiting.join().unwrap();
         assert_eq!(
@@ -420,7 +420,7 @@ fn passwords_go_by_tls_to_the_server_that_is_meant() {
         let front = start(Kind::Larix, &body, &local);
         assert_eq!(code(front.server.address, "ann", "secret"), expected, "{what}: {}", front.server.log());
     }
-    let bytes: Vec<u8> = relay.recorded().into_iter().flat_map(|passed| passed.bytes).collect();
+    let bytes: Vec<u8> = relay.recorded().into_iter().flat_map(|chunk| chunk.bytes).collect();
     assert!(!bytes.is_empty());
     assert!(!bytes.windows(6).any(|window| window == b"secret"), "a password in clear");
 }

@@ -57,7 +57,7 @@ fn loaded(body: &str) -> Running {
 }
 
 /// The server that has the entries.
-fn behind() -> Running {
+fn remote() -> Running {
     loaded(&format!("authz-policy to\n{REAL}"))
 }
 
@@ -118,8 +118,8 @@ fn answers(front: SocketAddr) -> Vec<String> {
 #[test]
 fn a_proxy_gives_other_names() {
     let ours = {
-        let behind = behind();
-        let front = Running::start(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, ""), "");
+        let remote = remote();
+        let front = Running::start(Kind::Larix, &over_ldap(Kind::Larix, remote.server.address, ""), "");
         let answers = answers(front.server.address);
         // slapd leaves controls as they are.
         let mut client = front.client();
@@ -130,9 +130,9 @@ fn a_proxy_gives_other_names() {
         assert_eq!(run(&mut client, changed), shown);
         assert_eq!(run(&mut client, "delete cn=team,o=view with assert=(title=y)"), "=> 122\n");
         // Whoever was bound here is known there by the name that was mapped.
-        let by = behind.client().value("uid=ann,ou=people,dc=real,dc=com", "modifiersName");
+        let by = remote.client().value("uid=ann,ou=people,dc=real,dc=com", "modifiersName");
         assert_eq!(by.as_deref(), Some("uid=ann,ou=people,dc=real,dc=com"));
-        let manager = behind.client().value("uid=ann,ou=people,dc=real,dc=com", "manager");
+        let manager = remote.client().value("uid=ann,ou=people,dc=real,dc=com", "manager");
         assert_eq!(manager.as_deref(), Some("uid=bob,ou=people,dc=real,dc=com"));
         answers
     };
@@ -140,8 +140,8 @@ fn a_proxy_gives_other_names() {
         return;
     }
     let theirs = {
-        let behind = behind();
-        let front = Running::start(Kind::Slapd, &over_ldap(Kind::Slapd, behind.server.address, ""), "");
+        let remote = remote();
+        let front = Running::start(Kind::Slapd, &over_ldap(Kind::Slapd, remote.server.address, ""), "");
         answers(front.server.address)
     };
     // There a client that has bound is known by the name that the other server has for it, which may be somebody else's here.
@@ -155,11 +155,11 @@ fn a_proxy_gives_other_names() {
 /// Access rules, limits and identities of a mapped database are about the names that clients see.
 #[test]
 fn rules_hold_for_the_names_in_front() {
-    let behind = behind();
+    let remote = remote();
     let more = "idassert-bind bindmethod=simple binddn=cn=admin,dc=real,dc=com credentials=secret mode=none\nrootdn cn=root,o=view\n\
                 rootpw secret\naccess to dn.base=uid=bob,ou=people,o=view by * none\naccess to attrs=mail \
                 by dn.exact=uid=ann,ou=people,o=view read by * none\naccess to attrs=title by * none\naccess to * by * read";
-    let front = Running::start(Kind::Larix, &over_ldap(Kind::Larix, behind.server.address, more), "");
+    let front = Running::start(Kind::Larix, &over_ldap(Kind::Larix, remote.server.address, more), "");
     let mut client = front.client();
     let all = "search o=view sub (uid=*) uid mail title description";
     let found = run(&mut client, all);

@@ -101,11 +101,11 @@ struct Both {
 
 impl Both {
     fn check(&self, mechanism: &str, user: &str, password: &str, more: &[&str], expected: &str) {
-        let asked = format!("{mechanism} {user} {password} {more:?}");
+        let context = format!("{mechanism} {user} {password} {more:?}");
         if let Some((_, slapd)) = &self.slapd {
-            assert_eq!(whoami(slapd, mechanism, user, password, more), expected, "slapd: {asked}");
+            assert_eq!(whoami(slapd, mechanism, user, password, more), expected, "slapd: {context}");
         }
-        assert_eq!(whoami(&self.larix.1, mechanism, user, password, more), expected, "Larix: {asked}");
+        assert_eq!(whoami(&self.larix.1, mechanism, user, password, more), expected, "Larix: {context}");
     }
 
     fn check_larix(&self, mechanism: &str, user: &str, password: &str, more: &[&str], expected: &str) {
@@ -238,17 +238,17 @@ fn own_clients_bind_to_the_channel() {
                 .env("LDAPNOINIT", "1")
                 .output()
                 .expect("larix");
-            let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            (said, String::from_utf8_lossy(&output.stderr).into_owned())
+            let identity = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            (identity, String::from_utf8_lossy(&output.stderr).into_owned())
         };
         for mechanism in ["SCRAM-SHA-1-PLUS", "SCRAM-SHA-256-PLUS", "SCRAM-SHA-512-PLUS"] {
-            let (said, why) = ask(mechanism, wanted, "annpw");
-            assert_eq!(said, "dn:uid=ann,dc=example,dc=com", "{configured} {mechanism} {wanted}: {why}");
+            let (identity, why) = ask(mechanism, wanted, "annpw");
+            assert_eq!(identity, "dn:uid=ann,dc=example,dc=com", "{configured} {mechanism} {wanted}: {why}");
             assert_eq!(ask(mechanism, wanted, "wrong").0, "");
         }
         if configured.ends_with("exporter\n") {
-            let (said, why) = ask("SCRAM-SHA-256-PLUS", "tls-endpoint", "annpw");
-            assert!(said.is_empty() && !why.is_empty(), "{said} {why}");
+            let (identity, why) = ask("SCRAM-SHA-256-PLUS", "tls-endpoint", "annpw");
+            assert!(identity.is_empty() && !why.is_empty(), "{identity} {why}");
         }
         assert!(server.stop());
     }

@@ -81,7 +81,7 @@ fn what_is_refused() {
         (&["--entries", "900000000000"], "--folder"),
     ] {
         let output = size(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(expected), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(expected), "{arguments:?}: {stderr}");
     }
 }

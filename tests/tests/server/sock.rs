@@ -69,12 +69,12 @@ fn serve(listener: UnixListener) -> Receiver<String> {
 fn answers(kind: Kind, requests: &[&str]) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let asked = serve(UnixListener::bind(&socket).unwrap());
+    let receiver = serve(UnixListener::bind(&socket).unwrap());
     let server = Running::start(kind, &lines(kind, &socket), "");
     let mut client = server.client();
     let answers = requests.iter().map(|request| {
         let answer = run(&mut client, request);
-        let text = asked.recv_timeout(Duration::from_millis(300)).unwrap_or_default();
+        let text = receiver.recv_timeout(Duration::from_millis(300)).unwrap_or_default();
         let text: String = text
             .lines()
             .filter(|line| {
@@ -105,9 +105,9 @@ const REQUESTS: [&str; 11] = [
 fn a_program_answers_requests() {
     let ours = answers(Kind::Larix, &REQUESTS);
     let has = |number: usize, answer: &str, text: &str| {
-        let (answered, asked) = &ours[number];
+        let (answered, notice) = &ours[number];
         assert!(answered.contains(answer), "{}: {answered} lacks {answer}", REQUESTS[number]);
-        assert!(asked.contains(text), "{}: {asked} lacks {text}", REQUESTS[number]);
+        assert!(notice.contains(text), "{}: {notice} lacks {text}", REQUESTS[number]);
     };
     has(
         0,
@@ -238,10 +238,11 @@ fn decided(kind: Kind, requests: &[&str]) -> Vec<(String, String)> {
         let answer = run(&mut client, request);
         let mut short = String::new();
         while let Ok(text) = heard.recv_timeout(Duration::from_millis(150)) {
-            let told = ["suffix:", "binddn:", "dn:", "base:", "cred:", "oid:", "code:", "matched:", "info:"];
+            let prefixes =
+                ["suffix:", "binddn:", "dn:", "base:", "cred:", "oid:", "code:", "matched:", "info:"];
             let mut lines = text.lines();
             short += lines.next().unwrap_or_default();
-            for line in lines.filter(|line| told.iter().any(|own| line.starts_with(own))) {
+            for line in lines.filter(|line| prefixes.iter().any(|own| line.starts_with(own))) {
                 short += &format!(" {line}");
             }
             short.push('\n');
@@ -295,11 +296,11 @@ fn a_program_is_asked_before_a_database_and_told_its_answers() {
     ];
     let requests: Vec<&str> = cases.iter().map(|(request, ..)| *request).collect();
     let ours = decided(Kind::Larix, &requests);
-    for ((request, answer, heard), (answered, told)) in cases.iter().zip(&ours) {
+    for ((request, answer, notice), (answered, notices)) in cases.iter().zip(&ours) {
         assert!(answered.contains(answer), "{request}: {answered} lacks {answer}");
         assert!(
-            told.contains(heard) && heard.is_empty() == told.is_empty(),
-            "{request}: {told} lacks {heard}"
+            notices.contains(notice) && notice.is_empty() == notices.is_empty(),
+            "{request}: {notices} lacks {notice}"
         );
     }
     if Kind::Slapd.is_lacking() || !Path::new("/usr/lib/ldap/back_sock.la").exists() {

@@ -250,7 +250,7 @@ struct Written {
     added: BTreeSet<String>,
     /// The last description of each entry that was acknowledged; a later one may be there that was asked for.
     described: BTreeMap<usize, u64>,
-    asked: BTreeMap<usize, u64>,
+    attempted: BTreeMap<usize, u64>,
     /// Connections that were lost.
     lost: u64,
 }
@@ -321,7 +321,7 @@ impl Written {
                 attribute: ClientAttribute { description: "description", values: &[&text] },
             };
             client::modify(&mut request, MessageId(2), &dn, &[change], &[]);
-            self.asked.insert(person, *number);
+            self.attempted.insert(person, *number);
             let Some(code) = answer(stream, &request) else { return false };
             assert_eq!(code, ResultCode::SUCCESS, "{dn}");
             self.described.insert(person, *number);
@@ -343,9 +343,9 @@ impl Written {
         self.check_added(content, when);
         for (person, last) in &self.described {
             let value = |number: u64| format!("dn: uid=p{person},dc=example,dc=com | description: {number}");
-            let asked = self.asked.get(person).copied().unwrap_or(*last);
+            let attempted = self.attempted.get(person).copied().unwrap_or(*last);
             assert!(
-                content.contains(&value(*last)) || content.contains(&value(asked)),
+                content.contains(&value(*last)) || content.contains(&value(attempted)),
                 "{when}: the change {last} of p{person} is lost"
             );
         }
@@ -700,11 +700,11 @@ fn what_cannot_be_taken_over_is_refused_before_anything_is_done() {
     let check = |text: &str, more: &[&str], expected: &str| {
         fs::write(&machine.configuration, text).unwrap();
         let output = machine.adopt(more);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(expected), "{expected:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(expected), "{expected:?}: {stderr}");
         assert!(
             !machine.place().join("state.json").exists() && machine.serves() == Some(Kind::Slapd),
-            "{said}"
+            "{stderr}"
         );
     };
     check(&format!("{good}overlay nosuch\n"), &[], "slapd.conf:");

@@ -61,12 +61,12 @@ fn a_backup_goes_where_no_database_may_be() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     };
-    let (done, said) = backup_with(&site.path().join("data"), &folder.path().join("sunday"));
-    assert!(!done && said.contains("on a network file system (NFS)"), "{said}");
+    let (done, report) = backup_with(&site.path().join("data"), &folder.path().join("sunday"));
+    assert!(!done && report.contains("on a network file system (NFS)"), "{report}");
 
     let to = folder.path().join("monday");
-    let (done, said) = backup_with(&folder.path().join("monday.part/database-1"), &to);
-    assert!(done, "{said}");
+    let (done, report) = backup_with(&folder.path().join("monday.part/database-1"), &to);
+    assert!(done, "{report}");
     passes("backup", &site, &["--verify", &text(&to)]);
 
     // Not all of them have locks for files.
@@ -111,11 +111,11 @@ fn a_read_only_mount_of_a_served_database_is_not_read() {
     let configuration = text(&site.configuration());
     let cat = || read_only(&Kind::Larix.program().expect("larix"), &["cat", "-f", configuration.as_str()]);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let (done, said) = cat().expect("it starts");
-    assert!(!done && said.contains("mounted read-only here"), "{said}");
+    let (done, report) = cat().expect("it starts");
+    assert!(!done && report.contains("mounted read-only here"), "{report}");
     assert!(server.stop());
-    let (done, said) = cat().expect("it starts");
-    assert!(done && said.contains("dn: dc=example,dc=com"), "{said}");
+    let (done, report) = cat().expect("it starts");
+    assert!(done && report.contains("dn: dc=example,dc=com"), "{report}");
 }
 
 #[test]
@@ -167,9 +167,9 @@ fn a_restore_needs_no_reader() {
         let mut command = Kind::Larix.tool(name);
         command.arg("-f").arg(site.configuration()).args(arguments).stdout(nowhere);
         let output = command.output().expect("the tool starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{name}: {said}");
-        assert_eq!(said.contains("cannot write to standard output"), status != 0, "{name}: {said}");
+        let report = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{name}: {report}");
+        assert_eq!(report.contains("cannot write to standard output"), status != 0, "{name}: {report}");
     }
     assert!(passes("cat", &other, &[]).contains("dn: dc=example,dc=com"));
 }
@@ -179,12 +179,12 @@ fn a_backup_taken_under_writes_is_a_directory_of_one_moment() {
     let site = Site::example(Kind::Larix);
     site.load(SUFFIX);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let (over, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (is_over, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let folder = tempfile::tempdir().expect("a folder");
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     let mut before = [0; 2];
     thread::scope(|scope| {
-        scope.spawn(|| write(&server, &over, &acknowledged));
+        scope.spawn(|| write(&server, &is_over, &acknowledged));
         for (backup, before) in [&first, &second].into_iter().zip(&mut before) {
             while acknowledged.load(Ordering::Acquire) < *before + 50 {
                 thread::yield_now();
@@ -192,7 +192,7 @@ fn a_backup_taken_under_writes_is_a_directory_of_one_moment() {
             *before = acknowledged.load(Ordering::Acquire);
             passes("backup", &site, &["--to", &text(backup)]);
         }
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
     });
     assert!(server.stop());
     let all = passes("cat", &site, &[]);
@@ -218,11 +218,11 @@ fn a_backup_taken_under_writes_is_a_directory_of_one_moment() {
 }
 
 /// Adds one entry after the other.
-fn write(server: &larix_testkit::Server, over: &AtomicBool, acknowledged: &AtomicU64) {
+fn write(server: &larix_testkit::Server, is_over: &AtomicBool, acknowledged: &AtomicU64) {
     let mut connection = Client::connect(server.address);
     assert_eq!(ask(&mut connection, "as cn=admin,dc=example,dc=com secret\n"), "=> 0\n");
     for number in 1.. {
-        if over.load(Ordering::Relaxed) {
+        if is_over.load(Ordering::Relaxed) {
             return;
         }
         assert_eq!(ask(&mut connection, &add(number)), "=> 0\n");
@@ -419,12 +419,12 @@ struct Done {
 /// A client that adds, changes, renames and deletes, one after the other.
 #[derive(Default)]
 struct Worker {
-    over: AtomicBool,
+    is_over: AtomicBool,
     /// From then on it leaves alone what is there.
     adds_only: AtomicBool,
     done: Mutex<Vec<Done>>,
     /// It does nothing any more.
-    ended: AtomicBool,
+    has_ended: AtomicBool,
 }
 
 /// Whatever ends, this tells.
@@ -438,11 +438,11 @@ impl Drop for Tells<'_> {
 
 impl Worker {
     fn work(&self, server: &larix_testkit::Server) {
-        let _ended = Tells(&self.ended);
+        let _ended = Tells(&self.has_ended);
         let mut connection = administrator(server);
-        let mut there: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut content: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for number in 1_u64.. {
-            if self.over.load(Ordering::Relaxed) {
+            if self.is_over.load(Ordering::Relaxed) {
                 return;
             }
             let adds_only = self.adds_only.load(Ordering::Relaxed);
@@ -450,12 +450,12 @@ impl Worker {
             let mut requests = vec![(add(number), vec![(name.clone(), Some(Vec::new()))])];
             // Of the older ones one is changed, and another one goes or gets another name.
             if !adds_only
-                && let Some((changed, had)) = there.iter().nth(number as usize * 7 % (there.len() + 1))
+                && let Some((changed, had)) = content.iter().nth(number as usize * 7 % (content.len() + 1))
             {
                 let descriptions = [had.as_slice(), &[number.to_string()]].concat();
                 let request = format!("modify \"{changed},dc=example,dc=com\"\nadd description: {number}\n");
                 requests.push((request, vec![(changed.clone(), Some(descriptions))]));
-                let other = there.iter().find(|(name, _)| *name != changed);
+                let other = content.iter().find(|(name, _)| *name != changed);
                 if let Some((other, had)) = other.filter(|_| number % 2 == 0) {
                     let new = format!("uid=r{number}");
                     let request = format!("modrdn \"{other},dc=example,dc=com\" {new} delete\n");
@@ -470,8 +470,8 @@ impl Worker {
                 let csn = last_csn(&mut connection);
                 for (name, descriptions) in effects {
                     match &descriptions {
-                        Some(has) => drop(there.insert(name.clone(), has.clone())),
-                        None => drop(there.remove(&name)),
+                        Some(has) => drop(content.insert(name.clone(), has.clone())),
+                        None => drop(content.remove(&name)),
                     }
                     self.done.lock().expect("no panic").push(Done { csn: csn.clone(), name, descriptions });
                 }
@@ -484,7 +484,7 @@ impl Worker {
         let done = || self.done.lock().expect("no panic");
         let wanted = done().len() + count;
         while done().len() < wanted {
-            assert!(!self.ended.load(Ordering::Relaxed), "the worker has ended");
+            assert!(!self.has_ended.load(Ordering::Relaxed), "the worker has ended");
             thread::yield_now();
         }
         done().last().map(|last| last.csn.clone()).expect("something was done")
@@ -492,14 +492,14 @@ impl Worker {
 
     /// What is there after all changes up to this moment.
     fn until(&self, csn: &str) -> BTreeMap<String, Vec<String>> {
-        let mut there = BTreeMap::new();
+        let mut content = BTreeMap::new();
         for done in self.done.lock().expect("no panic").iter().filter(|done| done.csn.as_str() <= csn) {
             match &done.descriptions {
-                Some(has) => drop(there.insert(done.name.clone(), has.clone())),
-                None => drop(there.remove(&done.name)),
+                Some(has) => drop(content.insert(done.name.clone(), has.clone())),
+                None => drop(content.remove(&done.name)),
             }
         }
-        there
+        content
     }
 }
 
@@ -616,7 +616,7 @@ fn a_mass_delete_beside_writes_is_undone_to_the_second() {
     let worker = Worker::default();
     let (mut second, mut deleted) = (String::new(), BTreeSet::new());
     thread::scope(|scope| {
-        let _over = Tells(&worker.over);
+        let _over = Tells(&worker.is_over);
         scope.spawn(|| worker.work(&server));
         worker.more(30);
         passes("backup", &site, &["--to", &backup]);
@@ -646,17 +646,18 @@ fn a_mass_delete_beside_writes_is_undone_to_the_second() {
 
     let restored = |arguments: &[&str]| {
         let other = Site::example(Kind::Larix);
-        let told = passes("restore", &other, &[&["--from", backup.as_str()], arguments].concat());
+        let report = passes("restore", &other, &[&["--from", backup.as_str()], arguments].concat());
         passes("check", &other, &[]);
-        (people(&other), told)
+        (people(&other), report)
     };
     let before = restored(&["--to-time", &format!("{second}Z")]).0;
     let expected = worker.until(&format!("{second}.000001Z"));
     assert!(before == expected, "restored {before:?}, expected {expected:?}");
     assert!(before.len() >= 10 && before.values().any(|values| !values.is_empty()), "{before:?}");
     // And all that the chain has.
-    let (all, told) = restored(&[]);
-    let last = told.lines().find_map(|line| line.split_once("the last change is ")).expect("a last change").1;
+    let (all, report) = restored(&[]);
+    let last =
+        report.lines().find_map(|line| line.split_once("the last change is ")).expect("a last change").1;
     let mut expected = worker.until(last);
     expected.retain(|name, _| !deleted.contains(name));
     assert!(all == expected, "restored {all:?}, expected {expected:?}");

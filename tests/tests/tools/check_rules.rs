@@ -67,12 +67,12 @@ fn check(lines: &str, expected: &[&str]) {
     site.load(TREE);
     let output =
         Kind::Larix.tool("check").arg("-f").arg(site.configuration()).output().expect("the tool starts");
-    let told = String::from_utf8_lossy(&output.stderr);
-    let mut told: Vec<&str> = told.lines().filter(|line| line.starts_with('"')).collect();
+    let notes = String::from_utf8_lossy(&output.stderr);
+    let mut notes: Vec<&str> = notes.lines().filter(|line| line.starts_with('"')).collect();
     let mut expected = expected.to_vec();
-    told.sort_unstable();
+    notes.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(told, expected, "{lines}");
+    assert_eq!(notes, expected, "{lines}");
     assert_eq!(output.status.code(), Some(if expected.is_empty() { 0 } else { 3 }), "{lines}");
 
     let server = site.start().unwrap_or_else(|error| panic!("{lines}: {error}"));

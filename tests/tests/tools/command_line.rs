@@ -18,7 +18,7 @@ fn larix() -> PathBuf {
     Kind::Larix.program().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -33,7 +33,11 @@ fn a_server_without_a_scheme_is_answered_with_its_url() {
         &["serve", "-d", "0", "-f", "/dev/null", "-h", "127.0.0.1:3890"],
     ] {
         let output = Command::new(larix()).args(words).env_remove("LDAPURI").output().unwrap();
-        assert!(!output.status.success() && said(&output).contains(meant), "{words:?}: {}", said(&output));
+        assert!(
+            !output.status.success() && output_text(&output).contains(meant),
+            "{words:?}: {}",
+            output_text(&output)
+        );
     }
 }
 
@@ -54,9 +58,9 @@ fn what_cannot_be_written_is_no_success() {
     ] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = Command::new(larix()).args(words).stdout(full).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", said(&output));
-        assert!(said(&output).contains("No space left"), "{words:?}: {}", said(&output));
-        assert!(!said(&output).contains("panicked"), "{words:?}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {}", output_text(&output));
+        assert!(output_text(&output).contains("No space left"), "{words:?}: {}", output_text(&output));
+        assert!(!output_text(&output).contains("panicked"), "{words:?}: {}", output_text(&output));
     }
 }
 
@@ -68,7 +72,7 @@ fn a_socket_that_is_not_there_is_named() {
     ] {
         let output = Command::new(larix()).args(["whoami", "-H", url]).output().unwrap();
         assert_eq!(output.status.code(), Some(255), "{url}");
-        assert!(said(&output).contains(expected), "{url}: {}", said(&output));
+        assert!(output_text(&output).contains(expected), "{url}: {}", output_text(&output));
     }
 }
 
@@ -83,7 +87,7 @@ fn offline_tools_show_results_and_choices() {
     fs::write(&ldif, "dn: cn=x\nobjectClass: applicationProcess\ncn: x\n").unwrap();
     let run = |words: &[&str]| {
         let output = Command::new(larix()).args(words).arg("-f").arg(&file).output().unwrap();
-        (output.status.code(), said(&output))
+        (output.status.code(), output_text(&output))
     };
     let (status, text) = run(&["add", "-s", "-l", ldif.to_str().unwrap()]);
     assert_eq!(status, Some(0), "{text}");
@@ -104,7 +108,7 @@ fn a_program_of_openldap_is_answered_with_its_command() {
     ] {
         let output = Command::new(larix()).arg(word).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{word}");
-        assert!(said(&output).contains(meant), "{word}: {}", said(&output));
+        assert!(output_text(&output).contains(meant), "{word}: {}", output_text(&output));
     }
 }
 
@@ -132,7 +136,11 @@ fn json_is_of_explanations() {
     let output =
         Command::new(larix()).args(["acl", "--json", "-f", "/dev/null", "-u", "-b", "cn=x", "cn"]).output();
     let output = output.unwrap();
-    assert!(!output.status.success() && said(&output).contains("acl explain --json"), "{}", said(&output));
+    assert!(
+        !output.status.success() && output_text(&output).contains("acl explain --json"),
+        "{}",
+        output_text(&output)
+    );
 }
 
 /// The usual directory is that of another server, if the configuration of this one is a file.
@@ -146,9 +154,9 @@ fn a_file_names_no_directory_to_fill() {
         let output =
             command.args(["add", "-u", "-l", "/dev/null", "-f"]).arg(&file).args(name).output().unwrap();
         assert!(
-            !output.status.success() && said(&output).contains("name the directory (-F)"),
+            !output.status.success() && output_text(&output).contains("name the directory (-F)"),
             "{}",
-            said(&output)
+            output_text(&output)
         );
     }
 }
@@ -189,8 +197,8 @@ fn a_full_temporary_directory_is_no_success() {
         return;
     }
     let output = add(&larix()).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("cannot write a temporary file"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(output_text(&output).contains("cannot write a temporary file"), "{}", output_text(&output));
 }
 
 #[test]
@@ -204,21 +212,21 @@ fn without_a_flag_the_tools_say_what_they_read() {
     fs::write(&file, text).unwrap();
     let named = ["add", "-f", file.to_str().unwrap(), "-l", "/dev/null"];
     let output = Command::new(larix()).args(named).output().unwrap();
-    assert!(output.status.success() && !said(&output).contains("reads"), "{}", said(&output));
+    assert!(output.status.success() && !output_text(&output).contains("reads"), "{}", output_text(&output));
     for tool in ["test", "check", "cat", "schema"] {
         let Some(output) = with_etc(&etc, &larix(), &[tool]) else {
             eprintln!("this system has no /etc/ldap, or permits no mount namespace: skipped");
             return;
         };
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{tool}: {}", said(&output));
+        assert!(output.status.success(), "{tool}: {}", output_text(&output));
         assert!(errors.contains("reads /etc/ldap/slapd.conf; -f FILE or -F DIRECTORY"), "{tool}: {errors}");
     }
     // slapd's names read what OpenLDAP's packages configure, as ever.
     let link = folder.path().join("slapcat");
     symlink(larix(), &link).unwrap();
     let output = with_etc(&etc, &link, &[]).unwrap();
-    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+    assert!(output.status.success() && output_text(&output).is_empty(), "{}", output_text(&output));
 }
 
 #[test]
@@ -239,7 +247,7 @@ fn a_data_directory_that_cannot_be_read_names_its_owner() {
     let output = command.output().unwrap();
     permit(0o700);
     let expected = format!("which belongs to the user {}: start as that one", user.as_raw());
-    assert!(!output.status.success() && said(&output).contains(&expected), "{}", said(&output));
+    assert!(!output.status.success() && output_text(&output).contains(&expected), "{}", output_text(&output));
 }
 
 #[test]
@@ -263,7 +271,11 @@ fn a_load_into_the_wrong_database_names_the_right_one() {
         fs::write(&ldif, format!("dn: {dn}\nobjectClass: domain\ndc: example\n")).unwrap();
         let output =
             Command::new(larix()).args(["add", "-f"]).arg(&file).arg("-l").arg(&ldif).output().unwrap();
-        assert!(!output.status.success() && said(&output).contains(expected), "{}", said(&output));
+        assert!(
+            !output.status.success() && output_text(&output).contains(expected),
+            "{}",
+            output_text(&output)
+        );
     }
 }
 

@@ -137,7 +137,7 @@ impl Set {
         let mut last = String::new();
         for _ in 0..LOOKS {
             if let Some(status) = server.try_wait().unwrap() {
-                panic!("server {member} has ended, {status}: {}", self.said());
+                panic!("server {member} has ended, {status}: {}", self.error_logs());
             }
             match self.health(member) {
                 Ok(answer) if answer.starts_with("HTTP/1.1 200") => return,
@@ -146,10 +146,10 @@ impl Set {
             }
             thread::park_timeout(PAUSE);
         }
-        panic!("server {member} is not ready, {last}: {}", self.said());
+        panic!("server {member} is not ready, {last}: {}", self.error_logs());
     }
 
-    fn said(&self) -> String {
+    fn error_logs(&self) -> String {
         let read = |member| fs::read_to_string(self.errors(member)).unwrap_or_default();
         (0..self.ports.len()).map(|member| format!("\n-- server {member}:\n{}", read(member))).collect()
     }
@@ -422,8 +422,8 @@ fn settings_that_cannot_be_are_named() {
             .env("LARIX_URLS", "ldap://127.0.0.1:0")
             .envs(environment.iter().copied());
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && said.contains(fault), "{environment:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains(fault), "{environment:?}: {stderr}");
         assert!(!data.join("slapd.d").exists(), "{environment:?}");
     }
 }

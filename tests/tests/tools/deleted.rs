@@ -208,8 +208,8 @@ fn memberships_come_back_when_asked_for() {
     assert_eq!(content(&member)[group]["member"].len(), 1);
     // One record for one delete: what followed from it in the group is another entry's.
     assert_eq!(done(&member, &["list"]).lines().count(), 1);
-    let said = done(&member, &["restore", ann, "--memberships", "member"]);
-    assert_eq!(said, format!("restored {ann}\nadded {ann} to {group}\n"));
+    let report = done(&member, &["restore", ann, "--memberships", "member"]);
+    assert_eq!(report, format!("restored {ann}\nadded {ann} to {group}\n"));
     assert_same(&member, &before);
 
     member.change(&format!("delete {ann}\n\ndelete {group}"));
@@ -239,8 +239,8 @@ fn managed_entries_come_back_with_their_origins() {
     member.change(&format!("delete {ann}"));
     assert!(!content(&member).contains_key(&group));
     // Both have records, and both are themselves again.
-    let said = done(&member, &["restore", &ann, &group]);
-    assert_eq!(said, format!("restored {group}\nrestored {ann}\n"));
+    let report = done(&member, &["restore", &ann, &group]);
+    assert_eq!(report, format!("restored {group}\nrestored {ann}\n"));
     assert_same(&member, &before);
     // Without its own record the managed entry is made anew.
     member.change(&format!("delete {ann}"));
@@ -258,18 +258,18 @@ fn rights_are_those_of_the_log_and_of_the_directory() {
     member.change(&format!(
         "add {auditor}\nobjectClass: person\ncn: auditor\nsn: x\nuserPassword: pw\n\ndelete {ann}"
     ));
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     // Who may read the log sees what was deleted, and cannot bring it back by that.
     let output = as_somebody(&member, auditor, "pw", &["list"]);
-    assert!(output.status.success() && !output.stdout.is_empty(), "{}", said(&output));
+    assert!(output.status.success() && !output.stdout.is_empty(), "{}", stderr(&output));
     let output = as_somebody(&member, auditor, "pw", &["restore", ann]);
-    assert!(said(&output).contains("restoring takes the rights to add the entry"), "{}", said(&output));
+    assert!(stderr(&output).contains("restoring takes the rights to add the entry"), "{}", stderr(&output));
     assert!(!content(&member).contains_key(ann));
     // Others see nothing.
     member.change(&format!("add cn=x,{SUFFIX}\nobjectClass: person\ncn: x\nsn: x\nuserPassword: pw"));
     let output = as_somebody(&member, "cn=x,dc=example,dc=com", "pw", &["list", "-b", LOG]);
     assert!(!output.status.success() && output.stdout.is_empty());
-    assert!(said(&output).contains("is not there, or you may not see it"), "{}", said(&output));
+    assert!(stderr(&output).contains("is not there, or you may not see it"), "{}", stderr(&output));
 
     // A new entry in its place, and another name.
     let (uuid, new) = ("entryuuid", "uid=ann2,ou=sales,dc=example,dc=com");

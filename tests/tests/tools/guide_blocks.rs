@@ -178,20 +178,25 @@ impl World {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = |number: usize| {
+        let output_text = |number: usize| {
             fs::read_to_string(self.path("state").join(number.to_string())).unwrap_or_default()
         };
         if !output.status.success() {
             let number: usize = fs::read_to_string(self.path("state/block")).unwrap().trim().parse().unwrap();
             let Block { document, line, commands, .. } = &blocks[number];
             let errors = String::from_utf8_lossy(&output.stderr);
-            panic!("{document}:{line}: {:?}\n{commands}\n{}{errors}", output.status, said(number));
+            panic!("{document}:{line}: {:?}\n{commands}\n{}{errors}", output.status, output_text(number));
         }
         for (number, block) in blocks.iter().enumerate() {
             let Some(expected) = &block.output else { continue };
-            let (expected, said) = (self.here(expected), said(number));
-            let fault = difference(&expected, &said);
-            assert!(fault.is_none(), "{}:{}: {fault:?} has not come:\n{said}", block.document, block.line);
+            let (expected, output_text) = (self.here(expected), output_text(number));
+            let fault = difference(&expected, &output_text);
+            assert!(
+                fault.is_none(),
+                "{}:{}: {fault:?} has not come:\n{output_text}",
+                block.document,
+                block.line
+            );
         }
         for StandIn { documented, typed, why } in stand_ins {
             println!("{documented}: {}: {why}", if *typed == NOTHING { "not typed" } else { typed });
@@ -241,8 +246,8 @@ new_password() {
 "#;
 
 /// The first line of what is expected that did not come, behind those before it.
-fn difference<'e>(expected: &'e str, said: &str) -> Option<&'e str> {
-    let mut lines = said.lines();
+fn difference<'e>(expected: &'e str, output: &str) -> Option<&'e str> {
+    let mut lines = output.lines();
     expected.lines().find(|wanted| !lines.any(|line| fits(wanted, line)))
 }
 

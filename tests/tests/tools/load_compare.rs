@@ -131,8 +131,8 @@ fn both_log_levels_and_redis() {
 
 #[test]
 fn faults_are_named_before_anything_is_measured() {
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = taken.local_addr().expect("its address").port().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its address").port().to_string();
     for (arguments, expected) in [
         (&["male"][..], &["\"male\"", "mail, frontend, grid, subscribers, sizing"][..]),
         (&["mail", "--only", "serach"], &["\"serach\"", "search, substrings, read"]),
@@ -271,12 +271,12 @@ fn a_given_server_with_other_data_makes_its_rows_invalid() {
     assert!(load.expect("the tool starts").status.success());
     let server = Server::start(Kind::Larix, &made.configuration).unwrap_or_else(|e| panic!("{e}"));
     let url = format!("ldap://{}/", server.address);
-    let asked = |entries: &str, only: &str| {
+    let compare_rows = |entries: &str, only: &str| {
         let arguments =
             ["mail", "--smoke", "--entries", entries, "--only", only, "--with", &url, "--json", "-"];
         compare(&arguments, &data).output().expect("larix starts")
     };
-    let right = asked("100", "search,read,modify");
+    let right = compare_rows("100", "search,read,modify");
     assert!(right.status.success(), "{}", errors(&right));
     let document: Value = serde_json::from_slice(&right.stdout).expect("JSON");
     let row = |name: &str| {
@@ -286,7 +286,7 @@ fn a_given_server_with_other_data_makes_its_rows_invalid() {
     assert!(row("search, 16 connections, wall time")["figures"][1][0].is_f64());
     let unwritten = row("modify, durable, 64 connections");
     assert!(unwritten["note"].as_str().is_some_and(|note| note.contains("--bind-dn")), "{unwritten:#}");
-    let wrong = asked("300", "search,read");
+    let wrong = compare_rows("300", "search,read");
     assert!(!wrong.status.success());
     let errors = errors(&wrong);
     assert!(errors.contains("rows are invalid") && errors.contains("0 entries instead of 1"), "{errors}");

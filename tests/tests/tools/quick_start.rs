@@ -265,10 +265,10 @@ fn an_empty_log_judges_no_index() {
         let mut advise = Kind::Larix.tool("advise");
         let output =
             advise.arg("-F").arg(newcomer.data.join("slapd.d")).arg("--log").arg(&log).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
+        let message = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{:?}", output.stderr);
-        assert_eq!(said.contains("not used: index uid eq"), judged, "{lines}: {said}");
-        assert_eq!(said.contains("nothing to judge by"), !judged, "{lines}: {said}");
+        assert_eq!(message.contains("not used: index uid eq"), judged, "{lines}: {message}");
+        assert_eq!(message.contains("nothing to judge by"), !judged, "{lines}: {message}");
     }
 }
 
@@ -291,9 +291,12 @@ fn a_full_disk_is_no_damaged_entry() {
         let mut cat = Kind::Larix.tool("cat");
         cat.args(["-l", "/dev/full", "-F"]).arg(newcomer.data.join("slapd.d")).args(go_on);
         let output = cat.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains("cannot write the LDIF: No space left"), "{said}");
-        assert!(!said.contains("entry"), "{said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && message.contains("cannot write the LDIF: No space left"),
+            "{message}"
+        );
+        assert!(!message.contains("entry"), "{message}");
     }
 }
 
@@ -305,7 +308,7 @@ fn flags_that_say_otherwise_are_told() {
     let server = newcomer.start("ldaps://127.0.0.1:0", &["--admin-password-file", "first"]);
     server.check("one", "cn=config", &["dn: cn=config"]);
     server.stop();
-    for (arguments, told) in [
+    for (arguments, words) in [
         (&["--suffix", "dc=other"][..], &["dc=other", "serves \"dc=example,dc=com\""][..]),
         (
             &["--suffix", "dc=example,dc=com", "--tls-cert", "mine.pem"],
@@ -313,8 +316,8 @@ fn flags_that_say_otherwise_are_told() {
         ),
         (&["--suffix", "no name"], &["--suffix no name"]),
     ] {
-        let said = newcomer.refused(arguments);
-        assert!(told.iter().all(|word| said.contains(word)), "{arguments:?}: {said}");
+        let message = newcomer.refused(arguments);
+        assert!(words.iter().all(|word| message.contains(word)), "{arguments:?}: {message}");
     }
     // The first start's password, or one that was set since, stays: the file is a first start's.
     let server = newcomer.start("ldap://127.0.0.1:0", &["--admin-password-file", "second"]);
@@ -328,8 +331,11 @@ fn flags_that_say_otherwise_are_told() {
         Command::new("cp").arg("-r").arg(newcomer.data.join("slapd.d/.")).arg(&copy).status().unwrap();
     assert!(copied.success());
     let other = Newcomer { data: newcomer.folder.path().join("copy"), folder: tempfile::tempdir().unwrap() };
-    let said = other.refused(&["--suffix", "dc=example,dc=com"]);
-    assert!(said.contains(newcomer.data.to_str().unwrap()) && said.contains("not in --data"), "{said}");
+    let message = other.refused(&["--suffix", "dc=example,dc=com"]);
+    assert!(
+        message.contains(newcomer.data.to_str().unwrap()) && message.contains("not in --data"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -354,8 +360,8 @@ fn a_server_in_the_background_shows_its_password() {
 #[test]
 fn an_address_that_is_taken_is_said_and_nothing_is_left() {
     let newcomer = Newcomer::new();
-    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = taken.local_addr().unwrap().to_string();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     let elsewhere = tempfile::tempdir().unwrap();
     let path = elsewhere.path().join("socket");
     let _answers = UnixListener::bind(&path).unwrap();
@@ -373,10 +379,10 @@ fn an_address_that_is_taken_is_said_and_nothing_is_left() {
         let mut command = newcomer.command(&["--suffix", "dc=example,dc=com"]);
         let output = command.args(arguments).env_remove("LARIX_DETACHED").output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message.lines().count(), 1, "{arguments:?}: {message}");
         for word in [named, "another process", "end that, or name another"] {
-            assert!(said.contains(word), "{arguments:?}: {said}");
+            assert!(message.contains(word), "{arguments:?}: {message}");
         }
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{arguments:?}");
         let left: Vec<_> = fs::read_dir(newcomer.folder.path()).unwrap().collect();
@@ -420,8 +426,8 @@ fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
     let newcomer = Newcomer::new();
     let arguments = ["--suffix", "dc=example,dc=com", "--tls-cert", "missing.pem"];
     let output = newcomer.command(&arguments).args(["-h", "ldapi://own"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(!output.status.success() && said.contains("missing.pem"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && message.contains("missing.pem"), "{message}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
     assert!(!newcomer.data.join("slapd.d").exists());
     let server = newcomer.start("ldap://127.0.0.1:0", &[]);
@@ -438,10 +444,10 @@ fn a_first_start_loads_entries() {
     fs::write(&file, format!("{base}\ndn: ou=people,dc=example,dc=com\nobjectClass: organisation\n"))
         .unwrap();
     let given = ["--suffix", "dc=example,dc=com", "--ldif", "site.ldif"];
-    let said = newcomer.refused(&given);
+    let message = newcomer.refused(&given);
     assert!(
-        said.contains("site.ldif") && said.contains("line 7: ") && said.contains("objectClass"),
-        "{said}"
+        message.contains("site.ldif") && message.contains("line 7: ") && message.contains("objectClass"),
+        "{message}"
     );
     assert!(
         newcomer
@@ -463,10 +469,10 @@ fn a_first_start_loads_entries() {
     assert!(shown(&again, "note").contains("--ldif: no effect"), "{again}");
 
     let empty = Newcomer::new();
-    let said = empty.refused(&["--suffix", "cn=example", "--base-entry"]);
+    let message = empty.refused(&["--suffix", "cn=example", "--base-entry"]);
     assert!(
-        said.contains("--base-entry makes an entry for") && said.contains("not for cn=example"),
-        "{said}"
+        message.contains("--base-entry makes an entry for") && message.contains("not for cn=example"),
+        "{message}"
     );
     assert!(!empty.data.join("slapd.d").exists());
     let server = empty.start("ldap://127.0.0.1:0", &["--base-entry"]);
@@ -491,15 +497,16 @@ fn a_first_start_loads_entries() {
         .lines()
         .find(|line| line.trim_start().starts_with("sample "))
         .unwrap_or_else(|| panic!("{text}"));
-    let told = line.split_once("log in with ").and_then(|(_, rest)| rest.split_whitespace().next()).unwrap();
-    assert!(line.contains("shown once") && told != password, "{line}");
+    let sample_password =
+        line.split_once("log in with ").and_then(|(_, rest)| rest.split_whitespace().next()).unwrap();
+    assert!(line.contains("shown once") && sample_password != password, "{line}");
     for uid in ["ann", "bilal", "chiara"] {
-        assert!(server.binds(uid, told), "{uid}");
+        assert!(server.binds(uid, sample_password), "{uid}");
         assert!(!server.binds(uid, password), "{uid}");
     }
     assert!(server.stop().contains("18 entries were loaded"));
     let again = other.start("ldap://127.0.0.1:0", &["--sample"]).stop();
-    assert!(!again.contains(told) && !again.contains("log in with"), "{again}");
+    assert!(!again.contains(sample_password) && !again.contains("log in with"), "{again}");
 }
 
 /// The ids of processes that have this among their arguments.

@@ -120,8 +120,8 @@ fn slapacl_prints_the_same() {
         }
     }
     assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
-    let asked = DATABASES * ASKED_OF_DATABASE;
-    assert!(died_of * 5 < asked, "slapacl died of {died_of} of {asked} questions");
+    let question_count = DATABASES * ASKED_OF_DATABASE;
+    assert!(died_of * 5 < question_count, "slapacl died of {died_of} of {question_count} questions");
 }
 
 #[test]

@@ -42,14 +42,14 @@ impl Bench {
     /// Runs a tool that must do all it is asked.
     fn done(&self, tool: &str, arguments: &[&str], input: &str) -> String {
         let output = self.run(tool, arguments, input);
-        assert!(output.status.success(), "{:?} {tool} {arguments:?}: {}", self.kind, said(&output));
-        said(&output)
+        assert!(output.status.success(), "{:?} {tool} {arguments:?}: {}", self.kind, output_text(&output));
+        output_text(&output)
     }
 
     /// What the database holds, without what the server gives to itself.
     fn content(&self) -> Vec<String> {
         let output = self.run("cat", &["-o", "ldif-wrap=no"], "");
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         let text = String::from_utf8(output.stdout).unwrap();
         let own = |line: &&str| !line.starts_with("contextCSN:");
         let mut entries: Vec<String> = text
@@ -87,7 +87,7 @@ fn fed(command: &mut Command, input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -107,7 +107,7 @@ fn a_dump_that_cannot_begin_leaves_the_one_before() {
     assert!(whole.contains("dn: dc=example,dc=com"), "{whole}");
     let fails = |arguments: &[&str]| {
         let output = bench.run("cat", &[arguments, &["-l", file]].concat(), "");
-        assert!(!output.status.success(), "{arguments:?}: {}", said(&output));
+        assert!(!output.status.success(), "{arguments:?}: {}", output_text(&output));
         assert_eq!(std::fs::read_to_string(&dump).unwrap(), whole, "{arguments:?}");
     };
     for arguments in [&["-b", "cn=nothing"][..], &["-s", "cn=nothing"], &["-n", "7"], &["-a", "(ou=*"]] {
@@ -245,9 +245,9 @@ impl HeldStart {
         let mut command = Kind::Larix.tool("serve");
         command.args(["-d", "0", "-h", "ldap://127.0.0.1:0/", "--port-file"]).arg(port);
         let child = command.arg("-f").arg(bench.site.configuration()).stderr(Stdio::null()).spawn().unwrap();
-        let held = Self { child: Running(child), args };
-        assert_eq!(std::fs::read_to_string(pid).unwrap(), format!("{}\n", held.child.id()));
-        held
+        let daemon = Self { child: Running(child), args };
+        assert_eq!(std::fs::read_to_string(pid).unwrap(), format!("{}\n", daemon.child.id()));
+        daemon
     }
 
     fn goes_on(&self) {
@@ -274,8 +274,8 @@ fn tools_wait_for_a_server_that_is_just_starting() {
         let mut child = streams.spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let said = lines.find(|line| line.contains("in use")).unwrap_or_default();
-        assert!(said.ends_with("waits for the server that starts"), "{tool}: {said}");
+        let fault = lines.find(|line| line.contains("in use")).unwrap_or_default();
+        assert!(fault.ends_with("waits for the server that starts"), "{tool}: {fault}");
         // It has looked, and there was no server yet.
         start.goes_on();
         let rest: Vec<String> = lines.collect();
@@ -312,8 +312,8 @@ fn errors_are_those_of_the_tool_offline() {
             let server = beside.start();
             let output = beside.run("add", flags, &ldif);
             assert_eq!(
-                (output.status.code(), said(&output)),
-                (expected.status.code(), said(&expected)),
+                (output.status.code(), output_text(&output)),
+                (expected.status.code(), output_text(&expected)),
                 "{flags:?} {wrong}"
             );
             assert!(!output.status.success(), "{flags:?} {wrong}");
@@ -353,7 +353,7 @@ fn flags_of_slapadd_have_their_meaning_beside_a_server() {
     let wrong =
         format!("dn: cn=wrong,{SUFFIX}\nobjectClass: person\ncn: wrong\nsn: x\nseeAlso: nonsense\n\n");
     let output = bench.run("add", &["-o", "value-check=yes"], &wrong);
-    assert!(said(&output).contains("invalid per syntax: \"nonsense\""), "{}", said(&output));
+    assert!(output_text(&output).contains("invalid per syntax: \"nonsense\""), "{}", output_text(&output));
     // -S gives the CSNs, -w the contextCSN.
     bench.done(
         "add",
@@ -373,7 +373,7 @@ fn flags_of_slapadd_have_their_meaning_beside_a_server() {
     assert_eq!(modified, "=> 0\n");
     assert!(server.stop());
     let output = bench.command("check", &[]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 #[test]
@@ -388,15 +388,15 @@ fn changes_deletes_and_indexes_beside_a_server() {
          dn: ou=o12,ou=a,{SUFFIX}\nchangetype: delete\n\n\
          dn: ou=new,{SUFFIX}\nchangetype: add\nobjectClass: organizationalUnit\n\n"
     );
-    let told = bench.done("modify", &["-v"], &changes);
-    assert_eq!(told.matches("changed").count(), 4, "{told}");
+    let report = bench.done("modify", &["-v"], &changes);
+    assert_eq!(report.matches("changed").count(), 4, "{report}");
     let wrong = format!("dn: ou=o12,ou=a,{SUFFIX}\nchangetype: delete\n\n");
     let output = bench.run("modify", &[], &wrong);
     assert!(!output.status.success());
     assert!(
-        said(&output).contains("line 1") && said(&output).contains("No such object"),
+        output_text(&output).contains("line 1") && output_text(&output).contains("No such object"),
         "{}",
-        said(&output)
+        output_text(&output)
     );
     let found =
         search(&server, &format!("search \"ou=a,{SUFFIX}\" sub (|(description=by the tool)(ou=moved)) 1.1"));
@@ -411,10 +411,14 @@ fn changes_deletes_and_indexes_beside_a_server() {
         assert_eq!(found.matches("-> ").count(), 1, "{arguments:?}: {found}");
     }
     let output = bench.run("index", &["noSuchType"], "");
-    assert!(!output.status.success() && said(&output).contains("noSuchType"), "{}", said(&output));
+    assert!(
+        !output.status.success() && output_text(&output).contains("noSuchType"),
+        "{}",
+        output_text(&output)
+    );
     assert!(server.stop());
     let output = bench.command("check", &[]).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 /// It makes no database, either, and names what is not there.
@@ -427,7 +431,11 @@ fn a_dry_run_changes_nothing() {
     let before = bench.content();
     assert_eq!(bench.done("delete", &["-u", SUFFIX], ""), format!("{SUFFIX}\n"));
     let output = bench.run("delete", &["-u", &format!("ou=none,{SUFFIX}")], "");
-    assert!(!output.status.success() && said(&output).contains("No such object"), "{}", said(&output));
+    assert!(
+        !output.status.success() && output_text(&output).contains("No such object"),
+        "{}",
+        output_text(&output)
+    );
     assert!(bench.content() == before);
 }
 
@@ -439,7 +447,7 @@ fn where_there_is_no_database_none_is_made() {
         [("index", &[][..]), ("delete", &[SUFFIX]), ("delete", &["-a", "(objectClass=*)"])]
     {
         let output = bench.run(tool, arguments, "");
-        let text = said(&output);
+        let text = output_text(&output);
         assert!(!output.status.success() && text.contains("no store"), "{tool} {arguments:?}: {text}");
         assert!(!bench.data().join("data.mdb").exists(), "{tool} {arguments:?}");
     }
@@ -462,8 +470,8 @@ fn another_index_line_is_made_good_by_slapindex_at_once() {
     assert_eq!(found.matches("-> ").count(), 1, "{found}");
     assert!(server.stop());
     // Nothing is left to do.
-    let told = bench.done("index", &["--stale", "-v"], "");
-    assert!(told.contains("0 entries indexed") || told.contains(" 0 postings"), "{told}");
+    let report = bench.done("index", &["--stale", "-v"], "");
+    assert!(report.contains("0 entries indexed") || report.contains(" 0 postings"), "{report}");
 }
 
 /// Nobody but the server's user and root.
@@ -496,7 +504,7 @@ fn other_users_are_refused() {
     }
     let output = fed(&mut command, &format!("dn: ou=x,{SUFFIX}\nobjectClass: organizationalUnit\n"));
     assert!(!output.status.success());
-    assert!(said(&output).contains("only the server's own user and root"), "{}", said(&output));
+    assert!(output_text(&output).contains("only the server's own user and root"), "{}", output_text(&output));
     let found = search(&server, &format!("search {SUFFIX} sub (ou=x) 1.1"));
     assert_eq!(found, "=> 0\n");
     assert!(server.stop());
@@ -519,7 +527,7 @@ fn replicas_hear_of_what_tools_do() {
     let tool = |name: &str, arguments: &[&str], input: &str| {
         let mut command = Kind::Larix.tool(own_name(Kind::Larix, name));
         let output = fed(command.arg("-f").arg(provider.site.configuration()).args(arguments), input);
-        assert!(output.status.success(), "{name}: {}", said(&output));
+        assert!(output.status.success(), "{name}: {}", output_text(&output));
     };
     provider.change(&format!("add \"{SUFFIX}\"\n  objectClass: domain\n  dc: example"));
     consumer.wait_until_like(&provider);

@@ -83,8 +83,8 @@ fn refused(text: &str) -> Vec<(usize, &'static str, &'static str)> {
         joined.push(' ');
     }
     let line_of = |place: usize| {
-        let behind = starts.partition_point(|(start, _)| *start <= place);
-        starts[behind - 1].1
+        let following = starts.partition_point(|(start, _)| *start <= place);
+        starts[following - 1].1
     };
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let mut found = Vec::new();

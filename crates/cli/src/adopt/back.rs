@@ -26,8 +26,8 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     if journal.step < Step::Starting {
         // Larix never served: slapd has everything.
         journal.found.service.start_slapd(journal, lock)?;
-        let kept = put_away(journal)?;
-        say!("slapd serves as before; what was begun is kept in {}", kept.display());
+        let aside = put_away(journal)?;
+        say!("slapd serves as before; what was begun is kept in {}", aside.display());
         return Ok(());
     }
     if journal.step < Step::Swapping {
@@ -48,8 +48,8 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     }
     journal.found.service.start_slapd(journal, lock)?;
     say!("slapd serves again; the pause was {:.1} s", pause.elapsed().as_secs_f64());
-    let kept = put_away(journal)?;
-    say!("what Larix had is kept in {}", kept.display());
+    let aside = put_away(journal)?;
+    say!("what Larix had is kept in {}", aside.display());
     Ok(())
 }
 
@@ -110,13 +110,13 @@ fn configuration_with_new_directories(tools: &Tools<'_>) -> anyhow::Result<PathB
 
 /// Puts the new files in the old ones' place; the old stay beside them. May be begun anew wherever it was left.
 fn swap(directory: &Path, begun: u64) -> std::io::Result<()> {
-    let (new, kept) = (directory.join(NEW), directory.join(format!("before-larix-{begun}")));
-    let made = new.join(DATA);
-    if made.exists() {
-        if !kept.join(DATA).exists() {
-            fs::create_dir_all(&kept)?;
-            fs::rename(directory.join(DATA), kept.join(DATA))?;
-            File::open(&kept)?.sync_all()?;
+    let (new, aside) = (directory.join(NEW), directory.join(format!("before-larix-{begun}")));
+    let new_data = new.join(DATA);
+    if new_data.exists() {
+        if !aside.join(DATA).exists() {
+            fs::create_dir_all(&aside)?;
+            fs::rename(directory.join(DATA), aside.join(DATA))?;
+            File::open(&aside)?.sync_all()?;
         }
         // Readers' places in files that are no more.
         for file in [directory.join(LOCK), new.join(LOCK)] {
@@ -124,7 +124,7 @@ fn swap(directory: &Path, begun: u64) -> std::io::Result<()> {
                 fs::remove_file(file)?;
             }
         }
-        fs::rename(&made, directory.join(DATA))?;
+        fs::rename(&new_data, directory.join(DATA))?;
         File::open(directory)?.sync_all()?;
     }
     if new.exists() {
@@ -149,16 +149,16 @@ fn report_configuration(journal: &Journal) {
 /// The directory of the move gets another name: the next move finds none.
 fn put_away(journal: &Journal) -> anyhow::Result<PathBuf> {
     let name = journal.place.display().to_string();
-    let mut kept = PathBuf::from(format!("{name}.returned-{}", journal.begun));
+    let mut aside = PathBuf::from(format!("{name}.returned-{}", journal.begun));
     let mut number = 1;
-    while kept.exists() {
+    while aside.exists() {
         number += 1;
-        kept = PathBuf::from(format!("{name}.returned-{}-{number}", journal.begun));
+        aside = PathBuf::from(format!("{name}.returned-{}-{number}", journal.begun));
     }
     ensure!(journal.place.exists(), "{name} is gone");
-    fs::rename(&journal.place, &kept)
-        .with_context(|| format!("cannot rename {name} to {}", kept.display()))?;
-    Ok(kept)
+    fs::rename(&journal.place, &aside)
+        .with_context(|| format!("cannot rename {name} to {}", aside.display()))?;
+    Ok(aside)
 }
 
 #[cfg(test)]
@@ -171,23 +171,23 @@ mod tests {
         for left_after in 0..4 {
             let folder = tempfile::tempdir().unwrap();
             let directory = folder.path();
-            let (new, kept) = (directory.join(NEW), directory.join("before-larix-7"));
+            let (new, aside) = (directory.join(NEW), directory.join("before-larix-7"));
             fs::write(directory.join(DATA), "old").unwrap();
             fs::write(directory.join(LOCK), "").unwrap();
             fs::create_dir(&new).unwrap();
             fs::write(new.join(DATA), "new").unwrap();
             if left_after > 0 {
-                fs::create_dir(&kept).unwrap();
+                fs::create_dir(&aside).unwrap();
             }
             if left_after > 1 {
-                fs::rename(directory.join(DATA), kept.join(DATA)).unwrap();
+                fs::rename(directory.join(DATA), aside.join(DATA)).unwrap();
             }
             if left_after > 2 {
                 fs::rename(new.join(DATA), directory.join(DATA)).unwrap();
             }
             swap(directory, 7).unwrap();
             swap(directory, 7).unwrap();
-            assert_eq!((read(directory.join(DATA)), read(kept.join(DATA))), ("new".into(), "old".into()));
+            assert_eq!((read(directory.join(DATA)), read(aside.join(DATA))), ("new".into(), "old".into()));
             assert!(!new.exists(), "{left_after}");
         }
     }

@@ -85,11 +85,11 @@ fn lines(entry: ConfigEntry) -> Vec<String> {
         "creatorsName",
         "entryUUID",
     ];
-    let kept = entry
+    let own = entry
         .into_ldif()
         .into_iter()
         .filter(|attribute| !stamps.iter().any(|stamp| attribute.description.eq_ignore_ascii_case(stamp)));
-    let mut lines: Vec<String> = kept
+    let mut lines: Vec<String> = own
         .flat_map(|attribute| {
             let name = attribute.description.to_ascii_lowercase();
             attribute

@@ -130,17 +130,17 @@ impl Digests {
     ///
     /// # Errors
     /// As [`Self::read`]; the differences.
-    pub(super) fn demand_equal(&self, wanted: (&Path, &Content), found: &Path) -> anyhow::Result<()> {
-        let original = &wanted.1.unidentified;
+    pub(super) fn demand_equal(&self, expected: (&Path, &Content), found: &Path) -> anyhow::Result<()> {
+        let original = &expected.1.unidentified;
         let other = self.read_beside(found, original)?;
         // A server without the overlay syncprov has none.
         ensure!(
-            wanted.1.context_csns.is_empty() || wanted.1.context_csns == other.context_csns,
+            expected.1.context_csns.is_empty() || expected.1.context_csns == other.context_csns,
             "the contextCSN is not the same in {} and {}: replicas would miss changes",
-            wanted.0.display(),
+            expected.0.display(),
             found.display()
         );
-        if wanted.1.entries == other.entries {
+        if expected.1.entries == other.entries {
             return Ok(());
         }
         let mut differences = Vec::new();
@@ -157,11 +157,11 @@ impl Digests {
             })?;
             Ok(())
         };
-        look(wanted.0, &other, true)?;
-        look(found, wanted.1, false)?;
+        look(expected.0, &other, true)?;
+        look(found, expected.1, false)?;
         bail!(
             "{count} entries are not the same in {} and {}, such as {}",
-            wanted.0.display(),
+            expected.0.display(),
             found.display(),
             differences.join("; ")
         )

@@ -42,8 +42,8 @@ pub(super) enum Service {
 }
 
 impl Service {
-    pub(super) fn choose(asked: Option<ServiceKind>, units: &Path) -> Self {
-        let kind = asked.unwrap_or_else(|| {
+    pub(super) fn choose(requested: Option<ServiceKind>, units: &Path) -> Self {
+        let kind = requested.unwrap_or_else(|| {
             let runs = Path::new("/run/systemd/system").exists();
             let knows = runs && systemctl(&["cat", SLAPD_UNIT], None).is_ok();
             if knows { ServiceKind::Systemd } else { ServiceKind::Process }

@@ -254,11 +254,10 @@ fn check_process(server: &Process, configuration: &Path, defaults: &Defaults) ->
     let has_flags = server.flag("-F").is_some() || server.flag("-f").is_some();
     let from_settings = defaults.user.as_deref().filter(|_| !has_flags);
     let Some(user) = server.flag("-u").or(from_settings) else { return Ok(()) };
-    let wanted =
-        user_id(user).with_context(|| format!("there is no user {user:?}, whom slapd is to run as"))?;
+    let uid = user_id(user).with_context(|| format!("there is no user {user:?}, whom slapd is to run as"))?;
     ensure!(
-        wanted == server.user,
-        "{} runs as the user {}, not as {user:?} ({wanted}): start it anew as it is configured",
+        uid == server.user,
+        "{} runs as the user {}, not as {user:?} ({uid}): start it anew as it is configured",
         server.describe(),
         server.user
     );
@@ -282,8 +281,8 @@ pub(super) fn taken_bytes(directory: &Path) -> u64 {
 }
 
 fn check_room(place: &Path, databases: &[StoredDatabase]) -> anyhow::Result<()> {
-    let taken: u64 = databases.iter().map(|database| taken_bytes(&database.directory)).sum();
-    demand_room(place, taken * ROOM_FACTOR + SPARE_BYTES)
+    let bytes: u64 = databases.iter().map(|database| taken_bytes(&database.directory)).sum();
+    demand_room(place, bytes * ROOM_FACTOR + SPARE_BYTES)
 }
 
 /// # Errors

@@ -147,9 +147,9 @@ fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<ExitCode, ClientErro
             file.write_all(exported.text.as_bytes()).map_err(fault)?;
         }
     }
-    if !exported.unsaid.is_empty() {
+    if !exported.without_form.is_empty() {
         eprintln!("larix: these have no slapd.conf form and stand in comments:");
-        exported.unsaid.iter().for_each(|said| eprintln!("  {said}"));
+        exported.without_form.iter().for_each(|line| eprintln!("  {line}"));
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

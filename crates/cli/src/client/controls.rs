@@ -275,8 +275,8 @@ fn window(named: &Named<'_>) -> Result<ControlBuf, ClientError> {
 /// `<attribute>:<attribute>[,<attribute>...]`, several with `;` between.
 fn dereference(named: &Named<'_>) -> Result<ControlBuf, ClientError> {
     let spec = |spec| match str::split_once(spec, ':') {
-        Some((attribute, wanted)) if !attribute.is_empty() && !wanted.is_empty() => {
-            Ok(DerefSpec { attribute, attributes: wanted.split(',').collect() })
+        Some((attribute, names)) if !attribute.is_empty() && !names.is_empty() => {
+            Ok(DerefSpec { attribute, attributes: names.split(',').collect() })
         }
         _ => Err(named.fault("write <attribute>:<attribute>[,<attribute>...][;...]")),
     };

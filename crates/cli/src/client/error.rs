@@ -6,7 +6,7 @@ use larix_client::ClientError;
 use larix_proto::ResultCode;
 
 /// A result as OpenLDAP's tools show it; anything else behind the program's name.
-pub(super) fn shown(error: &ClientError) -> String {
+pub(super) fn error_text(error: &ClientError) -> String {
     match error {
         ClientError::Refused { .. } => error.to_string(),
         _ => format!("larix: {error}"),

@@ -76,7 +76,7 @@ pub(crate) fn run(command: &ClientCommand) -> ExitCode {
             // What was written so far belongs before the error.
             let _ = io::Write::flush(&mut out);
             if !error.is_broken_pipe() {
-                eprintln!("{}", error::shown(&error));
+                eprintln!("{}", error::error_text(&error));
             }
             error::status_of(&error)
         }

@@ -124,7 +124,7 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     if args.file.is_none() {
         parse_filter(filter)?;
     }
-    let asked = controls::search(&args.extensions)?;
+    let extensions = controls::search(&args.extensions)?;
     let environment = std::env::var("LDAPBASE").ok();
     let base = args.base.as_deref().or(environment.as_deref()).unwrap_or_default();
     let format = if args.common.json {
@@ -140,8 +140,8 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         args,
         base,
         attributes: &attributes,
-        controls: asked.controls,
-        paging: asked.paging,
+        controls: extensions.controls,
+        paging: extensions.paging,
         session: None,
     };
     if !args.common.dry_run {
@@ -149,7 +149,7 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         search.session = Some(session::open_with(&args.common, otherwise)?);
     }
     let mut remarks = controls::remarks(&controls::common(&args.common)?);
-    remarks.extend(asked.remarks);
+    remarks.extend(extensions.remarks);
     let heading = Heading {
         base,
         base_is_default: args.base.is_none(),
@@ -314,7 +314,7 @@ impl Search<'_> {
         let Some(session) = &mut self.session else { return Ok(None) };
         let id =
             session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
-        let mut kept = Vec::new();
+        let mut buffered = Vec::new();
         loop {
             let message = session.connection.receive()?;
             if message.id != id {
@@ -324,7 +324,7 @@ impl Search<'_> {
                 message.controls.iter().map(|control| control.to_owned()).collect();
             match message.response {
                 Response::Entry(entry) => match &args.sort {
-                    Some(attribute) => kept.push(BufferedEntry::of(&entry, attribute, received)),
+                    Some(attribute) => buffered.push(BufferedEntry::of(&entry, attribute, received)),
                     None => output.entry(entry.dn, entry.attributes, &received)?,
                 },
                 Response::Reference(urls) => output.reference(urls, &received)?,
@@ -334,8 +334,8 @@ impl Search<'_> {
                         return Err(ClientError::Unexpected("neither an entry nor a result"));
                     };
                     let result = result.to_owned();
-                    kept.sort_by(|a, b| a.key.cmp(&b.key));
-                    for entry in &kept {
+                    buffered.sort_by(|a, b| a.key.cmp(&b.key));
+                    for entry in &buffered {
                         entry.write(output)?;
                     }
                     output.result(id, &result, &received)?;

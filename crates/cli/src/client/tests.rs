@@ -87,7 +87,7 @@ fn servers_by_flag_or_environment() {
                 .map(|url| format!("{}|{}|{:?}", url.scheme.as_str(), url.host, url.effective_port()))
                 .collect()
         });
-        assert_eq!(urls.unwrap_or_else(|error| vec![error::shown(&error)]), expected, "{line}");
+        assert_eq!(urls.unwrap_or_else(|error| vec![error::error_text(&error)]), expected, "{line}");
     };
     check("search", None, &["ldap|localhost|Some(389)"]);
     check("search", Some("ldap://a ldap://b"), &["ldap|a|Some(389)", "ldap|b|Some(389)"]);
@@ -109,7 +109,7 @@ fn who_names_no_server_is_told_how() {
     let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
     let error = name_a_server(ClientError::Connect { url: "ldap://localhost/".to_owned(), source: refused });
     assert_eq!(
-        error::shown(&error),
+        error::error_text(&error),
         "larix: cannot contact LDAP server ldap://localhost/: connection refused; no server was named: -H or LDAPURI does, \
          as in -H ldap://127.0.0.1:3890 for what `larix serve --suffix` serves"
     );
@@ -121,7 +121,7 @@ fn what_lacks_of_a_bind_is_named() {
         let result = LdapResult::new(code);
         let credentials =
             Credentials::Simple { dn: dn.to_owned(), password: password.as_bytes().to_vec().into() };
-        error::shown(&name_what_lacks(ClientError::Refused { step: "ldap_bind", result }, &credentials))
+        error::error_text(&name_what_lacks(ClientError::Refused { step: "ldap_bind", result }, &credentials))
     };
     assert!(advised(ResultCode::INVALID_DN_SYNTAX, "ann", "x").contains("\"ann\" is no DN: -D takes"));
     assert!(advised(ResultCode::UNWILLING_TO_PERFORM, "cn=a", "").contains("-W asks for it"));
@@ -148,7 +148,7 @@ fn how_to_bind() {
                 let password = String::from_utf8_lossy(&sasl.password);
                 format!("{} {}/{}/{password}", sasl.mechanism.name(), sasl.user, sasl.authorization)
             }
-            Err(error) => error::shown(&error),
+            Err(error) => error::error_text(&error),
         };
         assert_eq!(shown, expected, "{line}");
     };
@@ -194,7 +194,7 @@ fn controls_by_name() {
         let parsed = controls::common(&search(&format!("search -e {text}")).common);
         let shown = match parsed {
             Ok(controls) => controls.iter().map(shown).collect::<Vec<_>>().join(","),
-            Err(error) => error::shown(&error),
+            Err(error) => error::error_text(&error),
         };
         assert_eq!(shown, expected, "{text}");
     };

@@ -120,7 +120,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     let size = size(args, &known);
     let mut scenario = Scenario::new(known.name, size)?;
     scenario.keep(&args.only)?;
-    if args.load_once && scenario.stages.iter().filter(|stage| !stage.again).count() > 1 {
+    if args.load_once && scenario.stages.iter().filter(|stage| !stage.keeps_data).count() > 1 {
         bail!("--load-once: scenario {} loads several directories in one round", known.name);
     }
     let scratch =
@@ -213,7 +213,7 @@ fn peers(args: &CompareArgs, scratch: &Path) -> anyhow::Result<Vec<Peer>> {
     for with in &args.with {
         let mut peer = match with.as_str() {
             "slapd" => Peer::slapd(args.slapd.as_deref(), scratch)?,
-            url if url.contains("://") => given(url, args)?,
+            url if url.contains("://") => peer_by_url(url, args)?,
             path if path.contains('/') => Peer::slapd(Some(Path::new(path)), scratch)?,
             other => {
                 bail!("--with {other:?}: slapd, the path of a slapd (with a /), or a URL ldap://HOST:PORT")
@@ -229,7 +229,7 @@ fn peers(args: &CompareArgs, scratch: &Path) -> anyhow::Result<Vec<Peer>> {
     Ok(peers)
 }
 
-fn given(url: &str, args: &CompareArgs) -> anyhow::Result<Peer> {
+fn peer_by_url(url: &str, args: &CompareArgs) -> anyhow::Result<Peer> {
     let address = address(url)?;
     let given = Given {
         url: url.to_owned(),
@@ -275,11 +275,11 @@ impl Show {
     }
 
     fn step(&self, progress: &Progress<'_>) {
-        let left = left(Duration::from_secs_f64(progress.seconds_left.clamp(0.0, 1e9)));
+        let remaining = remaining(Duration::from_secs_f64(progress.seconds_left.clamp(0.0, 1e9)));
         let server =
             if progress.server.is_empty() { String::new() } else { format!("{}: ", progress.server) };
         let line = format!(
-            "[{:3.0} %, {left} left] round {} of {}, {server}{}",
+            "[{:3.0} %, {remaining} left] round {} of {}, {server}{}",
             progress.done * 100.0,
             progress.round,
             progress.rounds,
@@ -298,7 +298,7 @@ impl Show {
     }
 }
 
-fn left(duration: Duration) -> String {
+fn remaining(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn times_left() {
         for (seconds, expected) in [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7_260, "2 h 1 min")] {
-            assert_eq!(left(Duration::from_secs(seconds)), expected);
+            assert_eq!(remaining(Duration::from_secs(seconds)), expected);
         }
     }
 }

@@ -61,8 +61,8 @@ enum OrderName {
 }
 
 fn preset(text: &str) -> Result<Preset, String> {
-    let wanted = if text == "mail-search" { "search" } else { text };
-    Preset::ALL.into_iter().find(|preset| preset.name() == wanted).ok_or_else(|| {
+    let preset_name = if text == "mail-search" { "search" } else { text };
+    Preset::ALL.into_iter().find(|preset| preset.name() == preset_name).ok_or_else(|| {
         let names: Vec<&str> = Preset::ALL.into_iter().map(Preset::name).collect();
         format!("no operation is called {text:?}: one of {}", names.join(", "))
     })

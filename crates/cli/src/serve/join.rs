@@ -83,13 +83,13 @@ impl JoinArgs {
         let node = node.trim_end_matches('/');
         cluster::check_node(node).map_err(|why| anyhow::anyhow!("--node {node}: {why}"))?;
         let data = data_directory(data.unwrap_or_else(|| Path::new(DEFAULT_DATA)))?;
-        let kept = data.join(CONFIGURATION);
-        if slapd_d::exists_in(&kept) {
-            let config = served(Config::from_slapd_d(&kept)?)?;
+        let config_dir = data.join(CONFIGURATION);
+        if slapd_d::exists_in(&config_dir) {
+            let config = served(Config::from_slapd_d(&config_dir)?)?;
             cluster::check_kept(&config, &engine, &self.engine_schema, node).map_err(|why| {
                 anyhow::anyhow!(
                     "the configuration in {}: {why}; or name another directory with --data",
-                    kept.display()
+                    config_dir.display()
                 )
             })?;
             return Ok(Some(Joined { config, remark: None }));
@@ -105,10 +105,10 @@ impl JoinArgs {
         let clock = SystemClock::new();
         // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
         TlsState::load(&config.global.tls, clock.now())?;
-        convert(&config, &kept, &Stamp { clock: &clock, random: &SystemRandom })?;
+        convert(&config, &config_dir, &Stamp { clock: &clock, random: &SystemRandom })?;
         fs::remove_file(&received).with_context(|| format!("cannot remove {}", received.display()))?;
         let remark = format!("joined as {node}: {}", of_node(&published));
-        Ok(Some(Joined { config: Config::from_slapd_d(&kept)?, remark: Some(remark) }))
+        Ok(Some(Joined { config: Config::from_slapd_d(&config_dir)?, remark: Some(remark) }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `larix serve --suffix dc=example,dc=com`: a directory without a file to write first.
 
 mod entries;
-mod kept;
+mod existing;
 mod replicas;
 
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -161,8 +161,10 @@ impl QuickStartArgs {
     /// # Errors
     /// Another server serves the data directory: before that one's port is found taken, which says less.
     pub(super) fn refuse_served(&self) -> anyhow::Result<()> {
-        let kept = self.data().join(CONFIGURATION);
-        let Some(server) = slapd_d::server_of(&kept).filter(|_| self.is_wanted()) else { return Ok(()) };
+        let config_dir = self.data().join(CONFIGURATION);
+        let Some(server) = slapd_d::server_of(&config_dir).filter(|_| self.is_wanted()) else {
+            return Ok(());
+        };
         let kill = server.process.map_or_else(String::new, |process| format!(" (kill {process})"));
         anyhow::bail!(
             "{} is served already, by {}, at {}: use that server, stop it{kill}, or name another directory with --data \
@@ -184,9 +186,12 @@ impl QuickStartArgs {
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let replicas = self.replicas.replicas()?;
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
-        let kept = data.join(CONFIGURATION);
-        let prepared =
-            if slapd_d::exists_in(&kept) { kept::again(&start, &kept)? } else { start.first(&kept)? };
+        let config_dir = data.join(CONFIGURATION);
+        let prepared = if slapd_d::exists_in(&config_dir) {
+            existing::again(&start, &config_dir)?
+        } else {
+            start.first(&config_dir)?
+        };
         Ok(Some(prepared))
     }
 
@@ -243,12 +248,12 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Writes the configuration that is kept from now on.
-    fn first(&self, kept: &Path) -> anyhow::Result<Prepared> {
+    fn first(&self, config_dir: &Path) -> anyhow::Result<Prepared> {
         let Self { arguments, suffix, data, secure, replicas } = *self;
         let (hash, generated) = self.first_password()?;
-        let given = arguments.certificate()?;
-        let made = if given.is_none() && secure { Some(self_signed(data)?) } else { None };
-        let tls = given.as_ref().or(made.as_ref());
+        let named_pair = arguments.certificate()?;
+        let self_signed_pair = if named_pair.is_none() && secure { Some(self_signed(data)?) } else { None };
+        let tls = named_pair.as_ref().or(self_signed_pair.as_ref());
         let config = Config::quick_start(&QuickStart {
             suffix: suffix.to_owned(),
             directory: data.to_owned(),
@@ -264,15 +269,15 @@ impl Start<'_> {
         TlsState::load(&config.global.tls, clock.now())?;
         // Before the configuration: where the entries are refused, the next start is a first one again.
         let loaded = entries::load(self, &config, &clock)?;
-        convert(&config, kept, &Stamp { clock: &clock, random: &SystemRandom })?;
+        convert(&config, config_dir, &Stamp { clock: &clock, random: &SystemRandom })?;
         Ok(Prepared {
             suffix: suffix.to_owned(),
             data: data.to_owned(),
-            config: Config::from_slapd_d(kept)?,
+            config: Config::from_slapd_d(config_dir)?,
             generated,
             sample_password: loaded.sample_password,
             first: loaded.entries == 0 && replicas.is_none(),
-            self_signed: made.map(|pair| pair.certificate),
+            self_signed: self_signed_pair.map(|pair| pair.certificate),
             remarks: match loaded.entries {
                 0 if replicas.is_some() => vec!["the entries come from the other servers".to_owned()],
                 0 => Vec::new(),

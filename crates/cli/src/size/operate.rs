@@ -189,10 +189,10 @@ fn schema_lines(text: &str) -> String {
         "attributeoptions",
     ];
     let mut out = String::new();
-    let mut kept = false;
+    let mut keeps = false;
     for line in text.lines() {
         if line.starts_with([' ', '\t']) {
-            if kept {
+            if keeps {
                 out += &format!("{line}\n");
             }
             continue;
@@ -201,8 +201,8 @@ fn schema_lines(text: &str) -> String {
         if keyword == "database" {
             break;
         }
-        kept = KEPT.contains(&keyword.as_str());
-        if kept {
+        keeps = KEPT.contains(&keyword.as_str());
+        if keeps {
             out += &format!("{line}\n");
         }
     }

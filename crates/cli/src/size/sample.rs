@@ -108,7 +108,7 @@ fn write_kept(ldif: &Path, parts: &[(u64, bool)], half: &Path) -> anyhow::Result
     let file = File::create(half).with_context(|| format!("cannot create {}", half.display()))?;
     let mut out = BufWriter::new(file);
     let mut parts = parts.iter().peekable();
-    let mut kept = true;
+    let mut keeps = true;
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
@@ -117,9 +117,9 @@ fn write_kept(ldif: &Path, parts: &[(u64, bool)], half: &Path) -> anyhow::Result
             break;
         }
         if let Some((_, keep)) = parts.next_if(|(first, _)| *first == number) {
-            kept = *keep;
+            keeps = *keep;
         }
-        if kept {
+        if keeps {
             out.write_all(&line).with_context(|| format!("cannot write {}", half.display()))?;
         }
     }

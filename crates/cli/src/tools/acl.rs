@@ -91,8 +91,8 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
         .map(|text| Question::parse(schema, text))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let answer = |target: &AccessTarget<'_>, questions: &[Question]| {
-        let asked = ExplainInput { policy: &policy, subject: &subject, target, schema };
-        if explains { asked.explain(&args.base, questions, args.json) } else { asked.answer(questions) }
+        let input = ExplainInput { policy: &policy, subject: &subject, target, schema };
+        if explains { input.explain(&args.base, questions, args.json) } else { input.answer(questions) }
     };
     if args.dry_run {
         answer(&AccessTarget { dn: &dn, entry: &Nothing }, &questions);
@@ -243,13 +243,13 @@ struct Question {
 impl Question {
     /// `attribute[/access][:value]`
     fn parse(schema: &Schema, text: &str) -> anyhow::Result<Self> {
-        let (left, value) = match text.split_once(':') {
-            Some((left, value)) => (left, Some(value.as_bytes().to_vec())),
+        let (question, value) = match text.split_once(':') {
+            Some((question, value)) => (question, Some(value.as_bytes().to_vec())),
             None => (text, None),
         };
-        let (name, access) = match left.split_once('/') {
+        let (name, access) = match question.split_once('/') {
             Some((name, access)) => (name, Some(access)),
-            None => (left, None),
+            None => (question, None),
         };
         let about = match name.to_ascii_lowercase().as_str() {
             "entry" => About::Entry,
@@ -272,7 +272,7 @@ impl Question {
         }
     }
 
-    fn shown(&self, schema: &Schema) -> String {
+    fn text(&self, schema: &Schema) -> String {
         let name = match &self.about {
             About::Entry => "entry".to_owned(),
             About::Children => "children".to_owned(),
@@ -333,7 +333,7 @@ impl ExplainInput<'_> {
     /// On the standard error, where slapacl answers.
     fn answer(&self, questions: &[Question]) {
         for question in questions {
-            let (item, shown) = (question.item(), question.shown(self.schema));
+            let (item, shown) = (question.item(), question.text(self.schema));
             match &question.privilege {
                 None => eprintln!("{shown}: {}", self.policy.collected(self.subject, self.target, item)),
                 Some((name, privilege)) => {
@@ -348,9 +348,10 @@ impl ExplainInput<'_> {
         let explained: Vec<Explained> = questions
             .iter()
             .map(|question| {
-                let privilege = question.privilege.as_ref().map_or(Privilege::Read, |(_, asked)| *asked);
+                let privilege =
+                    question.privilege.as_ref().map_or(Privilege::Read, |(_, privilege)| *privilege);
                 let explanation = self.policy.explain(self.subject, self.target, question.item(), privilege);
-                Explained { about: question.shown(self.schema), explanation }
+                Explained { about: question.text(self.schema), explanation }
             })
             .collect();
         if as_json {

@@ -343,18 +343,19 @@ impl LoadObserver for Observer<'_> {
             Phase::Indexing => "indexing",
             Phase::Syncing => "syncing",
         };
-        let left = self.seconds_left(progress, now);
+        let remaining = self.seconds_left(progress, now);
         let (entries, (postings, postings_all)) = (progress.entries, progress.postings);
         let rate = entries as f64 / seconds;
         if self.show == Show::Records {
-            let left = left.map_or_else(String::new, |left| format!(" phase_seconds_left={left:.0}"));
+            let remaining =
+                remaining.map_or_else(String::new, |remaining| format!(" phase_seconds_left={remaining:.0}"));
             return eprintln!(
                 "{}: progress phase={phase} seconds={seconds:.0} entries={entries} failed={} bytes={} \
-                 postings={postings} postings_all={postings_all} entries_per_second={rate:.0}{left}",
+                 postings={postings} postings_all={postings_all} entries_per_second={rate:.0}{remaining}",
                 self.name, progress.failed, progress.bytes
             );
         }
-        let left = left.map_or_else(String::new, |left| format!(", {left:.0} s left"));
+        let remaining = remaining.map_or_else(String::new, |remaining| format!(", {remaining:.0} s left"));
         let what = match progress.phase {
             Phase::Indexing if postings_all > 0 => {
                 format!("{:.0} %", postings as f64 * 100.0 / postings_all as f64)
@@ -362,7 +363,7 @@ impl LoadObserver for Observer<'_> {
             _ => format!("{} MB, {rate:.0}/s", progress.bytes >> 20),
         };
         // Blanks cover what a longer line left.
-        eprint!("\r{}: {phase}: {entries} entries, {what}{left}        ", self.name);
+        eprint!("\r{}: {phase}: {entries} entries, {what}{remaining}        ", self.name);
     }
 
     fn record_failed(&mut self, error: &RecordError) {

@@ -86,9 +86,9 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         bail!("cn=config has no indexes");
     };
-    let mut asked = SearchCounts::default();
+    let mut counts = SearchCounts::default();
     for log in &args.log {
-        asked.read_log(open(log)?).with_context(|| format!("cannot read {}", log.display()))?;
+        counts.read_log(open(log)?).with_context(|| format!("cannot read {}", log.display()))?;
     }
     let monitor = args.monitor.as_deref().map(read_monitor).transpose()?;
     let mut ldif = match args.ldif.as_deref() {
@@ -105,15 +105,16 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
         _ => Box::new(io::stdout()),
     };
     for section in databases {
-        let mut asked = SearchCounts { searches: asked.searches.clone(), beyond: asked.beyond, uses: None };
+        let mut counts =
+            SearchCounts { searches: counts.searches.clone(), beyond: counts.beyond, uses: None };
         if let Some(monitor) = &monitor {
-            asked.add_monitor(monitor, section);
+            counts.add_monitor(monitor, section);
         }
         let database = common::open(&config, section, Access::Read)?;
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
-        let found = Found::new(&view, section, &asked, args.least);
-        found.report(&view, section, &asked, &mut report)?;
+        let found = Found::new(&view, section, &counts, args.least);
+        found.report(&view, section, &counts, &mut report)?;
         if let Some(ldif) = &mut ldif {
             found.write_ldif(&config, section, ldif)?;
         }
@@ -273,11 +274,11 @@ impl Found {
     fn new<N: Snapshot>(
         view: &View<'_, N>,
         section: &larix_configuration::Database,
-        asked: &SearchCounts,
+        counts: &SearchCounts,
         least: u64,
     ) -> Self {
         let mut found = Self::default();
-        for ((filter, base), count) in &asked.searches {
+        for ((filter, base), count) in &counts.searches {
             if !concerns(view, section, base) {
                 continue;
             }
@@ -309,17 +310,22 @@ impl Found {
         &self,
         view: &View<'_, N>,
         section: &larix_configuration::Database,
-        asked: &SearchCounts,
+        counts: &SearchCounts,
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-        writeln!(out, "database \"{suffix}\": {} searches of {} kinds", self.searches, asked.searches.len())?;
-        if asked.beyond + self.unknown > 0 {
-            let (beyond, unknown) = (asked.beyond, self.unknown);
+        writeln!(
+            out,
+            "database \"{suffix}\": {} searches of {} kinds",
+            self.searches,
+            counts.searches.len()
+        )?;
+        if counts.beyond + self.unknown > 0 {
+            let (beyond, unknown) = (counts.beyond, self.unknown);
             writeln!(out, "  not looked at: {beyond} of too many kinds, {unknown} not understood")?;
         }
-        if self.knows_nothing(asked) {
-            let found = match &asked.uses {
+        if self.knows_nothing(counts) {
+            let found = match &counts.uses {
                 Some(_) => "the server has counted no search of it since it was started",
                 None => "what was given has no search of it (a log needs loglevel stats)",
             };
@@ -345,20 +351,20 @@ impl Found {
         for (filter, count) in &self.hopeless {
             writeln!(out, "\n{count} searches look at every entry, and no index changes that: {filter}")?;
         }
-        for unused in self.unused(view, asked) {
+        for unused in self.unused(view, counts) {
             writeln!(out, "\nnot used: {unused}")?;
         }
         Ok(())
     }
 
     /// Whether no client sent any request, as far as is known.
-    fn knows_nothing(&self, asked: &SearchCounts) -> bool {
-        let used = asked.uses.as_ref().is_some_and(|uses| uses.values().any(|count| *count > 0));
+    fn knows_nothing(&self, counts: &SearchCounts) -> bool {
+        let used = counts.uses.as_ref().is_some_and(|uses| uses.values().any(|count| *count > 0));
         self.searches == 0 && !used
     }
 
     /// Indexes that nothing used: since the server was started if its counters are there, else in the logs.
-    fn unused<N: Snapshot>(&self, view: &View<'_, N>, asked: &SearchCounts) -> Vec<String> {
+    fn unused<N: Snapshot>(&self, view: &View<'_, N>, counts: &SearchCounts) -> Vec<String> {
         const KINDS: [(&str, Kinds, &str); 4] = [
             ("pres", Kinds::PRESENCE, "pres"),
             ("eq", Kinds::EQUALITY, "eq"),
@@ -373,7 +379,7 @@ impl Found {
                 continue;
             }
             for (shown, kinds, prefix) in KINDS.into_iter().filter(|(_, k, _)| row.wanted.intersects(*k)) {
-                let used = match &asked.uses {
+                let used = match &counts.uses {
                     Some(uses) => uses.iter().any(|((attribute, kind), count)| {
                         attribute.eq_ignore_ascii_case(name) && kind.starts_with(prefix) && *count > 0
                     }),
@@ -407,8 +413,8 @@ impl Found {
         let lines = entry.values("olcDbIndex").iter();
         let before: Vec<String> = lines.map(|value| String::from_utf8_lossy(value).into_owned()).collect();
         writeln!(out, "dn: {}\nchangetype: modify", entry.dn)?;
-        let wanted: Vec<(&str, Kinds)> = self.lacking.iter().map(|(n, p)| (n.as_str(), p.kinds)).collect();
-        let (removed, added) = changed_lines(&before, &wanted);
+        let proposed: Vec<(&str, Kinds)> = self.lacking.iter().map(|(n, p)| (n.as_str(), p.kinds)).collect();
+        let (removed, added) = changed_lines(&before, &proposed);
         for (operation, values) in [("delete", removed), ("add", added)] {
             if !values.is_empty() {
                 writeln!(out, "{operation}: olcDbIndex")?;
@@ -439,14 +445,14 @@ fn cost_text(cost: &IndexCost) -> String {
 }
 
 /// The values of olcDbIndex that go and those that come, so that each attribute stands in one line.
-fn changed_lines(before: &[String], wanted: &[(&str, Kinds)]) -> (Vec<String>, Vec<String>) {
+fn changed_lines(before: &[String], proposed: &[(&str, Kinds)]) -> (Vec<String>, Vec<String>) {
     let (mut removed, mut added) = (Vec::new(), Vec::new());
     let mut open: BTreeMap<&str, String> =
-        wanted.iter().map(|(name, kinds)| (*name, kinds.to_string())).collect();
+        proposed.iter().map(|(name, kinds)| (*name, kinds.to_string())).collect();
     for line in before {
         let mut words = line.split_whitespace();
         let (Some(names), kinds) = (words.next(), words.next()) else { continue };
-        let is_wanted = |name: &&str| wanted.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        let is_wanted = |name: &&str| proposed.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         let (more, same): (Vec<&str>, Vec<&str>) = names.split(',').partition(|name| is_wanted(name));
         if more.is_empty() {
             continue;

@@ -34,8 +34,8 @@ fn line(progress: &Progress<'_>) -> String {
         text.push_str(&format!(", {} %", percent.min(100)));
     }
     text.push_str(&format!(", {} MiB/s", per_second >> 20));
-    if let Some(left) = seconds_left {
-        text.push_str(&format!(", {}:{:02} left", left / 60, left % 60));
+    if let Some(remaining) = seconds_left {
+        text.push_str(&format!(", {}:{:02} left", remaining / 60, remaining % 60));
     }
     text
 }

@@ -158,7 +158,7 @@ struct Order {
     /// Ids that were passed and not written yet.
     waiting: BTreeSet<EntryId>,
     /// What waits for an id.
-    behind: BTreeMap<EntryId, Vec<EntryId>>,
+    blocked: BTreeMap<EntryId, Vec<EntryId>>,
 }
 
 impl<W: Write> Output<'_, W> {
@@ -211,15 +211,15 @@ impl<W: Write> Output<'_, W> {
     ) -> anyhow::Result<()> {
         let fault = |fault| anyhow::anyhow!("{fault}");
         let selection = self.selection;
-        let waits = selection.see(view, id, stored, |seen, wanted| {
+        let waits = selection.see(view, id, stored, |seen, selected| {
             let parent = seen.reader.view.parent();
             // What waited comes again once its superior is written, whose id may be the higher one.
             if Some(parent) > order.passed || order.waiting.contains(&parent) {
                 order.waiting.insert(id);
-                order.behind.entry(parent).or_default().push(id);
+                order.blocked.entry(parent).or_default().push(id);
                 return Ok(true);
             }
-            if !wanted {
+            if !selected {
                 return Ok(false);
             }
             let dn = view.dn(&seen.reader.view).map_err(fault)?;
@@ -236,7 +236,7 @@ impl<W: Write> Output<'_, W> {
             return Ok(());
         }
         order.waiting.remove(&id);
-        for waiting in order.behind.remove(&id).unwrap_or_default() {
+        for waiting in order.blocked.remove(&id).unwrap_or_default() {
             order.waiting.remove(&waiting);
             if let Some(stored) = view.stored(waiting).map_err(fault)? {
                 self.row(view, waiting, &stored, order)?;

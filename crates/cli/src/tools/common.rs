@@ -298,9 +298,9 @@ impl DatabaseArgs {
                     let above = database.suffixes.iter().map(|suffix| &suffix.normal);
                     above.filter(|s| **s == dn || dn.is_descendant_of(s)).map(|s| s.depth()).max()
                 };
-                let held =
+                let serving =
                     config.databases.iter().filter(stored).filter(|database| depth(database).is_some());
-                held.max_by_key(depth).with_context(|| {
+                serving.max_by_key(depth).with_context(|| {
                     format!("no database serves {suffix:?}; there are {}", suffixes(config))
                 })?
             }

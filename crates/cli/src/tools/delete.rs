@@ -222,8 +222,8 @@ fn matching(
     let selection = Selection::matching(filter, config)?;
     let mut found = Vec::new();
     each_record(database, |view, id, record| {
-        selection.see(view, id, record, |seen, wanted| {
-            if wanted {
+        selection.see(view, id, record, |seen, selected| {
+            if selected {
                 found.push(view.dn(&seen.reader.view).map_err(|fault| anyhow::anyhow!("{fault}"))?);
             }
             Ok(())

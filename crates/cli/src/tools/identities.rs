@@ -45,9 +45,9 @@ impl<'c> Offline<'c> {
     }
 
     fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
-        let held =
+        let found =
             NearestSuffix::of(dn).among(&self.opened, |nearest, (section, _)| section.depth_of(nearest));
-        held.map(|(_, (_, database))| database)
+        found.map(|(_, (_, database))| database)
     }
 
     fn subject(who: Option<&NormalDn>) -> Arc<Subject> {

@@ -216,8 +216,8 @@ fn read_line() -> Result<Vec<u8>, String> {
 
 /// A password of letters and digits.
 fn generate(random: &dyn RandomSource) -> String {
-    let mut made = String::with_capacity(MADE_LENGTH);
-    while made.len() < MADE_LENGTH {
+    let mut password = String::with_capacity(MADE_LENGTH);
+    while password.len() < MADE_LENGTH {
         let mut byte = [0];
         random.fill(&mut byte);
         // What is beyond a whole multiple would favour the first letters.
@@ -225,10 +225,10 @@ fn generate(random: &dyn RandomSource) -> String {
         if usize::from(byte[0]) < whole
             && let Some(letter) = LETTERS.get(usize::from(byte[0]) % LETTERS.len())
         {
-            made.push(char::from(*letter));
+            password.push(char::from(*letter));
         }
     }
-    made
+    password
 }
 
 #[cfg(test)]

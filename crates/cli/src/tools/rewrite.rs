@@ -103,13 +103,13 @@ fn words(line: &str) -> Result<Vec<String>, &'static str> {
             let was_escaped = std::mem::replace(&mut escaped, escapes);
             !was_escaped && quote.map_or_else(|| c.is_whitespace(), |quote| c == quote)
         });
-        let (word, behind) = match (end, quote) {
+        let (word, tail) = match (end, quote) {
             (Some(end), _) => inside.split_at(end),
             (None, None) => (inside, ""),
             (None, Some(_)) => return Err("a quotation mark is missing"),
         };
         words.push(word.to_owned());
-        rest = behind.get(usize::from(quote.is_some())..).unwrap_or_default().trim_start();
+        rest = tail.get(usize::from(quote.is_some())..).unwrap_or_default().trim_start();
     }
     Ok(words)
 }

@@ -112,8 +112,8 @@ impl Check<'_> {
     fn row<S: Snapshot>(&mut self, view: &View<'_, S>, id: EntryId, record: &[u8]) -> anyhow::Result<bool> {
         let fault = |fault| anyhow::anyhow!("{fault}");
         let Self { args, out, selection, known } = self;
-        selection.see(view, id, record, |seen, wanted| {
-            if !wanted {
+        selection.see(view, id, record, |seen, selected| {
+            if !selected {
                 return Ok(true);
             }
             if args.config.verbose > 0 {

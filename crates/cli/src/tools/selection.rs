@@ -120,8 +120,8 @@ impl Selection {
         let record = view.unpacked(id, record).map_err(fault)?;
         let reader = view.reader(id, &record).map_err(fault)?;
         let seen = Seen::new(view, reader, Gate::new(&self.policy, &self.subject));
-        let wanted = self.wants(view, &seen)?;
-        with(&seen, wanted)
+        let selected = self.wants(view, &seen)?;
+        with(&seen, selected)
     }
 
     fn wants<S: Snapshot>(&self, view: &View<'_, S>, seen: &Seen<'_, S>) -> anyhow::Result<bool> {

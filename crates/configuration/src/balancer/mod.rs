@@ -1,8 +1,8 @@
 //! Settings of the balancer, and the one reader of their keywords: for a file of `larix balance` (lloadd.conf(5)), for `backend lload` in a
 //! slapd.conf, and for cn=config.
 
+mod config_settings;
 mod settings;
-mod shown;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use super::conf_file::{ConfLine, conf_lines};
 use super::diagnostic::{ConfigError, Origin};
 use super::values::TlsVerify;
 
+pub(crate) use self::config_settings::{BACKEND_CLASS, CLASS, MODULE, SHOWN_ALWAYS, TIER_CLASS};
 pub use self::settings::{
     Action, BackendSettings, BalanceSettings, BindSettings, Coherence, ProxyHeader, StartTls, Strategy,
     TierSettings,
 };
-pub(crate) use self::shown::{BACKEND_CLASS, CLASS, MODULE, SHOWN_ALWAYS, TIER_CLASS};
 pub(crate) use self::values::{Wrong, WrongAt, check_server, server_key, strategy};
 
 /// Accepted, and without effect: why.
@@ -83,7 +83,7 @@ pub fn read(path: &Path) -> Result<BalanceSettings, ConfigError> {
     let mut settings = BalanceSettings::default();
     conf_lines(path, &mut |line| {
         let wrong = |(at, wrong): WrongAt| line.error(at, wrong.message, &wrong.help);
-        known(line)?;
+        check_keyword(line)?;
         take(&mut settings, line.keyword(), line.arguments()).map_err(wrong)
     })?;
     let fail = |wrong: Wrong| {
@@ -132,7 +132,7 @@ pub(crate) fn check(settings: &BalanceSettings) -> Result<Vec<String>, Wrong> {
 }
 
 /// Whether the keyword of a line is one.
-fn known(line: &ConfLine<'_>) -> Result<(), ConfigError> {
+fn check_keyword(line: &ConfLine<'_>) -> Result<(), ConfigError> {
     let names = || KNOWN.iter().copied().chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name));
     if names().any(|known| known.eq_ignore_ascii_case(line.keyword())) {
         return Ok(());

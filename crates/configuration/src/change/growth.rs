@@ -46,7 +46,7 @@ impl Growth {
             return None;
         }
         let mut stand_in = ConfigEntry::clone(before);
-        let many = stand_in.attributes.iter_mut().find(|held| held.values.len() >= MANY)?;
+        let many = stand_in.attributes.iter_mut().find(|candidate| candidate.values.len() >= MANY)?;
         if schema.attribute_type_id(&many.description) != Some(attribute) || !many.values.is_numbered() {
             return None;
         }
@@ -78,10 +78,10 @@ impl Growth {
     /// Gives the entry all its values.
     pub(super) fn settle(self, entry: &mut ConfigEntry) {
         let Self { description, values, .. } = self;
-        let held =
-            entry.attributes.iter_mut().find(|held| held.description.eq_ignore_ascii_case(&description));
-        if let Some(held) = held {
-            held.values = values;
+        let grown =
+            entry.attributes.iter_mut().find(|grown| grown.description.eq_ignore_ascii_case(&description));
+        if let Some(grown) = grown {
+            grown.values = values;
         }
     }
 }
@@ -174,11 +174,11 @@ mod tests {
                     assert_eq!(code, expected.map(|_| ()), "{values:?} behind {classes}");
                     let (Ok(changed), Ok(new)) = (changed, expected) else { continue };
                     let entry = changed.after.unwrap();
-                    let held = entry.values("olcObjectClasses");
-                    assert!(held.is_numbered() && held.len() == classes + values.len(), "{values:?}");
-                    let last = held.behind(classes).zip(new);
-                    for (number, (held, new)) in last.enumerate() {
-                        assert_eq!(*held, format!("{{{}}}{new}", classes + number).into_bytes());
+                    let stored = entry.values("olcObjectClasses");
+                    assert!(stored.is_numbered() && stored.len() == classes + values.len(), "{values:?}");
+                    let last = stored.behind(classes).zip(new);
+                    for (number, (stored, new)) in last.enumerate() {
+                        assert_eq!(*stored, format!("{{{}}}{new}", classes + number).into_bytes());
                     }
                     assert_eq!(entry.values("modifiersName"), [b"cn=config".to_vec()]);
                 }

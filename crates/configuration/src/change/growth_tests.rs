@@ -60,13 +60,13 @@ fn a_change_beside_many_classes() {
     };
     let last = class("cn={2}many");
     let other = class("cn={1}two");
-    let elsewhere = |number: usize| {
+    let other_attribute = |number: usize| {
         format!("dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: {number}\n")
     };
     let changes: [(&str, &dyn Fn(usize) -> String); 3] = [
         ("a class in the same section", &last),
         ("a class in another section", &other),
-        ("a number", &elsewhere),
+        ("a number", &other_attribute),
     ];
     for (name, change) in changes {
         let costs = [0, CLASSES].map(|classes| {

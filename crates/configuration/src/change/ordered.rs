@@ -22,9 +22,9 @@ fn number_of(value: &[u8]) -> Option<usize> {
 /// Numbers the values from 0 in the order in which they stand.
 fn renumber(values: &mut [Vec<u8>]) {
     for (place, value) in values.iter_mut().enumerate() {
-        let wanted = place.to_string();
+        let expected = place.to_string();
         if ordered_parts(value)
-            .is_some_and(|(number, _)| number.get(1..number.len() - 1) == Some(wanted.as_bytes()))
+            .is_some_and(|(number, _)| number.get(1..number.len() - 1) == Some(expected.as_bytes()))
         {
             continue;
         }
@@ -97,25 +97,27 @@ impl OrderedChange<'_> {
             let number = ordered_parts(value).map(|(number, _)| number);
             present.entry(self.key(bare(value))).or_default().push(number);
         }
-        let mut wanted = Vec::with_capacity(self.change.values.len());
+        let mut new = Vec::with_capacity(self.change.values.len());
         for (position, value) in self.change.values.iter().enumerate() {
             if bare(value).is_empty() {
                 let text = format!("value #{position} has a number and nothing behind it");
                 return Err(self.refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, operation, &text));
             }
-            let asked = ordered_parts(value).map(|(number, _)| number);
+            let asserted_number = ordered_parts(value).map(|(number, _)| number);
             let is_there = present.get(&self.key(bare(value))).is_some_and(|numbers| {
-                numbers.iter().any(|number| asked.is_none() || number.is_none() || asked == *number)
+                numbers
+                    .iter()
+                    .any(|number| asserted_number.is_none() || number.is_none() || asserted_number == *number)
             });
             if !is_there {
-                wanted.push(value);
+                new.push(value);
             } else if !self.permissive {
                 let text = format!("value #{position} already exists");
                 return Err(self.refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, operation, &text));
             }
         }
         drop(present);
-        for value in wanted {
+        for value in new {
             // A number beyond the end is the end.
             let place = number_of(value).unwrap_or(usize::MAX).min(values.len());
             values.insert(place, value.clone());
@@ -148,8 +150,10 @@ impl OrderedChange<'_> {
 
     /// Whether `asserted` means the stored value: by its number, by what stands behind it, or by both.
     fn is_meant(&self, stored: &[u8], asserted: &[u8]) -> bool {
-        if let (Some((asked, rest)), Some((number, _))) = (ordered_parts(asserted), ordered_parts(stored)) {
-            if asked != number {
+        if let (Some((asserted_number, rest)), Some((number, _))) =
+            (ordered_parts(asserted), ordered_parts(stored))
+        {
+            if asserted_number != number {
                 return false;
             }
             if rest.is_empty() {

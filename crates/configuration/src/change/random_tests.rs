@@ -214,24 +214,28 @@ fn whatever_is_accepted_reads_back_as_the_same_model() {
     let (mut dice, mut accepted, mut bare) = (Dice(seed), 0, 0);
     for number in 0..changes {
         let operation = operation(&mut dice, &config);
-        let told = format!("{operation:?}");
+        let description = format!("{operation:?}");
         let before = shown(&config);
         match sources.change(&config, operation, RequestControls::default()) {
             Ok(changed) => {
                 accepted += 1;
                 check_numbers(&changed.config);
-                changed.commit().unwrap_or_else(|error| panic!("{told}: {error}"));
+                changed.commit().unwrap_or_else(|error| panic!("{description}: {error}"));
                 if number % 20 == 0 || changes <= 200 {
                     let again = Config::from_slapd_d(directory.path()).unwrap();
-                    assert_eq!(again.entries(), changed.config.entries(), "{told}");
-                    assert_eq!(shown(&again), shown(&changed.config), "{told}");
-                    assert_eq!(again.schema.fingerprint(), changed.config.schema.fingerprint(), "{told}");
+                    assert_eq!(again.entries(), changed.config.entries(), "{description}");
+                    assert_eq!(shown(&again), shown(&changed.config), "{description}");
+                    assert_eq!(
+                        again.schema.fingerprint(),
+                        changed.config.schema.fingerprint(),
+                        "{description}"
+                    );
                 }
                 config = changed.config;
             }
             Err(refusal) => {
                 bare += usize::from(refusal.0.code == ResultCode::OTHER && refusal.0.diagnostic.is_empty());
-                assert_eq!(shown(&config), before, "{told}");
+                assert_eq!(shown(&config), before, "{description}");
             }
         }
     }

@@ -114,15 +114,15 @@ impl Tree<'_> {
             Some(uuid) => self.find_uuid(uuid),
             None => self.name(dn).and_then(|name| self.find(&name)),
         };
-        let known = at.and_then(|at| self.entries.get(at)).cloned();
-        match (&known, change) {
-            (Some(known), LoggedChange::Add(_)) if csn_of(known).is_some_and(|own| own >= *csn) => {
+        let stored = at.and_then(|at| self.entries.get(at)).cloned();
+        match (&stored, change) {
+            (Some(stored), LoggedChange::Add(_)) if csn_of(stored).is_some_and(|own| own >= *csn) => {
                 return Ok(Applied::Older);
             }
             (_, LoggedChange::Add(attributes)) => {
                 // One that was made here, or that came another way, becomes what the log says.
                 let uuid = uuid.copied().or_else(|| logged_uuid(attributes));
-                if let Some(uuid) = uuid.filter(|_| known.is_some() || self.is_single(dn)) {
+                if let Some(uuid) = uuid.filter(|_| stored.is_some() || self.is_single(dn)) {
                     return Ok(self.put(&uuid, dn, &attributes.iter().map(values_of).collect::<Vec<_>>()));
                 }
             }
@@ -131,17 +131,17 @@ impl Tree<'_> {
                 let text = format!("\"{dn}\" is not here, and its change makes no entry of it");
                 return Err(ConfigRefusal::new(ResultCode::NO_SUCH_OBJECT, text));
             }
-            (Some(known), _) if csn_of(known).is_some_and(|own| own >= *csn) => return Ok(Applied::Older),
+            (Some(stored), _) if csn_of(stored).is_some_and(|own| own >= *csn) => return Ok(Applied::Older),
             _ => {}
         }
-        let target = known.map_or_else(|| dn.to_owned(), |entry| entry.dn.clone());
+        let target = stored.map_or_else(|| dn.to_owned(), |entry| entry.dn.clone());
         let contexts = self.contexts();
         let renamed = self.carry_out(operation(&target, change))?;
         if let LoggedChange::ModifyDn { modifications, .. } = change {
             // What names it was done with the name.
-            let told = |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
-            let told = modifications.iter().filter(told).cloned().collect();
-            self.carry_out(operation(&renamed.unwrap_or(target), &LoggedChange::Modify(told)))?;
+            let rest = |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
+            let rest = modifications.iter().filter(rest).cloned().collect();
+            self.carry_out(operation(&renamed.unwrap_or(target), &LoggedChange::Modify(rest)))?;
         }
         // Nothing was changed here for itself.
         self.set_contexts(contexts);
@@ -273,14 +273,14 @@ impl Tree<'_> {
             self.name(&entry.dn).is_some_and(|name| name.is_within(&present.base))
         };
         let known = |entry: &&Arc<ConfigEntry>| csn_of(entry).is_none_or(|csn| seen.covers(&csn));
-        let gone: BTreeSet<Uuid> = self
+        let absent: BTreeSet<Uuid> = self
             .entries
             .iter()
             .filter(|entry| known(entry) && shared(entry))
             .filter_map(|entry| uuid_of(entry))
             .filter(|uuid| !present.uuids.contains(uuid))
             .collect();
-        for uuid in gone {
+        for uuid in absent {
             if let Some(at) = self.find_uuid(&uuid) {
                 self.remove(at);
             }

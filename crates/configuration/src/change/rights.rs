@@ -97,12 +97,12 @@ impl<'a> Rights<'a> {
     pub(super) fn read(
         &self,
         oid: &'static str,
-        wanted: Option<&ReadAttributes>,
+        requested: Option<&ReadAttributes>,
         dn: &NormalDn,
         entry: &Entry,
     ) -> Option<ControlBuf> {
         let tree = self.ruled.as_ref()?;
-        let message = tree.read(dn, entry, wanted?.attributes.iter().map(String::as_str))?;
+        let message = tree.read(dn, entry, requested?.attributes.iter().map(String::as_str))?;
         // The control's value is the bare protocolOp of the message.
         let unwrap = || {
             let mut reader = Reader::new(&message).sequence("LDAPMessage")?;

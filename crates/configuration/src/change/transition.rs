@@ -132,7 +132,7 @@ impl<'a> Transition<'a> {
                 ordered::settle(kind.name(), &mut attribute.values)?;
             }
         }
-        let node = Node::new(self.schema, self.unmade(&entry, Vec::new()))?;
+        let node = Node::new(self.schema, self.to_config_entry(&entry, Vec::new()))?;
         check_superior(&node)?;
         if self.check_free(&node)? == Free::NothingToDo {
             return Ok(None);
@@ -166,7 +166,7 @@ impl<'a> Transition<'a> {
     }
 
     fn check_free(&self, node: &Node) -> Result<Free, ConfigRefusal> {
-        let there = || Err(LdapResult::new(ResultCode::ENTRY_ALREADY_EXISTS).into());
+        let already_exists = || Err(LdapResult::new(ResultCode::ENTRY_ALREADY_EXISTS).into());
         let only_one = |kind: &str| matches!(kind, "config" | "frontend");
         match &node.name.role {
             // What is built in is built in; OpenLDAP, too, takes it as given.
@@ -174,13 +174,13 @@ impl<'a> Transition<'a> {
             Role::Database(kind)
                 if only_one(kind) && self.tree.iter().any(|other| other.name.role == node.name.role) =>
             {
-                return there();
+                return already_exists();
             }
             // Their numbers say where they go.
             Role::Database(_) | Role::Overlay(_) if !self.controls.manage_dsa_it => {}
             // A list of modules is taken to be badly numbered.
             Role::Module => {}
-            _ if self.tree.find(&node.normal).is_some() => return there(),
+            _ if self.tree.find(&node.normal).is_some() => return already_exists(),
             _ => {}
         }
         Ok(Free::Place)
@@ -190,7 +190,7 @@ impl<'a> Transition<'a> {
         let parent = dn.parent().unwrap_or_else(NormalDn::root);
         let Some(at) = self.tree.find(&parent) else { return Err(self.missing(dn)) };
         let Some(node) = self.tree.get(at) else { return Err(self.missing(dn)) };
-        let (entry, _) = self.made(&node.entry);
+        let (entry, _) = self.to_entry(&node.entry);
         self.rights.demand(&parent, &entry, Item::Children, Privilege::Add, "no write access to parent")
     }
 
@@ -247,10 +247,10 @@ impl<'a> Transition<'a> {
     }
 
     fn modify(&mut self, dn: &NormalDn, requested: &[Change]) -> Result<Option<Effect>, ConfigRefusal> {
-        let (at, before) = self.held(dn)?;
+        let (at, before) = self.existing(dn)?;
         let growth =
             if self.looks_into_values() { None } else { Growth::of(self.schema, &before, requested) };
-        let (mut entry, unknown) = self.made(growth.as_ref().map_or(&before, Growth::stand_in));
+        let (mut entry, unknown) = self.to_entry(growth.as_ref().map_or(&before, Growth::stand_in));
         self.rights.check_assertion(dn, &entry, self.controls)?;
         self.pre_read(dn, &entry);
         self.rights.demand_changes(dn, &entry, requested, "")?;
@@ -268,7 +268,7 @@ impl<'a> Transition<'a> {
             self.apply(&mut entry, &change)?;
         }
         self.check(&mut entry, false)?;
-        let mut after = self.unmade(&entry, unknown);
+        let mut after = self.to_config_entry(&entry, unknown);
         if let Some(growth) = growth {
             growth.settle(&mut after);
         }
@@ -323,8 +323,8 @@ impl<'a> Transition<'a> {
     }
 
     fn delete(&mut self, dn: &NormalDn) -> Result<Option<Effect>, ConfigRefusal> {
-        let (at, before) = self.held(dn)?;
-        let (entry, _) = self.made(&before);
+        let (at, before) = self.existing(dn)?;
+        let (entry, _) = self.to_entry(&before);
         self.rights.check_assertion(dn, &entry, self.controls)?;
         self.pre_read(dn, &entry);
         self.demand_of_parent(dn, Privilege::Delete)?;
@@ -353,8 +353,8 @@ impl<'a> Transition<'a> {
 
     fn rename(&mut self, rename: &PreparedModifyDn) -> Result<Option<Effect>, ConfigRefusal> {
         let dn = &rename.dn;
-        let (at, before) = self.held(dn)?;
-        let (entry, _) = self.made(&before);
+        let (at, before) = self.existing(dn)?;
+        let (entry, _) = self.to_entry(&before);
         self.rights.check_assertion(dn, &entry, self.controls)?;
         self.pre_read(dn, &entry);
         self.rights.demand(dn, &entry, Item::Entry, Privilege::Write, "no write access to old entry")?;
@@ -382,11 +382,11 @@ impl<'a> Transition<'a> {
             _ => return Err(unwilling("renaming not supported for this entry")),
         }
         let Some(node) = self.tree.get(at) else { return Err(self.missing(dn)) };
-        let (mut entry, unknown) = self.made(&node.entry);
+        let (mut entry, unknown) = self.to_entry(&node.entry);
         for change in operational::modification_changes(&self.known, &[], &self.stamp) {
             self.apply(&mut entry, &change)?;
         }
-        let after = Arc::new(self.unmade(&entry, unknown));
+        let after = Arc::new(self.to_config_entry(&entry, unknown));
         self.tree.replace(at, after.clone());
         Ok(Some(Effect { dn: after.dn.clone(), before: Some(before), after: Some(after) }))
     }
@@ -432,7 +432,7 @@ impl<'a> Transition<'a> {
     fn demand_of_parent(&self, dn: &NormalDn, privilege: Privilege) -> Result<(), ConfigRefusal> {
         let Some(parent) = dn.parent().filter(|parent| !parent.is_root()) else { return Ok(()) };
         let Some(node) = self.tree.find(&parent).and_then(|at| self.tree.get(at)) else { return Ok(()) };
-        let (entry, _) = self.made(&node.entry);
+        let (entry, _) = self.to_entry(&node.entry);
         let text = "no write access to parent's children";
         self.rights.demand(&parent, &entry, Item::Children, privilege, text)
     }
@@ -443,7 +443,7 @@ impl<'a> Transition<'a> {
             .map_err(|failure: Failure| failure.into_result().into())
     }
 
-    fn held(&self, dn: &NormalDn) -> Result<(usize, Arc<ConfigEntry>), ConfigRefusal> {
+    fn existing(&self, dn: &NormalDn) -> Result<(usize, Arc<ConfigEntry>), ConfigRefusal> {
         let at = self.tree.find(dn);
         let found = at.and_then(|at| Some((at, self.tree.get(at)?.entry.clone())));
         found.ok_or_else(|| self.missing(dn))
@@ -465,7 +465,7 @@ impl<'a> Transition<'a> {
         let mut upwards = Vec::new();
         while let Some(dn) = at {
             if let Some(node) = self.tree.find(&dn).and_then(|at| self.tree.get(at)) {
-                upwards.push((dn.clone(), self.made(&node.entry).0));
+                upwards.push((dn.clone(), self.to_entry(&node.entry).0));
             }
             at = dn.parent();
         }
@@ -473,23 +473,23 @@ impl<'a> Transition<'a> {
     }
 
     fn pre_read(&mut self, dn: &NormalDn, entry: &Entry) {
-        let wanted = self.controls.pre_read.as_ref();
-        self.answers.extend(self.rights.read(PRE_READ, wanted, dn, entry));
+        let requested = self.controls.pre_read.as_ref();
+        self.answers.extend(self.rights.read(PRE_READ, requested, dn, entry));
     }
 
     fn post_read(&mut self, effect: &Effect) {
         let (Some(after), Some(_)) = (&effect.after, &self.controls.post_read) else { return };
         let Ok(dn) = self.schema.parse_dn(&after.dn) else { return };
-        let (entry, _) = self.made(after);
-        let wanted = self.controls.post_read.as_ref();
-        self.answers.extend(self.rights.read(POST_READ, wanted, &dn, &entry));
+        let (entry, _) = self.to_entry(after);
+        let requested = self.controls.post_read.as_ref();
+        self.answers.extend(self.rights.read(POST_READ, requested, &dn, &entry));
     }
 
     /// contextCSN says up to which change a replica that has this tree has followed, for each server.
     fn keep_context_csn(&mut self) {
         let Some(at) = self.tree.find(&NormalDn::from_normal("cn=config")) else { return };
-        let held = self.tree.get(at).map(|node| ConfigEntry::clone(&node.entry));
-        let Some(mut entry) = held else { return };
+        let existing = self.tree.get(at).map(|node| ConfigEntry::clone(&node.entry));
+        let Some(mut entry) = existing else { return };
         let csn = self.stamp.csn;
         let of_other = |value: &Vec<u8>| {
             let csn_of = std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok());
@@ -507,22 +507,22 @@ impl<'a> Transition<'a> {
     }
 
     /// The entry as the engine has it, and attributes that the schema does not define.
-    fn made(&self, entry: &ConfigEntry) -> (Entry, Vec<ConfigAttribute>) {
-        let mut made = Entry::new(entry.dn.clone());
+    fn to_entry(&self, entry: &ConfigEntry) -> (Entry, Vec<ConfigAttribute>) {
+        let mut converted = Entry::new(entry.dn.clone());
         let mut unknown = Vec::new();
         for attribute in &entry.attributes {
             match self.schema.describe(&attribute.description) {
                 Ok(description) => {
-                    let values = &mut made.attribute_or_insert(&description).values;
+                    let values = &mut converted.attribute_or_insert(&description).values;
                     values.extend(attribute.values.iter().cloned());
                 }
                 Err(_) => unknown.push(attribute.clone()),
             }
         }
-        (made, unknown)
+        (converted, unknown)
     }
 
-    fn unmade(&self, entry: &Entry, unknown: Vec<ConfigAttribute>) -> ConfigEntry {
+    fn to_config_entry(&self, entry: &Entry, unknown: Vec<ConfigAttribute>) -> ConfigEntry {
         let known = |attribute: &EntryAttribute| {
             ConfigAttribute::new(attribute.description.to_text(self.schema), attribute.values.clone())
         };
@@ -549,7 +549,7 @@ fn check_superior(node: &Node) -> Result<(), ConfigRefusal> {
 
 /// The class of an entry and its place go together.
 fn check_class(schema: &Schema, entry: &Entry, node: &Node) -> Result<(), ConfigRefusal> {
-    let wanted = match node.name.role {
+    let class_name = match node.name.role {
         Role::Global => "olcGlobal",
         Role::Module => "olcModuleList",
         Role::SchemaRoot | Role::Schema(_) => "olcSchemaConfig",
@@ -560,7 +560,7 @@ fn check_class(schema: &Schema, entry: &Entry, node: &Node) -> Result<(), Config
         Role::Overlay(_) => "olcOverlayConfig",
         Role::Detail => return Ok(()),
     };
-    let Some(id) = schema.object_class_id(wanted) else { return Ok(()) };
+    let Some(id) = schema.object_class_id(class_name) else { return Ok(()) };
     let class_attribute = schema.attribute_type_id("objectClass");
     let classes = class_attribute.map_or(&[][..], |id| entry.values(id));
     let fits = classes
@@ -570,7 +570,7 @@ fn check_class(schema: &Schema, entry: &Entry, node: &Node) -> Result<(), Config
     if fits {
         return Ok(());
     }
-    let text = format!("an entry of this name is of the class {wanted}");
+    let text = format!("an entry of this name is of the class {class_name}");
     Err(ConfigRefusal::new(ResultCode::OBJECT_CLASS_VIOLATION, text))
 }
 

@@ -60,11 +60,11 @@ impl<'s> Tree<'s> {
     /// The entry itself or the nearest above it that is there.
     pub(super) fn nearest(&self, dn: &NormalDn) -> Option<&Node> {
         let mut dn = Some(dn.clone());
-        while let Some(wanted) = dn {
-            if let Some(at) = self.find(&wanted) {
+        while let Some(ancestor) = dn {
+            if let Some(at) = self.find(&ancestor) {
                 return self.nodes.get(at);
             }
-            dn = wanted.parent();
+            dn = ancestor.parent();
         }
         None
     }

@@ -11,8 +11,8 @@ use super::ConfigRefusal;
 /// # Errors
 /// unwillingToPerform, with what uses it.
 pub(super) fn check(before: &Config, after: &Config) -> Result<(), ConfigRefusal> {
-    let kept = loaded(after);
-    for module in loaded(before).into_iter().filter(|module| !kept.contains(module)) {
+    let loaded_after = loaded(after);
+    for module in loaded(before).into_iter().filter(|module| !loaded_after.contains(module)) {
         if let Some(user) = user_of(after, &module) {
             let text = format!("the module {module} is in use: {user}");
             return Err(ConfigRefusal::new(ResultCode::UNWILLING_TO_PERFORM, text));

@@ -19,13 +19,13 @@ fn config(directory: &std::path::Path, text: &str) -> Config {
 fn check(name: &str, current: &str, wanted: &str, expected: &str) {
     let directory = tempfile::tempdir().unwrap();
     let (current, wanted) = (config(directory.path(), current), config(directory.path(), wanted));
-    let said = current.difference(&wanted).to_string();
-    let said = said.replace(&directory.path().display().to_string(), "$D");
-    assert_eq!(said, expected, "{name}");
+    let steps = current.difference(&wanted).to_string();
+    let steps = steps.replace(&directory.path().display().to_string(), "$D");
+    assert_eq!(steps, expected, "{name}");
     assert!(wanted.difference(&wanted).is_empty(), "{name}");
     for (from, to) in [(&current, &wanted), (&wanted, &current)] {
-        let made = applied(from, to).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
-        assert_eq!(made.difference(to).to_string(), "", "{name}");
+        let outcome = applied(from, to).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        assert_eq!(outcome.difference(to).to_string(), "", "{name}");
     }
 }
 
@@ -185,9 +185,10 @@ fn rules_that_are_entries() {
         ),
     ] {
         assert_eq!(current.difference(&wanted).to_string(), expected, "{name}");
-        let made = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
-        assert_eq!(made.difference(&wanted).to_string(), "", "{name}");
-        let rules = made.entries().iter().filter(|entry| entry.dn.ends_with(&format!(",{overlay}"))).count();
+        let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        assert_eq!(outcome.difference(&wanted).to_string(), "", "{name}");
+        let rules =
+            outcome.entries().iter().filter(|entry| entry.dn.ends_with(&format!(",{overlay}"))).count();
         assert!(rules == 0 || expected.is_empty(), "{name}");
     }
 }

@@ -94,8 +94,8 @@ fn apply(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 fn listen(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     apply(builder, call)?;
     let urls = call.arguments.iter().flat_map(|word| word.split_ascii_whitespace());
-    let shown = builder.settings(call.directive);
-    urls.for_each(|url| shown.add("olcBkLloadListen", url.as_bytes().to_vec()));
+    let settings = builder.settings(call.directive);
+    urls.for_each(|url| settings.add("olcBkLloadListen", url.as_bytes().to_vec()));
     Ok(())
 }
 
@@ -106,18 +106,18 @@ fn features(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let (own, other) =
         if call.directive.keyword == "disable" { (disable, enable) } else { (enable, disable) };
     let from_entries = builder.from_entries;
-    let shown = builder.settings(call.directive);
+    let settings = builder.settings(call.directive);
     for (at, name) in call.arguments.iter().enumerate() {
         let value = name.to_ascii_lowercase().into_bytes();
-        let is_other = shown.get(other).contains(&value);
+        let is_other = settings.get(other).contains(&value);
         if is_other && from_entries {
             let message = format!("the feature `{name}` is enabled and disabled");
             let help = format!("take it out of {enable}, or out of {disable}");
             return Err(Fault::argument(at, message).with_help(help));
         }
-        shown.take_out(other, &value);
-        if !shown.get(own).contains(&value) {
-            shown.add(own, value);
+        settings.take_out(other, &value);
+        if !settings.get(own).contains(&value) {
+            settings.add(own, value);
         }
     }
     Ok(())

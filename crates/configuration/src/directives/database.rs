@@ -180,12 +180,12 @@ fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault>
         }
     })?;
     let database = builder.open_database()?;
-    let here = line.local_base();
-    let held = match database.kind.own_suffix_normal() {
-        Some(suffix) => here.normal.is_within(&suffix),
-        None => database.suffixes.iter().any(|suffix| here.normal.is_within(&suffix.normal)),
+    let local_base = line.local_base();
+    let is_within_suffix = match database.kind.own_suffix_normal() {
+        Some(suffix) => local_base.normal.is_within(&suffix),
+        None => database.suffixes.iter().any(|suffix| local_base.normal.is_within(&suffix.normal)),
     };
-    if !held {
+    if !is_within_suffix {
         let (key, base) = match &line.suffix_massage {
             Some(base) => ("suffixmassage", base),
             None => ("searchbase", &line.base),

@@ -102,8 +102,8 @@ pub(super) fn table() -> &'static [Directive] {
     &DIRECTIVES
 }
 
-fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
-    let form = match told.form {
+fn directive_of(overlay: &'static str, directive: &OverlayDirective) -> Directive {
+    let form = match directive.form {
         descriptor::Form::Words => Form::Words,
         descriptor::Form::Command => Form::Command,
         descriptor::Form::Whole => Form::Whole,
@@ -111,18 +111,18 @@ fn directive_of(overlay: &'static str, told: &OverlayDirective) -> Directive {
         descriptor::Form::Each => Form::Each,
     };
     Directive {
-        prefix: told.prefix,
-        aliases: told.aliases,
-        attribute_aliases: told.attribute_aliases,
-        arguments: told.arguments,
-        cardinality: match told.values {
+        prefix: directive.prefix,
+        aliases: directive.aliases,
+        attribute_aliases: directive.attribute_aliases,
+        arguments: directive.arguments,
+        cardinality: match directive.values {
             descriptor::Values::One => Cardinality::One,
             descriptor::Values::Many => Cardinality::Many,
             descriptor::Values::Ordered => Cardinality::Ordered,
         },
-        handling: told.note.map_or(Handling::Done, Handling::Noted),
-        check: told.check,
-        pieces: told.pieces,
-        ..Directive::kept(told.keyword, told.attribute, Scope::Overlay(overlay), form)
+        handling: directive.note.map_or(Handling::Done, Handling::Noted),
+        check: directive.check,
+        pieces: directive.pieces,
+        ..Directive::kept(directive.keyword, directive.attribute, Scope::Overlay(overlay), form)
     }
 }

@@ -18,8 +18,8 @@ use super::super::settings::Settings;
 use super::super::value_list::ValueList;
 use super::super::{chain, translucent};
 use super::below_overlays::EntryBelow;
-use super::kept::ReusableSchema;
 use super::names::{EntryName, Role, split_number};
+use super::reusable_schema::ReusableSchema;
 
 /// Of a database or of an overlay: it is not in force.
 const DISABLED: &str = "olcDisabled";
@@ -68,13 +68,13 @@ pub(crate) fn from_entries(
         );
     }
     let mut builder = Builder::new(true);
-    let kept = earlier.map(|earlier| ReusableSchema::find(earlier, &named));
-    if let Some(kept) = &kept {
-        kept.followed_by(&mut builder);
+    let reusable = earlier.map(|earlier| ReusableSchema::find(earlier, &named));
+    if let Some(reusable) = &reusable {
+        reusable.followed_by(&mut builder);
     }
     for (name, entry) in &named {
-        let applied = match (&kept, &name.role) {
-            (Some(kept), Role::Schema(section)) => kept.apply(&mut builder, section, entry)?,
+        let applied = match (&reusable, &name.role) {
+            (Some(reusable), Role::Schema(section)) => reusable.apply(&mut builder, section, entry)?,
             _ => false,
         };
         if !applied {
@@ -361,8 +361,8 @@ pub(super) fn error_of(fault: Fault, origin: &Origin, text: Option<&str>, at: us
 
 fn unknown(dn: &Arc<str>, description: &str) -> ConfigError {
     let origin = Origin::Value { dn: Arc::clone(dn), attribute: description.to_owned() };
-    let elsewhere = directives::all().find(|directive| directive.attribute.eq_ignore_ascii_case(description));
-    match elsewhere {
+    let known = directives::all().find(|directive| directive.attribute.eq_ignore_ascii_case(description));
+    match known {
         Some(directive) => {
             let error = ConfigError::new(origin, "is not possible in this entry");
             match directive.scope {

@@ -14,7 +14,7 @@ fn check(name: &str, text: &str, expected_lines: &[&str]) {
     };
     let first = read("first.conf", &text.replace("$D", &place));
     let exported = first.to_slapd_conf();
-    assert_eq!(exported.unsaid, Vec::<String>::new(), "{name}");
+    assert_eq!(exported.without_form, Vec::<String>::new(), "{name}");
     let second = read("second.conf", &exported.text);
     let entries = |config: &Config| {
         let mut all = config.entries();

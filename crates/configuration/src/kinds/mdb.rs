@@ -71,10 +71,10 @@ impl KindSettings for MdbSettings {
     }
 
     /// A slapd.conf may leave the directory out. An entry of cn=config may not.
-    fn complete(&mut self, shown: &mut Settings) {
+    fn complete(&mut self, settings: &mut Settings) {
         if self.directory.as_os_str().is_empty() {
             self.directory = DEFAULT_DATABASE_DIRECTORY.into();
-            shown.set("olcDbDirectory", DEFAULT_DATABASE_DIRECTORY.as_bytes().to_vec());
+            settings.set("olcDbDirectory", DEFAULT_DATABASE_DIRECTORY.as_bytes().to_vec());
         }
     }
 

@@ -70,9 +70,9 @@ fn it_is_the_same_by_way_of_cn_config() {
          remoteauth_store on\nremoteauth_retry_count 1\nremoteauth_tls starttls=yes tls_reqcert=demand",
     ] {
         let config = read(lines).unwrap();
-        let told = |config: &Config| format!("{:?}", settings(config).unwrap());
+        let debug_text = |config: &Config| format!("{:?}", settings(config).unwrap());
         let again = Config::from_entries(config.entries(), Source::QuickStart).unwrap();
-        assert_eq!(told(&again), told(&config));
+        assert_eq!(debug_text(&again), debug_text(&config));
         assert!(config.difference(&again).is_empty() && again.difference(&config).is_empty());
     }
 }

@@ -300,10 +300,10 @@ fn collect(
     depth_left: usize,
     files: &mut BTreeMap<PathBuf, Vec<u8>>,
 ) -> Result<(), ConfigError> {
-    let here = directory.join(below);
-    let listing = fs::read_dir(&here).map_err(|error| io_error("read", &here, &error))?;
+    let folder = directory.join(below);
+    let listing = fs::read_dir(&folder).map_err(|error| io_error("read", &folder, &error))?;
     for child in listing {
-        let name = child.map_err(|error| io_error("read", &here, &error))?.file_name();
+        let name = child.map_err(|error| io_error("read", &folder, &error))?.file_name();
         let path = below.join(&name);
         if path.extension().is_none_or(|extension| extension != "ldif") {
             continue;

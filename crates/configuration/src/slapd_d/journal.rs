@@ -28,14 +28,14 @@ const ROOM_BYTES: usize = 128 * 1024;
 
 /// A journal of one change.
 pub(super) fn whole(changes: &FileChanges) -> Text {
-    record(changes).behind(MAGIC.as_bytes().to_vec())
+    record(changes).with_header(MAGIC.as_bytes().to_vec())
 }
 
 /// `change LENGTH CRC`, and the change.
 fn record(changes: &FileChanges) -> Text {
     let body = changes.to_record();
     let header = format!("change {} {:08x}\n", body.len(), body.crc());
-    body.behind(header.into_bytes())
+    body.with_header(header.into_bytes())
 }
 
 /// Length and checksum of the record that begins here, and what stands behind that line.
@@ -56,9 +56,9 @@ fn read(directory: &Path, text: &[u8]) -> Option<FileChanges> {
     let mut rest = text.strip_prefix(MAGIC.as_bytes())?;
     let mut all: Option<FileChanges> = None;
     while let Some((length, checksum, body)) = record_header(rest) {
-        let Some((body, behind)) = body.split_at_checked(length) else { break };
+        let Some((body, tail)) = body.split_at_checked(length) else { break };
         if crc32(body) != checksum {
-            if record_header(behind).is_some() {
+            if record_header(tail).is_some() {
                 // It was whole once: the next one is written when it is safe.
                 return None;
             }
@@ -69,7 +69,7 @@ fn read(directory: &Path, text: &[u8]) -> Option<FileChanges> {
             None => changes,
             Some(all) => all.then(changes)?,
         });
-        rest = behind;
+        rest = tail;
     }
     all
 }
@@ -215,7 +215,7 @@ struct Open {
 
 impl Open {
     fn begin(disk: &mut dyn Disk, directory: &Path, record: Text) -> Result<Self, ConfigError> {
-        let mut text = record.behind(MAGIC.as_bytes().to_vec());
+        let mut text = record.with_header(MAGIC.as_bytes().to_vec());
         let at = text.len();
         text.push(vec![0; ROOM_BYTES.saturating_sub(at)]);
         let file = begin(disk, directory, &text)?;

@@ -154,23 +154,23 @@ impl Splice {
 /// What of a span others, ascending, do not write over.
 fn uncovered(span: (u64, Vec<u8>), covers: &[(u64, Vec<u8>)]) -> Vec<(u64, Vec<u8>)> {
     let (mut at, mut bytes) = span;
-    let mut left = Vec::new();
+    let mut rest = Vec::new();
     let offset = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     for (start, cover) in covers {
         let ahead = offset(at, *start).min(bytes.len());
         let covered = offset(at, start + cover.len() as u64).min(bytes.len());
-        let behind = bytes.split_off(covered);
+        let tail = bytes.split_off(covered);
         bytes.truncate(ahead);
         if !bytes.is_empty() {
-            left.push((at, bytes));
+            rest.push((at, bytes));
         }
         at += covered as u64;
-        bytes = behind;
+        bytes = tail;
     }
     if !bytes.is_empty() {
-        left.push((at, bytes));
+        rest.push((at, bytes));
     }
-    left
+    rest
 }
 
 #[cfg(test)]

@@ -270,10 +270,10 @@ impl LimitSubject {
             });
         };
         let selector = selector.to_ascii_lowercase();
-        if let Some(group) = behind("group", '/', &selector) {
+        if let Some(group) = after_keyword("group", '/', &selector) {
             return Self::group(schema, group, value);
         }
-        let Some(styles) = behind("dn", '.', &selector) else {
+        let Some(styles) = after_keyword("dn", '.', &selector) else {
             // A DN that says no more is one client.
             let dn = ConfigDn::parse(schema, word).map_err(|_| format!("`{word}` names nobody"))?;
             return Ok(Self::Dn { this: false, style: DnStyle::Exact, dn });
@@ -324,6 +324,6 @@ impl LimitSubject {
 }
 
 /// What follows a keyword, if that is nothing or begins with the separator.
-fn behind<'s>(keyword: &str, separator: char, selector: &'s str) -> Option<&'s str> {
+fn after_keyword<'s>(keyword: &str, separator: char, selector: &'s str) -> Option<&'s str> {
     selector.strip_prefix(keyword).filter(|rest| rest.is_empty() || rest.starts_with(separator))
 }

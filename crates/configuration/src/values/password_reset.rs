@@ -179,9 +179,9 @@ impl MailServer {
         if host.is_empty() || host.contains(['/', '@', ' ']) {
             return Err(wrong());
         }
-        let here = host.eq_ignore_ascii_case("localhost")
+        let is_local = host.eq_ignore_ascii_case("localhost")
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-        let security = match (tls, here) {
+        let security = match (tls, is_local) {
             (true, _) => MailSecurity::Tls,
             (false, true) => MailSecurity::None,
             (false, false) => MailSecurity::StartTls,

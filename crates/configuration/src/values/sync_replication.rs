@@ -407,9 +407,9 @@ fn interval(value: &str) -> Result<u32, Wrong> {
         let mut rest = value;
         while !rest.is_empty() {
             let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            let (number, behind) = rest.split_at(digits);
+            let (number, tail) = rest.split_at(digits);
             let number: u64 = number.parse::<u32>().map_err(|_| bad())?.into();
-            let unit = match behind.chars().next() {
+            let unit = match tail.chars().next() {
                 None | Some('s') => 1,
                 Some('m') => 60,
                 Some('h') => 3_600,
@@ -417,7 +417,7 @@ fn interval(value: &str) -> Result<u32, Wrong> {
                 Some(_) => return Err(bad()),
             };
             seconds = seconds.saturating_add(number * unit);
-            rest = behind.get(1..).unwrap_or_default();
+            rest = tail.get(1..).unwrap_or_default();
         }
         if value.is_empty() {
             return Err(bad());
@@ -538,18 +538,18 @@ pub(crate) fn is_own_url(url: &str, listener: &str, resolve: &dyn Fn(&str) -> Ve
         return false;
     }
     let bare = |host: &str| host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
-    let (wanted, own) = (bare(&url.host), bare(&listener.host));
-    if wanted == own {
+    let (url_host, own) = (bare(&url.host), bare(&listener.host));
+    if url_host == own {
         return true;
     }
-    let wanted = resolve(&wanted);
+    let url_host = resolve(&url_host);
     let any = own.is_empty() || own.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
     if any {
         // An address that a socket can be bound to is one of this machine.
-        return wanted.iter().any(|address| std::net::UdpSocket::bind((*address, 0)).is_ok());
+        return url_host.iter().any(|address| std::net::UdpSocket::bind((*address, 0)).is_ok());
     }
     let own = resolve(&own);
-    wanted.iter().any(|address| own.contains(address))
+    url_host.iter().any(|address| own.contains(address))
 }
 
 #[cfg(test)]

@@ -42,29 +42,29 @@ pub(super) struct ServerUnderTest<'a> {
 /// database.
 pub(super) fn measure(
     step: &Step,
-    asked: &ServerUnderTest<'_>,
+    server: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
-    let lines = asked.lines.map(SyslogSink::taken_at_rest);
+    let lines = server.lines.map(SyslogSink::line_count_at_rest);
     let mut outcome = match &step.work {
         Work::Look => Outcome::default(),
-        Work::Drive(streams) => drive_streams(streams, asked, sequence, added)?,
-        Work::Optimize(stream) => optimize(stream, asked, sequence)?,
-        Work::Bunches(bunches) => add_bunches(bunches, asked, sequence, added)?,
-        Work::Classes { bunches, each } => add_classes(*bunches, *each, asked)?,
-        Work::Rewrite(rewrite) => change_all(rewrite, asked, sequence, added)?,
+        Work::Drive(streams) => drive_streams(streams, server, sequence, added)?,
+        Work::Optimize(stream) => optimize(stream, server, sequence)?,
+        Work::Bunches(bunches) => add_bunches(bunches, server, sequence, added)?,
+        Work::Classes { bunches, each } => add_classes(*bunches, *each, server)?,
+        Work::Rewrite(rewrite) => change_all(rewrite, server, sequence, added)?,
     };
-    let lines_after = asked.lines.map(SyslogSink::taken_at_rest);
+    let lines_after = server.lines.map(SyslogSink::line_count_at_rest);
     outcome.lines = lines.zip(lines_after).map(|(before, after)| after - before);
-    outcome.resident = asked.process.map(Usage::of).transpose()?.map(|usage| usage.resident);
-    outcome.disk = asked.data.map(disk).transpose()?;
+    outcome.resident = server.process.map(Usage::of).transpose()?.map(|usage| usage.resident);
+    outcome.disk = server.data.map(disk).transpose()?;
     Ok(outcome)
 }
 
 fn drive_streams(
     streams: &[Stream],
-    asked: &ServerUnderTest<'_>,
+    server: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
@@ -74,7 +74,7 @@ fn drive_streams(
         .enumerate()
         .map(|(position, stream)| {
             let workload = drive::Workload { sequence_start: start, ..stream.workload.clone() };
-            Ok((options(stream, position, asked)?, workload))
+            Ok((options(stream, position, server)?, workload))
         })
         .collect::<anyhow::Result<_>>()?;
     let reports = match prepared.as_slice() {
@@ -105,10 +105,10 @@ fn drive_streams(
 /// The most connections that are tried.
 const OPTIMUM_MAX: usize = 512;
 
-fn optimize(stream: &Stream, asked: &ServerUnderTest<'_>, sequence: &mut u64) -> anyhow::Result<Outcome> {
+fn optimize(stream: &Stream, server: &ServerUnderTest<'_>, sequence: &mut u64) -> anyhow::Result<Outcome> {
     let workload = drive::Workload { sequence_start: *sequence, ..stream.workload.clone() };
     let steps = drive::Steps { max: OPTIMUM_MAX, ..drive::Steps::default() };
-    let options = drive::Options { connections: steps.first, ..options(stream, 0, asked)? };
+    let options = drive::Options { connections: steps.first, ..options(stream, 0, server)? };
     let found = drive::optimize(&options, &workload, steps)?;
     let reports = || found.steps.iter().map(|(_, report)| report);
     *sequence = reports().map(|report| report.sequence_end).fold(*sequence, u64::max);
@@ -120,11 +120,11 @@ fn optimize(stream: &Stream, asked: &ServerUnderTest<'_>, sequence: &mut u64) ->
     Ok(Outcome { steps: found.steps, invalid, note, ..Outcome::default() })
 }
 
-fn options(stream: &Stream, position: usize, asked: &ServerUnderTest<'_>) -> anyhow::Result<drive::Options> {
+fn options(stream: &Stream, position: usize, server: &ServerUnderTest<'_>) -> anyhow::Result<drive::Options> {
     let identity = match stream.identity {
         Identity::Anonymous => drive::Identity::Anonymous,
         Identity::Root(database) => {
-            asked.identities.get(database).cloned().context("nobody may write into this database")?.into()
+            server.identities.get(database).cloned().context("nobody may write into this database")?.into()
         }
     };
     Ok(drive::Options {
@@ -135,9 +135,9 @@ fn options(stream: &Stream, position: usize, asked: &ServerUnderTest<'_>) -> any
         duration: Duration::from_secs_f64(stream.seconds),
         warm_up: Duration::from_secs_f64(stream.warm_up),
         sample_every: Duration::from_secs_f64((stream.seconds / 20.0).max(0.05)),
-        process: asked.process,
-        seed: asked.seed + position as u64,
-        ..drive::Options::new(asked.address.into())
+        process: server.process,
+        seed: server.seed + position as u64,
+        ..drive::Options::new(server.address.into())
     })
 }
 
@@ -165,12 +165,12 @@ fn wrong(report: &Report) -> Option<String> {
 /// Adds entries of the same small shape, one after the other, until there are enough or the time is over.
 fn add_bunches(
     bunches: &Bunches,
-    asked: &ServerUnderTest<'_>,
+    server: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
-    let mut session = Session::open(asked.address, asked.identities.get(bunches.database))?;
-    let suffix = asked.suffixes.get(bunches.database).context("a database that is not there")?;
+    let mut session = Session::open(server.address, server.identities.get(bunches.database))?;
+    let suffix = server.suffixes.get(bunches.database).context("a database that is not there")?;
     let begin = clock::now();
     let mut outcome = Outcome::default();
     let mut parent = String::new();
@@ -190,14 +190,14 @@ fn add_bunches(
         } else if number == 0 {
             parent = new_parent(&mut session, bunches.parent.clone())?;
         }
-        let cpu = asked.process.map(Usage::of).transpose()?;
+        let cpu = server.process.map(Usage::of).transpose()?;
         let bunch_begin = clock::now();
         for _ in 0..bunches.each {
             *sequence += 1;
             add_file(&mut session, *sequence, &parent)?;
         }
         let seconds = bunch_begin.elapsed().as_secs_f64();
-        let after = asked.process.map(Usage::of).transpose()?;
+        let after = server.process.map(Usage::of).transpose()?;
         let cpu_seconds = cpu.zip(after).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
         let changes = bunches.each;
         outcome.bunches.push(Bunch { before: count, changes, seconds, cpu_seconds });
@@ -229,10 +229,10 @@ fn add_file(session: &mut Session, number: u64, parent: &str) -> anyhow::Result<
 
 /// Adds object classes to the running server: an entry of the schema with the first bunch, which each further one
 /// extends. A server that refuses has no figures.
-fn add_classes(bunches: u64, each: u64, asked: &ServerUnderTest<'_>) -> anyhow::Result<Outcome> {
+fn add_classes(bunches: u64, each: u64, server: &ServerUnderTest<'_>) -> anyhow::Result<Outcome> {
     let refused = |why: String| Outcome { note: Some(format!("not measured, {why}")), ..Outcome::default() };
     let root = (CONFIGURATION_ROOT.to_owned(), ROOT_PASSWORD.to_owned());
-    let mut session = match Session::open(asked.address, Some(&root)) {
+    let mut session = match Session::open(server.address, Some(&root)) {
         Ok(session) => session,
         Err(error) => return Ok(refused(format!("{error:#}"))),
     };
@@ -240,7 +240,7 @@ fn add_classes(bunches: u64, each: u64, asked: &ServerUnderTest<'_>) -> anyhow::
     for bunch in 0..bunches {
         let before = bunch * each;
         let classes: Vec<String> = (before + 1..=before + each).map(object_class).collect();
-        let cpu = asked.process.map(Usage::of).transpose()?;
+        let cpu = server.process.map(Usage::of).transpose()?;
         let begin = clock::now();
         let answer = if bunch == 0 {
             let (class, name) = (["olcSchemaConfig".to_owned()], ["{4}grid".to_owned()]);
@@ -254,7 +254,7 @@ fn add_classes(bunches: u64, each: u64, asked: &ServerUnderTest<'_>) -> anyhow::
         if answer.code != ResultCode::SUCCESS {
             return Ok(refused(format!("result {} {}", answer.code.0, answer.diagnostic)));
         }
-        let after = asked.process.map(Usage::of).transpose()?;
+        let after = server.process.map(Usage::of).transpose()?;
         let cpu_seconds = cpu.zip(after).map(|(before, after)| after.cpu_seconds - before.cpu_seconds);
         outcome.bunches.push(Bunch { before, changes: each, seconds, cpu_seconds });
     }
@@ -264,15 +264,15 @@ fn add_classes(bunches: u64, each: u64, asked: &ServerUnderTest<'_>) -> anyhow::
 /// Makes a fixed number of changes on several connections, whatever they take.
 fn change_all(
     rewrite: &Rewrite,
-    asked: &ServerUnderTest<'_>,
+    server: &ServerUnderTest<'_>,
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
-    let identity = asked.identities.get(rewrite.database);
+    let identity = server.identities.get(rewrite.database);
     let (next_modify, next_add) = (AtomicU64::new(1), AtomicU64::new(1));
     let first = *sequence;
     let work = || -> anyhow::Result<()> {
-        let mut session = Session::open(asked.address, identity)?;
+        let mut session = Session::open(server.address, identity)?;
         loop {
             let number = next_modify.fetch_add(1, Ordering::Relaxed);
             if number > rewrite.modifies {

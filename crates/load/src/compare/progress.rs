@@ -43,7 +43,7 @@ impl Plan {
     pub(super) fn new(scenario: &Scenario, options: &Options) -> Self {
         let stage = |stage: &Stage| {
             let leaves: u64 = stage.directory.databases.iter().map(|(_, content)| content.leaves()).sum();
-            let load = if stage.again { AROUND } else { AROUND + leaves as f64 / LOADED_A_SECOND };
+            let load = if stage.keeps_data { AROUND } else { AROUND + leaves as f64 / LOADED_A_SECOND };
             std::iter::once(load).chain(stage.steps.iter().map(crate::scenario::Step::seconds)).collect()
         };
         let one: Vec<Vec<f64>> = scenario.stages.iter().map(stage).collect();
@@ -53,7 +53,7 @@ impl Plan {
         Self {
             costs: vec![one; servers],
             done: vec![done; servers],
-            loads: scenario.stages.iter().filter(|stage| !stage.again).count(),
+            loads: scenario.stages.iter().filter(|stage| !stage.keeps_data).count(),
             round: 0,
             rounds: options.rounds,
             began: now,

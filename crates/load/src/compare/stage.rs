@@ -114,7 +114,7 @@ impl<'a> Bench<'a> {
         turn.begin(self.name(), &format!("load of {}", stage.name));
         let configuration = self.configure(program, stage, LogLevel::Nothing)?;
         let loaded_before = self.options.load_once && turn.round > 0 && stage_can_stay(turn);
-        let loaded = if stage.again || loaded_before {
+        let loaded = if stage.keeps_data || loaded_before {
             None
         } else {
             Some(self.load(program, stage, &configuration)?)
@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
         let command = |address| program.serve_command(&configuration, address);
         let level = stage.log_level.unwrap_or(self.options.log_level);
         self.configure(program, stage, level)?;
-        let lines_before = self.sink.map(SyslogSink::taken);
+        let lines_before = self.sink.map(SyslogSink::line_count);
         let start = Start {
             name: &self.peer.name,
             command: &command,
@@ -142,7 +142,7 @@ impl<'a> Bench<'a> {
             turn.begin(self.name(), &format!("{}, {}", stage.name, step.title));
             let identities: Vec<(String, String)> =
                 databases.iter().map(|database| (database.root_dn.clone(), ROOT_PASSWORD.into())).collect();
-            let asked = ServerUnderTest {
+            let under_test = ServerUnderTest {
                 address: running.address,
                 identities: &identities,
                 process: Some(running.process_id()),
@@ -151,7 +151,7 @@ impl<'a> Bench<'a> {
                 seed: self.options.seed + u64::from(turn.round),
                 suffixes: &databases.iter().map(|database| database.suffix.clone()).collect::<Vec<_>>(),
             };
-            let outcome = measure(step, &asked, &mut self.sequence, &mut added)
+            let outcome = measure(step, &under_test, &mut self.sequence, &mut added)
                 .map_err(|error| running.explain(error))
                 .with_context(|| format!("in {:?}", step.title))?;
             turn.rows.take(step, self.position, turn.round, &outcome, &served);
@@ -162,8 +162,11 @@ impl<'a> Bench<'a> {
             self.check_counts(running.address, &databases, &added).map_err(|error| running.explain(error))?;
         }
         turn.rows.notes.extend(running.stop());
-        let sent =
-            self.sink.map(SyslogSink::taken).zip(lines_before).map_or(0, |(after, before)| after - before);
+        let sent = self
+            .sink
+            .map(SyslogSink::line_count)
+            .zip(lines_before)
+            .map_or(0, |(after, before)| after - before);
         let counts = LogLevel::ALL.into_iter().zip(&mut self.lines);
         counts.filter(|(known, _)| *known == level).for_each(|(_, lines)| *lines += sent);
         Ok(())
@@ -190,7 +193,7 @@ impl<'a> Bench<'a> {
                 None => {
                     let identities: Vec<(String, String)> =
                         given.bind.iter().cycle().take(databases.len()).cloned().collect();
-                    let asked = ServerUnderTest {
+                    let under_test = ServerUnderTest {
                         address: given.address,
                         identities: &identities,
                         process: given.process,
@@ -199,7 +202,7 @@ impl<'a> Bench<'a> {
                         seed: self.options.seed + u64::from(turn.round),
                         suffixes: &[],
                     };
-                    measure(&step, &asked, &mut self.sequence, &mut added)
+                    measure(&step, &under_test, &mut self.sequence, &mut added)
                         .with_context(|| format!("in {:?}", step.title))?
                 }
             };

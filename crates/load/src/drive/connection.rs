@@ -10,7 +10,7 @@ use larix_sasl::scram::{self, ClientBinding};
 
 use super::answer::{self, Answer};
 use super::placeholder::MESSAGE_ID_MIN;
-use super::requests::Made;
+use super::requests::RequestSpec;
 use super::transport::{Dialer, Transport};
 use super::{IN_FLIGHT_MAX, Identity, Security};
 
@@ -47,7 +47,7 @@ pub(super) struct Outstanding {
     /// Nanoseconds on the worker's clock.
     pub(super) start: u64,
     pub(super) entries: u64,
-    pub(super) made: Made,
+    pub(super) spec: RequestSpec,
 }
 
 impl Connection {
@@ -121,14 +121,14 @@ impl Connection {
     }
 
     /// A place for one more request: its message id, and the buffer to which the request must be appended.
-    pub(super) fn reserve(&mut self, made: Made, start: u64) -> Option<(u32, &mut Vec<u8>)> {
+    pub(super) fn reserve(&mut self, spec: RequestSpec, start: u64) -> Option<(u32, &mut Vec<u8>)> {
         let place = self.free.pop()?;
         let id = self.turn << PLACE_BITS | place;
         self.turn += 1;
         if self.turn > i32::MAX as u32 >> PLACE_BITS {
             self.turn = MESSAGE_ID_MIN >> PLACE_BITS;
         }
-        *self.places.get_mut(place as usize)? = Some(Outstanding { id, start, entries: 0, made });
+        *self.places.get_mut(place as usize)? = Some(Outstanding { id, start, entries: 0, spec });
         Some((id, &mut self.output))
     }
 
@@ -163,13 +163,13 @@ impl Connection {
             };
             let read = scratch.get(..count).unwrap_or_default();
             if self.input.is_empty() {
-                let taken = self.take(read, &mut answered)?;
-                self.input.extend_from_slice(read.get(taken..).unwrap_or_default());
+                let consumed = self.take(read, &mut answered)?;
+                self.input.extend_from_slice(read.get(consumed..).unwrap_or_default());
             } else {
                 let mut input = std::mem::take(&mut self.input);
                 input.extend_from_slice(read);
-                let taken = self.take(&input, &mut answered)?;
-                input.drain(..taken);
+                let consumed = self.take(&input, &mut answered)?;
+                input.drain(..consumed);
                 self.input = input;
             }
             if !self.transport.has_more() {

@@ -44,7 +44,7 @@ pub(super) struct Fake {
 struct Counts {
     connections: AtomicU64,
     requests: AtomicU64,
-    over: AtomicBool,
+    is_over: AtomicBool,
 }
 
 impl Fake {
@@ -56,7 +56,7 @@ impl Fake {
         let (shared, answer) = (Arc::clone(&counts), Arc::new(answer));
         let listening = std::thread::spawn(move || {
             for socket in listener.incoming() {
-                if shared.over.load(Ordering::Relaxed) {
+                if shared.is_over.load(Ordering::Relaxed) {
                     return;
                 }
                 shared.connections.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Fake {
 
 impl Drop for Fake {
     fn drop(&mut self) {
-        self.counts.over.store(true, Ordering::Relaxed);
+        self.counts.is_over.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(self.address);
         let _ = self.listening.take().map(JoinHandle::join);
     }

@@ -55,19 +55,19 @@ impl Watcher {
     pub(super) fn watch(mut self, start: Instant, finished: &Receiver<()>) -> anyhow::Result<Lag> {
         let mut lag = Lag { samples: Vec::new(), max_seconds: 0.0, caught_up_after: None };
         while let Err(RecvTimeoutError::Timeout) = finished.recv_timeout(self.every) {
-            let behind = self.behind()?;
-            lag.samples.push((start.elapsed().as_secs_f64(), behind));
-            lag.max_seconds = lag.max_seconds.max(behind);
+            let lag_seconds = self.lag_seconds()?;
+            lag.samples.push((start.elapsed().as_secs_f64(), lag_seconds));
+            lag.max_seconds = lag.max_seconds.max(lag_seconds);
         }
         let end = clock::now();
         while end.elapsed() < CATCH_UP_MAX {
-            let behind = self.behind()?;
-            lag.max_seconds = lag.max_seconds.max(behind);
-            if behind == 0.0 {
+            let lag_seconds = self.lag_seconds()?;
+            lag.max_seconds = lag.max_seconds.max(lag_seconds);
+            if lag_seconds == 0.0 {
                 lag.caught_up_after = Some(end.elapsed().as_secs_f64());
                 break;
             }
-            lag.samples.push((start.elapsed().as_secs_f64(), behind));
+            lag.samples.push((start.elapsed().as_secs_f64(), lag_seconds));
             // No client sends: this waits.
             let _ = finished.recv_timeout(self.every);
             std::thread::park_timeout(self.every);
@@ -75,16 +75,16 @@ impl Watcher {
         Ok(lag)
     }
 
-    fn behind(&mut self) -> anyhow::Result<f64> {
+    fn lag_seconds(&mut self) -> anyhow::Result<f64> {
         // The consumer first: what comes between the two questions must not make it look ahead.
         let consumer = context_csn(&mut self.consumer, &self.base)?;
         let provider = context_csn(&mut self.provider, &self.base)?;
-        Ok(behind(&provider, &consumer))
+        Ok(lag_seconds(&provider, &consumer))
     }
 }
 
 /// The seconds by which the newest change of any server id is older at the consumer.
-fn behind(provider: &[Newest], consumer: &[Newest]) -> f64 {
+fn lag_seconds(provider: &[Newest], consumer: &[Newest]) -> f64 {
     let each = provider.iter().map(|(sid, time, csn)| {
         let known = consumer.iter().find(|(known, _, _)| known == sid);
         match known {
@@ -181,7 +181,7 @@ mod tests {
             (vec![csn(1, 10), csn(2, 20)], vec![csn(1, 10)], 10.0),
             (vec![csn(1, 10)], vec![], 1e-6),
         ] {
-            assert!((behind(&provider, &consumer) - expected).abs() < 1e-9, "{provider:?} {consumer:?}");
+            assert!((lag_seconds(&provider, &consumer) - expected).abs() < 1e-9, "{provider:?} {consumer:?}");
         }
     }
 }

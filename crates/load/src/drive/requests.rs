@@ -48,7 +48,7 @@ struct Uses {
 
 /// Which request was made.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Made {
+pub(super) struct RequestSpec {
     pub(super) step: usize,
     pub(super) back: bool,
     pub(super) numbers: Numbers,
@@ -84,7 +84,7 @@ impl<'a> Requests<'a> {
         })
     }
 
-    /// The steps that have a weight; [`Made::step`] counts them.
+    /// The steps that have a weight; [`RequestSpec::step`] counts them.
     pub(super) fn steps(&self) -> impl Iterator<Item = &'a Step> {
         self.steps.iter().map(|prepared| prepared.step)
     }
@@ -101,11 +101,11 @@ impl<'a> Requests<'a> {
 
     /// Decides on the next request.
     #[inline]
-    pub(super) fn next(&mut self, random: &mut Random) -> Made {
+    pub(super) fn next(&mut self, random: &mut Random) -> RequestSpec {
         let mut step = if self.steps.len() == 1 { 0 } else { self.choose(random) };
         let mut uses = self.steps.get(step).map_or_else(Uses::default, |prepared| prepared.uses);
         if let Some(numbers) = self.steps.get_mut(step).and_then(|prepared| prepared.away.pop_front()) {
-            return Made { step, back: true, numbers };
+            return RequestSpec { step, back: true, numbers };
         }
         let mut numbers = Numbers::default();
         if uses.added {
@@ -126,14 +126,14 @@ impl<'a> Requests<'a> {
             numbers.sequence = self.sequence_start + 1 + self.sequence.next();
             self.sequence_end = numbers.sequence;
         }
-        Made { step, back: false, numbers }
+        RequestSpec { step, back: false, numbers }
     }
 
     /// The way back of a rename that has none yet.
-    pub(super) fn next_back(&mut self) -> Option<Made> {
+    pub(super) fn next_back(&mut self) -> Option<RequestSpec> {
         self.steps.iter_mut().enumerate().find_map(|(step, prepared)| {
             let numbers = prepared.away.pop_front()?;
-            Some(Made { step, back: true, numbers })
+            Some(RequestSpec { step, back: true, numbers })
         })
     }
 
@@ -156,26 +156,26 @@ impl<'a> Requests<'a> {
     #[inline]
     pub(super) fn append(
         &mut self,
-        made: &Made,
+        spec: &RequestSpec,
         id: u32,
         random: &mut Random,
         out: &mut Vec<u8>,
     ) -> anyhow::Result<()> {
-        let Some(prepared) = self.steps.get_mut(made.step) else { return Ok(()) };
-        match (made.back, &mut prepared.back) {
-            (true, Some((operation, shapes))) => shapes.append(operation, id, &made.numbers, random, out),
-            _ => prepared.shapes.append(&prepared.step.operation, id, &made.numbers, random, out),
+        let Some(prepared) = self.steps.get_mut(spec.step) else { return Ok(()) };
+        match (spec.back, &mut prepared.back) {
+            (true, Some((operation, shapes))) => shapes.append(operation, id, &spec.numbers, random, out),
+            _ => prepared.shapes.append(&prepared.step.operation, id, &spec.numbers, random, out),
         }
     }
 
     /// Whether `code` is what the step expects; remembers what it brought about.
     #[inline]
-    pub(super) fn answered(&mut self, made: &Made, code: u32) -> bool {
-        let Some(prepared) = self.steps.get_mut(made.step) else { return false };
-        if code == 0 && !made.back && prepared.back.is_some() && prepared.away.len() < REMEMBERED_MAX {
-            prepared.away.push_back(made.numbers);
-        } else if code == 0 && self.adding == Some(made.step) && self.added.len() < REMEMBERED_MAX {
-            self.added.push_back(made.numbers.sequence);
+    pub(super) fn answered(&mut self, spec: &RequestSpec, code: u32) -> bool {
+        let Some(prepared) = self.steps.get_mut(spec.step) else { return false };
+        if code == 0 && !spec.back && prepared.back.is_some() && prepared.away.len() < REMEMBERED_MAX {
+            prepared.away.push_back(spec.numbers);
+        } else if code == 0 && self.adding == Some(spec.step) && self.added.len() < REMEMBERED_MAX {
+            self.added.push_back(spec.numbers.sequence);
         }
         prepared.codes.contains(&code)
     }
@@ -191,7 +191,7 @@ impl<'a> Prepared<'a> {
             }
             None => None,
         };
-        let has = |wanted: fn(&Variable) -> bool| shapes.variables.iter().any(wanted);
+        let has = |is_kind: fn(&Variable) -> bool| shapes.variables.iter().any(is_kind);
         let uses = Uses {
             number: has(|variable| matches!(variable, Variable::Number(_))),
             sequence: has(|variable| matches!(variable, Variable::Sequence(_))),
@@ -219,15 +219,15 @@ mod tests {
     fn texts(workload: &Workload, count: usize, code: u32) -> Vec<String> {
         let mut requests = Requests::new(workload, 0, 1).unwrap();
         let mut random = Random::new(1);
-        let mut made = |_| {
-            let made = requests.next(&mut random);
+        let mut text = |_| {
+            let spec = requests.next(&mut random);
             let mut out = Vec::new();
-            requests.append(&made, 0x0100_0001, &mut random, &mut out).unwrap();
-            requests.answered(&made, code);
+            requests.append(&spec, 0x0100_0001, &mut random, &mut out).unwrap();
+            requests.answered(&spec, code);
             let text: Vec<u8> = out.into_iter().filter(|byte| byte.is_ascii_graphic()).collect();
             String::from_utf8(text).unwrap()
         };
-        (0..count).map(&mut made).collect()
+        (0..count).map(&mut text).collect()
     }
 
     fn check(step: Step, count: usize, code: u32, expected: &[&str]) {
@@ -306,8 +306,8 @@ mod tests {
         for (operation, good, bad) in cases {
             let workload = Workload::new(1).with(Step::new(1, operation));
             let mut requests = Requests::new(&workload, 0, 1).unwrap();
-            assert!(good.iter().all(|code| requests.answered(&Made::default(), *code)));
-            assert!(!bad.iter().any(|code| requests.answered(&Made::default(), *code)));
+            assert!(good.iter().all(|code| requests.answered(&RequestSpec::default(), *code)));
+            assert!(!bad.iter().any(|code| requests.answered(&RequestSpec::default(), *code)));
         }
     }
 }

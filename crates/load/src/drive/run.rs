@@ -37,8 +37,8 @@ pub fn run(options: &Options, workload: &Workload) -> anyhow::Result<Report> {
     let watcher = options.lag.as_ref().map(|lag| Watcher::open(options, lag)).transpose()?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let mut crew = Crew { go: Vec::new(), handles: Vec::new(), told, stop: &stop };
+        let (tell, reports) = mpsc::channel();
+        let mut crew = Crew { go: Vec::new(), handles: Vec::new(), reports, stop: &stop };
         for thread in 0..options.threads {
             let (go, wait) = mpsc::channel();
             let (tell, dialer, stop) = (tell.clone(), &dialer, &stop);
@@ -105,7 +105,7 @@ fn work(
 struct Crew<'scope, 'a> {
     go: Vec<Sender<()>>,
     handles: Vec<ScopedJoinHandle<'scope, anyhow::Result<Outcome>>>,
-    told: Receiver<bool>,
+    reports: Receiver<bool>,
     stop: &'a AtomicBool,
 }
 
@@ -113,11 +113,11 @@ impl Crew<'_, '_> {
     /// Lets all go on, then waits until they have; with a watch they stay where they are. False if one failed.
     fn ready(&self, mut watch: Option<&mut Watch<'_>>) -> anyhow::Result<bool> {
         for _ in 0..self.go.len() {
-            let told = match &mut watch {
-                Some(watch) => watch.until(&self.told)?,
-                None => self.told.recv().unwrap_or(false),
+            let is_ready = match &mut watch {
+                Some(watch) => watch.until(&self.reports)?,
+                None => self.reports.recv().unwrap_or(false),
             };
-            if !told {
+            if !is_ready {
                 return Ok(false);
             }
         }
@@ -177,17 +177,17 @@ impl<'a> Watch<'a> {
     }
 
     /// Looks at the server each time a sample is due until a thread tells something.
-    fn until(&mut self, told: &Receiver<bool>) -> anyhow::Result<bool> {
+    fn until(&mut self, reports: &Receiver<bool>) -> anyhow::Result<bool> {
         let every = self.options.sample_every;
         loop {
-            let taken = u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
-            let due = every.saturating_mul(taken.saturating_add(1));
+            let count = u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
+            let due = every.saturating_mul(count.saturating_add(1));
             let watched = self.options.process.is_some() || !self.options.disk.is_empty();
             if every.is_zero() || due > self.options.duration || !watched {
-                return Ok(told.recv().unwrap_or(false));
+                return Ok(reports.recv().unwrap_or(false));
             }
-            match told.recv_timeout(due.saturating_sub(self.start.elapsed())) {
-                Ok(told) => return Ok(told),
+            match reports.recv_timeout(due.saturating_sub(self.start.elapsed())) {
+                Ok(is_ready) => return Ok(is_ready),
                 Err(RecvTimeoutError::Timeout) => {
                     let seen = self.look()?;
                     self.samples.push(seen);
@@ -314,15 +314,15 @@ fn saturated(options: &Options, outcomes: &[Outcome]) -> Option<String> {
             percent(outcome.usage.waited_seconds)
         ));
     }
-    let behind: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.behind).collect();
-    let seconds = behind.iter().map(|behind| behind.seconds).fold(0.0, f64::max);
+    let backlogs: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.backlog).collect();
+    let seconds = backlogs.iter().map(|backlog| backlog.seconds).fold(0.0, f64::max);
     if let (Some(rate), true) = (options.rate, seconds > BEHIND_MAX) {
-        let sum = |part: fn(&super::worker::Behind) -> u64| behind.iter().map(part).sum::<u64>();
+        let sum = |part: fn(&super::worker::Backlog) -> u64| backlogs.iter().map(part).sum::<u64>();
         reasons.push(format!(
             "{rate} requests per second could not be sent: at the end {} of {} were due and not sent, the oldest for \
              {seconds:.3} s; the latency is that of those that were sent",
-            sum(|behind| behind.unsent),
-            sum(|behind| behind.due)
+            sum(|backlog| backlog.unsent),
+            sum(|backlog| backlog.due)
         ));
     }
     (!reasons.is_empty()).then(|| reasons.join("; "))

@@ -94,9 +94,9 @@ fn a_rate_that_cannot_be_sent_is_said() {
     let fake = Fake::start(move |_, _| slow);
     let options = Options { connections: 1, rate: Some(1_000.0), ..options(&fake) };
     let report = run(&options, &reading()).unwrap();
-    let said = report.saturated.unwrap();
-    assert!(said.contains("1000 requests per second could not be sent"), "{said}");
-    assert!(said.contains("of 150 were due"), "{said}");
+    let saturated = report.saturated.unwrap();
+    assert!(saturated.contains("1000 requests per second could not be sent"), "{saturated}");
+    assert!(saturated.contains("of 150 were due"), "{saturated}");
 }
 
 #[test]

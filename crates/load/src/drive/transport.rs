@@ -213,9 +213,9 @@ impl Transport {
             Self::Tcp(socket) => socket.write(bytes),
             Self::Unix(socket) => socket.write(bytes),
             Self::Tls(tls) => {
-                let taken = tls.session.writer().write(bytes)?;
+                let written = tls.session.writer().write(bytes)?;
                 tls.flush()?;
-                Ok(taken)
+                Ok(written)
             }
         }
     }

@@ -11,7 +11,7 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, 
 
 use super::connection::{Connection, Outstanding};
 use super::process::ThreadUsage;
-use super::requests::{Made, Requests};
+use super::requests::{RequestSpec, Requests};
 use super::tally::Tally;
 use super::transport::Dialer;
 use super::{Options, clock};
@@ -58,13 +58,13 @@ pub(super) struct Outcome {
     pub(super) tally: Tally,
     pub(super) usage: ThreadUsage,
     pub(super) seconds: f64,
-    pub(super) behind: Option<Behind>,
+    pub(super) backlog: Option<Backlog>,
     pub(super) sequence_end: u64,
 }
 
 /// Requests of an open loop that were due and not sent when its time was over.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Behind {
+pub(super) struct Backlog {
     pub(super) unsent: u64,
     pub(super) due: u64,
     /// How long the oldest of them had waited, in seconds.
@@ -154,13 +154,13 @@ impl<'a> Worker<'a> {
         let length = nanos(self.options.duration);
         self.tally.sample(begin, begin.saturating_add(length), nanos(self.options.sample_every));
         let usage = ThreadUsage::now();
-        let behind = self.drive(self.options.duration, Phase::Drive)?;
+        let backlog = self.drive(self.options.duration, Phase::Drive)?;
         let usage = ThreadUsage::now().since(usage);
         let seconds = self.now().saturating_sub(begin) as f64 / 1e9;
         let mut tally = std::mem::replace(&mut self.tally, Tally::new(&self.requests));
         tally.tick(u64::MAX);
         tally.finish();
-        Ok(Outcome { tally, usage, seconds, behind, sequence_end: self.requests.sequence_end() })
+        Ok(Outcome { tally, usage, seconds, backlog, sequence_end: self.requests.sequence_end() })
     }
 
     /// Renames back what is still away, and says goodbye.
@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Sends requests for `length`, then waits for the answers still out.
-    fn drive(&mut self, length: Duration, phase: Phase) -> anyhow::Result<Option<Behind>> {
+    fn drive(&mut self, length: Duration, phase: Phase) -> anyhow::Result<Option<Backlog>> {
         let begin = self.now();
         let end = begin.saturating_add(nanos(length));
         let mut pace = if phase == Phase::Drive { self.pace(begin)? } else { None };
@@ -186,30 +186,30 @@ impl<'a> Worker<'a> {
             }
         }
         let mut events = Vec::with_capacity(EVENTS);
-        let (mut heard, mut over) = (begin, false);
+        let (mut last_answer, mut is_over) = (begin, false);
         loop {
             let now = self.now();
             self.tally.tick(now);
-            if let Some(pace) = pace.as_mut().filter(|_| !over) {
+            if let Some(pace) = pace.as_mut().filter(|_| !is_over) {
                 self.send_due(pace, now.min(end))?;
             }
-            over = now >= end;
+            is_over = now >= end;
             let idle = phase == Phase::Restore && self.outstanding == 0;
-            if (over && self.outstanding == 0) || idle {
-                return Ok(pace.and_then(|pace| behind(&pace, end)));
+            if (is_over && self.outstanding == 0) || idle {
+                return Ok(pace.and_then(|pace| backlog(&pace, end)));
             }
             if self.stop.load(Ordering::Relaxed) {
                 bail!(Stopped);
             }
-            let wake = self.tally.next_sample().min(if over { u64::MAX } else { end });
+            let wake = self.tally.next_sample().min(if is_over { u64::MAX } else { end });
             let timeout = timespec(wake.saturating_sub(now).min(LOOK_AROUND));
             events.clear();
             epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout))
                 .or_else(|error| if error == rustix::io::Errno::INTR { Ok(0) } else { Err(error) })
                 .context("epoll")?;
             if !events.is_empty() || self.outstanding == 0 {
-                heard = now;
-            } else if now.saturating_sub(heard) > PATIENCE {
+                last_answer = now;
+            } else if now.saturating_sub(last_answer) > PATIENCE {
                 bail!("the server gave no answer for 30 seconds; {} requests are out", self.outstanding);
             }
             for event in &events {
@@ -263,14 +263,14 @@ impl<'a> Worker<'a> {
     #[inline]
     fn fill(&mut self, index: usize, start: u64, phase: Phase) -> anyhow::Result<()> {
         while self.connections.get(index).is_some_and(Connection::has_free_slot) {
-            let made = match phase {
+            let spec = match phase {
                 Phase::Drive => self.requests.next(&mut self.random),
                 Phase::Restore => match self.requests.next_back() {
-                    Some(made) => made,
+                    Some(spec) => spec,
                     None => break,
                 },
             };
-            self.request(index, made, start)?;
+            self.request(index, spec, start)?;
         }
         if let Some(connection) = self.connections.get_mut(index) {
             connection.send()?;
@@ -279,9 +279,9 @@ impl<'a> Worker<'a> {
     }
 
     #[inline]
-    fn request(&mut self, index: usize, made: Made, start: u64) -> anyhow::Result<()> {
+    fn request(&mut self, index: usize, spec: RequestSpec, start: u64) -> anyhow::Result<()> {
         let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
-        if self.requests.reconnects(made.step) {
+        if self.requests.reconnects(spec.step) {
             connection.reopen(self.dialer)?;
             let data = EventData::new_u64(index as u64);
             epoll::add(&self.epoll, &*connection, data, EventFlags::IN).context("epoll")?;
@@ -289,9 +289,9 @@ impl<'a> Worker<'a> {
                 *writing = false;
             }
         }
-        if let Some((id, out)) = connection.reserve(made, start) {
+        if let Some((id, out)) = connection.reserve(spec, start) {
             self.outstanding += 1;
-            self.requests.append(&made, id, &mut self.random, out)?;
+            self.requests.append(&spec, id, &mut self.random, out)?;
         }
         Ok(())
     }
@@ -301,8 +301,8 @@ impl<'a> Worker<'a> {
         let mut touched: Vec<usize> = Vec::new();
         while pace.next() < now {
             let Some(index) = self.ready.pop_front() else { break };
-            let made = self.requests.next(&mut self.random);
-            self.request(index, made, pace.next())?;
+            let spec = self.requests.next(&mut self.random);
+            self.request(index, spec, pace.next())?;
             pace.sent += 1;
             touched.push(index);
         }
@@ -360,9 +360,9 @@ impl<'a> Worker<'a> {
 
 #[inline]
 fn count(requests: &mut Requests<'_>, tally: &mut Tally, out: &Outstanding, code: u32, now: u64) {
-    let expected = requests.answered(&out.made, code);
+    let expected = requests.answered(&out.spec, code);
     let micros = (now.saturating_sub(out.start) / 1_000).max(1);
-    tally.count(out.made.step, code, expected, out.entries, micros);
+    tally.count(out.spec.step, code, expected, out.entries, micros);
 }
 
 /// A periodic timer; each of its events must be read before the next one comes.
@@ -373,11 +373,11 @@ fn timer(epoll: &OwnedFd) -> anyhow::Result<OwnedFd> {
     Ok(timer)
 }
 
-fn behind(pace: &Pace, end: u64) -> Option<Behind> {
+fn backlog(pace: &Pace, end: u64) -> Option<Backlog> {
     let due = (end.saturating_sub(pace.begin) as f64 / pace.interval).ceil() as u64;
     let unsent = due.saturating_sub(pace.sent);
     let seconds = end.saturating_sub(pace.next()) as f64 / 1e9;
-    (unsent > 0).then_some(Behind { unsent, due, seconds })
+    (unsent > 0).then_some(Backlog { unsent, due, seconds })
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -222,8 +222,8 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 fn port_if_free(port: u16) -> anyhow::Result<u16> {
-    let taken = || format!("port {port} of 127.0.0.1 cannot be used: stop who has it, or leave --port out");
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).with_context(taken)?;
+    let in_use = || format!("port {port} of 127.0.0.1 cannot be used: stop who has it, or leave --port out");
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).with_context(in_use)?;
     Ok(port)
 }
 

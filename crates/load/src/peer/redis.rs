@@ -270,8 +270,8 @@ impl Client {
             answers += 1;
             self.out = self.out.saturating_sub(1);
         }
-        let taken = self.input.len() - rest.len();
-        self.input.drain(..taken);
+        let consumed = self.input.len() - rest.len();
+        self.input.drain(..consumed);
         Ok(answers)
     }
 }

@@ -52,7 +52,7 @@ impl LogLevel {
 /// Takes the lines that servers send to syslog, counts and drops them. Gone when dropped.
 #[derive(Debug)]
 pub(crate) struct SyslogSink {
-    taken: Arc<AtomicU64>,
+    line_count: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     guard: Guard,
@@ -88,8 +88,8 @@ impl SyslogSink {
         // syslog(3) of another user writes there, too.
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
         socket.set_read_timeout(Some(LOOK))?;
-        let (taken, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (counts, is_over) = (Arc::clone(&taken), Arc::clone(&ends));
+        let (line_count, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (counts, is_over) = (Arc::clone(&line_count), Arc::clone(&ends));
         let take = move || {
             let mut line = [0; LINE_BYTES];
             while !is_over.load(Ordering::Relaxed) {
@@ -99,27 +99,27 @@ impl SyslogSink {
             }
         };
         let thread = std::thread::Builder::new().name("syslog".to_owned()).spawn(take)?;
-        Ok(Self { taken, ends, thread: Some(thread), guard: guard.clone() })
+        Ok(Self { line_count, ends, thread: Some(thread), guard: guard.clone() })
     }
 
     /// Lines when none came for a moment: a server may send its lines behind its answers.
-    pub(crate) fn taken_at_rest(&self) -> u64 {
-        let (mut taken, mut quiet) = (self.taken(), 0);
+    pub(crate) fn line_count_at_rest(&self) -> u64 {
+        let (mut line_count, mut quiet) = (self.line_count(), 0);
         for _ in 0..REST_LOOKS {
             std::thread::park_timeout(LOOK);
-            let now = self.taken();
-            quiet = if now == taken { quiet + 1 } else { 0 };
+            let now = self.line_count();
+            quiet = if now == line_count { quiet + 1 } else { 0 };
             if quiet == QUIET_LOOKS {
                 break;
             }
-            taken = now;
+            line_count = now;
         }
-        taken
+        line_count
     }
 
     /// Lines so far.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    pub(crate) fn line_count(&self) -> u64 {
+        self.line_count.load(Ordering::Relaxed)
     }
 }
 
@@ -136,12 +136,12 @@ fn with_room<T>(make: impl FnOnce() -> T) -> T {
             .is_some_and(|(before, lines)| before < lines)
     });
     let changed = is_less && std::fs::write(setting, lines).is_ok();
-    let made = make();
+    let socket = make();
     if let Some(before) = before.filter(|_| changed) {
         // It was written a moment ago.
         let _ = std::fs::write(setting, before);
     }
-    made
+    socket
 }
 
 impl Drop for SyslogSink {
@@ -170,7 +170,7 @@ mod tests {
         for _ in 0..100 {
             sender.send_to(b"<167>slapd[1]: conn=1 op=1 SRCH", &path).unwrap();
         }
-        while sink.taken() < 100 {
+        while sink.line_count() < 100 {
             std::thread::yield_now();
         }
         let error = SyslogSink::open_at(&path, &guard).unwrap_err().to_string();

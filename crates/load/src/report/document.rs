@@ -134,17 +134,17 @@ impl Row {
 
     /// The median of a server's rounds.
     pub fn median(&self, server: usize) -> Option<f64> {
-        median(&self.taken(server))
+        median(&self.finite_figures(server))
     }
 
     /// The least and the greatest of a server's rounds.
     pub fn spread(&self, server: usize) -> Option<(f64, f64)> {
-        let taken = self.taken(server);
-        let least = taken.iter().copied().reduce(f64::min)?;
-        Some((least, taken.iter().copied().reduce(f64::max)?))
+        let finite_figures = self.finite_figures(server);
+        let least = finite_figures.iter().copied().reduce(f64::min)?;
+        Some((least, finite_figures.iter().copied().reduce(f64::max)?))
     }
 
-    fn taken(&self, server: usize) -> Vec<f64> {
+    fn finite_figures(&self, server: usize) -> Vec<f64> {
         let rounds = self.figures.get(server).map_or(&[][..], Vec::as_slice);
         rounds.iter().flatten().copied().filter(|figure| figure.is_finite()).collect()
     }

@@ -18,7 +18,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
         directory: mail::directory(size.entries),
         cores: Some(*cores),
         log_level: None,
-        again: position > 0,
+        keeps_data: position > 0,
         steps: CONNECTIONS
             .iter()
             .map(|connections| step(*cores, *connections, size))

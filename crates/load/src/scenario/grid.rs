@@ -33,7 +33,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
             directory: directory(&INDEXES, Content::Files { suffix: SUFFIX.into(), entries: size.entries }),
             cores: None,
             log_level: None,
-            again: false,
+            keeps_data: false,
             steps: reading(size).chain(mixing(size)).collect(),
         },
         writing("empty, indexed", INDEXED, true, size),
@@ -204,7 +204,7 @@ fn writing(name: &str, chart: &'static str, indexed: bool, size: Size) -> Stage 
         directory: empty(indexes),
         cores: None,
         log_level: None,
-        again: false,
+        keeps_data: false,
         steps: steps.collect(),
     }
 }
@@ -233,7 +233,7 @@ fn many(indexed: bool, size: Size) -> Stage {
         directory: empty(indexes),
         cores: None,
         log_level: None,
-        again: false,
+        keeps_data: false,
         steps: vec![step],
     }
 }
@@ -249,7 +249,14 @@ fn schema_growth(bunches: u64) -> Stage {
         .show(Figure::new("Test VI", "object classes added", Metric::BunchRate));
     step.points.push(bunch_points(SCHEMA, ""));
     let directory = Directory { online_configuration: true, ..empty(&[]) };
-    Stage { name: "schema".into(), directory, cores: None, log_level: None, again: false, steps: vec![step] }
+    Stage {
+        name: "schema".into(),
+        directory,
+        cores: None,
+        log_level: None,
+        keeps_data: false,
+        steps: vec![step],
+    }
 }
 
 /// Its end: a start with all of them.
@@ -262,7 +269,7 @@ fn many_classes(classes: u64) -> Stage {
         directory: Directory { schemas, ..empty(&[]) },
         cores: None,
         log_level: None,
-        again: false,
+        keeps_data: false,
         steps: vec![Step::new("start", "start", Work::Look).show(figure)],
     }
 }

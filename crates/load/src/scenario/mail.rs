@@ -31,7 +31,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
         directory: directory(size.entries),
         cores: None,
         log_level: None,
-        again: false,
+        keeps_data: false,
         steps,
     };
     Scenario {

@@ -113,7 +113,7 @@ pub struct Stage {
     /// What the servers log in this stage; none for what the comparison says.
     pub log_level: Option<LogLevel>,
     /// The data of the stage before is served again instead of a fresh load.
-    pub again: bool,
+    pub keeps_data: bool,
     pub steps: Vec<Step>,
 }
 
@@ -349,7 +349,7 @@ impl Scenario {
         let mut stages = Vec::new();
         for mut stage in std::mem::take(&mut self.stages) {
             let lines: Vec<Step> = stage.steps.iter().filter_map(Step::with_stats_lines).collect();
-            if !stage.again && !lines.is_empty() {
+            if !stage.keeps_data && !lines.is_empty() {
                 // The rows of the load belong to the stage that loads.
                 let (mut steps, rest) =
                     stage.steps.drain(..).partition::<Vec<Step>, _>(Step::looks_at_the_load);
@@ -361,7 +361,7 @@ impl Scenario {
                     steps,
                     ..stage.clone()
                 });
-                stage.again = true;
+                stage.keeps_data = true;
             }
             stages.push(stage);
         }
@@ -391,11 +391,11 @@ impl Scenario {
         }
         self.stages.retain_mut(|stage| {
             if stage.steps.is_empty() {
-                dropped_load |= !stage.again;
+                dropped_load |= !stage.keeps_data;
                 return false;
             }
             // Who loaded for this stage is gone: it loads by itself.
-            stage.again &= !std::mem::take(&mut dropped_load);
+            stage.keeps_data &= !std::mem::take(&mut dropped_load);
             true
         });
         Ok(())

@@ -65,7 +65,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
         name: "sizing",
         title: "Sizing: operations a core".into(),
         base: suffix.into(),
-        stages: vec![Stage { name: "people".into(), directory, cores: None, log_level: None, again: false, steps }],
+        stages: vec![Stage { name: "people".into(), directory, cores: None, log_level: None, keeps_data: false, steps }],
         derived: Vec::new(),
         charts: vec![Chart::new(
             COST,

@@ -41,7 +41,7 @@ pub(super) fn scenario(size: Size) -> Scenario {
             directory,
             cores: None,
             log_level: None,
-            again: false,
+            keeps_data: false,
             steps: steps(size, shares),
         }],
         derived: Vec::new(),

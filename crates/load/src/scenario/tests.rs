@@ -66,7 +66,7 @@ fn charts_and_derived_rows_name_what_is_there() {
 #[test]
 fn the_first_stage_loads() {
     for scenario in all() {
-        assert!(scenario.stages.first().is_some_and(|stage| !stage.again), "{}", scenario.name);
+        assert!(scenario.stages.first().is_some_and(|stage| !stage.keeps_data), "{}", scenario.name);
     }
 }
 
@@ -102,14 +102,14 @@ fn rows_are_chosen_by_key() {
 fn a_stage_whose_loader_was_dropped_loads_by_itself() {
     let mut scenario = Scenario::new("mail", Size::SMOKE).unwrap();
     let mut again = scenario.stages[0].clone();
-    again.again = true;
+    again.keeps_data = true;
     for step in &mut again.steps {
         step.key = "later";
     }
     scenario.stages.push(again);
     scenario.keep(&["later".to_owned()]).unwrap();
     assert_eq!(scenario.stages.len(), 1);
-    assert!(!scenario.stages[0].again);
+    assert!(!scenario.stages[0].keeps_data);
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn stats_lines_come_first_on_the_same_data() {
     let reads = scenario.stages[0].steps.clone();
     scenario.add_stats_lines();
     let [lines, rest] = scenario.stages.as_slice() else { panic!("{} stages", scenario.stages.len()) };
-    assert_eq!((lines.log_level, lines.again), (Some(LogLevel::Stats), false));
-    assert_eq!((rest.log_level, rest.again), (None, true));
+    assert_eq!((lines.log_level, lines.keeps_data), (Some(LogLevel::Stats), false));
+    assert_eq!((rest.log_level, rest.keeps_data), (None, true));
     assert_eq!(lines.steps[0].key, "load", "its rows belong to the stage that loads");
     assert!(rest.steps.iter().all(|step| step.key != "load"));
     assert_eq!(
@@ -149,5 +149,5 @@ fn stages_without_reads_stay_as_they_are() {
     scenario.keep(&["modify".to_owned(), "load".to_owned()]).unwrap();
     scenario.add_stats_lines();
     assert_eq!(scenario.stages.len(), 1);
-    assert!(!scenario.stages[0].again);
+    assert!(!scenario.stages[0].keeps_data);
 }

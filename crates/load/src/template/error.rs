@@ -33,7 +33,7 @@ pub enum TemplateFault {
     /// A tag's argument: the tag and what it should be.
     Argument {
         tag: String,
-        wanted: &'static str,
+        expected: &'static str,
     },
     /// `{attr}` or `<ifpresent:attr>` of an attribute that does not stand above.
     Reference(String),
@@ -90,7 +90,7 @@ impl fmt::Display for TemplateFault {
                 "<{tag}> is unknown: first, last, dn, parentdn, rdn, sequential, random, guid, list, file, presence, \
                  ifpresent, ifabsent, static"
             ),
-            Self::Argument { tag, wanted } => write!(f, "<{tag}> needs {wanted}"),
+            Self::Argument { tag, expected } => write!(f, "<{tag}> needs {expected}"),
             Self::Reference(attribute) => write!(f, "no attribute {attribute:?} stands above this line"),
             Self::UnknownTemplate(name) => write!(f, "there is no template {name:?}"),
             Self::Twice(name) => write!(f, "{name:?} is there already"),

@@ -124,7 +124,7 @@ fn attribute(text: &str) -> Result<Segment, TemplateFault> {
         Some((name, length)) => {
             let length = length.parse().map_err(|_| TemplateFault::Argument {
                 tag: text.to_owned(),
-                wanted: "a number of characters after the colon",
+                expected: "a number of characters after the colon",
             })?;
             Ok(Segment::Attribute(name.to_owned(), Some(length)))
         }
@@ -135,7 +135,7 @@ fn tag(text: &str, context: &mut Context) -> Result<Segment, TemplateFault> {
     let mut arguments = text.split(':');
     let name = arguments.next().unwrap_or_default().to_ascii_lowercase();
     let arguments: Vec<&str> = arguments.collect();
-    let wanted = |wanted| TemplateFault::Argument { tag: text.to_owned(), wanted };
+    let expected = |expected| TemplateFault::Argument { tag: text.to_owned(), expected };
     match (name.as_str(), arguments.as_slice()) {
         ("first", []) => Ok(Segment::First),
         ("last", []) => Ok(Segment::Last),
@@ -144,15 +144,15 @@ fn tag(text: &str, context: &mut Context) -> Result<Segment, TemplateFault> {
         ("rdn", []) => Ok(Segment::Rdn),
         ("guid", []) => Ok(Segment::Guid),
         ("sequential", arguments) => {
-            let wanted = || wanted("nothing, START, or START:true or false");
+            let expected = || expected("nothing, START, or START:true or false");
             let (start, restarts) = match arguments {
                 [] => ("0", "true"),
                 [start] => (*start, "true"),
                 [start, restarts] => (*start, *restarts),
-                _ => return Err(wanted()),
+                _ => return Err(expected()),
             };
-            let start = start.parse().map_err(|_| wanted())?;
-            let restarts = restarts.parse().map_err(|_| wanted())?;
+            let start = start.parse().map_err(|_| expected())?;
+            let restarts = restarts.parse().map_err(|_| expected())?;
             Ok(Segment::Sequential(context.counter(start, restarts)))
         }
         ("random", arguments) => random(text, arguments),
@@ -162,10 +162,10 @@ fn tag(text: &str, context: &mut Context) -> Result<Segment, TemplateFault> {
             let lines = context.file(path)?;
             Ok(Segment::FileSequential(lines, context.counter(0, false)))
         }
-        ("file", _) => Err(wanted("PATH, PATH:random or PATH:sequential")),
+        ("file", _) => Err(expected("PATH, PATH:random or PATH:sequential")),
         ("presence", [percent]) => {
             let percent = percent.parse().ok().filter(|percent| *percent <= 100);
-            percent.map(Segment::Presence).ok_or_else(|| wanted("a number from 0 to 100"))
+            percent.map(Segment::Presence).ok_or_else(|| expected("a number from 0 to 100"))
         }
         ("ifpresent" | "ifabsent", [attribute, value @ ..]) if value.len() < 2 => Ok(Segment::If {
             present: name == "ifpresent",
@@ -183,7 +183,7 @@ fn random(text: &str, arguments: &[&str]) -> Result<Segment, TemplateFault> {
     const ALPHANUMERIC: &str = "abcdefghijklmnopqrstuvwxyz0123456789";
     const HEX: &str = "0123456789abcdef";
     const BASE64: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let wanted = |wanted| TemplateFault::Argument { tag: text.to_owned(), wanted };
+    let expected = |expected| TemplateFault::Argument { tag: text.to_owned(), expected };
     let range = |arguments: &[&str]| {
         let number = |text: &str| text.parse::<u64>().ok();
         let range = match arguments {
@@ -193,12 +193,12 @@ fn random(text: &str, arguments: &[&str]) -> Result<Segment, TemplateFault> {
         };
         range
             .filter(|(low, high)| low <= high)
-            .ok_or_else(|| wanted("a number, or two of which the first is not greater"))
+            .ok_or_else(|| expected("a number, or two of which the first is not greater"))
     };
     let characters = |alphabet: &str, arguments: &[&str]| {
         let (low, high) = range(arguments)?;
         if high > 1 << 20 {
-            return Err(wanted("at most 1048576 characters"));
+            return Err(expected("at most 1048576 characters"));
         }
         Ok(Segment::Characters(alphabet.chars().collect(), low, high))
     };
@@ -212,34 +212,34 @@ fn random(text: &str, arguments: &[&str]) -> Result<Segment, TemplateFault> {
         ["chars", alphabet, rest @ ..] if !alphabet.is_empty() => characters(alphabet, rest),
         ["month"] => Ok(Segment::Month(usize::MAX)),
         ["month", length] => {
-            let length = length.parse().map_err(|_| wanted("a number of characters"))?;
+            let length = length.parse().map_err(|_| expected("a number of characters"))?;
             Ok(Segment::Month(length))
         }
         ["telephone"] => Ok(Segment::Telephone),
-        _ => {
-            Err(wanted("alpha, numeric, alphanumeric, hex, base64, chars, month or telephone, and a length"))
-        }
+        _ => Err(expected(
+            "alpha, numeric, alphanumeric, hex, base64, chars, month or telephone, and a length",
+        )),
     }
 }
 
 /// `list:a,b` or `list:a:9,b:1`, also with MakeLDIF's semicolon before the weight.
 fn list(text: &str) -> Result<Segment, TemplateFault> {
-    let wanted = || TemplateFault::Argument {
+    let expected = || TemplateFault::Argument {
         tag: text.to_owned(),
-        wanted: "values with commas between them, each with a colon and a weight or none",
+        expected: "values with commas between them, each with a colon and a weight or none",
     };
     let mut sum = 0_u64;
     let mut values = Vec::new();
     for item in text.split_once(':').map_or("", |(_, list)| list).split(',') {
         let (value, weight) = match item.rsplit_once([':', ';']) {
-            Some((value, weight)) => (value, weight.parse::<u32>().map_err(|_| wanted())?),
+            Some((value, weight)) => (value, weight.parse::<u32>().map_err(|_| expected())?),
             None => (item, 1),
         };
         sum += u64::from(weight);
         values.push((sum, value.to_owned()));
     }
     if sum == 0 {
-        return Err(wanted());
+        return Err(expected());
     }
     Ok(Segment::List(values.into()))
 }

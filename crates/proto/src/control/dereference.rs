@@ -52,13 +52,13 @@ impl<'a> ControlValue<'a> for DerefRequest<'a> {
             }
             let mut spec = list.sequence("derefSpec")?;
             let attribute = spec.string("derefAttr")?;
-            let mut wanted = spec.sequence("attributes")?;
+            let mut names = spec.sequence("attributes")?;
             let mut attributes = Vec::new();
-            while !wanted.is_empty() {
+            while !names.is_empty() {
                 if attributes.len() >= MAX_ATTRIBUTES {
                     return Err(DecodeError::new("attributes", Fault::TooMany { limit: MAX_ATTRIBUTES }));
                 }
-                attributes.push(wanted.string("attribute")?);
+                attributes.push(names.string("attribute")?);
             }
             if attributes.is_empty() {
                 return Err(DecodeError::new("attributes", Fault::Empty));

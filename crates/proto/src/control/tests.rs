@@ -83,16 +83,16 @@ fn synchronization() {
 
 #[test]
 fn persistent_search() {
-    let asked = PersistentSearch { change_types: 15, changes_only: true, return_ecs: false };
-    check(b"\x30\x09\x02\x01\x0f\x01\x01\xff\x01\x01\x00", &asked);
+    let search = PersistentSearch { change_types: 15, changes_only: true, return_ecs: false };
+    check(b"\x30\x09\x02\x01\x0f\x01\x01\xff\x01\x01\x00", &search);
     let renamed = EntryChangeNotification { change_type: ChangeType::ModDn, previous_dn: Some("cn=a") };
     check(b"\x30\x09\x0a\x01\x08\x04\x04cn=a", &renamed);
     let added = EntryChangeNotification { change_type: ChangeType::Add, previous_dn: None };
     check(b"\x30\x03\x0a\x01\x01", &added);
     for types in [0, 16] {
         let value = [0x30, 9, 2, 1, types, 1, 1, 0, 1, 1, 0];
-        let said = error::<PersistentSearch>(Some(&value));
-        assert_eq!(said, "changeTypes: not a number from 1 to 15", "{types}");
+        let error_text = error::<PersistentSearch>(Some(&value));
+        assert_eq!(error_text, "changeTypes: not a number from 1 to 15", "{types}");
     }
     assert_eq!(
         error::<EntryChangeNotification<'_>>(Some(b"\x30\x03\x0a\x01\x03")),

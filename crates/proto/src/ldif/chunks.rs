@@ -139,10 +139,10 @@ impl<R: BufRead> Level<R> {
         self.bytes.get(self.from..).unwrap_or_default()
     }
 
-    fn step(&mut self, wanted: usize, spare: &mut Vec<u8>) -> Step {
+    fn step(&mut self, target: usize, spare: &mut Vec<u8>) -> Step {
         let mut looked_at = Looked::default();
         loop {
-            match looked_at.cut(self.rest(), wanted) {
+            match looked_at.cut(self.rest(), target) {
                 Cut::At(bytes, lines) => {
                     let records = Some(looked_at.records).filter(|_| looked_at.plain);
                     return Step::Chunk(Chunk { records, ..self.give(bytes, lines, spare) });
@@ -255,7 +255,7 @@ impl Default for Looked {
 }
 
 impl Looked {
-    fn cut(&mut self, bytes: &[u8], wanted: usize) -> Cut {
+    fn cut(&mut self, bytes: &[u8], target: usize) -> Cut {
         let rest = bytes.get(self.line_start..).unwrap_or_default();
         let begin = self.line_start;
         for end in memchr::memchr_iter(b'\n', rest) {
@@ -265,7 +265,7 @@ impl Looked {
                     self.state = State::Between;
                     self.whole = begin + end + 1;
                     self.whole_lines = self.lines + 1;
-                    if self.whole >= wanted {
+                    if self.whole >= target {
                         return Cut::At(self.whole, self.whole_lines);
                     }
                 }

@@ -34,7 +34,11 @@ impl Client {
     ///
     /// # Errors
     /// If the challenge is not of the grammar, or asks for a layer.
-    pub fn respond(challenge: &[u8], asked: ClientParameters<'_>, password: &[u8]) -> Result<Self, Fault> {
+    pub fn respond(
+        challenge: &[u8],
+        parameters: ClientParameters<'_>,
+        password: &[u8],
+    ) -> Result<Self, Fault> {
         if challenge.len() > TEXT_MESSAGE_MAX {
             return Err(Fault::TooLong { limit: TEXT_MESSAGE_MAX });
         }
@@ -61,16 +65,17 @@ impl Client {
         if !qualities.split(',').any(|quality| quality.trim().eq_ignore_ascii_case("auth")) {
             return Err(Fault::Unsupported("a layer is asked for, which is"));
         }
-        let realm = if asked.realm.is_empty() { realm.unwrap_or_default() } else { asked.realm.to_owned() };
+        let realm =
+            if parameters.realm.is_empty() { realm.unwrap_or_default() } else { parameters.realm.to_owned() };
         let mut response = Response {
-            username: asked.username.to_owned(),
+            username: parameters.username.to_owned(),
             realm,
-            authzid: (!asked.authzid.is_empty()).then(|| asked.authzid.to_owned()),
+            authzid: (!parameters.authzid.is_empty()).then(|| parameters.authzid.to_owned()),
             nonce: nonce.filter(|nonce| !nonce.is_empty()).ok_or(Fault::Malformed("a nonce"))?,
-            client_nonce: asked.nonce.to_owned(),
+            client_nonce: parameters.nonce.to_owned(),
             count: 1,
             quality: Some(Quality::Auth.name().to_owned()),
-            uri: format!("ldap/{}", asked.host),
+            uri: format!("ldap/{}", parameters.host),
             utf_8,
             ..Response::default()
         };

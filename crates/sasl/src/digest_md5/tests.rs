@@ -101,7 +101,7 @@ fn layers_carry_both_ways_and_notice_changes() {
 
 #[test]
 fn the_client_of_rfc_2831() {
-    let asked = ClientParameters {
+    let parameters = ClientParameters {
         username: "chris",
         realm: "",
         authzid: "",
@@ -109,14 +109,14 @@ fn the_client_of_rfc_2831() {
         nonce: "OA6MHXh6VqTrRk",
     };
     let challenge = server().challenge();
-    let client = Client::respond(challenge.as_bytes(), asked, b"secret").unwrap();
+    let client = Client::respond(challenge.as_bytes(), parameters, b"secret").unwrap();
     let response = Response::parse(client.message().as_bytes()).unwrap();
     let accepted = server().finish(&response, Some(b"secret")).unwrap();
     assert_eq!(client.verify(accepted.answer.as_bytes()), Ok(()));
     assert_eq!(client.verify(b"rspauth=ea40f60335c427b5527b84dbabcdffff"), Err(Fault::Peer));
     assert_eq!(server().finish(&response, Some(b"other")).err(), Some(Fault::Proof));
     // What has to be quoted, another realm, and whom to act as.
-    let odd = ClientParameters { username: "a\"b\\", realm: "x\"", authzid: "dn:cn=\"y", ..asked };
+    let odd = ClientParameters { username: "a\"b\\", realm: "x\"", authzid: "dn:cn=\"y", ..parameters };
     let client = Client::respond(challenge.as_bytes(), odd, "p\u{e9}".as_bytes()).unwrap();
     let response = Response::parse(client.message().as_bytes()).unwrap();
     assert_eq!((response.username.as_str(), response.realm.as_str()), ("a\"b\\", "x\""));
@@ -131,6 +131,10 @@ fn the_client_of_rfc_2831() {
             Fault::Unsupported("a layer is asked for, which is"),
         ),
     ] {
-        assert_eq!(Client::respond(challenge.as_bytes(), asked, b"x").err(), Some(expected), "{challenge}");
+        assert_eq!(
+            Client::respond(challenge.as_bytes(), parameters, b"x").err(),
+            Some(expected),
+            "{challenge}"
+        );
     }
 }

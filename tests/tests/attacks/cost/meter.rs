@@ -188,9 +188,9 @@ fn longest_turn(server: &Server, shape: &Shape) -> (Duration, Option<u32>) {
             asking.wait();
             let mut last = on_processor(&file);
             // Once more after the answer: its own turn may be the longest.
-            let mut over = false;
-            while !over {
-                over = done_here.load(Ordering::Acquire);
+            let mut is_over = false;
+            while !is_over {
+                is_over = done_here.load(Ordering::Acquire);
                 other.ask(&one_entry(1));
                 let now = on_processor(&file);
                 longest_here.fetch_max(now.saturating_sub(last), Ordering::Relaxed);

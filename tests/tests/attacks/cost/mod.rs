@@ -168,8 +168,8 @@ fn no_request_costs_more_than_its_budget() {
     super::assert_unharmed(&place.1);
     on_the_others(|| beside(&place.1, &worst));
     let allowed = if seconds.is_some() { 1.0 } else { SLACK };
-    let over: Vec<_> = worst.iter().filter(|(_, cost)| cost.score() > allowed).collect();
-    assert!(over.is_empty(), "seed {seed}: above {allowed} budgets: {over:#?}");
+    let excesses: Vec<_> = worst.iter().filter(|(_, cost)| cost.score() > allowed).collect();
+    assert!(excesses.is_empty(), "seed {seed}: above {allowed} budgets: {excesses:#?}");
 }
 
 /// Requests that once took from a third of a second to twenty, or hundreds of megabytes, with names for what they are.
@@ -297,16 +297,16 @@ fn once_costly() -> [(&'static str, Shape); 15] {
 fn what_was_costly_once_is_not_again() {
     // As many descriptions as were learnt then.
     let (_site, server) = directory("request-limits descriptions=10000\n");
-    let mut over = Vec::new();
+    let mut excesses = Vec::new();
     for (what, shape) in once_costly() {
         let cost = measure(&server, &shape);
         println!("{what}: {cost}");
         if cost.score() > SLACK {
-            over.push((what, cost));
+            excesses.push((what, cost));
         }
     }
     super::assert_unharmed(&server);
-    assert!(over.is_empty(), "above {SLACK} budgets: {over:#?}");
+    assert!(excesses.is_empty(), "above {SLACK} budgets: {excesses:#?}");
 }
 
 /// What the worst requests, sent all the time by eight clients, do to the searches and changes of another one; beside it, what
@@ -376,7 +376,7 @@ fn while_eight<T>(attack: impl Fn(usize, &AtomicBool) + Sync, measured: impl FnO
 
 /// How long each of `count` modifies took, sorted.
 fn changes(connection: &mut larix_tests::raw::Raw, count: usize) -> Vec<Duration> {
-    let mut taken: Vec<Duration> = (2..2 + u32::try_from(count).unwrap())
+    let mut durations: Vec<Duration> = (2..2 + u32::try_from(count).unwrap())
         .map(|id| {
             let (mut out, value) = (Vec::new(), [id.to_string()]);
             let attribute = ClientAttribute { description: "description", values: &value };
@@ -387,6 +387,6 @@ fn changes(connection: &mut larix_tests::raw::Raw, count: usize) -> Vec<Duration
             begin.elapsed()
         })
         .collect();
-    taken.sort();
-    taken
+    durations.sort();
+    durations
 }

@@ -14,7 +14,7 @@ use larix_proto::{ControlBuf, ControlValue as _, FilterBuf, MessageId, Response,
 use larix_testkit::{Kind, Site};
 use larix_tests::client::{Client, run};
 use larix_tests::scripted::ScriptedProvider;
-use larix_tests::sync::{Consumer, Held, Wanted, read};
+use larix_tests::sync::{Consumer, NamedEntry, SyncSearch, read};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 const DATABASE: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\n\
@@ -55,22 +55,22 @@ fn change(client: &mut Client, request: &str) {
 }
 
 /// What the provider has, as a refresh of its own gives it: the same without a cookie.
-fn all(address: SocketAddr, wanted: &Wanted<'_>) -> BTreeMap<[u8; 16], Held> {
+fn all(address: SocketAddr, search: &SyncSearch<'_>) -> BTreeMap<[u8; 16], NamedEntry> {
     let mut whole = Consumer::default();
-    whole.ask(address, &Wanted { persist: false, ..wanted.clone() });
-    let ended = whole.refresh();
-    assert_eq!(ended.map(|ended| ended.code), Some(0));
+    whole.ask(address, &SyncSearch { persist: false, ..search.clone() });
+    let end = whole.refresh();
+    assert_eq!(end.map(|end| end.code), Some(0));
     whole.entries
 }
 
-fn is_same(copy: &Consumer, address: SocketAddr, wanted: &Wanted<'_>, what: &str) {
-    let all = all(address, wanted);
-    let names = |entries: &BTreeMap<[u8; 16], Held>| {
+fn is_same(copy: &Consumer, address: SocketAddr, search: &SyncSearch<'_>, what: &str) {
+    let all = all(address, search);
+    let names = |entries: &BTreeMap<[u8; 16], NamedEntry>| {
         entries.values().map(|(dn, _)| dn.clone()).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(names(&copy.entries), names(&all), "{what}");
-    for (uuid, held) in &all {
-        assert_eq!(copy.entries.get(uuid), Some(held), "{what}");
+    for (uuid, entry) in &all {
+        assert_eq!(copy.entries.get(uuid), Some(entry), "{what}");
     }
 }
 
@@ -91,28 +91,28 @@ fn each_change_is_told_as_it_concerns_the_consumer() {
     site.load(&content(4));
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
-    let s0 = Wanted { filter: "(|(sn=s0)(objectClass=organization))", ..Wanted::default() };
+    let s0 = SyncSearch { filter: "(|(sn=s0)(objectClass=organization))", ..SyncSearch::default() };
     let mut whole = Consumer::default();
-    whole.ask(server.address, &Wanted::default());
+    whole.ask(server.address, &SyncSearch::default());
     let mut part = Consumer::default();
     part.ask(server.address, &s0);
     let mut unit = Consumer::default();
-    let below_a = Wanted { base: "ou=a,dc=example,dc=com", ..Wanted::default() };
+    let below_a = SyncSearch { base: "ou=a,dc=example,dc=com", ..SyncSearch::default() };
     unit.ask(server.address, &below_a);
     for consumer in [&mut whole, &mut part, &mut unit] {
         assert_eq!(consumer.refresh(), None);
     }
     assert_eq!((whole.entries.len(), part.entries.len(), unit.entries.len()), (7, 3, 3));
-    let told = |consumer: &mut Consumer, count: usize| {
-        let before = consumer.told.len();
-        consumer.until(|consumer| consumer.told.len() >= before + count);
-        consumer.told.split_off(before).join(", ").replace(",dc=example,dc=com", "")
+    let next_messages = |consumer: &mut Consumer, count: usize| {
+        let before = consumer.messages.len();
+        consumer.until(|consumer| consumer.messages.len() >= before + count);
+        consumer.messages.split_off(before).join(", ").replace(",dc=example,dc=com", "")
     };
     let mut check = |request: &str, expected: [&str; 3]| {
         change(&mut writer, request);
         for (consumer, expected) in [&mut whole, &mut part, &mut unit].into_iter().zip(expected) {
             let count = expected.split(", ").count();
-            assert_eq!(told(consumer, count), expected, "{request}");
+            assert_eq!(next_messages(consumer, count), expected, "{request}");
         }
     };
     let person = |uid: &str, sn: &str| {
@@ -140,7 +140,7 @@ fn each_change_is_told_as_it_concerns_the_consumer() {
         "modrdn uid=p3,ou=b,dc=example,dc=com uid=p3 keep ou=a,dc=example,dc=com",
         ["modify uid=p3,ou=a", "modify uid=p3,ou=a", "add uid=p3,ou=a"],
     );
-    is_same(&whole, server.address, &Wanted::default(), "whole");
+    is_same(&whole, server.address, &SyncSearch::default(), "whole");
     is_same(&part, server.address, &s0, "part");
     is_same(&unit, server.address, &below_a, "unit");
 }
@@ -151,21 +151,21 @@ fn a_moved_subtree_comes_and_goes_whole() {
     site.load(&content(6));
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
-    let below_a = Wanted { base: "ou=a,dc=example,dc=com", ..Wanted::default() };
+    let below_a = SyncSearch { base: "ou=a,dc=example,dc=com", ..SyncSearch::default() };
     let mut unit = Consumer::default();
     unit.ask(server.address, &below_a);
     assert_eq!(unit.refresh(), None);
     let mut away = Consumer::default();
-    away.ask(server.address, &Wanted { persist: false, ..below_a.clone() });
-    assert_eq!(away.refresh().map(|ended| ended.code), Some(0));
+    away.ask(server.address, &SyncSearch { persist: false, ..below_a.clone() });
+    assert_eq!(away.refresh().map(|end| end.code), Some(0));
     for (superior, count) in [("ou=a,", 8), ("", 4)] {
         let from = if superior.is_empty() { "ou=b,ou=a," } else { "ou=b," };
         let to = format!("{superior}dc=example,dc=com");
         change(&mut writer, &format!("modrdn {from}dc=example,dc=com ou=b keep {to}"));
         unit.until(|unit| unit.entries.len() == count);
         is_same(&unit, server.address, &below_a, "followed");
-        away.ask(server.address, &Wanted { persist: false, ..below_a.clone() });
-        assert_eq!(away.refresh().map(|ended| ended.code), Some(0));
+        away.ask(server.address, &SyncSearch { persist: false, ..below_a.clone() });
+        assert_eq!(away.refresh().map(|end| end.code), Some(0));
         is_same(&away, server.address, &below_a, "polled");
     }
 }
@@ -176,15 +176,15 @@ fn a_consumer_comes_back_by_its_cookie() {
     site.load(&content(50));
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
-    let wanted = Wanted { persist: false, ..Wanted::default() };
+    let search = SyncSearch { persist: false, ..SyncSearch::default() };
     let mut consumer = Consumer::default();
-    let mut poll = |told: &str| {
-        consumer.ask(server.address, &wanted);
-        assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
-        assert_eq!(consumer.told.join(", ").replace(",dc=example,dc=com", ""), told);
-        is_same(&consumer, server.address, &wanted, told);
+    let mut poll = |expected: &str| {
+        consumer.ask(server.address, &search);
+        assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
+        assert_eq!(consumer.messages.join(", ").replace(",dc=example,dc=com", ""), expected);
+        is_same(&consumer, server.address, &search, expected);
     };
-    consumer_fill(server.address, &wanted, &mut poll);
+    consumer_fill(server.address, &search, &mut poll);
     change(&mut writer, "delete uid=p1,ou=b,dc=example,dc=com");
     change(&mut writer, "modify uid=p2,ou=a,dc=example,dc=com\n  replace sn: x");
     change(&mut writer, "modify uid=p2,ou=a,dc=example,dc=com\n  replace sn: y");
@@ -212,11 +212,11 @@ fn what_is_ahead_of_the_context_csn_is_sent_to_who_comes_meanwhile() {
     site.load(&content(2));
     let server = site.start().expect("the provider");
     let mut refresh = other.accept();
-    let poll = Wanted { persist: false, ..Wanted::default() };
+    let poll = SyncSearch { persist: false, ..SyncSearch::default() };
     let (mut polls, mut follows) = (Consumer::default(), Consumer::default());
     for consumer in [&mut polls, &mut follows] {
         consumer.ask(server.address, &poll);
-        assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+        assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
     }
     let late = "uid=late,ou=a,dc=example,dc=com";
     let csn = "20200101000000.000000Z#000000#003#000000";
@@ -230,36 +230,36 @@ fn what_is_ahead_of_the_context_csn_is_sent_to_who_comes_meanwhile() {
         ("entryCSN", csn),
     ];
     refresh.add(late, 7_u128.to_be_bytes(), &person);
-    let wanted = Wanted { base: late, scope: Scope::Base, ..Wanted::default() };
-    while read(server.address, &wanted).is_none() {
+    let search = SyncSearch { base: late, scope: Scope::Base, ..SyncSearch::default() };
+    while read(server.address, &search).is_none() {
         std::thread::park_timeout(Duration::from_millis(20));
     }
     polls.ask(server.address, &poll);
-    assert_eq!(polls.refresh().map(|ended| ended.code), Some(0));
+    assert_eq!(polls.refresh().map(|end| end.code), Some(0));
     // The poll is answered when the contextCSN has come so far.
-    assert_eq!(polls.told, ["done 0"]);
-    follows.ask(server.address, &Wanted::default());
+    assert_eq!(polls.messages, ["done 0"]);
+    follows.ask(server.address, &SyncSearch::default());
     assert_eq!(follows.refresh(), None);
-    assert!(follows.entries.contains_key(&7_u128.to_be_bytes()), "{:?}", follows.told);
+    assert!(follows.entries.contains_key(&7_u128.to_be_bytes()), "{:?}", follows.messages);
     let cookie = format!("rid=003,sid=003,csn={csn}");
     refresh.inform(&SyncInfo::RefreshDelete { cookie: Some(cookie.as_bytes()), done: true });
     follows.until(|consumer| consumer.cookie.as_deref().is_some_and(|cookie| cookie.contains(csn)));
     is_same(&follows, server.address, &poll, "followed");
     polls.ask(server.address, &poll);
-    assert_eq!(polls.refresh().map(|ended| ended.code), Some(0));
-    assert_eq!(polls.told, [&format!("add {late}"), "done 0"]);
+    assert_eq!(polls.refresh().map(|end| end.code), Some(0));
+    assert_eq!(polls.messages, [&format!("add {late}"), "done 0"]);
     // Now it is known by its cookie.
-    follows.ask(server.address, &Wanted::default());
+    follows.ask(server.address, &SyncSearch::default());
     assert_eq!(follows.refresh(), None);
-    assert!(!follows.told.iter().any(|told| told.contains("late")), "{:?}", follows.told);
+    assert!(!follows.messages.iter().any(|message| message.contains("late")), "{:?}", follows.messages);
 }
 
-fn consumer_fill(address: SocketAddr, wanted: &Wanted<'_>, poll: &mut dyn FnMut(&str)) {
+fn consumer_fill(address: SocketAddr, search: &SyncSearch<'_>, poll: &mut dyn FnMut(&str)) {
     let mut names: Vec<String> = Vec::new();
     let mut whole = Consumer::default();
-    whole.ask(address, wanted);
+    whole.ask(address, search);
     whole.refresh();
-    names.append(&mut whole.told);
+    names.append(&mut whole.messages);
     poll(&names.join(", ").replace(",dc=example,dc=com", ""));
 }
 
@@ -268,30 +268,30 @@ fn what_cannot_be_served_is_said() {
     let site = site("");
     site.load(&content(2));
     let server = site.start().expect("the provider");
-    let check = |cookie: Option<&str>, wanted: &Wanted<'_>, code: u32, text: &str| {
+    let check = |cookie: Option<&str>, search: &SyncSearch<'_>, code: u32, text: &str| {
         let mut consumer = Consumer::default();
         consumer.cookie = cookie.map(str::to_owned);
-        consumer.ask(server.address, wanted);
-        let ended = consumer.refresh().expect("an end");
-        assert_eq!((ended.code, ended.text.as_str()), (code, text), "{cookie:?}");
+        consumer.ask(server.address, search);
+        let end = consumer.refresh().expect("an end");
+        assert_eq!((end.code, end.text.as_str()), (code, text), "{cookie:?}");
     };
-    let poll = Wanted { persist: false, ..Wanted::default() };
+    let poll = SyncSearch { persist: false, ..SyncSearch::default() };
     let future = "rid=001,csn=29991231235959.000000Z#000000#000#000000";
     check(Some(future), &poll, 53, "consumer state is newer than provider!");
-    check(Some(future), &Wanted::default(), 53, "consumer state is newer than provider!");
+    check(Some(future), &SyncSearch::default(), 53, "consumer state is newer than provider!");
     check(Some("rid=001"), &poll, 0, "");
     check(Some("what is this"), &poll, 0, "");
     check(Some("rid=001,csn=20000101000000.000000Z#000000#000#000000"), &poll, 0, "");
     check(Some("rid=001,csn=20000101000000.000000Z#000000#00a#000000"), &poll, 0, "");
-    check(None, &Wanted { base: "ou=none,dc=example,dc=com", ..Wanted::default() }, 32, "");
-    check(None, &Wanted { size_limit: 2, dn: "", password: "", ..poll.clone() }, 4, "");
+    check(None, &SyncSearch { base: "ou=none,dc=example,dc=com", ..SyncSearch::default() }, 32, "");
+    check(None, &SyncSearch { size_limit: 2, dn: "", password: "", ..poll.clone() }, 4, "");
     let plain = Site::example(Kind::Larix);
     plain.load(&content(2));
     let plain = plain.start().expect("a server that provides nothing");
     let mut consumer = Consumer::default();
     consumer.ask(plain.address, &poll);
-    let ended = consumer.refresh().expect("an end");
-    assert_eq!((ended.code, ended.text.as_str()), (12, "critical extension is not recognized"));
+    let end = consumer.refresh().expect("an end");
+    assert_eq!((end.code, end.text.as_str()), (12, "critical extension is not recognized"));
 }
 
 #[test]
@@ -300,29 +300,29 @@ fn abandon_cancel_and_the_end_of_the_server_end_a_search() {
     site.load(&content(2));
     let server = site.start().expect("the provider");
     let mut consumer = Consumer::default();
-    consumer.ask(server.address, &Wanted::default());
+    consumer.ask(server.address, &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     let mut request = Vec::new();
     let cancel = [0x30, 3, 2, 1, 2];
     client::extended(&mut request, MessageId(3), larix_proto::oid::CANCEL, Some(&cancel), &[]);
     consumer.send(&request);
-    assert_eq!(consumer.step().map(|ended| ended.code), Some(118));
+    assert_eq!(consumer.step().map(|end| end.code), Some(118));
     let mut other = Consumer::default();
-    other.ask(server.address, &Wanted::default());
+    other.ask(server.address, &SyncSearch::default());
     assert_eq!(other.refresh(), None);
     let mut request = Vec::new();
     client::abandon(&mut request, MessageId(3), MessageId(2), &[]);
     // Nothing answers an abandon; that there is nothing left to cancel shows that the server has taken it.
     client::extended(&mut request, MessageId(4), larix_proto::oid::CANCEL, Some(&cancel), &[]);
     other.send(&request);
-    other.until(|other| other.told.last().is_some_and(|told| told == "extended 119"));
+    other.until(|other| other.messages.last().is_some_and(|message| message == "extended 119"));
     let mut last = Consumer::default();
-    last.ask(server.address, &Wanted::default());
+    last.ask(server.address, &SyncSearch::default());
     assert_eq!(last.refresh(), None);
     assert!(server.stop());
-    assert_eq!(last.step().map(|ended| ended.code), Some(52));
+    assert_eq!(last.step().map(|end| end.code), Some(52));
     other.drain();
-    assert!(!other.told.iter().any(|told| told.starts_with("done")), "{:?}", other.told);
+    assert!(!other.messages.iter().any(|message| message.starts_with("done")), "{:?}", other.messages);
 }
 
 #[test]
@@ -334,9 +334,9 @@ fn nobody_learns_of_what_may_not_be_seen() {
     site.load(&content(6).replace("uid: p0\n", "uid: p0\nuserPassword: secret\n"));
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
-    let wanted = Wanted { dn: "uid=p0,ou=a,dc=example,dc=com", ..Wanted::default() };
+    let search = SyncSearch { dn: "uid=p0,ou=a,dc=example,dc=com", ..SyncSearch::default() };
     let mut consumer = Consumer::default();
-    consumer.ask(server.address, &wanted);
+    consumer.ask(server.address, &search);
     assert_eq!(consumer.refresh(), None);
     assert_eq!(consumer.entries.len(), 5);
     change(&mut writer, "modify uid=p1,ou=b,dc=example,dc=com\n  replace sn: z");
@@ -345,10 +345,10 @@ fn nobody_learns_of_what_may_not_be_seen() {
     change(&mut writer, "modrdn uid=p5,ou=b,dc=example,dc=com uid=p5 keep ou=a,dc=example,dc=com");
     mark(&mut writer, "end");
     consumer.until(|consumer| has_mark(consumer, "end"));
-    is_same(&consumer, server.address, &wanted, "followed");
-    let told = consumer.told.join("\n");
-    assert!(!told.contains("ou=b,") && !told.contains("uid=p3"), "{told}");
-    assert!(told.contains("delete uid=p2,ou=a") && told.contains("add uid=p5,ou=a"), "{told}");
+    is_same(&consumer, server.address, &search, "followed");
+    let received = consumer.messages.join("\n");
+    assert!(!received.contains("ou=b,") && !received.contains("uid=p3"), "{received}");
+    assert!(received.contains("delete uid=p2,ou=a") && received.contains("add uid=p5,ou=a"), "{received}");
     assert!(consumer.entries.values().all(|(_, attributes)| !attributes.contains_key("sn")));
 }
 
@@ -362,25 +362,25 @@ fn twenty_consumers_have_the_content_whatever_changes() {
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
     let kinds = [
-        Wanted::default(),
-        Wanted { filter: "(|(sn=s0)(objectClass=organization))", ..Wanted::default() },
-        Wanted { attributes: &["uid", "description", "entryUUID"], ..Wanted::default() },
-        Wanted { filter: "(!(sn=s1))", ..Wanted::default() },
+        SyncSearch::default(),
+        SyncSearch { filter: "(|(sn=s0)(objectClass=organization))", ..SyncSearch::default() },
+        SyncSearch { attributes: &["uid", "description", "entryUUID"], ..SyncSearch::default() },
+        SyncSearch { filter: "(!(sn=s1))", ..SyncSearch::default() },
     ];
-    let mut consumers: Vec<(Consumer, &Wanted<'_>)> =
+    let mut consumers: Vec<(Consumer, &SyncSearch<'_>)> =
         (0..20).map(|number| (Consumer::default(), &kinds[number % kinds.len()])).collect();
-    consumers.iter_mut().for_each(|(consumer, wanted)| consumer.ask(server.address, wanted));
+    consumers.iter_mut().for_each(|(consumer, search)| consumer.ask(server.address, search));
     for round in 0..4 {
         for _ in 0..60 {
             random_change(&mut writer, &mut random);
         }
         mark(&mut writer, &format!("round {round}"));
-        for (number, (consumer, wanted)) in consumers.iter_mut().enumerate() {
+        for (number, (consumer, search)) in consumers.iter_mut().enumerate() {
             consumer.until(|consumer| has_mark(consumer, &format!("round {round}")) && consumer.refreshed);
-            is_same(consumer, server.address, wanted, &format!("round {round}, consumer {number}"));
+            is_same(consumer, server.address, search, &format!("round {round}, consumer {number}"));
             // Some leave and come back after the next round has begun.
             if number % 3 == round % 3 {
-                consumer.ask(server.address, wanted);
+                consumer.ask(server.address, search);
             }
         }
     }
@@ -452,8 +452,8 @@ fn glued_databases_are_one_content() {
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
     let (mut follows, mut polls) = (Consumer::default(), Consumer::default());
-    let poll = Wanted { persist: false, ..Wanted::default() };
-    follows.ask(server.address, &Wanted::default());
+    let poll = SyncSearch { persist: false, ..SyncSearch::default() };
+    follows.ask(server.address, &SyncSearch::default());
     assert_eq!(follows.refresh(), None);
     polls.ask(server.address, &poll);
     polls.refresh();
@@ -467,7 +467,7 @@ fn glued_databases_are_one_content() {
         is_same(&follows, server.address, &poll, "followed");
         polls.ask(server.address, &poll);
         polls.refresh();
-        assert!(!polls.told.iter().any(|told| told.starts_with("present")), "{:?}", polls.told);
+        assert!(!polls.messages.iter().any(|message| message.starts_with("present")), "{:?}", polls.messages);
         is_same(&polls, server.address, &poll, "polled");
     }
 }
@@ -485,8 +485,8 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
     };
     assert!(!supported(&mut writer));
     let mut consumer = Consumer::default();
-    consumer.ask(server.address, &Wanted::default());
-    assert_eq!(consumer.refresh().map(|ended| ended.code), Some(12));
+    consumer.ask(server.address, &SyncSearch::default());
+    assert_eq!(consumer.refresh().map(|end| end.code), Some(12));
     let overlay = "olcOverlay={0}syncprov,olcDatabase={1}mdb,cn=config";
     change(
         &mut config,
@@ -496,7 +496,7 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
         ),
     );
     assert!(supported(&mut writer));
-    consumer.ask(server.address, &Wanted::default());
+    consumer.ask(server.address, &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     mark(&mut writer, "followed");
     consumer.until(|consumer| has_mark(consumer, "followed"));
@@ -506,7 +506,7 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
     mark(&mut writer, "still");
     consumer.until(|consumer| has_mark(consumer, "still"));
     change(&mut config, &format!("delete {overlay}"));
-    assert_eq!(consumer.step().map(|ended| ended.code), Some(52));
+    assert_eq!(consumer.step().map(|end| end.code), Some(52));
     assert!(!supported(&mut writer));
 }
 
@@ -519,20 +519,20 @@ fn consumers_that_do_not_read_keep_nobody_from_a_refresh() {
     let ldif: String = content(1_200).split_terminator("\n\n").map(described).collect();
     site.load(&ldif);
     let server = site.start().expect("the provider");
-    let wanted = Wanted { persist: false, ..Wanted::default() };
+    let search = SyncSearch { persist: false, ..SyncSearch::default() };
     let silent = || {
         let mut consumer = Consumer::default();
-        consumer.ask(server.address, &wanted);
+        consumer.ask(server.address, &search);
         consumer
     };
     let mut silent: Vec<Consumer> = (0..12).map(|_| silent()).collect();
     let mut reads = Consumer::default();
-    reads.ask(server.address, &wanted);
-    assert_eq!(reads.refresh().map(|ended| ended.code), Some(0));
+    reads.ask(server.address, &search);
+    assert_eq!(reads.refresh().map(|end| end.code), Some(0));
     assert_eq!(reads.entries.len(), 1_203);
     // And those go on where they were.
     for consumer in &mut silent {
-        assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+        assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
         assert_eq!(consumer.entries.len(), 1_203);
     }
 }
@@ -543,7 +543,7 @@ fn persistent_searches_of_one_connection_are_counted() {
     site.load(&content(2));
     let server = site.start().expect("the provider");
     let mut consumer = Consumer::default();
-    consumer.ask(server.address, &Wanted::default());
+    consumer.ask(server.address, &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     let ask = |id: u32, mode| {
         let mut out = Vec::new();
@@ -560,13 +560,13 @@ fn persistent_searches_of_one_connection_are_counted() {
     }
     consumer.send(&ask(5, SyncMode::RefreshAndPersist));
     consumer.refreshed = false;
-    let ended = consumer.refresh().expect("an end");
+    let end = consumer.refresh().expect("an end");
     let text = "more than 3 persistent searches on one connection (request-limits persistent=)";
-    assert_eq!((ended.code, ended.text.as_str()), (11, text));
+    assert_eq!((end.code, end.text.as_str()), (11, text));
     // A poll is none of them, and one that was abandoned makes room.
     consumer.send(&ask(6, SyncMode::RefreshOnly));
     consumer.refreshed = false;
-    assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+    assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
     let mut abandon = Vec::new();
     client::abandon(&mut abandon, MessageId(7), MessageId(4), &[]);
     consumer.send(&abandon);

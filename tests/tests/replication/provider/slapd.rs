@@ -12,7 +12,7 @@ use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::scripted::ScriptedProvider;
-use larix_tests::sync::{Wanted, read};
+use larix_tests::sync::{SyncSearch, read};
 
 use super::{ADMIN, DATABASE, admin, change, content, mark, random_change, site};
 
@@ -117,8 +117,8 @@ fn a_slapd_that_was_killed_in_a_refresh_deletes_what_it_had_of_it() {
         let dn = "uid=late,ou=a,dc=example,dc=com";
         let person = "objectClass: inetOrgPerson\n  uid: late\n  cn: late\n  sn: late";
         change(&mut writer, &format!("add {dn}\n  {person}"));
-        let wanted = Wanted { base: dn, scope: Scope::Base, ..Wanted::default() };
-        let entry = read(server.address, &wanted).expect("it is there");
+        let request = SyncSearch { base: dn, scope: Scope::Base, ..SyncSearch::default() };
+        let entry = read(server.address, &request).expect("it is there");
         let of = |name: &str| {
             let values = entry.get(dn).and_then(|attributes| attributes.get(name));
             let value = values.and_then(|values| values.first()).expect("a value");
@@ -138,7 +138,7 @@ fn a_slapd_that_was_killed_in_a_refresh_deletes_what_it_had_of_it() {
         ];
         let uuid = u128::from_str_radix(&of("entryuuid").replace('-', ""), 16).expect("a UUID");
         refresh.add(dn, uuid.to_be_bytes(), &attributes);
-        while read(address, &wanted).is_none() {
+        while read(address, &request).is_none() {
             std::thread::park_timeout(Duration::from_millis(20));
         }
         child.kill().expect("slapd is killed");
@@ -176,11 +176,12 @@ fn a_slapd_follows_a_part_of_the_content() {
         for round in 0..3 {
             (0..60).for_each(|_| random_change(&mut writer, &mut random));
             mark(&mut writer, &format!("round {round}"));
-            let wanted = Wanted { filter, attributes: &["*", "entryUUID", "entryCSN"], ..Wanted::default() };
-            let every = Wanted { filter: "(objectClass=*)", ..wanted.clone() };
+            let request =
+                SyncSearch { filter, attributes: &["*", "entryUUID", "entryCSN"], ..SyncSearch::default() };
+            let every = SyncSearch { filter: "(objectClass=*)", ..request.clone() };
             let mut same = false;
             for _ in 0..600 {
-                same = read(server.address, &wanted) == read(address, &every);
+                same = read(server.address, &request) == read(address, &every);
                 if same {
                     break;
                 }
@@ -199,10 +200,10 @@ fn a_slapd_follows_a_part_of_the_content() {
 
 /// Waits until both have the same contextCSN, and compares their entries.
 fn same_on_both(provider: SocketAddr, consumer: SocketAddr, what: &str) {
-    let context = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
+    let context = SyncSearch { scope: Scope::Base, attributes: &["contextCSN"], ..SyncSearch::default() };
     for _ in 0..1_200 {
-        let wanted = read(provider, &context);
-        if wanted.is_some() && wanted == read(consumer, &context) {
+        let expected = read(provider, &context);
+        if expected.is_some() && expected == read(consumer, &context) {
             break;
         }
         std::thread::park_timeout(Duration::from_millis(50));
@@ -217,7 +218,7 @@ fn same_on_both(provider: SocketAddr, consumer: SocketAddr, what: &str) {
         "modifiersName",
         "structuralObjectClass",
     ];
-    let everything = Wanted { attributes: &attributes, ..Wanted::default() };
+    let everything = SyncSearch { attributes: &attributes, ..SyncSearch::default() };
     let (ours, theirs) = (read(provider, &everything).expect(what), read(consumer, &everything).expect(what));
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{what}");
     assert_eq!(ours, theirs, "{what}");

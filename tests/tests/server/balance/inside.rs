@@ -164,7 +164,7 @@ impl Drop for Ends<'_> {
 #[test]
 fn what_cannot_be_is_refused_and_nothing_changes() {
     let site = site();
-    let behind = site.start().unwrap();
+    let remote = site.start().unwrap();
     let ports = free_ports(2);
     let (balanced, other) = (ports[0], ports[1]);
     let front = front(balanced);
@@ -175,7 +175,7 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
     let refused = run(&mut admin, &tier);
     assert!(refused.contains("roundrobin, weighted or bestof"), "{refused}");
     assert_eq!(run(&mut admin, &tier.replace("best", "bestof")), "=> 0\n");
-    assert_eq!(add_server(&mut admin, "one", behind.address.port(), ""), "=> 0\n");
+    assert_eq!(add_server(&mut admin, "one", remote.address.port(), ""), "=> 0\n");
     wait_for(&mut admin, MONITOR, "olmOutgoingConnections", "4");
     let one = format!("cn={{0}}one,cn={{0}}main,{BALANCER}");
     for (entry, attribute, value, part) in [
@@ -189,7 +189,7 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
         (BALANCER, "olcBkLloadTLSCertificateFile", "/no/such/file", "/no/such/file"),
         (BALANCER, "olcBkLloadListen", "http://127.0.0.1/", "is no URL to listen on"),
         (BALANCER, "olcBkLloadListen", "ldaps://127.0.0.1:0/", "TLSCertificateFile"),
-        (BALANCER, "olcBkLloadListen", &format!("ldap://{}/", behind.address), "in use by another process"),
+        (BALANCER, "olcBkLloadListen", &format!("ldap://{}/", remote.address), "in use by another process"),
     ] {
         let change = format!("modify {entry}\n  replace {attribute}: {value}");
         let refused = run(&mut admin, &change);
@@ -248,14 +248,14 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
     }));
     assert_eq!(admin.value(MONITOR, "cn"), None);
     assert!(server.stop());
-    assert!(behind.stop());
+    assert!(remote.stop());
 }
 
 /// The server's metrics have those of its balancer, as long as there is one.
 #[test]
 fn metrics_of_the_server_have_the_balancer() {
     let site = site();
-    let behind = site.start().unwrap();
+    let remote = site.start().unwrap();
     let ports = free_ports(2);
     let (balanced, http) = (ports[0], ports[1]);
     let front = front_with(balanced, &format!("http-listener http://127.0.0.1:{http}/\n"));
@@ -264,14 +264,14 @@ fn metrics_of_the_server_have_the_balancer() {
     let tier =
         format!("add cn=main,{BALANCER}\n  objectClass: olcBkLloadTierConfig\n  olcBkLloadTierType: bestof");
     assert_eq!(run(&mut admin, &tier), "=> 0\n");
-    assert_eq!(add_server(&mut admin, "one", behind.address.port(), ""), "=> 0\n");
+    assert_eq!(add_server(&mut admin, "one", remote.address.port(), ""), "=> 0\n");
     wait_for(&mut admin, MONITOR, "olmOutgoingConnections", "4");
     let mut person = Person { client: Client::connect(([127, 0, 0, 1], balanced).into()), next: 0 };
     assert_eq!(person.bind(1, "pw1"), 0);
     assert_eq!(person.search("(sn=2)"), (0, vec![format!("cn=user2,{SUFFIX}")]));
     let (status, text) = page(http, "/metrics");
     assert_eq!(status, 200);
-    let one = format!("tier=\"1\",server=\"ldap://127.0.0.1:{}/\"", behind.address.port());
+    let one = format!("tier=\"1\",server=\"ldap://127.0.0.1:{}/\"", remote.address.port());
     for expected in [
         "larix_balance_clients 1.0".to_owned(),
         format!("larix_balance_server_connections{{{one},pool=\"bind\"}} 2.0"),
@@ -290,5 +290,5 @@ fn metrics_of_the_server_have_the_balancer() {
     }
     assert!(!page(http, "/metrics").1.contains("larix_balance_"));
     assert!(server.stop());
-    assert!(behind.stop());
+    assert!(remote.stop());
 }

@@ -9,7 +9,7 @@ use larix_tests::client::{Client, run};
 use larix_tests::relay::Relay;
 use larix_tests::scenario;
 
-use super::{ADMIN, ANN, Running, SUFFIX, behind, database, referring};
+use super::{ADMIN, ANN, Running, SUFFIX, database, referral_target, referring};
 
 const REQUESTS: &str = "anonymous
 search dc=example,dc=com sub (objectClass=*) cn sn
@@ -55,7 +55,7 @@ fn slapd_chases_the_same() {
     if Kind::Slapd.is_lacking() || !Path::new("/usr/lib/ldap/back_ldap.la").exists() {
         return;
     }
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let target = target(&format!("ldap://{}", people.address()));
     for chase in ["yes", "no"] {
         let [theirs, ours] = [Kind::Slapd, Kind::Larix].map(|kind| {
@@ -73,7 +73,7 @@ fn slapd_chases_the_same() {
 /// A server that a target names gets no password and no identity. What the proxy is to the target does not matter.
 #[test]
 fn nobody_is_known_where_a_referral_leads() {
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let target = target(&format!("ldap://{}", people.address()));
     let identity = format!(
         "chase-referrals yes\nrebind-as-user yes\nrootdn cn=root,{SUFFIX}\nrootpw secret\n\
@@ -85,11 +85,12 @@ fn nobody_is_known_where_a_referral_leads() {
         let mut client = front.client();
         assert!(run(&mut client, &format!("as {who} secret")).starts_with("=> 0"));
         // The target itself knows who it is.
-        let here = run(&mut client, "modify cn=local,dc=example,dc=com\n  replace description: by the proxy");
-        assert!(here.starts_with("=> 0"), "{who}: {here}");
+        let local_answer =
+            run(&mut client, "modify cn=local,dc=example,dc=com\n  replace description: by the proxy");
+        assert!(local_answer.starts_with("=> 0"), "{who}: {local_answer}");
         // The other server refuses what nobody asks for: the client has the referral.
-        let there = run(&mut client, &format!("modify {ANN}\n  replace sn: Stolen"));
-        assert!(there.starts_with("=> 10"), "{who}: {there}");
+        let relayed = run(&mut client, &format!("modify {ANN}\n  replace sn: Stolen"));
+        assert!(relayed.starts_with("=> 10"), "{who}: {relayed}");
         let found = run(&mut client, &format!("search {ANN} base (objectClass=*) sn userPassword"));
         assert!(found.contains("Archer") && !found.contains("userPassword"), "{who}: {found}");
     }
@@ -100,7 +101,7 @@ fn nobody_is_known_where_a_referral_leads() {
 /// whom it trusts.
 #[test]
 fn no_password_goes_where_a_referral_leads() {
-    let people = behind(Kind::Larix);
+    let people = referral_target(Kind::Larix);
     let relay = Relay::recording();
     relay.lead_to(people.address());
     let url = format!("ldap://{}", relay.address);
@@ -121,9 +122,12 @@ fn no_password_goes_where_a_referral_leads() {
     }
     // What has none is asked there.
     assert!(run(&mut client, &format!("compare {ANN} sn:archer")).starts_with("=> 6"));
-    let passed: Vec<u8> = relay.recorded().iter().flat_map(|passed| passed.bytes.clone()).collect();
-    let passed = String::from_utf8_lossy(&passed);
-    assert!(passed.contains("archer") && !passed.contains("annpw") && !passed.contains("newpw"), "{passed}");
+    let relayed: Vec<u8> = relay.recorded().iter().flat_map(|relayed| relayed.bytes.clone()).collect();
+    let relayed = String::from_utf8_lossy(&relayed);
+    assert!(
+        relayed.contains("archer") && !relayed.contains("annpw") && !relayed.contains("newpw"),
+        "{relayed}"
+    );
 }
 
 /// Where no server answers, and where a server sends its clients to itself, the client has the referral.

@@ -8,7 +8,7 @@ use larix_tests::raw::{self, Raw};
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::running::Running;
 
-use super::{ADMIN, ANN, PEOPLE, SUFFIX, behind, chain, database, until};
+use super::{ADMIN, ANN, PEOPLE, SUFFIX, chain, database, referral_target, until};
 
 /// A provider, and a shadow whose replication goes through a relay.
 struct Pair {
@@ -18,7 +18,7 @@ struct Pair {
 }
 
 fn pair(kind: Kind, more: &str) -> Pair {
-    let provider = behind(kind);
+    let provider = referral_target(kind);
     let relay = Relay::start();
     relay.lead_to(provider.address());
     let url = format!("ldap://{}", provider.address());
@@ -52,8 +52,8 @@ fn an_answer_waits_for_its_change_and_other_requests_go_on() {
     assert_eq!(raw.ask(&raw::bind(1, ANN, "annpw")).unwrap().code, 0);
     relay.set(Passage::Silent);
     assert!(raw.send(&describe(2, "waited for")));
-    let asked = format!("search {ANN} base (objectClass=*) description");
-    until(&mut Client::connect(provider.address()), &asked, "waited for");
+    let request = format!("search {ANN} base (objectClass=*) description");
+    until(&mut Client::connect(provider.address()), &request, "waited for");
     // The change is made, and is not here.
     let here = |id| raw::search(id, SUFFIX, Scope::Subtree, "(description=waited for)");
     for id in 3..6 {
@@ -139,9 +139,9 @@ fn a_change_that_does_not_come_back_is_answered_as_made() {
             "=> 0 text \"the change is made; it has not come back to this server within 1 seconds\"\n";
         assert_eq!(answer, expected, "{request}");
     }
-    let told =
+    let line =
         "a change of \"uid=ann,ou=people,dc=example,dc=com\" that the provider has made has not come back";
-    while !shadow.server.log().contains(told) {
+    while !shadow.server.log().contains(line) {
         std::thread::yield_now();
     }
     relay.set(Passage::Open);

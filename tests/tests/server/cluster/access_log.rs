@@ -207,8 +207,8 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
     });
     all_equal(&nodes[1]);
     // The log has led them on: nothing was missing from it.
-    let told = consumers[0].log();
-    assert!(!told.contains("the entries themselves are asked for"), "{told}");
+    let log = consumers[0].log();
+    assert!(!log.contains("the entries themselves are asked for"), "{log}");
     nodes[1].stop();
     consumers.iter_mut().for_each(Member::stop);
 }
@@ -266,8 +266,8 @@ fn a_change_that_no_record_has_room_for_does_not_end_the_log() {
     assert_eq!(large.requester, ADMIN);
     // They were told that the log lacks something.
     come_as_far(&consumers, &nodes[0]);
-    let told = consumers[0].log();
-    assert!(told.contains("the entries themselves are asked for"), "{told}");
+    let log = consumers[0].log();
+    assert!(log.contains("the entries themselves are asked for"), "{log}");
     assert_eq!(change(&nodes[0], &describe("behind it")), "=> 0\n");
     come_as_far(&consumers, &nodes[0]);
     nodes[0].stop();

@@ -126,8 +126,8 @@ fn rules_see_groups_of_other_databases() {
             });
         }
         until("the group counts", || {
-            let asked = if suffix == "dc=shared" { &read } else { &write };
-            own(asked).contains(allowed)
+            let rights = if suffix == "dc=shared" { &read } else { &write };
+            own(rights).contains(allowed)
         });
         if suffix == "dc=shared" {
             assert!(own(&write).starts_with("=> 50"), "it may only read");

@@ -39,8 +39,8 @@ impl Joined {
         let log = data.with_extension("log");
         let mut command = Kind::Larix.tool("serve");
         command.args(words(engine, &url, data)).args(["-h", &url, "-d", "256"]).args(more);
-        let said = File::options().create(true).append(true).open(&log).expect("a log");
-        let child = command.stdout(Stdio::null()).stderr(said).spawn().expect("larix");
+        let log_file = File::options().create(true).append(true).open(&log).expect("a log");
+        let child = command.stdout(Stdio::null()).stderr(log_file).spawn().expect("larix");
         let joined = Self { child, port, log };
         until("it listens", || Client::try_connect(joined.address()).is_ok());
         joined

@@ -77,8 +77,8 @@ pub(super) fn audit(address: &str) {
     let text = written(folder, &nodes[0]);
     assert!(!text.contains("missing") && !text.contains(&described("three")), "{text}");
     nodes[1].start();
-    let (is_done, said) = larix(&["cluster", "step-down"], &nodes[0]);
-    assert!(is_done, "{said}");
+    let (is_done, output) = larix(&["cluster", "step-down"], &nodes[0]);
+    assert!(is_done, "{output}");
     until("the other node writes", || change(&nodes[1], &describe("five")) == "=> 0\n");
     until("it audits", || written(folder, &nodes[1]).contains(&described("five")));
     nodes.iter_mut().for_each(Member::stop);

@@ -9,7 +9,7 @@ use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
-use larix_tests::sync::{Consumer, Ended, Wanted};
+use larix_tests::sync::{Consumer, SearchEnd, SyncSearch};
 
 use super::{change, change_at, describe, fill, larix, nodes, nodes_with, until};
 
@@ -117,8 +117,8 @@ pub(super) fn follow_nodes(address: &str) {
     nodes.iter_mut().for_each(Member::stop);
 }
 
-fn poll(consumer: &mut Consumer, node: &Member) -> Ended {
-    consumer.ask(node.address(), &Wanted { persist: false, ..Wanted::default() });
+fn poll(consumer: &mut Consumer, node: &Member) -> SearchEnd {
+    consumer.ask(node.address(), &SyncSearch { persist: false, ..SyncSearch::default() });
     consumer.refresh().expect("an end")
 }
 
@@ -135,7 +135,7 @@ fn a_cookie_of_one_node_is_good_at_another_that_is_behind() {
     fill(&nodes[0]);
     let mut consumer = Consumer::default();
     assert_eq!(poll(&mut consumer, &nodes[1]).code, 0);
-    assert_eq!(consumer.entries.len(), 3, "{:?}", consumer.told);
+    assert_eq!(consumer.entries.len(), 3, "{:?}", consumer.messages);
     for round in ["one", "two", "three"] {
         let before = consumer.cookie.clone();
         // All of it is in the cache of the other node, which hears nothing for a while.
@@ -143,14 +143,14 @@ fn a_cookie_of_one_node_is_good_at_another_that_is_behind() {
         engine.sql(&name, LISTENERS).expect("an end");
         assert_eq!(change(&nodes[0], &describe(round)), "=> 0\n");
         assert_eq!(poll(&mut consumer, &nodes[0]).code, 0);
-        assert_eq!(consumer.told[0], format!("add cn=ann,ou=people,{SUFFIX}"), "the change alone");
-        let ended = poll(&mut consumer, &nodes[1]);
-        assert_eq!((ended.code, consumer.told.len()), (0, 1), "{}: {:?}", ended.text, consumer.told);
+        assert_eq!(consumer.messages[0], format!("add cn=ann,ou=people,{SUFFIX}"), "the change alone");
+        let end = poll(&mut consumer, &nodes[1]);
+        assert_eq!((end.code, consumer.messages.len()), (0, 1), "{}: {:?}", end.text, consumer.messages);
         // One that lacks the change receives it there, too.
         let mut late = Consumer::default();
         late.cookie = before;
         assert_eq!(poll(&mut late, &nodes[1]).code, 0);
-        assert_eq!(late.told[0], format!("add cn=ann,ou=people,{SUFFIX}"), "{:?}", late.told);
+        assert_eq!(late.messages[0], format!("add cn=ann,ou=people,{SUFFIX}"), "{:?}", late.messages);
         assert_eq!(late.cookie, consumer.cookie);
     }
     nodes.iter_mut().for_each(Member::stop);
@@ -167,8 +167,8 @@ fn nodes_that_are_configured_otherwise_say_so_to_consumers() {
     let mut one = nodes(&address, 1, "server-id 1\noverlay syncprov").remove(0);
     one.start();
     let mut consumer = Consumer::default();
-    let ended = poll(&mut consumer, &one);
-    assert!(ended.code == 52 && ended.text.contains("configure all nodes alike"), "{ended:?}");
+    let end = poll(&mut consumer, &one);
+    assert!(end.code == 52 && end.text.contains("configure all nodes alike"), "{end:?}");
     silent.stop();
     until("the node that provides writes", || change(&one, &describe("one")) == "=> 0\n");
     assert_eq!(poll(&mut consumer, &one).code, 0);
@@ -178,28 +178,28 @@ fn nodes_that_are_configured_otherwise_say_so_to_consumers() {
     two.start();
     let mut other = Consumer::default();
     other.cookie.clone_from(&consumer.cookie);
-    let ended = poll(&mut other, &two);
-    assert!(ended.code == 52 && ended.text.contains("give the database the same `server-id`"), "{ended:?}");
+    let end = poll(&mut other, &two);
+    assert!(end.code == 52 && end.text.contains("give the database the same `server-id`"), "{end:?}");
     // Who follows under one id learns that the log goes on under another one.
-    consumer.ask(one.address(), &Wanted::default());
+    consumer.ask(one.address(), &SyncSearch::default());
     assert_eq!(consumer.refresh(), None);
     let (is_done, text) = larix(&["cluster", "step-down"], &one);
     assert!(is_done, "{text}");
     until("the other node writes", || change(&two, &describe("two")) == "=> 0\n");
-    let ended = loop {
-        if let Some(ended) = consumer.step() {
-            break ended;
+    let end = loop {
+        if let Some(end) = consumer.step() {
+            break end;
         }
     };
-    assert_eq!(ended.code, 4096, "a refresh is required: {ended:?}");
-    let ended = poll(&mut consumer, &one);
-    assert!(ended.code == 52 && ended.text.contains("has the server id 2, this one 1"), "{ended:?}");
+    assert_eq!(end.code, 4096, "a refresh is required: {end:?}");
+    let end = poll(&mut consumer, &one);
+    assert!(end.code == 52 && end.text.contains("has the server id 2, this one 1"), "{end:?}");
     assert_eq!(poll(&mut Consumer::default(), &two).code, 0);
     [&mut one, &mut two].into_iter().for_each(Member::stop);
 }
 
 /// What a node says of its only consumer: records of the log that it was not sent, and for how long that is so, in microseconds.
-fn behind(node: &Member) -> Option<(u64, u64)> {
+fn lag(node: &Member) -> Option<(u64, u64)> {
     let shown = change(node, "search cn=Replication,cn=Larix,cn=Monitor sub (cn=Peer*) monitoredInfo");
     let of = |word: &str| shown.split_once(word)?.1.lines().next()?.parse().ok();
     Some((of("behind_changes=")?, of("behind_us=")?))
@@ -230,9 +230,9 @@ fn nodes_tell_how_far_behind_consumers_are() {
     nodes[1].start();
     let mut consumers = [Consumer::default(), Consumer::default()];
     for (consumer, node) in consumers.iter_mut().zip(&nodes) {
-        consumer.ask(node.address(), &Wanted::default());
+        consumer.ask(node.address(), &SyncSearch::default());
         assert_eq!(consumer.refresh(), None);
-        until("it has everything", || behind(node) == Some((0, 0)));
+        until("it has everything", || lag(node) == Some((0, 0)));
     }
     // They read nothing any more, and the nodes send until nothing more goes out.
     let large = "x".repeat(300_000);
@@ -241,7 +241,7 @@ fn nodes_tell_how_far_behind_consumers_are() {
         number += 1;
         last = format!("{number}{large}");
         assert_eq!(change(&nodes[0], &describe(&last)), "=> 0\n");
-        nodes.iter().all(|node| behind(node).is_some_and(|(changes, micros)| changes >= 3 && micros > 0))
+        nodes.iter().all(|node| lag(node).is_some_and(|(changes, micros)| changes >= 3 && micros > 0))
     });
     for port in ports {
         until("metrics say so", || behind_in_metrics(port).is_some_and(|changes| changes >= 3.0));
@@ -249,14 +249,14 @@ fn nodes_tell_how_far_behind_consumers_are() {
     for consumer in &mut consumers {
         let has_last = |consumer: &Consumer| {
             let mut all = consumer.entries.values();
-            all.any(|(_, held)| {
-                held.get("description").is_some_and(|values| values.contains(last.as_bytes()))
+            all.any(|(_, attributes)| {
+                attributes.get("description").is_some_and(|values| values.contains(last.as_bytes()))
             })
         };
         consumer.until(has_last);
     }
     for (node, port) in nodes.iter_mut().zip(ports) {
-        until("it has everything", || behind(node) == Some((0, 0)));
+        until("it has everything", || lag(node) == Some((0, 0)));
         until("metrics say so", || behind_in_metrics(port) == Some(0.0));
     }
     drop(consumers);

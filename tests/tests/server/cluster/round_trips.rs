@@ -70,15 +70,15 @@ impl Counted {
             answer.contains(answered) && answer.ends_with("=> 0\n") || answer == answered,
             "{request}: {answer}"
         );
-        let taken = self.trips() - before;
-        println!("{taken} round trips: {}", request.lines().next().unwrap_or_default());
-        taken
+        let cost = self.trips() - before;
+        println!("{cost} round trips: {}", request.lines().next().unwrap_or_default());
+        cost
     }
 
     #[track_caller]
     fn at_most(&mut self, most: u64, request: &str, answered: &str) {
-        let taken = self.of(request, answered);
-        assert!(taken <= most, "{taken} round trips, not {most}: {request}");
+        let cost = self.of(request, answered);
+        assert!(cost <= most, "{cost} round trips, not {most}: {request}");
     }
 }
 
@@ -106,8 +106,8 @@ pub(super) fn count(address: &str, most: &Most) {
     nodes[1].start();
     let mut reading = Counted::to(&nodes[1]);
     // With that its first look at the lease ends.
-    let said = format!("node:          {}, Larix ", nodes[1].url());
-    until("it has said what it is", || larix(&["cluster", "status"], &nodes[0]).1.contains(&said));
+    let line = format!("node:          {}, Larix ", nodes[1].url());
+    until("it has said what it is", || larix(&["cluster", "status"], &nodes[0]).1.contains(&line));
     let deep = DEEP[3];
     let read = format!("search {deep},{SUFFIX} base (objectClass=*) sn");
     reading.at_most(most.read, &read, "sn: deep");
@@ -126,8 +126,8 @@ pub(super) fn count(address: &str, most: &Most) {
     let before = reading.trips();
     let mut user = Client::connect(nodes[1].address());
     assert_eq!(ask(&mut user, &format!("as {} right", person(309))), "=> 0\n");
-    let taken = reading.trips() - before;
-    assert!(taken <= most.bind, "{taken} round trips, not {}: a bind", most.bind);
+    let cost = reading.trips() - before;
+    assert!(cost <= most.bind, "{cost} round trips, not {}: a bind", most.bind);
 
     // One that writes, and remembers nothing either.
     nodes[1].stop();
@@ -137,8 +137,8 @@ pub(super) fn count(address: &str, most: &Most) {
     let mut writing = Counted::to(&nodes[0]);
     // What the writer does beside changes may come between: the same again.
     let fewest = |writing: &mut Counted, what: &str, most: u64, request: &dyn Fn(usize) -> String| {
-        let taken = (310..314).map(|number| writing.of(&request(number), "=> 0\n")).min().expect("several");
-        assert!(taken <= most, "{taken} round trips, not {most}: {what}");
+        let cost = (310..314).map(|number| writing.of(&request(number), "=> 0\n")).min().expect("several");
+        assert!(cost <= most, "{cost} round trips, not {most}: {what}");
     };
     fewest(&mut writing, "a modify", most.modify, &|number| {
         format!("modify {}\n  replace sn: other{number}\n  replace description: x", person(number))
@@ -157,8 +157,8 @@ pub(super) fn count(address: &str, most: &Most) {
     assert!(crowd.send(&many));
     let codes: Vec<_> = (0..16).map(|_| crowd.answer().map(|answer| answer.code)).collect();
     assert_eq!(codes, [Some(0); 16]);
-    let taken = writing.trips() - before;
-    assert!(taken <= 12, "{taken} round trips for 16 modifies at once");
+    let cost = writing.trips() - before;
+    assert!(cost <= 12, "{cost} round trips for 16 modifies at once");
     fewest(&mut writing, "an add", most.add, &|number| {
         let number = number + 1000;
         format!("add {}\n  objectClass: person\n  cn: {}\n  sn: new{number}", person(number), name(number))

@@ -50,14 +50,14 @@ fn until_logged(server: &Server, wanted: &str) {
 
 #[test]
 fn a_target_that_is_gone_and_comes_back() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let relay = Relay::start();
     let front = proxy(relay.address, "network-timeout 5");
     let mut client = Client::connect(front.server.address);
     // Nobody is there.
     let answer = run(&mut client, ANN);
     assert!(answer.contains("=> 52"), "{answer}");
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     until(&mut client, ANN, "Archer");
     for _ in 0..3 {
         relay.set(Passage::Cut);
@@ -89,9 +89,9 @@ fn the_next_uri_is_taken() {
 
 #[test]
 fn a_target_that_hangs_costs_its_callers_a_deadline() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let relay = Relay::start();
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     let beside = "database mdb\nsuffix o=local\nrootdn cn=root,o=local\nrootpw secret\ndirectory @DATA@\n";
     let front = proxy_with(&format!("ldap://{}", relay.address), "timeout 2\nnetwork-timeout 2", beside);
     let mut client = Client::connect(front.server.address);
@@ -124,9 +124,9 @@ fn a_target_that_hangs_costs_its_callers_a_deadline() {
 #[test]
 fn binds_that_wait_for_a_connection_learn_that_the_target_is_gone() {
     const CLIENTS: usize = 200;
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let relay = Relay::start();
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     let front = proxy(relay.address, "");
     relay.set(Passage::Silent);
     let address = front.server.address;
@@ -165,13 +165,13 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     let (mut target, _) = listener.accept().unwrap();
     target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     answer_bind(&mut target);
-    let asked = next(&mut target);
+    let search_bytes = next(&mut target);
     request.clear();
     client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
     connection.write_all(&request).unwrap();
-    let told = next(&mut target);
-    let message = Message::decode(&told).unwrap();
-    let search = Message::decode(&asked).unwrap();
+    let abandon = next(&mut target);
+    let message = Message::decode(&abandon).unwrap();
+    let search = Message::decode(&search_bytes).unwrap();
     assert_eq!(message.request, Request::Abandon(search.id));
     // A client that takes its leave abandons what it has asked.
     request.clear();
@@ -182,8 +182,8 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     request.clear();
     client::unbind(&mut request, MessageId(4));
     connection.write_all(&request).unwrap();
-    let told = next(&mut target);
-    assert_eq!(Message::decode(&told).unwrap().request, Request::Abandon(id));
+    let abandon = next(&mut target);
+    assert_eq!(Message::decode(&abandon).unwrap().request, Request::Abandon(id));
 }
 
 /// A connection of the anonymous begins with a bind.
@@ -217,10 +217,10 @@ fn next(stream: &mut TcpStream) -> Vec<u8> {
 fn liar(lie: fn(MessageId) -> Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
+    let searches = Arc::new(AtomicUsize::new(0));
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (mut stream, asked) = (stream.unwrap(), Arc::clone(&asked));
+            let (mut stream, searches) = (stream.unwrap(), Arc::clone(&searches));
             thread::spawn(move || {
                 let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
                 while let Ok(count @ 1..) = stream.read(&mut chunk) {
@@ -234,7 +234,7 @@ fn liar(lie: fn(MessageId) -> Vec<u8>) -> SocketAddr {
                         if !matches!(message.request, Request::Search(_)) {
                             continue;
                         }
-                        let answer = match asked.fetch_add(1, Ordering::SeqCst) {
+                        let answer = match searches.fetch_add(1, Ordering::SeqCst) {
                             0 => lie(message.id),
                             _ => [entry(message.id, "uid=ann,dc=example,dc=com"), done(message.id)].concat(),
                         };
@@ -296,8 +296,8 @@ fn a_target_that_is_too_busy_for_a_bind_is_passed_over() {
             thread::spawn(move || is_busy(stream.unwrap()));
         }
     });
-    let behind = target(Kind::Larix);
-    let uri = format!("ldap://{busy}/ ldap://{}/", behind.server.address);
+    let remote = target(Kind::Larix);
+    let uri = format!("ldap://{busy}/ ldap://{}/", remote.server.address);
     let bind =
         format!("idassert-bind bindmethod=simple binddn={} credentials=secret mode=none", super::ADMIN);
     let front = proxy_with(&uri, &bind, "");
@@ -495,8 +495,8 @@ fn pages_outlive_a_search_that_takes_long() {
 #[test]
 fn answers_are_never_mixed_up() {
     const ENTRIES: usize = 64;
-    let behind = target(Kind::Larix);
-    let mut admin = Client::connect(behind.server.address);
+    let remote = target(Kind::Larix);
+    let mut admin = Client::connect(remote.server.address);
     run(&mut admin, &format!("as {} secret", super::ADMIN));
     for number in 0..ENTRIES {
         let add = format!(
@@ -505,7 +505,7 @@ fn answers_are_never_mixed_up() {
         assert!(run(&mut admin, &add).starts_with("=> 0"));
     }
     let relay = Relay::start();
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     let front = proxy(relay.address, "conn-pool-max 2");
     let (address, right) = (front.server.address, AtomicUsize::new(0));
     let stopped = std::sync::atomic::AtomicBool::new(false);
@@ -556,8 +556,8 @@ fn answers_are_never_mixed_up() {
 fn a_loop_of_proxies_ends() {
     let relay = Relay::start();
     let front = proxy(relay.address, "");
-    let behind: &Server = &front.server;
-    relay.lead_to(behind.address);
+    let remote: &Server = &front.server;
+    relay.lead_to(remote.address);
     let mut client = Client::connect(front.server.address);
     for request in [
         ANN,
@@ -574,9 +574,9 @@ fn a_loop_of_proxies_ends() {
 #[test]
 fn who_was_bound_is_bound_again_or_refused() {
     for (settings, expected) in [("rebind-as-user yes", "=> 0"), ("", "=> 52")] {
-        let behind = target(Kind::Larix);
+        let remote = target(Kind::Larix);
         let relay = Relay::start();
-        relay.lead_to(behind.server.address);
+        relay.lead_to(remote.server.address);
         let front = proxy(relay.address, settings);
         let mut client = Client::connect(front.server.address);
         let ann = "uid=ann,ou=people,dc=example,dc=com";
@@ -599,9 +599,9 @@ fn who_was_bound_is_bound_again_or_refused() {
 /// through the proxy is known to it.
 #[test]
 fn a_password_that_is_wrong_now_is_tried_once() {
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let relay = Relay::start();
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     let front = proxy(relay.address, "rebind-as-user yes");
     let mut client = Client::connect(front.server.address);
     let cut = || {
@@ -613,7 +613,7 @@ fn a_password_that_is_wrong_now_is_tried_once() {
     assert!(run(&mut client, &format!("passwd {ann} old=annpw new=newpw")).contains("=> 0"));
     cut();
     assert!(run(&mut client, ANN).contains("=> 0"));
-    let mut admin = Client::connect(behind.server.address);
+    let mut admin = Client::connect(remote.server.address);
     assert!(run(&mut admin, &format!("as {} secret", super::ADMIN)).contains("=> 0"));
     assert!(run(&mut admin, &format!("passwd {ann} new=other")).contains("=> 0"));
     cut();
@@ -628,9 +628,9 @@ fn a_password_that_is_wrong_now_is_tried_once() {
 #[test]
 fn a_refused_bind_of_the_proxy_waits_for_its_turn() {
     const REQUESTS: usize = 200;
-    let behind = target(Kind::Larix);
+    let remote = target(Kind::Larix);
     let relay = Relay::recording();
-    relay.lead_to(behind.server.address);
+    relay.lead_to(remote.server.address);
     let eve = "uid=eve,ou=people,dc=example,dc=com";
     let bind = format!("idassert-bind bindmethod=simple binddn={eve} credentials=later mode=none");
     let front = proxy(relay.address, &bind);
@@ -640,9 +640,9 @@ fn a_refused_bind_of_the_proxy_waits_for_its_turn() {
         assert!(answer.contains("=> 52"), "{answer}");
     }
     let recorded = relay.recorded();
-    let binds = recorded.iter().filter(|passed| !passed.to_client).count();
+    let binds = recorded.iter().filter(|chunk| !chunk.to_client).count();
     assert!((1..REQUESTS / 2).contains(&binds), "{binds}");
-    let mut admin = Client::connect(behind.server.address);
+    let mut admin = Client::connect(remote.server.address);
     assert!(run(&mut admin, &format!("as {} secret", super::ADMIN)).contains("=> 0"));
     assert!(run(&mut admin, &format!("passwd {eve} new=later")).contains("=> 0"));
     until(&mut client, ANN, "Archer");
@@ -651,8 +651,8 @@ fn a_refused_bind_of_the_proxy_waits_for_its_turn() {
 /// More than any buffer holds, for a client that takes its time, beside one that does not wait.
 #[test]
 fn a_client_that_reads_slowly_holds_nobody_up() {
-    let behind = target(Kind::Larix);
-    let mut admin = Client::connect(behind.server.address);
+    let remote = target(Kind::Larix);
+    let mut admin = Client::connect(remote.server.address);
     run(&mut admin, &format!("as {} secret", super::ADMIN));
     let long = "x".repeat(60_000);
     for number in 0..200 {
@@ -661,7 +661,7 @@ fn a_client_that_reads_slowly_holds_nobody_up() {
         );
         assert!(run(&mut admin, &add).contains("=> 0"));
     }
-    let front = proxy(behind.server.address, "conn-pool-max 1\nsizelimit unlimited");
+    let front = proxy(remote.server.address, "conn-pool-max 1\nsizelimit unlimited");
     let mut slow = TcpStream::connect(front.server.address).unwrap();
     let filter = FilterBuf::parse("(objectClass=person)").unwrap();
     let mut request = Vec::new();
@@ -701,7 +701,7 @@ fn a_client_that_reads_slowly_holds_nobody_up() {
 }
 
 /// Says that it was asked for `uid=slow`, and never answers that; everything else it does.
-fn never_ends_what_is_slow(mut stream: TcpStream, asked: &Sender<()>) {
+fn never_ends_what_is_slow(mut stream: TcpStream, sender: &Sender<()>) {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut chunk) {
         bytes.extend_from_slice(&chunk[..count]);
@@ -711,7 +711,7 @@ fn never_ends_what_is_slow(mut stream: TcpStream, asked: &Sender<()>) {
             let answer = match message.request {
                 Request::Bind(_) => bound(message.id),
                 Request::Search(search) if search.filter.to_string() == "(uid=slow)" => {
-                    asked.send(()).unwrap();
+                    sender.send(()).unwrap();
                     continue;
                 }
                 Request::Search(_) => {
@@ -732,11 +732,11 @@ fn what_comes_to_a_connection_that_is_worn_goes_over_another_one() {
     const ABANDONED: u32 = 1_100;
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (asked, heard) = channel();
+    let (sender, receiver) = channel();
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let (stream, asked) = (stream.unwrap(), asked.clone());
-            thread::spawn(move || never_ends_what_is_slow(stream, &asked));
+            let (stream, sender) = (stream.unwrap(), sender.clone());
+            thread::spawn(move || never_ends_what_is_slow(stream, &sender));
         }
     });
     let front = proxy(address, "");
@@ -747,7 +747,7 @@ fn what_comes_to_a_connection_that_is_worn_goes_over_another_one() {
         let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
         client::search(&mut request, MessageId(id), &search, &[]);
         client.write_all(&request).unwrap();
-        heard.recv_timeout(Duration::from_secs(20)).unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap();
         if abandons {
             request.clear();
             client::abandon(&mut request, MessageId(id + 1), MessageId(id), &[]);

@@ -6,7 +6,7 @@ use larix_testkit::Kind;
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::running::Running;
-use larix_tests::sync::{Consumer, Wanted};
+use larix_tests::sync::{Consumer, SyncSearch};
 
 use super::faults::metrics;
 use super::{ADMIN, ENTRIES, SUFFIX, proxy, proxy_with, run, target};
@@ -87,10 +87,10 @@ fn anonymous_clients_of_a_target_that_wants_a_bind() {
         let body = format!(
             "{refusal}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\naccess to * by * read\n"
         );
-        let behind = Running::start(Kind::Larix, &body, ENTRIES);
-        let answer = run(&mut Client::connect(behind.server.address), ANN);
+        let remote = Running::start(Kind::Larix, &body, ENTRIES);
+        let answer = run(&mut Client::connect(remote.server.address), ANN);
         assert!(answer.contains(bind), "{refusal}: {answer}");
-        let front = proxy(behind.server.address, "");
+        let front = proxy(remote.server.address, "");
         let answer = run(&mut Client::connect(front.server.address), ANN);
         assert!(answer.contains("Archer") && answer.contains("=> 0"), "{refusal}: {answer}");
     }
@@ -112,9 +112,9 @@ fn a_refresh_of_a_dynamic_entry_goes_through() {
     let body = format!(
         "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\noverlay dds\ndds-default-ttl 3600\n"
     );
-    let behind = Running::start(Kind::Larix, &body, ENTRIES);
+    let remote = Running::start(Kind::Larix, &body, ENTRIES);
     let beside = "database mdb\nsuffix o=local\nrootdn cn=root,o=local\nrootpw secret\ndirectory @DATA@\n";
-    let front = proxy_with(&format!("ldap://{}", behind.server.address), "", beside);
+    let front = proxy_with(&format!("ldap://{}", remote.server.address), "", beside);
     let mut client = Client::connect(front.server.address);
     assert!(run(&mut client, &format!("as {ADMIN} secret")).contains("=> 0"));
     let name = "cn=guest,dc=example,dc=com";
@@ -139,14 +139,14 @@ fn content_of_the_target_is_provided_through_it() {
     let body = |overlays: &str| {
         format!("database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n{overlays}")
     };
-    let behind = Running::start(Kind::Larix, &body("overlay syncprov\n"), ENTRIES);
-    let front = proxy(behind.server.address, "sizelimit unlimited\ntimelimit unlimited");
+    let remote = Running::start(Kind::Larix, &body("overlay syncprov\n"), ENTRIES);
+    let front = proxy(remote.server.address, "sizelimit unlimited\ntimelimit unlimited");
     let mut consumer = Consumer::default();
-    let wanted = Wanted::default();
-    consumer.ask(front.server.address, &wanted);
+    let request = SyncSearch::default();
+    consumer.ask(front.server.address, &request);
     assert_eq!(consumer.refresh(), None);
     assert_eq!(consumer.entries.len(), ENTRIES.matches("dn: ").count());
-    let mut direct = Client::connect(behind.server.address);
+    let mut direct = Client::connect(remote.server.address);
     assert!(run(&mut direct, &format!("as {ADMIN} secret")).contains("=> 0"));
     assert!(run(&mut direct, &format!("delete uid=bob,ou=people,{SUFFIX}")).contains("=> 0"));
     assert!(
@@ -159,6 +159,6 @@ fn content_of_the_target_is_provided_through_it() {
     let plain = Running::start(Kind::Larix, &body(""), ENTRIES);
     let front = proxy(plain.server.address, "");
     let mut refused = Consumer::default();
-    refused.ask(front.server.address, &wanted);
-    assert_eq!(refused.refresh().map(|ended| ended.code), Some(12));
+    refused.ask(front.server.address, &request);
+    assert_eq!(refused.refresh().map(|end| end.code), Some(12));
 }

@@ -51,7 +51,7 @@ pub(super) struct RestoreArgs {
 
 /// A request, and what it does in words.
 struct Step {
-    said: String,
+    summary: String,
     dn: String,
     request: Request,
 }
@@ -109,7 +109,7 @@ pub(super) fn run(args: &RestoreArgs, out: &mut dyn Write) -> Result<ExitCode, C
             )?;
         } else {
             let would = if selection.common.dry_run { "would be " } else { "" };
-            writeln!(out, "{would}{}", step.said).map_err(ClientError::Output)?;
+            writeln!(out, "{would}{}", step.summary).map_err(ClientError::Output)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -121,10 +121,10 @@ fn steps(
     session: &mut Session,
     entries: Vec<(Vec<LdifAttribute>, Deleted)>,
 ) -> Result<Vec<Step>, ClientError> {
-    let kept_by_server = kept_by_server(session, args.plain)?;
+    let unmodifiable_types = unmodifiable_types(session, args.plain)?;
     let is_left_out = |name: &str| {
         let base = name.split(';').next().unwrap_or_default();
-        kept_by_server.contains(&base.to_ascii_lowercase())
+        unmodifiable_types.contains(&base.to_ascii_lowercase())
             || args.without.iter().any(|without| without.eq_ignore_ascii_case(name))
     };
     let (mut adds, mut joins) = (Vec::new(), Vec::new());
@@ -134,7 +134,7 @@ fn steps(
             for group in groups.into_iter().flat_map(|groups| &groups.values) {
                 let group = String::from_utf8_lossy(group).into_owned();
                 joins.push(Step {
-                    said: format!("added {} to {group}", deleted.dn),
+                    summary: format!("added {} to {group}", deleted.dn),
                     dn: group,
                     request: Request::Join(attribute.clone(), deleted.dn.clone()),
                 });
@@ -145,7 +145,7 @@ fn steps(
             name_values(&deleted.dn, &mut attributes)?;
         }
         adds.push(Step {
-            said: format!("restored {}", deleted.dn),
+            summary: format!("restored {}", deleted.dn),
             dn: deleted.dn,
             request: Request::Add(attributes),
         });
@@ -171,28 +171,28 @@ fn name_values(dn: &str, attributes: &mut Vec<LdifAttribute>) -> Result<(), Clie
 }
 
 /// The attributes, in lower case, that no client gives an entry, by the schema of this server.
-fn kept_by_server(session: &mut Session, plain: bool) -> Result<HashSet<String>, ClientError> {
+fn unmodifiable_types(session: &mut Session, plain: bool) -> Result<HashSet<String>, ClientError> {
     let subschema = values_of(session, "", "subschemaSubentry")?;
     let subschema = subschema.first().map_or("cn=Subschema", String::as_str);
     let definitions = values_of(session, subschema, "attributeTypes")?;
-    let mut kept = HashSet::new();
+    let mut unmodifiable = HashSet::new();
     for definition in definitions.iter().filter_map(|text| AttributeTypeDefinition::parse(text).ok()) {
         let is_any = |list: &[&str]| {
             list.iter().any(|name| definition.names.iter().any(|own| own.eq_ignore_ascii_case(name)))
         };
         let managed = !plain && is_any(&MANAGEABLE) && !is_any(&OF_THIS_CHANGE);
         if definition.no_user_modification && !managed {
-            kept.extend(definition.names.iter().map(|name| name.to_ascii_lowercase()));
-            kept.insert(definition.oid);
+            unmodifiable.extend(definition.names.iter().map(|name| name.to_ascii_lowercase()));
+            unmodifiable.insert(definition.oid);
         }
     }
-    if kept.is_empty() {
+    if unmodifiable.is_empty() {
         return Err(ClientError::Usage(format!(
             "{subschema} shows no attributeTypes to you, so that it is not known what a client may add: the rules of the server \
              must let you read it"
         )));
     }
-    Ok(kept)
+    Ok(unmodifiable)
 }
 
 /// Entries that exist again, under whatever name, are not made a second time.
@@ -202,7 +202,7 @@ fn leave_out_those_that_are_back(
 ) -> Result<(), ClientError> {
     let uuids: Vec<String> = entries.iter().filter_map(|(_, deleted)| deleted.uuid.clone()).collect();
     let names: Vec<_> = entries.iter().map(|(_, deleted)| folded(&deleted.dn)).collect();
-    let mut there: HashMap<String, String> = HashMap::new();
+    let mut present: HashMap<String, String> = HashMap::new();
     for suffix in values_of(session, "", "namingContexts")? {
         // Another database does not have the entry, and one that does not answer must not stop the restore.
         let above = folded(&suffix);
@@ -212,16 +212,16 @@ fn leave_out_those_that_are_back(
         for uuids in uuids.chunks(TOGETHER) {
             let terms: String = uuids.iter().map(|uuid| format!("(entryUUID={})", escaped(uuid))).collect();
             let filter = parsed(&format!("(|{terms})"))?;
-            let asked = EntryQuery {
+            let query = EntryQuery {
                 base: &suffix,
                 scope: Scope::Subtree,
                 filter: &filter,
                 attributes: &["entryUUID"],
                 kind: Kind::Entries,
             };
-            let searched = entries::each(session, &asked, &mut |dn, attributes| {
+            let searched = entries::each(session, &query, &mut |dn, attributes| {
                 for value in attributes.iter().flat_map(|attribute| attribute.values.iter()) {
-                    there.insert(String::from_utf8_lossy(value).to_ascii_lowercase(), dn.to_owned());
+                    present.insert(String::from_utf8_lossy(value).to_ascii_lowercase(), dn.to_owned());
                 }
             });
             match searched {
@@ -234,7 +234,7 @@ fn leave_out_those_that_are_back(
         }
     }
     entries.retain(|(_, deleted)| {
-        let now = deleted.uuid.as_ref().and_then(|uuid| there.get(&uuid.to_ascii_lowercase()));
+        let now = deleted.uuid.as_ref().and_then(|uuid| present.get(&uuid.to_ascii_lowercase()));
         if let Some(now) = now {
             let named =
                 if folded(now) == folded(&deleted.dn) { String::new() } else { format!(", as {now}") };

@@ -40,24 +40,26 @@ pub(super) struct Selection {
 impl Selection {
     /// The deletes that match, of each log in their order.
     pub(super) fn find(&self, session: &mut Session) -> Result<Vec<Deleted>, ClientError> {
-        let wanted = self.entries.iter().map(|entry| wanted(entry)).collect::<Result<Vec<_>, _>>()?;
-        let wanted = if wanted.is_empty() { String::new() } else { format!("(|{})", wanted.concat()) };
-        self.search(session, &wanted)
+        let entry_terms =
+            self.entries.iter().map(|entry| entry_terms(entry)).collect::<Result<Vec<_>, _>>()?;
+        let entry_terms =
+            if entry_terms.is_empty() { String::new() } else { format!("(|{})", entry_terms.concat()) };
+        self.search(session, &entry_terms)
     }
 
     /// The deletes that also match this part of a filter.
-    fn search(&self, session: &mut Session, wanted: &str) -> Result<Vec<Deleted>, ClientError> {
-        let filter = parsed(&self.filter(SystemClock::new().now(), wanted)?)?;
+    fn search(&self, session: &mut Session, entry_terms: &str) -> Result<Vec<Deleted>, ClientError> {
+        let filter = parsed(&self.filter(SystemClock::new().now(), entry_terms)?)?;
         let mut found = Vec::new();
         for log in self.logs(session)? {
-            let asked = EntryQuery {
+            let query = EntryQuery {
                 base: &log,
                 scope: Scope::OneLevel,
                 filter: &filter,
                 attributes: &ATTRIBUTES,
                 kind: Kind::Entries,
             };
-            let searched = entries::each(session, &asked, &mut |_, attributes| {
+            let searched = entries::each(session, &query, &mut |_, attributes| {
                 found.push(Deleted::of(attributes));
             });
             searched.map_err(|error| unseen(error, &log))?;
@@ -76,7 +78,7 @@ impl Selection {
         }
         let mut found = Vec::new();
         for entry in &self.entries {
-            let of_entry = self.search(session, &wanted(entry)?)?;
+            let of_entry = self.search(session, &entry_terms(entry)?)?;
             if of_entry.is_empty() {
                 return Err(ClientError::Usage(format!(
                     "no record of a delete of {entry} is in the access log, or you may not read it; `larix deleted list` shows \
@@ -99,7 +101,7 @@ impl Selection {
         Ok(latest(found))
     }
 
-    pub(super) fn filter(&self, now: Timestamp, wanted: &str) -> Result<String, ClientError> {
+    pub(super) fn filter(&self, now: Timestamp, entry_terms: &str) -> Result<String, ClientError> {
         let mut terms = "(objectClass=auditDelete)(reqResult=0)".to_owned();
         for (flag, given) in [("since", &self.since), ("until", &self.until)] {
             let Some(given) = given else { continue };
@@ -116,7 +118,7 @@ impl Selection {
         if let Some(below) = &self.below {
             terms += &format!("(reqDN:dnSubtreeMatch:={})", escaped(named("--below", below)?));
         }
-        Ok(format!("(&{terms}{wanted})"))
+        Ok(format!("(&{terms}{entry_terms})"))
     }
 
     /// `-b`, or what the suffix entries name.
@@ -150,7 +152,7 @@ pub(super) fn values_of(
     attribute: &str,
 ) -> Result<Vec<String>, ClientError> {
     let filter = parsed("(objectClass=*)")?;
-    let asked = EntryQuery {
+    let query = EntryQuery {
         base,
         scope: Scope::Base,
         filter: &filter,
@@ -158,7 +160,7 @@ pub(super) fn values_of(
         kind: Kind::Entries,
     };
     let mut values = Vec::new();
-    entries::each(session, &asked, &mut |_, attributes| {
+    entries::each(session, &query, &mut |_, attributes| {
         for attribute in attributes.iter() {
             values.extend(attribute.values.iter().map(|value| String::from_utf8_lossy(value).into_owned()));
         }
@@ -189,7 +191,7 @@ fn until(time: Timestamp) -> String {
 }
 
 /// The term for one of the arguments.
-fn wanted(entry: &str) -> Result<String, ClientError> {
+fn entry_terms(entry: &str) -> Result<String, ClientError> {
     let value = escaped(entry);
     if Uuid::try_parse(entry).is_ok() {
         return Ok(format!("(reqEntryUUID={value})"));
@@ -223,15 +225,15 @@ pub(super) fn folded(name: &str) -> Vec<Vec<(String, Vec<u8>)>> {
 /// Of each entry, and of each name, the last delete; in the order of time.
 pub(super) fn latest(found: Vec<Deleted>) -> Vec<Deleted> {
     let (mut uuids, mut names) = (HashSet::new(), HashSet::new());
-    let mut kept: Vec<Deleted> = Vec::new();
+    let mut newest: Vec<Deleted> = Vec::new();
     for deleted in found.into_iter().rev() {
         let new_uuid = deleted.uuid.as_ref().is_none_or(|uuid| uuids.insert(uuid.to_ascii_lowercase()));
         if names.insert(folded(&deleted.dn)) && new_uuid {
-            kept.push(deleted);
+            newest.push(deleted);
         }
     }
-    kept.reverse();
-    kept
+    newest.reverse();
+    newest
 }
 
 /// A time, or how long ago.

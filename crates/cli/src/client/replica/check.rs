@@ -409,9 +409,9 @@ fn by_search(
         false => (&[Kind::Entries][..], &["entryUUID", "entryCSN"]),
     };
     for kind in kinds.iter().copied() {
-        let asked =
+        let query =
             EntryQuery { base: &request.base, scope: Scope::Subtree, filter: &filter, attributes, kind };
-        entries::each(session, &asked, &mut |dn, attributes| {
+        entries::each(session, &query, &mut |dn, attributes| {
             gathered.add(entries::row(dn, attributes, values.then_some(&request.without)));
         })?;
     }

@@ -43,7 +43,7 @@ impl Kind {
 /// Calls `visit` with each entry's DN and attributes, page by page; entries that are referrals are entries.
 pub(in crate::client) fn each(
     session: &mut Session,
-    asked: &EntryQuery<'_>,
+    query: &EntryQuery<'_>,
     visit: &mut dyn FnMut(&str, Attributes<'_>),
 ) -> Result<(), ClientError> {
     let mut cookie = Vec::new();
@@ -51,16 +51,16 @@ pub(in crate::client) fn each(
         let page = PagedResults { size: PAGE, cookie: &cookie }.encode();
         let control = |oid: &'static str, value| ControlBuf { oid: oid.into(), critical: false, value };
         let mut own = vec![control(oid::MANAGE_DSA_IT, None)];
-        if asked.scope != Scope::Base {
+        if query.scope != Scope::Base {
             own.push(control(oid::PAGED_RESULTS, page));
         }
-        if asked.kind == Kind::Subentries {
+        if query.kind == Kind::Subentries {
             // Critical: who passes it over would answer with all entries once more.
             let value = Subentries { visible: true }.encode();
             own.push(ControlBuf { oid: oid::SUBENTRIES.into(), critical: true, value });
         }
-        let mut request = client::Search::new(asked.base, asked.scope, asked.filter.as_filter());
-        request.attributes = asked.attributes;
+        let mut request = client::Search::new(query.base, query.scope, query.filter.as_filter());
+        request.attributes = query.attributes;
         let id =
             session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
         cookie = loop {
@@ -73,7 +73,7 @@ pub(in crate::client) fn each(
                 continue;
             }
             let Some((_, result)) = message.response.result() else { continue };
-            if asked.kind == Kind::Subentries && result.code == ResultCode::UNAVAILABLE_CRITICAL_EXTENSION {
+            if query.kind == Kind::Subentries && result.code == ResultCode::UNAVAILABLE_CRITICAL_EXTENSION {
                 return Ok(());
             }
             if result.code != ResultCode::SUCCESS {
@@ -157,8 +157,8 @@ pub(super) fn by_uuid(
     }
     for filter in &filters {
         for kind in Kind::ALL {
-            let asked = EntryQuery { base, scope: Scope::Subtree, filter, attributes: &ALL_ATTRIBUTES, kind };
-            each(session, &asked, &mut |dn, attributes| {
+            let query = EntryQuery { base, scope: Scope::Subtree, filter, attributes: &ALL_ATTRIBUTES, kind };
+            each(session, &query, &mut |dn, attributes| {
                 let (uuid, csn) = identity(dn, attributes);
                 if !uuids.contains(&uuid) {
                     return;
@@ -204,14 +204,14 @@ pub(super) fn is_made_up(uuid: &Uuid) -> bool {
 pub(super) fn context_csns(session: &mut Session, base: &str) -> Result<Vec<Csn>, ClientError> {
     let mut csns = Vec::new();
     let filter = super::all()?;
-    let asked = EntryQuery {
+    let query = EntryQuery {
         base,
         scope: Scope::Base,
         filter: &filter,
         attributes: &["contextCSN"],
         kind: Kind::Entries,
     };
-    each(session, &asked, &mut |_, attributes| {
+    each(session, &query, &mut |_, attributes| {
         for attribute in attributes.iter().filter(|a| a.description.eq_ignore_ascii_case("contextCSN")) {
             let texts = attribute.values.iter().filter_map(|value| std::str::from_utf8(value).ok());
             csns.extend(texts.filter_map(|text| text.parse::<Csn>().ok()));

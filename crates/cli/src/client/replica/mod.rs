@@ -81,12 +81,12 @@ fn servers(
     if number.contains(&servers.len()) {
         return Ok(servers);
     }
-    let wanted = match number.into_inner() {
+    let servers_text = match number.into_inner() {
         (1, 1) => "one server",
         (2, 2) => "two servers",
         _ => "the servers",
     };
-    Err(ClientError::Usage(format!("name {wanted} as URLs, or with -H; {} given", servers.len())))
+    Err(ClientError::Usage(format!("name {servers_text} as URLs, or with -H; {} given", servers.len())))
 }
 
 /// The value of LDAPURI.
@@ -115,14 +115,14 @@ impl Server {
     /// The only suffix of this server that holds entries.
     fn suffix(&mut self) -> Result<String, ClientError> {
         let mut found = Vec::new();
-        let asked = EntryQuery {
+        let query = EntryQuery {
             base: "",
             scope: Scope::Base,
             filter: &all()?,
             attributes: &["namingContexts"],
             kind: Kind::Entries,
         };
-        entries::each(&mut self.session, &asked, &mut |_, attributes| {
+        entries::each(&mut self.session, &query, &mut |_, attributes| {
             for attribute in attributes.iter() {
                 found
                     .extend(attribute.values.iter().map(|value| String::from_utf8_lossy(value).into_owned()));
@@ -183,8 +183,8 @@ fn advised(error: ClientError, anonymous: bool, otherwise: &str) -> ClientError 
 }
 
 /// `-b`, else the one suffix of the first server.
-fn base(given: Option<&str>, first: &mut Server) -> Result<String, ClientError> {
-    match given {
+fn base(named_base: Option<&str>, first: &mut Server) -> Result<String, ClientError> {
+    match named_base {
         Some(base) => Ok(base.to_owned()),
         None => first.suffix(),
     }

@@ -62,18 +62,18 @@ pub(super) fn run(args: &RetireArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     }
     let value = RetireRequest { base, server_id: args.server_id }.encode();
     for server in &mut servers {
-        let asked = server
+        let answer = server
             .session
             .call(|out, id, controls| client::extended(out, id, RETIRE_OID, Some(&value), controls));
-        let reply = at(&server.url, asked)?;
-        let told = match reply.result.code {
+        let reply = at(&server.url, answer)?;
+        let outcome = match reply.result.code {
             ResultCode::SUCCESS => "removed",
             ResultCode::NO_SUCH_ATTRIBUTE => "had none",
             _ => {
                 return at(&server.url, Err(ClientError::Refused { step: "retire", result: reply.result }));
             }
         };
-        writeln!(out, "{}: {told}", server.url).map_err(ClientError::Output)?;
+        writeln!(out, "{}: {outcome}", server.url).map_err(ClientError::Output)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -87,12 +87,12 @@ fn server(
         let own = csns.iter().find(|csn| csn.server_id == *server_id);
         let lag = own.map(|own| seconds(own, newest));
         fine &= args.max_lag.is_none_or(|limit| lag.is_some_and(|lag| lag <= limit));
-        let told = match (own, lag) {
+        let state = match (own, lag) {
             (Some(own), _) if own == newest => format!("{}  up to date", own.text()),
             (Some(own), Some(lag)) => format!("{}  {lag:.6} s behind", own.text()),
             _ => "knows no change of it".to_owned(),
         };
-        text.push_str(&format!("  sid {server_id:03x}  {told}\n"));
+        text.push_str(&format!("  sid {server_id:03x}  {state}\n"));
         members.push(json!({
             "sid": server_id,
             "contextCSN": own.map(Csn::text),

@@ -173,13 +173,13 @@ impl Replicas {
     /// # Errors
     /// A server that answers and does not let this one in, or leaves it open after [`QUESTIONS`]: what it has is not known then.
     pub(super) fn have_entries(&self, suffix: &str) -> anyhow::Result<bool> {
-        let mut left: Vec<_> = self.others.iter().collect();
+        let mut pending: Vec<_> = self.others.iter().collect();
         let clock = SystemClock::new();
         let begun = clock.monotonic();
         let mut waits = false;
         loop {
             let mut unreachable = Vec::new();
-            for other @ (_, url, text) in left {
+            for other @ (_, url, text) in pending {
                 let has = repeated(PAUSE, || self.has_entries(url, suffix)).with_context(|| {
                     format!("cannot ask {text} for entries: each server needs the same replication password and authorities")
                 })?;
@@ -189,14 +189,14 @@ impl Replicas {
                     None => unreachable.push(other),
                 }
             }
-            left = unreachable;
-            let passed = Duration::from_nanos(clock.monotonic().0.saturating_sub(begun.0));
-            if left.is_empty() || passed >= self.wait {
+            pending = unreachable;
+            let elapsed = Duration::from_nanos(clock.monotonic().0.saturating_sub(begun.0));
+            if pending.is_empty() || elapsed >= self.wait {
                 return Ok(false);
             }
             if !waits {
                 waits = true;
-                let names: Vec<&str> = left.iter().map(|(_, _, text)| text.as_str()).collect();
+                let names: Vec<&str> = pending.iter().map(|(_, _, text)| text.as_str()).collect();
                 say!(
                     "Waiting up to {} s for {}, which may have entries",
                     self.wait.as_secs(),
@@ -239,12 +239,12 @@ fn repeated(
     pause: Duration,
     mut ask: impl FnMut() -> Result<bool, ClientError>,
 ) -> Result<Option<bool>, ClientError> {
-    let mut asked = 0;
+    let mut tries = 0;
     loop {
-        asked += 1;
+        tries += 1;
         match ask() {
             Err(ClientError::Connect { .. }) => return Ok(None),
-            Err(error) if asked < QUESTIONS && is_passing(&error) => thread::park_timeout(pause),
+            Err(error) if tries < QUESTIONS && is_passing(&error) => thread::park_timeout(pause),
             answer => return answer.map(Some),
         }
     }
@@ -311,14 +311,14 @@ mod tests {
             let result = larix_proto::LdapResult::with(code, String::new());
             Err(ClientError::Refused { step: "ldap_compare", result })
         };
-        let asked = |answers: &mut dyn Iterator<Item = Result<bool, ClientError>>| {
+        let outcome = |answers: &mut dyn Iterator<Item = Result<bool, ClientError>>| {
             repeated(Duration::ZERO, || answers.next().expect("an answer"))
         };
         let mut late = [refused(ResultCode::BUSY), Err(ClientError::Closed), Ok(true)].into_iter();
-        assert_eq!(asked(&mut late).unwrap(), Some(true));
+        assert_eq!(outcome(&mut late).unwrap(), Some(true));
         let mut wrong =
             [refused(ResultCode::UNAVAILABLE), refused(ResultCode::INVALID_CREDENTIALS)].into_iter();
-        assert!(matches!(asked(&mut wrong), Err(ClientError::Refused { .. })));
+        assert!(matches!(outcome(&mut wrong), Err(ClientError::Refused { .. })));
         let mut silent = 0;
         let never = repeated(Duration::ZERO, || {
             silent += 1;
@@ -330,7 +330,7 @@ mod tests {
             url: "ldap://a".to_owned(),
             source: std::io::ErrorKind::ConnectionRefused.into(),
         };
-        assert_eq!(asked(&mut [Err(absent)].into_iter()).unwrap(), None);
+        assert_eq!(outcome(&mut [Err(absent)].into_iter()).unwrap(), None);
     }
 
     #[test]

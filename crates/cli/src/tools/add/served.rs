@@ -167,7 +167,7 @@ impl Run<'_> {
             return Err(RecordFault::OutsideSuffixes);
         }
         let mut csns = Vec::new();
-        let mut kept = Vec::with_capacity(attributes.len() + 1);
+        let mut stored = Vec::with_capacity(attributes.len() + 1);
         let mut own = None;
         for LdifAttribute { description, values } in attributes {
             if description.eq_ignore_ascii_case("contextCSN") {
@@ -180,17 +180,17 @@ impl Run<'_> {
             if description.eq_ignore_ascii_case("entryCSN") {
                 own = values.first().and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
             }
-            kept.push(AttributeValues { description, values });
+            stored.push(AttributeValues { description, values });
         }
-        let has_csn = kept.iter().any(|attribute| attribute.description.eq_ignore_ascii_case("entryCSN"));
+        let has_csn = stored.iter().any(|attribute| attribute.description.eq_ignore_ascii_case("entryCSN"));
         if let (false, Some(generator)) = (has_csn, &self.generator) {
             let csn = generator.next(self.load.clock.now());
             let values = vec![csn.text().into_bytes()];
-            kept.push(AttributeValues { description: "entryCSN".to_owned(), values });
+            stored.push(AttributeValues { description: "entryCSN".to_owned(), values });
             own = Some(csn);
         }
         csns.extend(own.filter(|_| self.load.options.write_context_csn));
-        Ok((normal, kept, csns))
+        Ok((normal, stored, csns))
     }
 
     /// Hands over what is ready.
@@ -267,9 +267,9 @@ impl Run<'_> {
 
     /// Superiors that never came.
     fn refuse_waiting(&mut self) -> anyhow::Result<()> {
-        let mut left: Vec<Sent> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
-        left.sort_unstable_by_key(|sent| sent.line);
-        left.into_iter().try_for_each(|sent| self.failed(sent.fails(RecordFault::NoSuperior)))
+        let mut unwritten: Vec<Sent> = std::mem::take(&mut self.waiting).into_values().flatten().collect();
+        unwritten.sort_unstable_by_key(|sent| sent.line);
+        unwritten.into_iter().try_for_each(|sent| self.failed(sent.fails(RecordFault::NoSuperior)))
     }
 
     fn raise(&mut self) -> anyhow::Result<()> {

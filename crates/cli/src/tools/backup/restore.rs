@@ -86,7 +86,7 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
     let chain = Chain::read(from)?;
     let config = args.config.read()?;
     let mut targets = Vec::new();
-    for backup in wanted(&chain, args)? {
+    for backup in selected_backups(&chain, args)? {
         targets.push(target(backup, &config, args)?);
     }
     let until = args.to_time.or(args.to_csn).unwrap_or(Until::End);
@@ -111,11 +111,11 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wanted<'m>(chain: &'m Chain, args: &RestoreArgs) -> anyhow::Result<Vec<&'m DatabaseBackup>> {
+fn selected_backups<'m>(chain: &'m Chain, args: &RestoreArgs) -> anyhow::Result<Vec<&'m DatabaseBackup>> {
     let found = chain.databases(args.suffix.as_deref().unwrap_or_default());
     if let (true, Some(suffix)) = (found.is_empty(), &args.suffix) {
-        let held: Vec<_> = chain.full.databases.iter().flat_map(|backup| &backup.suffixes).collect();
-        bail!("the backup has no database {suffix:?}; it has {held:?}");
+        let suffixes: Vec<_> = chain.full.databases.iter().flat_map(|backup| &backup.suffixes).collect();
+        bail!("the backup has no database {suffix:?}; it has {suffixes:?}");
     }
     Ok(found)
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn made(name: &str, arguments: &[&str]) -> Result<String, String> {
+fn output(name: &str, arguments: &[&str]) -> Result<String, String> {
     let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
     let args: PasswdArgs = common::parse(name, &arguments);
     value(name, &args).map(|value| String::from_utf8(value).unwrap())
@@ -13,7 +13,7 @@ fn made_passwords_differ() {
     assert_eq!(one.len(), MADE_LENGTH);
     assert_ne!(one, other);
     // As with slapd's: the scheme says nothing of it.
-    assert_eq!(made("slappasswd", &["-g", "-h", "{SHA}"]).unwrap().len(), MADE_LENGTH);
+    assert_eq!(output("slappasswd", &["-g", "-h", "{SHA}"]).unwrap().len(), MADE_LENGTH);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn values_by_flags() {
         ("slappasswd", &["-s", "x", "-h", "{PBKDF2}", "-o", "module-load=pw-pbkdf2 20"], "{PBKDF2}20$"),
         ("slappasswd", &["-s", "x", "-o", "module-path=/lib", "-o", "Module-Load=pw-sha2"], "{SSHA}"),
     ] {
-        let value = made(name, arguments).unwrap();
+        let value = output(name, arguments).unwrap();
         assert!(value.starts_with(expected), "{arguments:?}: {value}");
     }
 }
@@ -55,7 +55,7 @@ fn what_is_refused_says_why() {
     ] {
         let has_secret = matches!(arguments[0], "-T" | "-s");
         let secret: &[&str] = if has_secret { &[] } else { &["-s", "x"] };
-        let message = made("slappasswd", &[secret, arguments].concat()).unwrap_err();
+        let message = output("slappasswd", &[secret, arguments].concat()).unwrap_err();
         assert!(message.starts_with(expected), "{arguments:?}: {message}");
     }
 }

@@ -245,9 +245,9 @@ pub(super) fn merge_tls(tls: &mut TargetTls, bind: &Bind) -> Result<(), Fault> {
     for (key, value) in &bind.tls {
         match tls.options.iter().find(|(known, _)| known == key) {
             None => tls.options.push((key.clone(), value.clone())),
-            Some((_, said)) if said == value => {}
-            Some((_, said)) => {
-                let fault = Fault::keyword(format!("{key}={value}, and {key}={said} before"));
+            Some((_, earlier)) if earlier == value => {}
+            Some((_, earlier)) => {
+                let fault = Fault::keyword(format!("{key}={value}, and {key}={earlier} before"));
                 return Err(
                     fault.with_help("one database has one set of TLS settings: say it once, in `tls`")
                 );

@@ -372,9 +372,9 @@ pub(crate) fn time(text: &str, number: usize) -> Result<Duration, Fault> {
     }
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let (count, behind) = rest.split_at(digits);
+        let (count, tail) = rest.split_at(digits);
         let count: u64 = count.parse::<u32>().map_err(|_| wrong())?.into();
-        let unit = match behind.chars().next().map(|unit| unit.to_ascii_lowercase()) {
+        let unit = match tail.chars().next().map(|unit| unit.to_ascii_lowercase()) {
             None | Some('s') => 1,
             Some('m') => 60,
             Some('h') => 3_600,
@@ -383,7 +383,7 @@ pub(crate) fn time(text: &str, number: usize) -> Result<Duration, Fault> {
             Some(_) => return Err(wrong()),
         };
         seconds = seconds.saturating_add(count * unit);
-        rest = behind.get(1..).unwrap_or_default();
+        rest = tail.get(1..).unwrap_or_default();
     }
     Ok(Duration::from_secs(seconds))
 }

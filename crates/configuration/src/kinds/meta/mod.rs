@@ -182,7 +182,7 @@ pub(super) fn proxy(builder: &mut Builder) -> Result<&mut ProxySettings, Fault> 
 }
 
 /// Where the values of a target's directives are kept.
-pub(in super::super) fn shown(database: &mut Database, number: usize) -> Option<&mut Settings> {
+pub(in super::super) fn target_settings(database: &mut Database, number: usize) -> Option<&mut Settings> {
     let settings = database.kind.settings_mut::<MetaSettings>()?;
     settings.targets.get_mut(number).map(|target| &mut target.shown)
 }

@@ -13,7 +13,7 @@ fn read_as(kind: &str, lines: &str) -> Result<(MetaSettings, Config), String> {
         let mut all = config.databases.iter();
         all.find_map(|database| database.kind.settings::<MetaSettings>()).cloned().unwrap()
     };
-    let told = |settings: &MetaSettings| {
+    let debug_text = |settings: &MetaSettings| {
         // Places differ, and the order of what is shown.
         let mut settings = settings.clone();
         for target in &mut settings.targets {
@@ -23,7 +23,7 @@ fn read_as(kind: &str, lines: &str) -> Result<(MetaSettings, Config), String> {
         format!("{settings:?}")
     };
     for again in [&entries, &exported] {
-        assert_eq!(told(&of(again)), told(&of(&config)), "{lines}");
+        assert_eq!(debug_text(&of(again)), debug_text(&of(&config)), "{lines}");
         assert!(config.difference(again).is_empty() && again.difference(&config).is_empty());
     }
     Ok((of(&config), config))

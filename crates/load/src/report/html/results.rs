@@ -225,7 +225,7 @@ fn goal(document: &Document, row: &Row) -> String {
     if row.invalid.is_some() {
         return "<span class=\"bad\">invalid</span>".into();
     }
-    let said = |reached: Option<bool>| match reached {
+    let verdict = |reached: Option<bool>| match reached {
         Some(true) => "<span class=\"good\">✓ reached</span>",
         Some(false) => "<span class=\"short\">✗ short</span>",
         None => "<span class=\"absent\">not known</span>",
@@ -240,11 +240,11 @@ fn goal(document: &Document, row: &Row) -> String {
             all if all.contains(&None) => None,
             _ => Some(true),
         };
-        out += &format!("{} {}", number::goal(goal), said(all));
+        out += &format!("{} {}", number::goal(goal), verdict(all));
     }
     if let Some(target) = row.target {
         let side = if row.better == Better::Higher { "at least" } else { "at most" };
-        let text = format!("{side} {} {}", number::figure(target, &row.unit), said(row.target_reached()));
+        let text = format!("{side} {} {}", number::figure(target, &row.unit), verdict(row.target_reached()));
         out += &format!("{}{text}", if out.is_empty() { "" } else { "<br>" });
     }
     out

@@ -53,7 +53,7 @@ impl<'e> ReusableSchema<'e> {
         let same_global =
             global.zip(named.first()).is_some_and(|(before, (_, now))| defines_same(before, now));
         let same = entries.iter().zip(&now).take_while(|(before, now)| defines_same(before, now)).count();
-        let behind = |entries: &[Arc<ConfigEntry>]| {
+        let tail_is_same = |entries: &[Arc<ConfigEntry>]| {
             let now = now.get(same + 1..).unwrap_or_default();
             entries.len() <= now.len()
                 && entries.iter().zip(now).all(|(before, now)| defines_same(before, now))
@@ -62,7 +62,7 @@ impl<'e> ReusableSchema<'e> {
             (None | Some([]), _) => true,
             (Some([before]), Some(now)) => goes_on(now, before),
             // What comes behind that which grows stays as it is.
-            (Some([before, rest @ ..]), Some(now)) => goes_on(now, before) && behind(rest),
+            (Some([before, rest @ ..]), Some(now)) => goes_on(now, before) && tail_is_same(rest),
             (Some(_), None) => false,
         };
         let sections = [earlier.schema_sections.len(), earlier.schema_steps.len()];
@@ -115,16 +115,17 @@ impl<'e> ReusableSchema<'e> {
 /// What an entry says beyond the definitions that were there before.
 fn added(now: &ConfigEntry, before: &ConfigEntry) -> Vec<ConfigAttribute> {
     let is_one_of = |names: &[&str], name: &str| names.iter().any(|other| other.eq_ignore_ascii_case(name));
-    let said = now.attributes.iter().filter(|attribute| !is_one_of(&PLAIN, &attribute.description));
-    said.map(|attribute| {
-        let known = match is_one_of(&DEFINING, &attribute.description) {
-            true => before.values(&attribute.description).len(),
-            false => 0,
-        };
-        ConfigAttribute {
-            description: attribute.description.clone(),
-            values: attribute.values.behind(known).cloned().collect(),
-        }
-    })
-    .collect()
+    let extended = now.attributes.iter().filter(|attribute| !is_one_of(&PLAIN, &attribute.description));
+    extended
+        .map(|attribute| {
+            let known = match is_one_of(&DEFINING, &attribute.description) {
+                true => before.values(&attribute.description).len(),
+                false => 0,
+            };
+            ConfigAttribute {
+                description: attribute.description.clone(),
+                values: attribute.values.behind(known).cloned().collect(),
+            }
+        })
+        .collect()
 }

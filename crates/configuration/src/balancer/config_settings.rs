@@ -33,18 +33,18 @@ impl Strategy {
 
 impl TierSettings {
     /// The attributes of its entry.
-    pub(crate) fn shown(&self) -> Settings {
-        let mut shown = Settings::default();
-        shown.set("olcBkLloadTierType", self.strategy.name().into());
-        shown
+    pub(crate) fn config_settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        settings.set("olcBkLloadTierType", self.strategy.name().into());
+        settings
     }
 }
 
 impl BackendSettings {
     /// The attributes of its entry.
-    pub(crate) fn shown(&self) -> Settings {
-        let mut shown = Settings::default();
-        let mut number = |attribute, value: u128| shown.set(attribute, value.to_string().into_bytes());
+    pub(crate) fn config_settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        let mut number = |attribute, value: u128| settings.set(attribute, value.to_string().into_bytes());
         number("olcBkLloadNumconns", self.connections as u128);
         number("olcBkLloadBindconns", self.bind_connections as u128);
         number("olcBkLloadRetry", self.retry.as_millis());
@@ -53,19 +53,19 @@ impl BackendSettings {
         if self.weight > 0 {
             number("olcBkLloadWeight", self.weight.into());
         }
-        shown.set("olcBkLloadBackendUri", self.uri.clone().into_bytes());
+        settings.set("olcBkLloadBackendUri", self.uri.clone().into_bytes());
         let start_tls = match self.start_tls {
             StartTls::No => None,
             StartTls::Yes => Some("yes"),
             StartTls::Critical => Some("critical"),
         };
         if let Some(word) = start_tls {
-            shown.set("olcBkLloadStartTLS", word.into());
+            settings.set("olcBkLloadStartTLS", word.into());
         }
         if self.proxy_header == ProxyHeader::Local {
-            shown.set("olcLarixBkLloadProxyProtocol", b"local".to_vec());
+            settings.set("olcLarixBkLloadProxyProtocol", b"local".to_vec());
         }
-        shown
+        settings
     }
 
     /// The words behind `backend-server`.

@@ -18,20 +18,20 @@ use crate::tools::common::{change_configuration, demand_directory};
 const CERTIFICATE: &str = "olcTLSCertificateFile";
 const KEY: &str = "olcTLSCertificateKeyFile";
 
-/// Takes the configuration in `kept`.
+/// Takes the configuration in `config_dir`.
 ///
 /// # Errors
 /// Which flag says something else than the configuration, and what to do about it.
-pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> {
-    let mut config = served(Config::from_slapd_d(kept)?)?;
+pub(super) fn again(start: &Start<'_>, config_dir: &Path) -> anyhow::Result<Prepared> {
+    let mut config = served(Config::from_slapd_d(config_dir)?)?;
     let mut remarks = Vec::new();
-    let number = database(start, &config, kept)?;
-    if let Some(earlier) = moved_from(start, &config, number, kept)? {
+    let number = database(start, &config, config_dir)?;
+    if let Some(earlier) = moved_from(start, &config, number, config_dir)? {
         move_along(start, &mut config, number, &earlier)?;
         remarks.push(format!("the data directory was moved here from {}", earlier.display()));
     }
-    remarks.extend(replicas(start, &mut config, number, kept)?);
-    let self_signed = certificate(start, &mut config, kept)?;
+    remarks.extend(replicas(start, &mut config, number, config_dir)?);
+    let self_signed = certificate(start, &mut config, config_dir)?;
     if let (Some(password), Some(stored)) =
         (start.arguments.password()?, config.databases.get(number).and_then(|it| it.root_password.as_ref()))
         && !matches!(verify(stored, &password), Verification::Match)
@@ -39,7 +39,7 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
         remarks.push(format!(
             "the password in --admin-password-file is not the administrator's: the file counts at the first start; \
              later, change olcRootPW in cn=config (larix offline-modify -n0 -F {} while the server is stopped)",
-            kept.display()
+            config_dir.display()
         ));
     }
     let flags = [
@@ -70,10 +70,10 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
 }
 
 /// The number of the database that `--suffix` names.
-fn database(start: &Start<'_>, config: &Config, kept: &Path) -> anyhow::Result<usize> {
-    let wanted = ConfigDn::parse_relaxed(&config.schema, start.suffix)
+fn database(start: &Start<'_>, config: &Config, config_dir: &Path) -> anyhow::Result<usize> {
+    let dn = ConfigDn::parse_relaxed(&config.schema, start.suffix)
         .map_err(|error| anyhow::anyhow!("--suffix {}: {error}", start.suffix))?;
-    let serves = |database: &Database| database.suffixes.iter().any(|suffix| suffix.normal == wanted.normal);
+    let serves = |database: &Database| database.suffixes.iter().any(|suffix| suffix.normal == dn.normal);
     let found = config.databases.iter().position(serves);
     found.ok_or_else(|| {
         let all = config.databases.iter().filter(|it| it.kind.mdb().is_some());
@@ -83,7 +83,7 @@ fn database(start: &Start<'_>, config: &Config, kept: &Path) -> anyhow::Result<u
             "--suffix says \"{}\", and the configuration in {} serves {}: name that suffix, or another directory \
              with --data (a further suffix is a database added to cn=config)",
             start.suffix,
-            kept.display(),
+            config_dir.display(),
             names.join(" and "),
         )
     })
@@ -94,22 +94,22 @@ fn moved_from(
     start: &Start<'_>,
     config: &Config,
     number: usize,
-    kept: &Path,
+    config_dir: &Path,
 ) -> anyhow::Result<Option<PathBuf>> {
     let Some(settings) = config.databases.get(number).and_then(|database| database.kind.mdb()) else {
         return Ok(None);
     };
     match fs::canonicalize(&settings.directory) {
-        Ok(there) if there == start.data => Ok(None),
+        Ok(directory) if directory == start.data => Ok(None),
         Err(_) => Ok(Some(settings.directory.clone())),
-        Ok(there) => anyhow::bail!(
+        Ok(directory) => anyhow::bail!(
             "the configuration in {} keeps \"{}\" in {}, not in --data {}: start with that directory, or with \
              -F {} and without --suffix",
-            kept.display(),
+            config_dir.display(),
             start.suffix,
-            there.display(),
+            directory.display(),
             start.data.display(),
-            kept.display(),
+            config_dir.display(),
         ),
     }
 }
@@ -132,7 +132,7 @@ fn replicas(
     start: &Start<'_>,
     config: &mut Config,
     number: usize,
-    kept: &Path,
+    config_dir: &Path,
 ) -> anyhow::Result<Option<String>> {
     let Some(replicas) = start.replicas else { return Ok(None) };
     anyhow::ensure!(
@@ -140,10 +140,10 @@ fn replicas(
         "--replica makes this server number {}, and the configuration in {} has serverID {}: put new servers at the end \
          of the list, name this one with --replica-name, or make the data directory anew (the others have the entries)",
         replicas.number,
-        kept.display(),
+        config_dir.display(),
         config.server_id(),
     );
-    let asked = replicas.configured(start.suffix)?;
+    let quick_replicas = replicas.configured(start.suffix)?;
     let account = config
         .databases
         .iter()
@@ -156,31 +156,31 @@ fn replicas(
         replace_values(
             config,
             &format!("olcDatabase={{{account}}}null,cn=config"),
-            &[("olcRootPW", vec![asked.password.clone()])],
+            &[("olcRootPW", vec![quick_replicas.password.clone()])],
         )?;
         changed = true;
     }
     let lines = |config: &Config| {
         config.databases.get(number).map(|it| it.settings.get("olcSyncrepl").to_vec()).unwrap_or_default()
     };
-    let wanted = Config::quick_start(&QuickStart {
+    let desired = Config::quick_start(&QuickStart {
         suffix: start.suffix.to_owned(),
         directory: start.data.to_owned(),
         root_dn: None,
         root_password: None,
         tls_certificate: None,
         tls_key: None,
-        replicas: Some(asked),
+        replicas: Some(quick_replicas),
         includes: Vec::new(),
     })?;
-    let position = database(start, &wanted, kept)?;
-    let wanted =
-        wanted.databases.get(position).map(|it| it.settings.get("olcSyncrepl").to_vec()).unwrap_or_default();
-    if lines(config) != wanted {
+    let position = database(start, &desired, config_dir)?;
+    let desired =
+        desired.databases.get(position).map(|it| it.settings.get("olcSyncrepl").to_vec()).unwrap_or_default();
+    if lines(config) != desired {
         replace_values(
             config,
             &format!("olcDatabase={{{number}}}mdb,cn=config"),
-            &[("olcSyncrepl", wanted)],
+            &[("olcSyncrepl", desired)],
         )?;
         changed = true;
     }
@@ -189,7 +189,7 @@ fn replicas(
 
 /// The certificate of the flags, or one made for them, becomes the configuration's if that has none. Answers the one that
 /// the server signed itself.
-fn certificate(start: &Start<'_>, config: &mut Config, kept: &Path) -> anyhow::Result<Option<PathBuf>> {
+fn certificate(start: &Start<'_>, config: &mut Config, config_dir: &Path) -> anyhow::Result<Option<PathBuf>> {
     let own = start.data.join(super::CERTIFICATE_FILE);
     let of_configuration = configured(config, CERTIFICATE).map(PathBuf::from);
     let pair = match (start.arguments.certificate()?, of_configuration) {
@@ -197,9 +197,9 @@ fn certificate(start: &Start<'_>, config: &mut Config, kept: &Path) -> anyhow::R
             "--tls-cert says {}, and the configuration in {} has {CERTIFICATE}: {}: leave the flag away, or change \
              the configuration (larix offline-modify -n0 -F {})",
             given.certificate.display(),
-            kept.display(),
+            config_dir.display(),
             has.display(),
-            kept.display(),
+            config_dir.display(),
         ),
         (_, Some(has)) => return Ok((has == own).then_some(has)),
         (Some(given), None) => given,
