@@ -196,13 +196,13 @@ mod tests {
     struct Counted {
         name: &'static str,
         left: usize,
-        told: Sender<String>,
+        sender: Sender<String>,
         gate: Option<Receiver<()>>,
     }
 
     impl Turns for Counted {
         fn turn(mut self: Box<Self>, _thread: usize) -> Option<Box<dyn Turns>> {
-            self.told.send(format!("{} {}", self.name, self.left)).unwrap();
+            self.sender.send(format!("{} {}", self.name, self.left)).unwrap();
             self.gate.iter().for_each(|gate| gate.recv().unwrap());
             self.left -= 1;
             (self.left > 0).then_some(self as Box<dyn Turns>)
@@ -212,30 +212,30 @@ mod tests {
     #[test]
     fn work_has_turns_in_order() {
         let pool = BackgroundPool::new(1);
-        let (told, said) = channel();
+        let (sender, turns) = channel();
         let (open, gate) = channel();
         assert!(pool.are_there());
-        pool.take(Counted { name: "first", left: 1, told: told.clone(), gate: Some(gate) });
-        assert_eq!(said.recv().unwrap(), "first 1");
+        pool.take(Counted { name: "first", left: 1, sender: sender.clone(), gate: Some(gate) });
+        assert_eq!(turns.recv().unwrap(), "first 1");
         for (name, left) in [("a", 3), ("b", 1), ("c", 2)] {
             assert!(pool.are_there(), "one that is busy is there, too");
-            pool.take(Counted { name, left, told: told.clone(), gate: None });
+            pool.take(Counted { name, left, sender: sender.clone(), gate: None });
         }
         open.send(()).unwrap();
-        drop(told);
-        let order: Vec<String> = said.iter().collect();
+        drop(sender);
+        let order: Vec<String> = turns.iter().collect();
         assert_eq!(order, ["a 3", "b 1", "c 2", "a 2", "c 1", "a 1"]);
     }
 
     #[test]
     fn the_end_waits_for_a_turn_and_drops_the_rest() {
         let pool = BackgroundPool::new(1);
-        let (told, said) = channel();
+        let (sender, turns) = channel();
         let (open, gate) = channel();
         assert!(pool.are_there());
-        pool.take(Counted { name: "slow", left: 9, told: told.clone(), gate: Some(gate) });
-        pool.take(Counted { name: "never", left: 9, told, gate: None });
-        assert_eq!(said.recv().unwrap(), "slow 9");
+        pool.take(Counted { name: "slow", left: 9, sender: sender.clone(), gate: Some(gate) });
+        pool.take(Counted { name: "never", left: 9, sender, gate: None });
+        assert_eq!(turns.recv().unwrap(), "slow 9");
         std::thread::scope(|scope| {
             let ends = scope.spawn(|| pool.finish());
             while !pool.shared.lock().ended {
@@ -244,25 +244,25 @@ mod tests {
             assert!(!ends.is_finished(), "a turn is under way");
             open.send(()).unwrap();
         });
-        assert!(said.recv().is_err(), "nobody has another turn");
+        assert!(turns.recv().is_err(), "nobody has another turn");
         assert!(!pool.are_there());
     }
 
     #[test]
     fn there_are_as_many_threads_as_are_needed() {
         let pool = BackgroundPool::new(2);
-        let (told, said) = channel();
+        let (sender, turns) = channel();
         let mut gates = Vec::new();
         for started in [1, 2, 2] {
             let (open, gate) = channel();
             gates.push(open);
             assert!(pool.are_there());
-            pool.take(Counted { name: "w", left: 1, told: told.clone(), gate: Some(gate) });
+            pool.take(Counted { name: "w", left: 1, sender: sender.clone(), gate: Some(gate) });
             assert_eq!(pool.shared.lock().threads.len(), started);
         }
-        assert_eq!((said.recv().unwrap(), said.recv().unwrap()), ("w 1".to_owned(), "w 1".to_owned()));
-        drop(told);
+        assert_eq!((turns.recv().unwrap(), turns.recv().unwrap()), ("w 1".to_owned(), "w 1".to_owned()));
+        drop(sender);
         gates.iter().for_each(|open| open.send(()).unwrap());
-        assert_eq!(said.iter().count(), 1);
+        assert_eq!(turns.iter().count(), 1);
     }
 }

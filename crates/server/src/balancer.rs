@@ -153,13 +153,13 @@ pub fn surroundings(tell: Arc<dyn Fn(&str) + Send + Sync>) -> Surroundings {
 /// The thread of the balancer, while there is one.
 #[derive(Debug, Default)]
 pub(crate) struct BalancerThread {
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningBalancer>>,
     /// Threads that end when their clients have their answers.
     leaving: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningBalancer {
     handle: LoopHandle,
     thread: JoinHandle<()>,
     endpoints: Vec<Endpoint>,
@@ -223,8 +223,9 @@ impl BalancerThread {
             listeners.closed.extend(old.iter().filter(|url| !after.listen.contains(url)).cloned());
             return Ok(Prepared(Some(Step::Reload(Box::new(read), listeners, endpoints))));
         }
-        let told = log.clone();
-        let around = surroundings(Arc::new(move |line: &str| told.notice(format_args!("balancer: {line}"))));
+        let balancer_log = log.clone();
+        let around =
+            surroundings(Arc::new(move |line: &str| balancer_log.notice(format_args!("balancer: {line}"))));
         let made = EventLoop::new(read, listeners.opened, around).map_err(BalancerError::Start)?;
         Ok(Prepared(Some(Step::Start(Box::new(made), endpoints, log.clone()))))
     }
@@ -242,14 +243,14 @@ impl BalancerThread {
                 running.handle.reload(*read, listeners);
             }
             Some(Step::Start(made, endpoints, log)) => {
-                let (handle, told) = (made.handle(), log.clone());
+                let (handle, balancer_log) = (made.handle(), log.clone());
                 let serve = move || {
                     if let Err(error) = made.run() {
-                        told.warning(format_args!("balancer: the event loop failed: {error}"));
+                        balancer_log.warning(format_args!("balancer: the event loop failed: {error}"));
                     }
                 };
                 match std::thread::Builder::new().name("balancer".to_owned()).spawn(serve) {
-                    Ok(thread) => *self.running() = Some(Running { handle, thread, endpoints }),
+                    Ok(thread) => *self.running() = Some(RunningBalancer { handle, thread, endpoints }),
                     Err(error) => log.warning(format_args!("balancer: no thread to be had: {error}")),
                 }
             }
@@ -276,7 +277,7 @@ impl BalancerThread {
     /// Tells it to end, and does not wait.
     fn leave(&self) {
         let running = self.running().take();
-        if let Some(Running { handle, thread, .. }) = running {
+        if let Some(RunningBalancer { handle, thread, .. }) = running {
             handle.stop();
             let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
             leaving.retain(|thread| !thread.is_finished());
@@ -310,7 +311,7 @@ impl BalancerThread {
         self.running().as_ref().map(|running| running.handle.clone())
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<RunningBalancer>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -115,8 +115,8 @@ impl ConfigurationQueue {
 
     /// Has the configuration become what other nodes have. Whether somebody does it: otherwise it is to be asked for again.
     #[cfg(feature = "kv")]
-    pub(crate) fn follow(&self, asked: FollowedConfiguration) -> bool {
-        self.queue.get().is_some_and(|queue| queue.try_send(ConfigurationRequest::Follow(asked)).is_ok())
+    pub(crate) fn follow(&self, request: FollowedConfiguration) -> bool {
+        self.queue.get().is_some_and(|queue| queue.try_send(ConfigurationRequest::Follow(request)).is_ok())
     }
 
     /// Has the balancer read its certificates anew.

@@ -60,7 +60,7 @@ pub(crate) struct Connection<S: Service> {
     sent: usize,
     next_serial: u64,
     searches: Searches<S::Search, S::BackgroundSearch>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingRequest>,
     phase: Phase,
     /// What searches that would wait for changes end with, once the server stops.
     farewell: Option<Box<LdapResult>>,
@@ -69,7 +69,7 @@ pub(crate) struct Connection<S: Service> {
 }
 
 #[derive(Copy, Clone, Debug)]
-struct Waiting {
+struct WaitingRequest {
     operation: Operation,
     alone: bool,
     abandoned: bool,
@@ -209,7 +209,7 @@ impl<S: Service> Connection<S> {
 
     /// A search comes back from where its slices were computed. One that was ended meanwhile is dropped.
     pub(crate) fn returned(&mut self, serial: u64, returned: S::Returned) -> Turn {
-        if let Some((operation, _)) = self.searches.elsewhere.take_if(|(o, _)| o.serial == serial)
+        if let Some((operation, _)) = self.searches.background.take_if(|(o, _)| o.serial == serial)
             && let Some(search) = self.service.returned(operation, returned, &mut self.output)
         {
             self.searches.long.push_back((operation, search));
@@ -239,15 +239,15 @@ impl<S: Service> Connection<S> {
     /// Whether the next request can be started and is so large that others are not to wait for it. It is not started before
     /// [`start_large`](Self::start_large) is called, on whatever thread.
     pub(crate) fn has_large_next(&self) -> bool {
-        self.next_elsewhere().is_some() && self.may_start()
+        self.next_off_loop().is_some() && self.may_start()
     }
 
     /// Whether that request is to start on a thread that may wait for other machines.
     pub(crate) fn has_lookup_next(&self) -> bool {
-        self.limits.looks_up && self.next_elsewhere().is_some_and(looks_up_identities)
+        self.limits.looks_up && self.next_off_loop().is_some_and(looks_up_identities)
     }
 
-    fn starts_elsewhere(&self, pdu: &[u8]) -> bool {
+    fn starts_off_loop(&self, pdu: &[u8]) -> bool {
         pdu.len() > LARGE_REQUEST || self.limits.looks_up && looks_up_identities(pdu)
     }
 
@@ -407,7 +407,7 @@ impl<S: Service> Connection<S> {
             }
             match frame(rest, self.limits.pdu) {
                 Ok(Frame::Complete { len })
-                    if which == Start::Small && self.starts_elsewhere(rest.get(..len).unwrap_or(rest)) =>
+                    if which == Start::Small && self.starts_off_loop(rest.get(..len).unwrap_or(rest)) =>
                 {
                     break;
                 }
@@ -468,9 +468,11 @@ impl<S: Service> Connection<S> {
                     }
                 }
                 Started::Searching(search) => self.searches.short.push_back((operation, search)),
-                Started::Waiting => self.waiting.push(Waiting { operation, alone: false, abandoned: false }),
+                Started::Waiting => {
+                    self.waiting.push(WaitingRequest { operation, alone: false, abandoned: false })
+                }
                 Started::WaitingAlone => {
-                    self.waiting.push(Waiting { operation, alone: true, abandoned: false });
+                    self.waiting.push(WaitingRequest { operation, alone: true, abandoned: false });
                 }
                 Started::Cancel(id) => self.cancel(operation, id),
                 Started::Securing => {
@@ -634,11 +636,13 @@ impl<S: Service> Connection<S> {
         }
         if !self.has_room() {
             self.searches.short.iter_mut().for_each(|(_, search)| self.service.pause(search));
-        } else if self.searches.elsewhere.is_none()
+        } else if self.searches.background.is_none()
             && let Some((operation, search)) = self.searches.long.pop_front()
         {
             match self.service.send_to_background(operation, search) {
-                SearchLocation::InBackground(away) => self.searches.elsewhere = Some((operation, away)),
+                SearchLocation::InBackground(background_search) => {
+                    self.searches.background = Some((operation, background_search))
+                }
                 SearchLocation::OnLoop(search) => self.searches.short.push_back((operation, search)),
             }
         }
@@ -667,12 +671,12 @@ impl<S: Service> Connection<S> {
     }
 
     /// The next request that is kept, if it has come whole and is not to start in a turn of the loop.
-    fn next_elsewhere(&self) -> Option<&[u8]> {
+    fn next_off_loop(&self) -> Option<&[u8]> {
         if self.input.len() <= LARGE_REQUEST && !self.limits.looks_up {
             return None;
         }
         match frame(&self.input, self.limits.pdu) {
-            Ok(Frame::Complete { len }) => self.input.get(..len).filter(|pdu| self.starts_elsewhere(pdu)),
+            Ok(Frame::Complete { len }) => self.input.get(..len).filter(|pdu| self.starts_off_loop(pdu)),
             _ => None,
         }
     }

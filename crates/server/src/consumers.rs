@@ -12,14 +12,14 @@ use larix_configuration::values::{SyncReplication, TlsSettings};
 use larix_proxy::Proxy;
 use larix_replication::consumer::{ConsumerStatus, Status};
 
-use crate::followed::Followed;
+use crate::followed::FollowedDatabase;
 
 /// How long the end of the server waits for a thread: one that asks for a name's address cannot be called off.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The consumers that run.
 #[derive(Default)]
-pub(crate) struct Consumers(Mutex<Vec<Running>>);
+pub(crate) struct Consumers(Mutex<Vec<RunningConsumer>>);
 
 impl fmt::Debug for Consumers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,7 +28,7 @@ impl fmt::Debug for Consumers {
 }
 
 /// A consumer that runs.
-pub(crate) struct Running {
+pub(crate) struct RunningConsumer {
     pub(crate) task: Task,
     pub(crate) stop: Stop,
     pub(crate) status: Arc<Status>,
@@ -45,7 +45,7 @@ pub(crate) struct Task {
     pub(crate) suffix: String,
     pub(crate) directory: PathBuf,
     /// None: another server's, or cn=config.
-    pub(crate) followed: Option<Followed>,
+    pub(crate) followed: Option<FollowedDatabase>,
     /// The connections to the server that what comes is written to (`database ldap`).
     pub(crate) target: Option<Arc<Proxy>>,
     /// Our server id, where the provider receives it.
@@ -90,7 +90,7 @@ impl Consumers {
         self.lock().iter().map(|running| running.status.get()).collect()
     }
 
-    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Running>> {
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Vec<RunningConsumer>> {
         // Every change of it is whole: nothing is left half done by who panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

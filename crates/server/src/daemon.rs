@@ -139,22 +139,22 @@ pub fn detach() -> Result<Detached, DaemonError> {
     }
     command.args(arguments).env(DETACHED, "1").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(DaemonError::Spawn)?;
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     if let Some(mut pipe) = child.stdout.take() {
         let mut buffer = [0; 256];
-        while !said.ends_with(READY) {
+        while !output.ends_with(READY) {
             match pipe.read(&mut buffer) {
                 Ok(0) | Err(_) => break,
-                Ok(n) => said.extend_from_slice(buffer.get(..n).unwrap_or(&[])),
+                Ok(n) => output.extend_from_slice(buffer.get(..n).unwrap_or(&[])),
             }
         }
     }
-    if let Some(text) = said.strip_suffix(READY) {
+    if let Some(text) = output.strip_suffix(READY) {
         // What the server printed for the administrator, a generated password say.
         let _ = io::stdout().write_all(text);
         return Ok(Detached::Parent(ExitCode::SUCCESS));
     }
-    let _ = io::stdout().write_all(&said);
+    let _ = io::stdout().write_all(&output);
     let status = child.wait().map_err(DaemonError::Spawn)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1);
     Ok(Detached::Parent(ExitCode::from(code)))

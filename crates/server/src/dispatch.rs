@@ -9,9 +9,9 @@ mod background;
 mod bind;
 mod changes;
 mod database_operation;
+mod detached_client;
 mod extended;
 mod identities;
-mod kept;
 mod limits;
 mod password_change;
 mod password_modify;
@@ -46,7 +46,7 @@ use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::RequestSummary;
 use crate::operation_rules::Restricted;
-use crate::restrictions::Standing;
+use crate::restrictions::SessionState;
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
 use crate::session::{Peer, Session};
@@ -56,10 +56,10 @@ use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, KeptClient, Pe
 
 pub(crate) use background::{BackgroundSearch, Returned};
 use bind::BindOutcome;
-use kept::KeptConnection;
+use detached_client::DetachedClient;
 use password_modify::PasswordOutcome;
-use persistent::{Persistent, Persists};
-pub(crate) use request::Begun;
+use persistent::{PersistentGuard, PersistentSearches};
+pub(crate) use request::RequestInFlight;
 use sasl::SaslOutcome;
 use sasl::exchange::Exchange;
 use transaction::{Transaction, TransactionOutcome};
@@ -102,8 +102,8 @@ pub(crate) enum ConnectionEvent {
 
 /// A search under way.
 #[derive(Debug)]
-pub(crate) struct Running {
-    begun: Begun,
+pub(crate) struct RunningSearch {
+    in_flight: RequestInFlight,
     search: Box<dyn Cursor>,
     /// Entries that the counters know of.
     counted: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Running {
     /// For answers that are made elsewhere, empty here.
     spare: Vec<u8>,
     #[expect(dead_code, reason = "counted until it is dropped")]
-    persists: Option<Persists>,
+    persistent_guard: Option<PersistentGuard>,
 }
 
 /// What carries the bytes behind the answer that was just given.
@@ -132,10 +132,10 @@ pub(crate) struct Dispatcher {
     pub(crate) record: Arc<ConnectionRecord>,
     counters: Arc<Counters>,
     events: UnboundedSender<ConnectionEvent>,
-    waiting: Vec<Begun>,
+    waiting: Vec<RequestInFlight>,
     /// Those of them that can be given up, by their numbers.
     pending: Vec<(u64, Pending)>,
-    persistent: Persistent,
+    persistent: PersistentSearches,
     pub(crate) transaction: Option<Transaction>,
     /// The request that changes the password which has to be changed.
     pub(crate) password_change: Option<u64>,
@@ -151,9 +151,9 @@ pub(crate) struct Dispatcher {
     /// Of the bind under way.
     bind_controls: RequestControls,
     /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
-    asked: RefCell<Vec<(u64, RequestSummary)>>,
+    summaries: RefCell<Vec<(u64, RequestSummary)>>,
     /// Requests that the access log records at their end, by their numbers.
-    noted: RefCell<Vec<(u64, RecordedRequest)>>,
+    recorded: RefCell<Vec<(u64, RecordedRequest)>>,
     /// The connection's limits, with the generation that says them and whether the client is authenticated.
     limits: Cell<Option<((u64, bool), Limits)>>,
 }
@@ -200,7 +200,7 @@ impl Client for Dispatcher {
     }
 
     fn keep(&self) -> Option<Box<dyn KeptClient>> {
-        Some(Box::new(KeptConnection {
+        Some(Box::new(DetachedClient {
             request: self.request(),
             lifetime: self.lifetime(),
             events: self.events.clone(),
@@ -242,7 +242,7 @@ impl Dispatcher {
             events,
             waiting: Vec::new(),
             pending: Vec::new(),
-            persistent: Persistent::default(),
+            persistent: PersistentSearches::default(),
             transaction: None,
             password_change: None,
             layer_change: None,
@@ -252,8 +252,8 @@ impl Dispatcher {
             close_reason: "",
             bind_paid: Cell::default(),
             bind_controls: RequestControls::default(),
-            asked: RefCell::default(),
-            noted: RefCell::default(),
+            summaries: RefCell::default(),
+            recorded: RefCell::default(),
             limits: Cell::default(),
         }
     }
@@ -283,7 +283,7 @@ impl Dispatcher {
         // Set once: a connection that has TLS gets no other.
         let _ = self.record.secured.set(format!("{protocol} {cipher}"));
         self.session.secured(Arc::new(facts));
-        let ssf = self.session.standing().ssf;
+        let ssf = self.session.state().ssf;
         self.server.log.line(
             LogLevel::STATS,
             format_args!(
@@ -319,8 +319,8 @@ impl Dispatcher {
         }
     }
 
-    pub(crate) fn completer(&self, begun: &Begun) -> Completer {
-        Completer { serial: begun.operation.serial, events: Some(self.events.clone()) }
+    pub(crate) fn completer(&self, in_flight: &RequestInFlight) -> Completer {
+        Completer { serial: in_flight.operation.serial, events: Some(self.events.clone()) }
     }
 
     /// What the controls of a request say, those that overlays bring included.
@@ -352,7 +352,7 @@ impl Dispatcher {
             _ => self.session.subject(),
         };
         let databases = self.server.databases();
-        databases.rules_for(dn).check_request(&self.session.standing(), subject, operation, sent)
+        databases.rules_for(dn).check_request(&self.session.state(), subject, operation, sent)
     }
 
     /// As [`Self::permitted`], for the identity that a request acts as.
@@ -374,8 +374,8 @@ impl Dispatcher {
         operation: Restricted<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
-        let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
-        databases.rules_for(dn).check_request(&standing, subject, operation, sent)
+        let state = SessionState { authenticated: !subject.is_anonymous(), ..self.session.state() };
+        databases.rules_for(dn).check_request(&state, subject, operation, sent)
     }
 }
 
@@ -383,43 +383,48 @@ impl Dispatcher {
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            std::mem::take(&mut self.waiting).iter().for_each(|begun| self.forget(begun));
+            std::mem::take(&mut self.waiting).iter().for_each(|in_flight| self.forget(in_flight));
         }
     }
 }
 
 impl Dispatcher {
     /// Answers a request whose outcome is unknown: a bug ended its work.
-    fn lost(&mut self, begun: &Begun, out: &mut Vec<u8>) {
+    fn lost(&mut self, in_flight: &RequestInFlight, out: &mut Vec<u8>) {
         let result = LdapResult::with(ResultCode::OTHER, "internal error");
-        self.end_otherwise(begun, &result, out);
+        self.end_otherwise(in_flight, &result, out);
     }
 
     /// Answers a request that was not carried out to its end, or not as far as is known.
-    fn end_otherwise(&mut self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) {
+    fn end_otherwise(&mut self, in_flight: &RequestInFlight, result: &LdapResult, out: &mut Vec<u8>) {
         self.sasl = None;
-        self.password_change.take_if(|serial| *serial == begun.operation.serial);
-        match begun.response {
-            ResponseOp::Extended => self.answer_extended(begun, result, None, out),
-            _ => self.answer(begun, result, &[], out),
+        self.password_change.take_if(|serial| *serial == in_flight.operation.serial);
+        match in_flight.response {
+            ResponseOp::Extended => self.answer_extended(in_flight, result, None, out),
+            _ => self.answer(in_flight, result, &[], out),
         }
     }
 }
 
 impl Service for Dispatcher {
-    type Search = Running;
+    type Search = RunningSearch;
     type BackgroundSearch = BackgroundSearch;
     type Returned = Returned;
     type Completion = Completion;
 
-    fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
+    fn start(
+        &mut self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<RunningSearch> {
         injected::panic_at("operation");
         latency::in_database(0);
         self.note_request(operation, message);
         if self.server.access_logs.any()
-            && let Some(noted) = self.note_for_log(message)
+            && let Some(recorded) = self.note_for_log(message)
         {
-            self.noted.borrow_mut().push((operation.serial, noted));
+            self.recorded.borrow_mut().push((operation.serial, recorded));
         }
         if let Some(refused) = self.over_client_limits(operation, message, out) {
             if matches!(message.request, Request::Bind(_)) {
@@ -434,110 +439,117 @@ impl Service for Dispatcher {
         }
         match message.request {
             Request::Search(request) => {
-                let begun = self.begin(operation, OperationKind::Search, ResponseOp::SearchDone);
-                self.search(begun, &request, message, out)
+                let in_flight = self.begin(operation, OperationKind::Search, ResponseOp::SearchDone);
+                self.search(in_flight, &request, message, out)
             }
             Request::Bind(request) => {
-                let begun = self.begin(operation, OperationKind::Bind, ResponseOp::Bind);
-                self.bind(begun, &request, message, out)
+                let in_flight = self.begin(operation, OperationKind::Bind, ResponseOp::Bind);
+                self.bind(in_flight, &request, message, out)
             }
             Request::Compare(request) => {
-                let begun = self.begin(operation, OperationKind::Compare, ResponseOp::Compare);
-                self.compare(&begun, &request, message, out)
+                let in_flight = self.begin(operation, OperationKind::Compare, ResponseOp::Compare);
+                self.compare(&in_flight, &request, message, out)
             }
             Request::Modify(request) => {
-                let begun = self.begin(operation, OperationKind::Modify, ResponseOp::Modify);
-                self.write(begun, request.into(), Restricted::Modify, message, out)
+                let in_flight = self.begin(operation, OperationKind::Modify, ResponseOp::Modify);
+                self.write(in_flight, request.into(), Restricted::Modify, message, out)
             }
             Request::Add(request) => {
-                let begun = self.begin(operation, OperationKind::Add, ResponseOp::Add);
-                self.write(begun, request.into(), Restricted::Add, message, out)
+                let in_flight = self.begin(operation, OperationKind::Add, ResponseOp::Add);
+                self.write(in_flight, request.into(), Restricted::Add, message, out)
             }
             Request::Delete(dn) => {
-                let begun = self.begin(operation, OperationKind::Delete, ResponseOp::Delete);
+                let in_flight = self.begin(operation, OperationKind::Delete, ResponseOp::Delete);
                 let delete = WriteOperation::Delete { entry: dn.to_owned() };
-                self.write(begun, delete, Restricted::Delete, message, out)
+                self.write(in_flight, delete, Restricted::Delete, message, out)
             }
             Request::ModifyDn(request) => {
-                let begun = self.begin(operation, OperationKind::ModifyDn, ResponseOp::ModifyDn);
-                self.write(begun, request.into(), Restricted::Rename, message, out)
+                let in_flight = self.begin(operation, OperationKind::ModifyDn, ResponseOp::ModifyDn);
+                self.write(in_flight, request.into(), Restricted::Rename, message, out)
             }
             Request::Extended(request) => {
-                let begun = self.begin(operation, OperationKind::Extended, ResponseOp::Extended);
-                self.extended(begun, &request, message, out)
+                let in_flight = self.begin(operation, OperationKind::Extended, ResponseOp::Extended);
+                self.extended(in_flight, &request, message, out)
             }
             // The connection keeps these for itself.
             Request::Unbind | Request::Abandon(_) => Started::Answered,
         }
     }
 
-    fn step(&mut self, _: Operation, running: &mut Running, out: &mut Vec<u8>) -> Stepped {
-        self.search_step(running.begun.operation, running, out)
+    fn step(&mut self, _: Operation, running: &mut RunningSearch, out: &mut Vec<u8>) -> Stepped {
+        self.search_step(running.in_flight.operation, running, out)
     }
 
-    fn pause(&mut self, running: &mut Running) {
+    fn pause(&mut self, running: &mut RunningSearch) {
         running.search.pause();
     }
 
-    fn is_long(&self, running: &Running) -> bool {
+    fn is_long(&self, running: &RunningSearch) -> bool {
         running.is_long()
     }
 
     fn send_to_background(
         &mut self,
         _: Operation,
-        running: Running,
-    ) -> SearchLocation<Running, BackgroundSearch> {
+        running: RunningSearch,
+    ) -> SearchLocation<RunningSearch, BackgroundSearch> {
         self.send_search_to_background(running)
     }
 
-    fn returned(&mut self, operation: Operation, returned: Returned, out: &mut Vec<u8>) -> Option<Running> {
+    fn returned(
+        &mut self,
+        operation: Operation,
+        returned: Returned,
+        out: &mut Vec<u8>,
+    ) -> Option<RunningSearch> {
         self.search_returned(operation, returned, out)
     }
 
     fn complete(&mut self, operation: Operation, completion: Completion, out: &mut Vec<u8>) {
-        let Some(begun) = self.take_waiting(operation) else { return };
+        let Some(in_flight) = self.take_waiting(operation) else { return };
         match completion {
             Completion::Write(outcome) => {
-                let changed = self.password_change.take_if(|serial| *serial == begun.operation.serial);
+                let changed = self.password_change.take_if(|serial| *serial == in_flight.operation.serial);
                 if changed.is_some() && outcome.result.is_success() {
                     self.session.must_change_password = false;
                 }
-                self.answer(&begun, &outcome.result, &outcome.controls, out);
+                self.answer(&in_flight, &outcome.result, &outcome.controls, out);
             }
-            Completion::Bind(outcome) => self.bind_verified(&begun, *outcome, out),
+            Completion::Bind(outcome) => self.bind_verified(&in_flight, *outcome, out),
             Completion::Sasl(outcome) => {
-                let step = self.sasl_prepared(&begun, *outcome);
-                self.answer_step(&begun, step, out);
+                let step = self.sasl_prepared(&in_flight, *outcome);
+                self.answer_step(&in_flight, step, out);
             }
-            Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
-            Completion::Verified(outcome) => self.verified(&begun, *outcome, out),
+            Completion::Password(outcome) => self.password_modified(&in_flight, *outcome, out),
+            Completion::Verified(outcome) => self.verified(&in_flight, *outcome, out),
             Completion::Extended(outcome) => {
                 let ExtendedAnswer { result, value, controls } = *outcome;
-                self.answer_extended_with(&begun, &result, value.as_deref(), &controls, out);
+                self.answer_extended_with(&in_flight, &result, value.as_deref(), &controls, out);
             }
-            Completion::Transaction(outcome) => self.transaction_ended(&begun, *outcome, out),
-            Completion::Lost => self.lost(&begun, out),
+            Completion::Transaction(outcome) => self.transaction_ended(&in_flight, *outcome, out),
+            Completion::Lost => self.lost(&in_flight, out),
         }
     }
 
     fn end(
         &mut self,
         operation: Operation,
-        search: SearchLocation<Running, BackgroundSearch>,
+        search: SearchLocation<RunningSearch, BackgroundSearch>,
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     ) {
-        let (begun, effort) = match &search {
-            SearchLocation::OnLoop(running) => (running.begun, running.search.effort()),
-            SearchLocation::InBackground(away) => (away.begun(), away.effort()),
+        let (in_flight, effort) = match &search {
+            SearchLocation::OnLoop(running) => (running.in_flight, running.search.effort()),
+            SearchLocation::InBackground(background_search) => {
+                (background_search.in_flight(), background_search.effort())
+            }
         };
         match result {
             Some(result) => {
                 encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);
-                self.finish(&begun, &result, Some(effort));
+                self.finish(&in_flight, &result, Some(effort));
             }
-            None => self.forget(&begun),
+            None => self.forget(&in_flight),
         }
     }
 
@@ -549,14 +561,14 @@ impl Service for Dispatcher {
         self.pending_deadline(operation)
     }
 
-    fn search_deadline(&self, running: &Running) -> Option<Monotonic> {
+    fn search_deadline(&self, running: &RunningSearch) -> Option<Monotonic> {
         running.search.deadline()
     }
 
     fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>) {
         encode::extended_result(out, operation.id, &result, None, None, &[]);
-        if let Some(begun) = self.take_waiting(operation) {
-            self.finish(&begun, &result, None);
+        if let Some(in_flight) = self.take_waiting(operation) {
+            self.finish(&in_flight, &result, None);
         }
     }
 
@@ -590,8 +602,8 @@ impl Service for Dispatcher {
     }
 
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>) {
-        if let Some(begun) = self.take_waiting(operation) {
-            self.answer_start_tls(&begun, outstanding, out);
+        if let Some(in_flight) = self.take_waiting(operation) {
+            self.answer_start_tls(&in_flight, outstanding, out);
         }
     }
 

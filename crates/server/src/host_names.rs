@@ -26,7 +26,7 @@ pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
         return;
     }
     let Some(address) = address(&peer.peer_name) else { return };
-    let asked = async {
+    let lookup = async {
         let permit = PERMITS.clone().acquire_owned().await.ok()?;
         let found = aside(move || {
             let found = dns_lookup::lookup_addr(&address.ip());
@@ -35,7 +35,7 @@ pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
         });
         found.await?.ok()
     };
-    if let Ok(Some(name)) = tokio::time::timeout(WAIT, asked).await {
+    if let Ok(Some(name)) = tokio::time::timeout(WAIT, lookup).await {
         // No other place sets it.
         let _ = peer.domain.set(name.to_ascii_lowercase());
     }

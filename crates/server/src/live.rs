@@ -23,7 +23,7 @@ use larix_configuration::{
     Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester,
 };
 #[cfg(feature = "kv")]
-use larix_configuration::{Followed, SharedLines};
+use larix_configuration::{FollowedDatabase, SharedLines};
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Retiring, WriteOutcome, WriteRequest};
@@ -85,13 +85,13 @@ impl ConfigurationThread {
     /// # Errors
     /// No thread to be had.
     pub(crate) fn start(server: &Arc<Server>, tools: &Arc<ToolSockets>) -> io::Result<Self> {
-        let (queue, asked) = sync_channel(QUEUE_LIMIT);
+        let (queue, receiver) = sync_channel(QUEUE_LIMIT);
         let (changed, own) = (queue.clone(), server.clone());
         let judge = LowPriority::start("judge")?;
         let thread = std::thread::Builder::new().name("configuration".to_owned());
         let listeners = Arc::<ListenerChanges>::default();
         let endpoints = Endpoints { listeners: Arc::clone(&listeners), tools: Arc::clone(tools) };
-        let thread = thread.spawn(move || run(&own, &endpoints, &asked, judge))?;
+        let thread = thread.spawn(move || run(&own, &endpoints, &receiver, judge))?;
         server.configuration.set(changed);
         Ok(Self { queue, thread, listeners })
     }
@@ -120,7 +120,7 @@ impl ConfigurationThread {
 fn run(
     server: &Arc<Server>,
     endpoints: &Endpoints,
-    asked: &Receiver<ConfigurationRequest>,
+    receiver: &Receiver<ConfigurationRequest>,
     judge: LowPriority,
 ) {
     // What is judged gives way; what is left is short, but no request waits a whole slice of the kernel's for it either.
@@ -134,9 +134,9 @@ fn run(
         earlier: Vec::new(),
         out_of_service: Vec::new(),
     };
-    while let Some(asked) = configurator.next(asked) {
+    while let Some(request) = configurator.next(receiver) {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
-        match asked {
+        match request {
             ConfigurationRequest::Change(requests, done) => {
                 let outcome = panics::contained(|| {
                     injected::panic_at("configuration");
@@ -194,10 +194,10 @@ struct Configurator<'s> {
 
 impl Configurator<'_> {
     /// What is asked next. `None`: there is nothing left to ask.
-    fn next(&mut self, asked: &Receiver<ConfigurationRequest>) -> Option<ConfigurationRequest> {
+    fn next(&mut self, receiver: &Receiver<ConfigurationRequest>) -> Option<ConfigurationRequest> {
         if self.settle {
-            match asked.recv_timeout(AT_REST) {
-                Ok(asked) => return Some(asked),
+            match receiver.recv_timeout(AT_REST) {
+                Ok(request) => return Some(request),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {
                     if panics::contained(|| self.settle()).is_err() {
@@ -206,7 +206,7 @@ impl Configurator<'_> {
                 }
             }
         }
-        asked.recv().ok()
+        receiver.recv().ok()
     }
 
     /// Behind a panic: the journal is taken up again as it stands on the disk.
@@ -365,7 +365,9 @@ impl Configurator<'_> {
             let stamp = Stamp { clock: &*clock, random: &SystemRandom };
             config.with_shared_lines(&suffix, &lines, &stamp)
         });
-        let Some(Followed { changed, difference }) = judged.map_err(|refused| refused.0.diagnostic)? else {
+        let Some(FollowedDatabase { changed, difference }) =
+            judged.map_err(|refused| refused.0.diagnostic)?
+        else {
             return Ok(None);
         };
         self.carry_out(&earlier, &changed, Maker::Server).map_err(|refused| refused.diagnostic)?;

@@ -171,7 +171,7 @@ impl RequestSummary {
 
 /// What became of a request.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Ended<'a> {
+pub(crate) struct RequestEnd<'a> {
     pub(crate) serial: u64,
     pub(crate) result: &'a LdapResult,
     /// Nanoseconds from its arrival to its start, and from there to its end.
@@ -186,25 +186,25 @@ pub(crate) fn tell(
     log: &Log,
     databases: &Databases,
     record: &ConnectionRecord,
-    asked: &RequestSummary,
-    ended: &Ended<'_>,
+    request: &RequestSummary,
+    ended: &RequestEnd<'_>,
 ) {
     let slow = log.is_slow(ended.waited.saturating_add(ended.taken));
     if !slow && !log.wants_records() {
         return;
     }
-    let plan = if slow { asked.plan(databases) } else { None };
+    let plan = if slow { request.plan(databases) } else { None };
     let mut text = String::with_capacity(512);
     // Writing into a string fails only where a value refuses to be shown; what it said so far stays.
     if log.is_json() {
-        let _ = members(&mut text, record, asked, ended, slow, plan.as_ref());
+        let _ = members(&mut text, record, request, ended, slow, plan.as_ref());
         let (level, severity) = match slow {
             true => (LogLevel::ANY, Severity::Warning),
             false => (LogLevel::STATS, Severity::Info),
         };
         log.record(level, severity, format_args!("{text}"));
     } else {
-        let _ = words(&mut text, record, asked, ended, plan.as_ref());
+        let _ = words(&mut text, record, request, ended, plan.as_ref());
         log.warning(format_args!("{text}"));
     }
 }
@@ -212,14 +212,14 @@ pub(crate) fn tell(
 fn members(
     out: &mut String,
     record: &ConnectionRecord,
-    asked: &RequestSummary,
-    ended: &Ended<'_>,
+    request: &RequestSummary,
+    ended: &RequestEnd<'_>,
     slow: bool,
     plan: Option<&Explain>,
 ) -> fmt::Result {
-    write!(out, "\"operation\":\"{}\",\"conn\":{},\"op\":{}", asked.name(), record.number, ended.serial)?;
+    write!(out, "\"operation\":\"{}\",\"conn\":{},\"op\":{}", request.name(), record.number, ended.serial)?;
     write!(out, ",\"peer\":{},\"identity\":{}", Quoted(&record.peer), Quoted(&record.identity()))?;
-    asked.members(out)?;
+    request.members(out)?;
     write!(out, ",\"result\":{}", ended.result.code.0)?;
     for (name, text) in [("matched", &ended.result.matched_dn), ("text", &ended.result.diagnostic)] {
         if !text.is_empty() {
@@ -244,12 +244,12 @@ fn members(
 fn words(
     out: &mut String,
     record: &ConnectionRecord,
-    asked: &RequestSummary,
-    ended: &Ended<'_>,
+    request: &RequestSummary,
+    ended: &RequestEnd<'_>,
     plan: Option<&Explain>,
 ) -> fmt::Result {
-    write!(out, "conn={} op={} SLOW {}", record.number, ended.serial, asked.word())?;
-    asked.words(out)?;
+    write!(out, "conn={} op={} SLOW {}", record.number, ended.serial, request.word())?;
+    request.words(out)?;
     let (waited, taken) = (Seconds(ended.waited), Seconds(ended.taken));
     write!(out, " err={} qtime={waited} etime={taken}", ended.result.code.0)?;
     if let Some(effort) = ended.effort {
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use crate::statistics::ListenerInfo;
 
-    fn asked() -> RequestSummary {
+    fn request_summary() -> RequestSummary {
         RequestSummary::Search {
             base: "dc=example,dc=com".to_owned(),
             scope: Scope::Subtree,
@@ -303,9 +303,9 @@ mod tests {
         ConnectionRecord::new(7, 9, Arc::new(listener), peer, (Timestamp(0), Monotonic(0)))
     }
 
-    fn ended(result: &LdapResult) -> Ended<'_> {
+    fn ended(result: &LdapResult) -> RequestEnd<'_> {
         let effort = Some(Effort { entries: 1, candidates: 5000 });
-        Ended { serial: 2, result, waited: 17_000, taken: 463_079_000, effort }
+        RequestEnd { serial: 2, result, waited: 17_000, taken: 463_079_000, effort }
     }
 
     fn plan(estimate: Option<u64>) -> Explain {
@@ -317,7 +317,7 @@ mod tests {
         let result = LdapResult::success();
         let check = |plan: &Explain, expected: &str| {
             let mut out = String::new();
-            words(&mut out, &record(), &asked(), &ended(&result), Some(plan)).unwrap();
+            words(&mut out, &record(), &request_summary(), &ended(&result), Some(plan)).unwrap();
             assert_eq!(out, expected);
         };
         let head = "conn=7 op=2 SLOW SRCH base=\"dc=example,dc=com\" scope=2 deref=0 filter=\"(sn=\"x\")\" \
@@ -331,7 +331,7 @@ mod tests {
     fn an_operation_is_members_of_an_object() {
         let result = LdapResult::with(ResultCode::SIZE_LIMIT_EXCEEDED, "enough");
         let mut out = String::new();
-        members(&mut out, &record(), &asked(), &ended(&result), true, Some(&plan(None))).unwrap();
+        members(&mut out, &record(), &request_summary(), &ended(&result), true, Some(&plan(None))).unwrap();
         let expected = "\"operation\":\"search\",\"conn\":7,\"op\":2,\"peer\":\"IP=192.0.2.7:4000\",\"identity\":\"\",\
                         \"base\":\"dc=example,dc=com\",\"scope\":\"sub\",\"deref\":0,\"filter\":\"(sn=\\\"x\\\")\",\
                         \"attributes\":[\"cn\"],\"result\":4,\"text\":\"enough\",\"wait_us\":17,\"time_us\":463079,\

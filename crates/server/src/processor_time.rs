@@ -103,21 +103,21 @@ mod tests {
         (fields[19 - 3].parse().unwrap(), fields[41 - 3].parse().unwrap())
     }
 
-    fn elsewhere<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
+    fn on_new_thread<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> T {
         std::thread::spawn(ask).join().unwrap()
     }
 
     #[test]
     fn who_gives_way_is_nice_with_all_that_it_starts() {
         let before = own();
-        let (after, child) = elsewhere(|| {
+        let (after, child) = on_new_thread(|| {
             give_way(LOWEST);
-            (own(), elsewhere(own))
+            (own(), on_new_thread(own))
         });
         assert_eq!(after, (LOWEST, libc::SCHED_BATCH));
         assert_eq!(child, after);
         assert_eq!(own(), before);
-        let nicest_first = elsewhere(|| {
+        let nicest_first = on_new_thread(|| {
             give_way(LOWEST);
             give_way(5);
             own().0
@@ -128,10 +128,10 @@ mod tests {
     #[test]
     fn long_slices_are_a_threads_own() {
         let before = own();
-        let (after, child) = elsewhere(|| {
+        let (after, child) = on_new_thread(|| {
             assert!(attributes(Policy::Other, own().0).is_ok());
             take_long_slices();
-            (own(), elsewhere(own))
+            (own(), on_new_thread(own))
         });
         assert_eq!((after, child), (before, before));
     }

@@ -21,9 +21,9 @@ pub(crate) struct Proxies(Mutex<HashMap<String, Weak<Proxy>>>);
 impl Proxies {
     /// All that there are, by suffix.
     pub(crate) fn all(&self) -> Vec<(String, Arc<Proxy>)> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let proxies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let open = |(name, proxy): (&String, &Weak<Proxy>)| Some((name.clone(), proxy.upgrade()?));
-        let mut all: Vec<(String, Arc<Proxy>)> = known.iter().filter_map(open).collect();
+        let mut all: Vec<(String, Arc<Proxy>)> = proxies.iter().filter_map(open).collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
     }
@@ -38,15 +38,15 @@ impl Proxies {
         settings: &ProxySettings,
         around: impl FnOnce() -> Result<Surroundings, String>,
     ) -> Result<Arc<Proxy>, String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(proxy) = known.get(name).and_then(Weak::upgrade)
+        let mut proxies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(proxy) = proxies.get(name).and_then(Weak::upgrade)
             && proxy.settings() == settings
         {
             return Ok(proxy);
         }
         let proxy = Proxy::start(settings.clone(), around()?).map_err(|error| error.to_string())?;
-        known.retain(|_, proxy| proxy.strong_count() > 0);
-        known.insert(name.to_owned(), Arc::downgrade(&proxy));
+        proxies.retain(|_, proxy| proxy.strong_count() > 0);
+        proxies.insert(name.to_owned(), Arc::downgrade(&proxy));
         Ok(proxy)
     }
 }
@@ -59,13 +59,13 @@ pub(crate) struct ChangeTellers(Mutex<HashMap<String, Weak<ChangeTeller>>>);
 impl ChangeTellers {
     /// The one that there is, or a new one.
     pub(crate) fn of(&self, name: &str) -> Arc<ChangeTeller> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(teller) = known.get(name).and_then(Weak::upgrade) {
+        let mut tellers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(teller) = tellers.get(name).and_then(Weak::upgrade) {
             return teller;
         }
         let teller = Arc::<ChangeTeller>::default();
-        known.retain(|_, teller| teller.strong_count() > 0);
-        known.insert(name.to_owned(), Arc::downgrade(&teller));
+        tellers.retain(|_, teller| teller.strong_count() > 0);
+        tellers.insert(name.to_owned(), Arc::downgrade(&teller));
         teller
     }
 }
@@ -74,9 +74,9 @@ impl ChangeTellers {
 /// the same schema.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
-    known: Mutex<HashMap<String, Known>>,
+    by_name: Mutex<HashMap<String, CacheRecord>>,
     /// Those that there were since the start: a file is read back once.
-    begun: Mutex<HashSet<String>>,
+    restored: Mutex<HashSet<String>>,
 }
 
 /// What a cache has, for cn=Monitor.
@@ -89,7 +89,7 @@ pub(crate) struct CacheContent {
 }
 
 #[derive(Debug)]
-struct Known {
+struct CacheRecord {
     cache: Weak<Cache>,
     proxy: Weak<Proxy>,
     schema: Weak<Schema>,
@@ -99,19 +99,19 @@ struct Known {
 impl Caches {
     /// What each has, by name.
     pub(crate) fn contents(&self, clock: &dyn Clock) -> Vec<(String, CacheContent)> {
-        let known = self.known();
-        let content = |(name, one): (&String, &Known)| {
+        let caches = self.lock();
+        let content = |(name, one): (&String, &CacheRecord)| {
             let cache = one.cache.upgrade()?;
             let (queries, entries, _) = cache.size();
             Some((name.clone(), CacheContent { queries, entries, urls: cache.listed(&one.settings, clock) }))
         };
-        known.iter().filter_map(content).collect()
+        caches.iter().filter_map(content).collect()
     }
 
     /// Writes the files of those that are kept (`pcachePersist`); what went wrong.
     pub(crate) fn save(&self, clock: &dyn Clock) -> Vec<String> {
         let mut faults = Vec::new();
-        for one in self.known().values() {
+        for one in self.lock().values() {
             let (Some(path), Some(cache), Some(proxy)) =
                 (&one.settings.saved, one.cache.upgrade(), one.proxy.upgrade())
             else {
@@ -137,7 +137,7 @@ impl Caches {
         clock: &dyn Clock,
     ) -> Option<String> {
         let path = settings.saved.as_deref()?;
-        let is_first = self.begun.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        let is_first = self.restored.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
         if !is_first {
             return None;
         }
@@ -159,23 +159,23 @@ impl Caches {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CacheRecord>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The cache that there is, or a new one; and a word about what was kept of it in a file.
     pub(crate) fn of(
         &self,
         name: &str,
-        asked: &ProxyBackend,
+        backend: &ProxyBackend,
         settings: &Arc<CacheSettings>,
         clock: &dyn Clock,
     ) -> (Arc<Cache>, Option<String>) {
-        let mut known = self.known();
-        if let Some(found) = known.get_mut(name)
+        let mut caches = self.lock();
+        if let Some(found) = caches.get_mut(name)
             && let Some(cache) = found.cache.upgrade()
-            && found.proxy.as_ptr() == Arc::as_ptr(&asked.proxy)
-            && found.schema.as_ptr() == Arc::as_ptr(&asked.schema)
+            && found.proxy.as_ptr() == Arc::as_ptr(&backend.proxy)
+            && found.schema.as_ptr() == Arc::as_ptr(&backend.schema)
             && found.settings.fits(settings)
         {
             found.settings = Arc::clone(settings);
@@ -184,18 +184,18 @@ impl Caches {
         let mut secret = [0; 32];
         SystemRandom.fill(&mut secret);
         let cache = Arc::new(Cache::new(secret));
-        let told = self.restore(name, (&cache, &asked.schema), (settings, &asked.proxy), clock);
-        known.retain(|_, one| one.cache.strong_count() > 0);
-        known.insert(
+        let message = self.restore(name, (&cache, &backend.schema), (settings, &backend.proxy), clock);
+        caches.retain(|_, one| one.cache.strong_count() > 0);
+        caches.insert(
             name.to_owned(),
-            Known {
+            CacheRecord {
                 cache: Arc::downgrade(&cache),
-                proxy: Arc::downgrade(&asked.proxy),
-                schema: Arc::downgrade(&asked.schema),
+                proxy: Arc::downgrade(&backend.proxy),
+                schema: Arc::downgrade(&backend.schema),
                 settings: Arc::clone(settings),
             },
         );
-        (cache, told)
+        (cache, message)
     }
 }
 

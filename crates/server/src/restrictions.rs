@@ -25,7 +25,7 @@ pub(crate) struct Rules {
 
 /// What of a session the rules look at.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct SessionState {
     /// A DN other than the empty one.
     pub authenticated: bool,
     /// By SASL.
@@ -83,7 +83,7 @@ impl Rules {
     /// Checks one operation, its `restrictop` rules last. Answers the OIDs of the controls to ignore.
     pub(crate) fn check_request(
         &self,
-        standing: &Standing,
+        session: &SessionState,
         subject: &Subject,
         operation: Restricted<'_>,
         sent: Controls<'_>,
@@ -92,17 +92,17 @@ impl Rules {
         if self.empty && !operation.is_update() {
             return Ok(Vec::new());
         }
-        self.check(standing, operation)?;
+        self.check(session, operation)?;
         self.operations.as_ref().map_or(Ok(Vec::new()), |rules| rules.check(subject, operation, sent))
     }
 
     /// Checks one operation against all but the `restrictop` rules.
-    pub(crate) fn check(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
+    pub(crate) fn check(&self, session: &SessionState, operation: Restricted<'_>) -> Result<(), LdapResult> {
         if operation != Restricted::Extended(oid::START_TLS) {
-            self.check_security(standing, operation)?;
+            self.check_security(session, operation)?;
         }
         if !operation.is_session() {
-            self.check_requirements(standing)?;
+            self.check_requirements(session)?;
         }
         self.check_restricted(operation)
     }
@@ -134,25 +134,25 @@ impl Rules {
         }
     }
 
-    fn check_security(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
-        let asked = &self.security;
-        factor(standing.transport_ssf, asked.transport, "transport ", "")?;
-        factor(standing.tls_ssf, asked.tls, "TLS ", "")?;
+    fn check_security(&self, session: &SessionState, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        let factors = &self.security;
+        factor(session.transport_ssf, factors.transport, "transport ", "")?;
+        factor(session.tls_ssf, factors.tls, "TLS ", "")?;
         if operation == Restricted::SimpleBind {
-            factor(standing.ssf, asked.simple_bind, "", "")?;
+            factor(session.ssf, factors.simple_bind, "", "")?;
         }
         if operation != Restricted::SaslBind {
-            factor(standing.sasl_ssf, asked.sasl, "SASL ", "")?;
+            factor(session.sasl_ssf, factors.sasl, "SASL ", "")?;
             if operation != Restricted::AnonymousBind {
-                factor(standing.ssf, asked.ssf, "", "")?;
+                factor(session.ssf, factors.ssf, "", "")?;
             }
         }
         if operation.is_update() {
-            factor(standing.transport_ssf, asked.update_transport, "transport ", " for update")?;
-            factor(standing.tls_ssf, asked.update_tls, "TLS ", " for update")?;
-            factor(standing.sasl_ssf, asked.update_sasl, "SASL ", " for update")?;
-            factor(standing.ssf, asked.update_ssf, "", " for update")?;
-            if !self.anonymous_updates && !standing.authenticated {
+            factor(session.transport_ssf, factors.update_transport, "transport ", " for update")?;
+            factor(session.tls_ssf, factors.update_tls, "TLS ", " for update")?;
+            factor(session.sasl_ssf, factors.update_sasl, "SASL ", " for update")?;
+            factor(session.ssf, factors.update_ssf, "", " for update")?;
+            if !self.anonymous_updates && !session.authenticated {
                 let text = "modifications require authentication";
                 return Err(LdapResult::with(ResultCode::STRONGER_AUTH_REQUIRED, text));
             }
@@ -160,22 +160,22 @@ impl Rules {
         Ok(())
     }
 
-    fn check_requirements(&self, standing: &Standing) -> Result<(), LdapResult> {
-        let asked = &self.requirements;
+    fn check_requirements(&self, session: &SessionState) -> Result<(), LdapResult> {
+        let requirements = &self.requirements;
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
-        if asked.strong && !standing.authenticated {
+        if requirements.strong && !session.authenticated {
             return refuse(ResultCode::STRONGER_AUTH_REQUIRED, "strong(er) authentication required");
         }
-        if asked.sasl && !(standing.sasl && standing.authenticated) {
+        if requirements.sasl && !(session.sasl && session.authenticated) {
             return refuse(ResultCode::STRONGER_AUTH_REQUIRED, "SASL authentication required");
         }
-        if asked.authc && !standing.authenticated {
+        if requirements.authc && !session.authenticated {
             return refuse(ResultCode::UNWILLING_TO_PERFORM, "authentication required");
         }
-        if asked.bind && !standing.bound {
+        if requirements.bind && !session.bound {
             return refuse(ResultCode::OPERATIONS_ERROR, "BIND required");
         }
-        if asked.ldap_v3 && standing.version < 3 {
+        if requirements.ldap_v3 && session.version < 3 {
             return refuse(ResultCode::OPERATIONS_ERROR, "operation restricted to LDAPv3 clients");
         }
         Ok(())
@@ -215,8 +215,8 @@ fn has_flag(oid: &str) -> bool {
     [oid::WHO_AM_I, oid::CANCEL, oid::START_TLS, oid::PASSWORD_MODIFY].contains(&oid)
 }
 
-fn factor(has: u32, asked: u32, what: &str, when: &str) -> Result<(), LdapResult> {
-    if has >= asked {
+fn factor(has: u32, required: u32, what: &str, when: &str) -> Result<(), LdapResult> {
+    if has >= required {
         return Ok(());
     }
     let stronger = if has > 0 { "stronger " } else { "" };
@@ -228,17 +228,22 @@ fn factor(has: u32, asked: u32, what: &str, when: &str) -> Result<(), LdapResult
 mod tests {
     use super::*;
 
-    fn check(shared: Shared, standing: Standing, operation: Restricted<'_>, expected: Option<(u32, &str)>) {
-        let found = Rules::new(&Shared::default(), Some(&shared), false).check(&standing, operation);
+    fn check(
+        shared: Shared,
+        session: SessionState,
+        operation: Restricted<'_>,
+        expected: Option<(u32, &str)>,
+    ) {
+        let found = Rules::new(&Shared::default(), Some(&shared), false).check(&session, operation);
         let found = found.err().map(|result| (result.code.0, result.diagnostic));
         let expected = expected.map(|(code, text)| (code, text.to_owned()));
-        assert_eq!(found, expected, "{operation:?} with {standing:?}");
+        assert_eq!(found, expected, "{operation:?} with {session:?}");
     }
 
     #[test]
     fn rules_in_openldaps_words() {
-        let nobody = Standing { version: 3, ..Standing::default() };
-        let user = Standing { authenticated: true, bound: true, ..nobody };
+        let nobody = SessionState { version: 3, ..SessionState::default() };
+        let user = SessionState { authenticated: true, bound: true, ..nobody };
         let plain = Shared::default;
         check(plain(), nobody, Restricted::Search, None);
         check(plain(), nobody, Restricted::Add, Some((8, "modifications require authentication")));
@@ -259,7 +264,7 @@ mod tests {
         check(ssf(), user, Restricted::Search, Some((13, "confidentiality required")));
         check(
             ssf(),
-            Standing { ssf: 71, ..user },
+            SessionState { ssf: 71, ..user },
             Restricted::Search,
             Some((13, "stronger confidentiality required")),
         );
@@ -294,8 +299,8 @@ mod tests {
     #[test]
     fn a_configuration_that_asks_nothing_asks_who_changes_something() {
         let subject = Subject::default();
-        let nobody = Standing { version: 3, ..Standing::default() };
-        let asked = |rules: &Rules, operation| {
+        let nobody = SessionState { version: 3, ..SessionState::default() };
+        let refusal = |rules: &Rules, operation| {
             let checked = rules.check_request(&nobody, &subject, operation, Controls::default());
             checked.err().map(|result| result.code)
         };
@@ -305,11 +310,11 @@ mod tests {
         for operation in
             [Restricted::Search, Restricted::Compare, Restricted::SimpleBind, Restricted::SaslBind]
         {
-            assert_eq!(asked(&nothing, operation), None, "{operation:?}");
+            assert_eq!(refusal(&nothing, operation), None, "{operation:?}");
         }
         for operation in [Restricted::Add, Restricted::Modify, Restricted::Extended("1.2.3")] {
             let expected = Some(ResultCode::STRONGER_AUTH_REQUIRED);
-            assert_eq!(asked(&nothing, operation), expected, "{operation:?}");
+            assert_eq!(refusal(&nothing, operation), expected, "{operation:?}");
         }
         let requirements = Requirements { bind: true, ..Requirements::default() };
         let restrictions = Restrictions { search: true, ..Restrictions::default() };
@@ -319,7 +324,7 @@ mod tests {
             (Shared { restrictions, ..Shared::default() }, ResultCode::UNWILLING_TO_PERFORM),
             (Shared { security, ..Shared::default() }, ResultCode::CONFIDENTIALITY_REQUIRED),
         ] {
-            assert_eq!(asked(&of(shared), Restricted::Search), Some(expected));
+            assert_eq!(refusal(&of(shared), Restricted::Search), Some(expected));
         }
     }
 }

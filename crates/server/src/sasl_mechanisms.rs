@@ -99,17 +99,17 @@ pub(crate) fn not_found(name: &str) -> String {
     format!("SASL(-4): no mechanism available: Couldn't find mech {name}")
 }
 
-fn is_strong_enough(worth: &Worth, asked: &SecurityProperties, external_ssf: u32) -> bool {
-    let missing = asked.min_ssf.saturating_sub(external_ssf);
+fn is_strong_enough(worth: &Worth, properties: &SecurityProperties, external_ssf: u32) -> bool {
+    let missing = properties.min_ssf.saturating_sub(external_ssf);
     // Below a strong enough layer nothing is plain any more.
-    let protected = asked.min_ssf <= external_ssf && external_ssf > 1;
-    let layers = if asked.max_buffer == 0 { 0 } else { worth.max_ssf };
+    let protected = properties.min_ssf <= external_ssf && external_ssf > 1;
+    let layers = if properties.max_buffer == 0 { 0 } else { worth.max_ssf };
     layers >= missing
-        && (!asked.no_plain || protected || worth.hides_password)
-        && (!asked.no_active || worth.withstands_active)
-        && (!asked.no_dictionary || worth.withstands_dictionary)
-        && (!asked.pass_credentials || worth.passes_credentials)
-        && !asked.forward_secrecy
+        && (!properties.no_plain || protected || worth.hides_password)
+        && (!properties.no_active || worth.withstands_active)
+        && (!properties.no_dictionary || worth.withstands_dictionary)
+        && (!properties.pass_credentials || worth.passes_credentials)
+        && !properties.forward_secrecy
 }
 
 /// The names for `supportedSASLMechanisms`.

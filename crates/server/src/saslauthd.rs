@@ -107,8 +107,9 @@ mod tests {
                 stream.write_all(answer).unwrap();
                 request
             });
-            let told = knows(&path, name.as_bytes(), password.as_bytes()).map_err(|error| error.to_string());
-            (told, server.join().unwrap())
+            let verdict =
+                knows(&path, name.as_bytes(), password.as_bytes()).map_err(|error| error.to_string());
+            (verdict, server.join().unwrap())
         })
     }
 
@@ -122,9 +123,9 @@ mod tests {
             ("ann", "pw", b"\0\0", Err("its answer is neither OK nor NO"), "ann|pw|ldap||"),
             ("ann", "pw", b"\0\x05OK", Err("failed to fill whole buffer"), "ann|pw|ldap||"),
         ] {
-            let (told, asked) = ask(name, password, answer);
-            assert_eq!(told, expected.map_err(str::to_owned), "{name} {password}");
-            assert_eq!(String::from_utf8_lossy(&asked), request);
+            let (verdict, sent) = ask(name, password, answer);
+            assert_eq!(verdict, expected.map_err(str::to_owned), "{name} {password}");
+            assert_eq!(String::from_utf8_lossy(&sent), request);
         }
         // saslauthd is not asked.
         let nowhere = Path::new("/nowhere/mux");

@@ -60,29 +60,29 @@ impl std::error::Error for LayerError {}
 pub(crate) struct FramedLayer {
     layer: Box<dyn SecurityLayer>,
     /// The beginning of a buffer that has not come whole.
-    kept: Vec<u8>,
+    incomplete: Vec<u8>,
 }
 
 impl FramedLayer {
     pub(crate) fn new(layer: Box<dyn SecurityLayer>) -> Self {
-        Self { layer, kept: Vec::new() }
+        Self { layer, incomplete: Vec::new() }
     }
 
     /// Takes bytes as they came and appends what the whole buffers among them protect. Each byte is copied a fixed number of times,
     /// in however many pieces they come.
     pub(crate) fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), LayerError> {
-        if self.kept.is_empty() {
+        if self.incomplete.is_empty() {
             let used = self.open(bytes, plain)?;
-            self.kept.extend_from_slice(bytes.get(used..).unwrap_or_default());
+            self.incomplete.extend_from_slice(bytes.get(used..).unwrap_or_default());
             return Ok(());
         }
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.extend_from_slice(bytes);
-        let used = self.open(&kept, plain)?;
+        let mut incomplete = std::mem::take(&mut self.incomplete);
+        incomplete.extend_from_slice(bytes);
+        let used = self.open(&incomplete, plain)?;
         // An idle connection keeps no buffer.
-        if used < kept.len() {
-            kept.drain(..used);
-            self.kept = kept;
+        if used < incomplete.len() {
+            incomplete.drain(..used);
+            self.incomplete = incomplete;
         }
         Ok(())
     }
@@ -172,7 +172,7 @@ mod tests {
             let mut plain = Vec::new();
             wire.chunks(piece).for_each(|bytes| receiver.receive(bytes, &mut plain).unwrap());
             assert_eq!(plain, b"hello world", "in pieces of {piece}");
-            assert_eq!(receiver.kept.capacity(), 0);
+            assert_eq!(receiver.incomplete.capacity(), 0);
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let (mut plain, mut rooms) = (Vec::new(), std::collections::BTreeSet::new());
         for byte in &wire {
             receiver.receive(&[*byte], &mut plain).unwrap();
-            rooms.insert(receiver.kept.capacity());
+            rooms.insert(receiver.incomplete.capacity());
         }
         assert_eq!(plain, sent);
         // A list has a room of another size each time that its content is copied.

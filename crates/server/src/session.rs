@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::{PeerNames, Strength, Subject};
 use larix_schema::NormalDn;
 
-use crate::restrictions::Standing;
+use crate::restrictions::SessionState;
 use crate::tls::TlsFacts;
 
 /// The process at the other end of a Unix socket, as the kernel knows it.
@@ -111,9 +111,9 @@ impl Session {
         self.method = Method::None;
     }
 
-    /// A bind succeeded. `shown` is the DN as it is shown.
-    pub(crate) fn bind(&mut self, dn: NormalDn, shown: &str, method: Method, mechanism: &'static str) {
-        self.subject = Arc::new(self.anonymous.bound_as(dn, shown));
+    /// A bind succeeded. `shown_dn` is the DN as it is shown.
+    pub(crate) fn bind(&mut self, dn: NormalDn, shown_dn: &str, method: Method, mechanism: &'static str) {
+        self.subject = Arc::new(self.anonymous.bound_as(dn, shown_dn));
         self.method = method;
         self.mechanism = if method == Method::Sasl { mechanism } else { "" };
     }
@@ -124,8 +124,8 @@ impl Session {
     }
 
     /// The client that just bound acts as another identity from here on.
-    pub(crate) fn act_as(&mut self, dn: NormalDn, shown: &str) {
-        self.subject = Arc::new(self.subject.acting_as(dn, shown));
+    pub(crate) fn act_as(&mut self, dn: NormalDn, shown_dn: &str) {
+        self.subject = Arc::new(self.subject.acting_as(dn, shown_dn));
     }
 
     /// TLS is established. The bound identity stays (RFC 4513 section 3.1.4 leaves that to the server).
@@ -158,9 +158,9 @@ impl Session {
         (self.anonymous, self.subject) = (anonymous, subject);
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn state(&self) -> SessionState {
         let strength = self.subject.strength;
-        Standing {
+        SessionState {
             authenticated: self.is_authenticated(),
             sasl: self.method == Method::Sasl,
             bound: self.bound,

@@ -29,14 +29,14 @@ pub(crate) struct ConfigChanges(Mutex<Pending>);
 #[derive(Debug)]
 struct Pending {
     /// How it was when recording was asked for.
-    began: (Arc<Held>, Arc<Config>),
+    began: (Arc<EntryVersions>, Arc<Config>),
     /// The sequence of the last record; the first one's is 1.
     last: u64,
     /// Changes up to here are answered.
     answered: u64,
     records: VecDeque<(u64, LogRecord)>,
     /// Behind which record the entries were so.
-    states: VecDeque<(u64, Arc<Held>)>,
+    states: VecDeque<(u64, Arc<EntryVersions>)>,
     context: Vec<Csn>,
     /// Nothing more comes: the overlay was taken away.
     ended: bool,
@@ -44,11 +44,11 @@ struct Pending {
 
 /// What is remembered of the entries.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Held(BTreeMap<Uuid, HeldEntry>);
+pub(super) struct EntryVersions(BTreeMap<Uuid, EntryVersion>);
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct HeldEntry {
+struct EntryVersion {
     csn: String,
     names: Vec<String>,
     dn: String,
@@ -57,7 +57,7 @@ struct HeldEntry {
 /// Changes up to a record, and how the entries were behind it.
 pub(super) struct RecordedChanges {
     pub(super) records: Vec<(u64, LogRecord)>,
-    pub(super) held: Arc<Held>,
+    pub(super) versions: Arc<EntryVersions>,
     pub(super) reached: u64,
     pub(super) more: bool,
 }
@@ -65,7 +65,7 @@ pub(super) struct RecordedChanges {
 impl ConfigChanges {
     pub(super) fn new(config: &Arc<Config>) -> Self {
         Self(Mutex::new(Pending {
-            began: (Arc::new(Held::of(&config.shared_entries())), Arc::clone(config)),
+            began: (Arc::new(EntryVersions::of(&config.shared_entries())), Arc::clone(config)),
             last: 0,
             answered: 0,
             records: VecDeque::new(),
@@ -88,7 +88,7 @@ impl ConfigChanges {
             pending.records.push_back((sequence, record));
         }
         if pending.last >= first {
-            let state = (pending.last, Arc::new(Held::of(&new)));
+            let state = (pending.last, Arc::new(EntryVersions::of(&new)));
             pending.states.push_back(state);
         }
         first..pending.last + 1
@@ -118,32 +118,41 @@ impl ConfigChanges {
     }
 
     /// How the entries were when recording was asked for.
-    pub(super) fn began(&self) -> Arc<Held> {
+    pub(super) fn began(&self) -> Arc<EntryVersions> {
         Arc::clone(&self.lock().began.0)
     }
 
     /// What was changed between what a log recorded last and when recording was asked for now.
-    pub(super) fn missed_since(&self, recorded: &Held) -> Vec<LogRecord> {
+    pub(super) fn missed_since(&self, recorded: &EntryVersions) -> Vec<LogRecord> {
         let config = Arc::clone(&self.lock().began.1);
         recorded.changes_until(&config)
     }
 
     /// Whole changes behind `from`, until there are `limit` records.
-    pub(super) fn after(&self, from: u64, known: &Arc<Held>, limit: usize) -> RecordedChanges {
+    pub(super) fn after(
+        &self,
+        from: u64,
+        newest_versions: &Arc<EntryVersions>,
+        limit: usize,
+    ) -> RecordedChanges {
         let pending = self.lock();
-        let mut told =
-            RecordedChanges { records: Vec::new(), held: Arc::clone(known), reached: from, more: false };
-        let new = |(last, _): &&(u64, Arc<Held>)| (from + 1..=pending.answered).contains(last);
-        for (last, held) in pending.states.iter().filter(new) {
-            if told.records.len() >= limit {
-                told.more = true;
+        let mut recorded = RecordedChanges {
+            records: Vec::new(),
+            versions: Arc::clone(newest_versions),
+            reached: from,
+            more: false,
+        };
+        let new = |(last, _): &&(u64, Arc<EntryVersions>)| (from + 1..=pending.answered).contains(last);
+        for (last, versions) in pending.states.iter().filter(new) {
+            if recorded.records.len() >= limit {
+                recorded.more = true;
                 break;
             }
-            let new = pending.records.iter().filter(|(at, _)| *at > told.reached && at <= last);
-            told.records.extend(new.cloned());
-            (told.reached, told.held) = (*last, Arc::clone(held));
+            let new = pending.records.iter().filter(|(at, _)| *at > recorded.reached && at <= last);
+            recorded.records.extend(new.cloned());
+            (recorded.reached, recorded.versions) = (*last, Arc::clone(versions));
         }
-        told
+        recorded
     }
 
     /// The changes up to this one are recorded.
@@ -159,9 +168,9 @@ impl ConfigChanges {
     }
 }
 
-impl Held {
+impl EntryVersions {
     fn of(entries: &[Arc<ConfigEntry>]) -> Self {
-        Self(entries.iter().filter_map(|entry| Some((uuid_of(entry)?, HeldEntry::of(entry)))).collect())
+        Self(entries.iter().filter_map(|entry| Some((uuid_of(entry)?, EntryVersion::of(entry)))).collect())
     }
 
     /// Whether it says anything: the entries of a configuration that is kept in one file have no identity.
@@ -171,7 +180,7 @@ impl Held {
 
     /// As the log's database keeps it: rows that end with NUL, which no name has.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let row = |(uuid, entry): (&Uuid, &HeldEntry)| {
+        let row = |(uuid, entry): (&Uuid, &EntryVersion)| {
             format!("{uuid} {} {} {}\0", entry.csn, entry.names.join(","), entry.dn)
         };
         self.0.iter().map(row).collect::<String>().into_bytes()
@@ -179,11 +188,11 @@ impl Held {
 
     /// `None` for what [`to_bytes`](Self::to_bytes) did not write.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let row = |row: &str| -> Option<(Uuid, HeldEntry)> {
+        let row = |row: &str| -> Option<(Uuid, EntryVersion)> {
             let mut words = row.splitn(4, ' ');
             let mut word = || words.next();
             let (uuid, csn, names, dn) = (word()?, word()?, word()?, word()?);
-            let entry = HeldEntry {
+            let entry = EntryVersion {
                 csn: csn.to_owned(),
                 names: names.split(',').map(str::to_owned).collect(),
                 dn: dn.to_owned(),
@@ -205,12 +214,12 @@ impl Held {
         let newest = config.context_csns().as_slice().iter().max().copied();
         let difference = Difference { schema: &config.schema, newest };
         let before: HashMap<Uuid, Before<'_>> =
-            self.0.iter().map(|(uuid, entry)| (*uuid, Before::Held(entry))).collect();
+            self.0.iter().map(|(uuid, entry)| (*uuid, Before::Version(entry))).collect();
         difference.since(before, &entries)
     }
 }
 
-impl HeldEntry {
+impl EntryVersion {
     fn of(entry: &ConfigEntry) -> Self {
         let text =
             |name: &str| entry.values(name).first().map(|value| String::from_utf8_lossy(value).into_owned());
@@ -226,14 +235,14 @@ impl HeldEntry {
 /// What is known of an entry as it was.
 enum Before<'e> {
     Whole(&'e Arc<ConfigEntry>),
-    Held(&'e HeldEntry),
+    Version(&'e EntryVersion),
 }
 
 impl Before<'_> {
     fn dn(&self) -> &str {
         match self {
             Self::Whole(entry) => &entry.dn,
-            Self::Held(entry) => &entry.dn,
+            Self::Version(entry) => &entry.dn,
         }
     }
 
@@ -243,7 +252,7 @@ impl Before<'_> {
             Self::Whole(before) => {
                 !Arc::ptr_eq(before, after) && before.values("entryCSN") != after.values("entryCSN")
             }
-            Self::Held(before) => before.csn.as_bytes() != first(after, "entryCSN"),
+            Self::Version(before) => before.csn.as_bytes() != first(after, "entryCSN"),
         }
     }
 
@@ -252,7 +261,7 @@ impl Before<'_> {
         let mut all = Vec::new();
         let names: Vec<&str> = match self {
             Self::Whole(before) => before.attributes.iter().map(|a| a.description.as_str()).collect(),
-            Self::Held(before) => before.names.iter().map(String::as_str).collect(),
+            Self::Version(before) => before.names.iter().map(String::as_str).collect(),
         };
         let is_own = |name: &str| name.eq_ignore_ascii_case(OWN);
         let gone = names.iter().filter(|name| !is_own(name) && after.values(name).is_empty());
@@ -261,8 +270,8 @@ impl Before<'_> {
             after.attributes.iter().filter(|a| !is_own(&a.description))
         {
             match self {
-                Self::Held(_) if is_naming(after, description) => {}
-                Self::Held(_) => all.push(modification(LoggedKind::Replace, description, values.to_vec())),
+                Self::Version(_) if is_naming(after, description) => {}
+                Self::Version(_) => all.push(modification(LoggedKind::Replace, description, values.to_vec())),
                 Self::Whole(before) => {
                     all.extend(difference(schema, description, before.values(description), values));
                 }
@@ -280,15 +289,15 @@ fn difference(
     after: &ValueList,
 ) -> Option<LoggedModification> {
     // Each record names the author of the last change.
-    const TOLD: [&str; 3] = ["entryCSN", "modifiersName", "modifyTimestamp"];
-    let is_told = TOLD.iter().any(|name| name.eq_ignore_ascii_case(description));
-    if before == after && !is_told {
+    const ALWAYS_RECORDED: [&str; 3] = ["entryCSN", "modifiersName", "modifyTimestamp"];
+    let is_always_recorded = ALWAYS_RECORDED.iter().any(|name| name.eq_ignore_ascii_case(description));
+    if before == after && !is_always_recorded {
         return None;
     }
     let ordered = schema.attribute_type(description).is_some_and(|kind| kind.is_ordered_values());
     let more = after.len() > before.len() && !before.is_empty() && after.starts_with(before);
-    let (kind, known) = if more { (LoggedKind::Add, before.len()) } else { (LoggedKind::Replace, 0) };
-    let mut values: Vec<Vec<u8>> = after.behind(known).cloned().collect();
+    let (kind, unchanged) = if more { (LoggedKind::Add, before.len()) } else { (LoggedKind::Replace, 0) };
+    let mut values: Vec<Vec<u8>> = after.behind(unchanged).cloned().collect();
     if ordered && more {
         // Where they stand is where values without a place go.
         values.iter_mut().for_each(|value| {
@@ -430,11 +439,11 @@ fn bare(entry: &ConfigEntry) -> Vec<&ConfigAttribute> {
 
 /// The CSN of the change that made the one of the other.
 fn newest(before: &Config, after: &Config) -> Option<Csn> {
-    let known = before.context_csns();
+    let context = before.context_csns();
     let all = after.context_csns();
     all.as_slice()
         .iter()
-        .filter(|csn| !known.covers(csn))
+        .filter(|csn| !context.covers(csn))
         .max()
         .or_else(|| all.as_slice().iter().max())
         .copied()

@@ -26,10 +26,10 @@ use larix_proto::LdapResult;
 use larix_store::{ReadError, Store};
 use uuid::Uuid;
 
-use super::configuration::Held;
+use super::configuration::EntryVersions;
 use super::purge::Purging;
+use super::request_queue::{REQUEST_BYTES, REQUESTS, RequestQueue, Requests};
 use super::turn::Turn;
-use super::waiting::{REQUEST_BYTES, REQUESTS, Requests, Waiting};
 use super::{Recorder, Source, SourceKind, TakeOperations};
 use crate::clock::SystemClock;
 use crate::log::Log;
@@ -76,7 +76,7 @@ pub(super) struct LogWriter<H: OverlayHost> {
 #[derive(Debug)]
 struct State<H: OverlayHost> {
     recorders: Vec<Arc<Recorder<H>>>,
-    requests: Waiting,
+    requests: RequestQueue,
     /// By the database's instance and the sequence in its change log.
     facts: HashMap<(u64, u64), Arc<AuditFacts>>,
     /// Something has happened since the last round.
@@ -88,7 +88,7 @@ impl<H: OverlayHost> Default for State<H> {
     fn default() -> Self {
         Self {
             recorders: Vec::new(),
-            requests: Waiting::default(),
+            requests: RequestQueue::default(),
             facts: HashMap::new(),
             awake: false,
             ended: false,
@@ -101,7 +101,7 @@ type Term = (u64, u64);
 
 /// What the thread alone knows.
 #[derive(Debug, Default)]
-struct Known {
+struct Progress {
     /// The term in which it knows that; none while another server records, or where it is to be read anew.
     term: Option<Term>,
     /// What the next commit continues, where several servers share the store.
@@ -113,7 +113,7 @@ struct Known {
     /// Where the change logs were read up to, by the sources' names.
     positions: HashMap<String, Position>,
     /// How the entries of cn=config were when they were recorded last; `None` before that was read.
-    configuration: Option<Arc<Held>>,
+    configuration: Option<Arc<EntryVersions>>,
     /// The last change's.
     last_start: Timestamp,
     purging: Purging,
@@ -123,7 +123,7 @@ struct Known {
     went_well: u32,
 }
 
-impl Known {
+impl Progress {
     /// So much of a number of records or bytes goes into one commit.
     fn share(&self, whole: usize) -> usize {
         (whole >> self.shrunk).max(1)
@@ -155,7 +155,7 @@ struct Position {
 struct Round<H: OverlayHost> {
     recording: Recording,
     positions: Vec<(Arc<Source<H>>, Position)>,
-    configuration: Option<Arc<Held>>,
+    configuration: Option<Arc<EntryVersions>>,
     /// How many of what was handed over are in it.
     requests: usize,
     extent: Extent,
@@ -257,28 +257,28 @@ impl<H: OverlayHost> LogWriter<H> {
 
     /// The thread.
     pub(super) fn run(&self) {
-        let mut known = Known::default();
+        let mut progress = Progress::default();
         loop {
-            let ended = self.sleep(&known);
+            let ended = self.sleep(&progress);
             let mut more = true;
             while more && !self.is_retired() {
                 let round = panics::contained(|| {
                     injected::panic_at("access-log");
-                    self.round(&mut known)
+                    self.round(&mut progress)
                 });
                 let round = round.unwrap_or_else(|panicked| {
-                    known = Known::default();
+                    progress = Progress::default();
                     Err(panicked.to_string())
                 });
                 match round {
                     Ok(again) => {
                         more = again;
-                        if std::mem::replace(&mut known.failing, false) {
+                        if std::mem::replace(&mut progress.failing, false) {
                             self.log.notice(format_args!("access log: recording goes on"));
                         }
                     }
                     Err(why) => {
-                        if !std::mem::replace(&mut known.failing, true) {
+                        if !std::mem::replace(&mut progress.failing, true) {
                             self.log.warning(format_args!("access log: cannot be written: {why}"));
                         }
                         more = false;
@@ -294,23 +294,23 @@ impl<H: OverlayHost> LogWriter<H> {
     }
 
     /// How long there is nothing to do but what comes.
-    fn patience(&self, known: &Known, state: &State<H>) -> Duration {
-        if known.failing {
+    fn patience(&self, progress: &Progress, state: &State<H>) -> Duration {
+        if progress.failing {
             return RETRY;
         }
-        if <H::Store as Store>::SHARED && known.term.is_none() {
+        if <H::Store as Store>::SHARED && progress.term.is_none() {
             return TERM_EVERY;
         }
-        known.purging.patience(self.clock.now(), &state.recorders).unwrap_or(LOOK_EVERY)
+        progress.purging.patience(self.clock.now(), &state.recorders).unwrap_or(LOOK_EVERY)
     }
 
     /// Waits until there is something to do; whether it is the end.
-    fn sleep(&self, known: &Known) -> bool {
+    fn sleep(&self, progress: &Progress) -> bool {
         let mut state = self.lock();
-        let patience = self.patience(known, &state);
+        let patience = self.patience(progress, &state);
         let busy = |state: &State<H>| state.awake || !state.requests.is_empty();
-        if !state.ended && (known.failing || !busy(&state)) && !patience.is_zero() {
-            let still = |state: &mut State<H>| !state.ended && (known.failing || !busy(state));
+        if !state.ended && (progress.failing || !busy(&state)) && !patience.is_zero() {
+            let still = |state: &mut State<H>| !state.ended && (progress.failing || !busy(state));
             state = self
                 .wake
                 .wait_timeout_while(state, patience, still)
@@ -331,7 +331,7 @@ impl<H: OverlayHost> LogWriter<H> {
     }
 
     /// Records a group; whether there is more. Where several servers share the store, only the one that writes does.
-    fn round(&self, known: &mut Known) -> Result<bool, String> {
+    fn round(&self, progress: &mut Progress) -> Result<bool, String> {
         let (recorders, (requests, left)) = {
             let state = self.lock();
             (state.recorders.clone(), state.requests.first(GROUP, GROUP_BYTES))
@@ -342,19 +342,19 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         let term = self.term(&recorders);
         let Some(now) = term else {
-            *known = Known::default();
+            *progress = Progress::default();
             return Ok(false);
         };
-        let recorded = self.record(known, now, (&recorders, requests)).map(|more| more || left);
+        let recorded = self.record(progress, now, (&recorders, requests)).map(|more| more || left);
         if !<H::Store as Store>::SHARED {
             return recorded;
         }
-        known.adapt(recorded.is_ok());
+        progress.adapt(recorded.is_ok());
         if recorded.is_ok() {
             return recorded;
         }
         // What became of it, and what others have recorded, is read anew.
-        *known = Known { failing: known.failing, shrunk: known.shrunk, ..Known::default() };
+        *progress = Progress { failing: progress.failing, shrunk: progress.shrunk, ..Progress::default() };
         if self.term(&recorders) == term {
             return recorded;
         }
@@ -366,18 +366,18 @@ impl<H: OverlayHost> LogWriter<H> {
     /// The same in a term.
     fn record(
         &self,
-        known: &mut Known,
+        progress: &mut Progress,
         term: Term,
         (recorders, requests): (&[Arc<Recorder<H>>], Requests),
     ) -> Result<bool, String> {
         let text = |fault: Fault| fault.to_string();
-        if <H::Store as Store>::SHARED && known.term != Some(term) {
-            self.begin_term(known, term, recorders)?;
+        if <H::Store as Store>::SHARED && progress.term != Some(term) {
+            self.begin_term(progress, term, recorders)?;
         }
         let served = self.served().map_err(text)?;
-        let shrunk = known.shrunk;
-        let mut round = self.gather(known, recorders, requests).map_err(text)?;
-        let purges = known
+        let shrunk = progress.shrunk;
+        let mut round = self.gather(progress, recorders, requests).map_err(text)?;
+        let purges = progress
             .purging
             .slice(served, self.clock.now(), (recorders, shrunk), &mut round.recording.removed)
             .map_err(text)?;
@@ -386,22 +386,23 @@ impl<H: OverlayHost> LogWriter<H> {
             round.extent.lacks(purged.csns);
         }
         round.recording.retired = self.retired(recorders).map_err(text)?;
-        round.extent.record(known.extent.as_ref(), &mut round.recording);
+        round.extent.record(progress.extent.as_ref(), &mut round.recording);
         if !round.recording.is_empty() {
-            let next = known.turn.as_ref().map(|turn| turn.take(&mut round.recording, known.last_start));
+            let next =
+                progress.turn.as_ref().map(|turn| turn.take(&mut round.recording, progress.last_start));
             self.commit(round.recording)?;
-            known.turn = next;
+            progress.turn = next;
         }
-        (known.extent, known.contexts) = (Some(round.extent), round.contexts);
-        known.configuration = round.configuration;
-        self.settle(known, round.positions, round.requests);
+        (progress.extent, progress.contexts) = (Some(round.extent), round.contexts);
+        progress.configuration = round.configuration;
+        self.settle(progress, round.positions, round.requests);
         Ok(round.more)
     }
 
     /// This server writes from now on, and others may have until now: reads what they have left.
     fn begin_term(
         &self,
-        known: &mut Known,
+        progress: &mut Progress,
         term: Term,
         recorders: &[Arc<Recorder<H>>],
     ) -> Result<(), String> {
@@ -412,14 +413,14 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         let read = || -> Result<Turn, Fault> { Turn::read(&self.served()?.database().store().snapshot()?) };
         let turn = read().map_err(|fault| fault.to_string())?;
-        *known = Known {
+        *progress = Progress {
             term: Some(term),
             last_start: turn.last_start,
             turn: Some(turn),
-            failing: known.failing,
-            shrunk: known.shrunk,
-            went_well: known.went_well,
-            ..Known::default()
+            failing: progress.failing,
+            shrunk: progress.shrunk,
+            went_well: progress.went_well,
+            ..Progress::default()
         };
         Ok(())
     }
@@ -427,7 +428,7 @@ impl<H: OverlayHost> LogWriter<H> {
     /// What the change logs and connections have to tell.
     fn gather(
         &self,
-        known: &mut Known,
+        progress: &mut Progress,
         recorders: &[Arc<Recorder<H>>],
         requests: Requests,
     ) -> Result<Round<H>, Fault> {
@@ -437,7 +438,7 @@ impl<H: OverlayHost> LogWriter<H> {
         let missing = Fault::Damaged { what: "the suffix of the access log's database" };
         let suffix = suffix.ok_or(missing)?;
         let mut recording = Recording::new(suffix.normal, suffix.text);
-        let mut extent = match &known.extent {
+        let mut extent = match &progress.extent {
             Some(extent) => extent.clone(),
             None => self.open(recorders, &mut recording)?,
         };
@@ -445,17 +446,17 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut contexts = HashMap::new();
         let mut more = false;
         let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
-        let mut configuration = known.configuration.clone();
+        let mut configuration = progress.configuration.clone();
         for recorder in recorders {
             let read = match &recorder.source.origin {
                 SourceKind::Database(..) => {
                     let Some(joined) = recorder.source.joined(&self.own) else { continue };
-                    self.changes_of(known, (recorder, joined), &schema, &mut changes, &mut recording)?
+                    self.changes_of(progress, (recorder, joined), &schema, &mut changes, &mut recording)?
                 }
                 SourceKind::Configuration(source) => {
-                    let held = &mut configuration;
+                    let versions = &mut configuration;
                     self.changes_of_configuration(
-                        held,
+                        versions,
                         (recorder, source),
                         &schema,
                         &mut changes,
@@ -470,8 +471,8 @@ impl<H: OverlayHost> LogWriter<H> {
             positions.push((Arc::clone(&recorder.source), read.reached));
         }
         for (_, record) in &mut changes {
-            record.start = record.start.max(Timestamp(known.last_start.0.saturating_add(1)));
-            known.last_start = record.start;
+            record.start = record.start.max(Timestamp(progress.last_start.0.saturating_add(1)));
+            progress.last_start = record.start;
             record.csn.into_iter().for_each(|csn| extent.note(csn));
         }
         let count = requests.len();
@@ -494,11 +495,11 @@ impl<H: OverlayHost> LogWriter<H> {
     }
 
     /// What was committed need not be kept any longer.
-    fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source<H>>, Position)>, requests: usize) {
+    fn settle(&self, progress: &mut Progress, positions: Vec<(Arc<Source<H>>, Position)>, requests: usize) {
         let mut state = self.lock();
         state.requests.done(requests);
         for (source, position) in positions {
-            let before = known.positions.insert(source.name.clone(), position);
+            let before = progress.positions.insert(source.name.clone(), position);
             let key = position.key;
             if before.is_none_or(|before| before.key != key) {
                 let instance = source.instance();

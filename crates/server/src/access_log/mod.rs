@@ -13,8 +13,8 @@ mod configuration;
 mod follower;
 mod purge;
 mod recorded;
+mod request_queue;
 mod turn;
-mod waiting;
 
 use std::io;
 use std::ops::Range;
@@ -63,21 +63,21 @@ struct Source<H: OverlayHost> {
 #[derive(Debug)]
 enum SourceKind<H: OverlayHost> {
     /// By its change log, which drops no record before it was read. The reader is there from when the database is open.
-    Database(H, OnceLock<Joined>),
+    Database(H, OnceLock<JoinedLog>),
     /// cn=config: from the thread that changes it.
     Configuration(Arc<ConfigChanges>),
 }
 
 /// A change log that is followed.
 #[derive(Debug)]
-struct Joined {
+struct JoinedLog {
     /// Where it ended when recording was asked for: changes behind that are recorded.
     began: LogKey,
     reader: Arc<LogReader>,
 }
 
 /// A database that is open, and how its change log is followed.
-type Open<'a, H> = (&'a Arc<Served<<H as OverlayHost>::Store>>, &'a Joined);
+type Open<'a, H> = (&'a Arc<Served<<H as OverlayHost>::Store>>, &'a JoinedLog);
 
 /// What one database has recorded, and where.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ struct Recorder<H: OverlayHost> {
 
 /// A log database's thread.
 #[derive(Debug)]
-struct Following<H: OverlayHost> {
+struct WriterThread<H: OverlayHost> {
     writer: Arc<LogWriter<H>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -244,7 +244,7 @@ impl AccessLogs {
 struct Logs<H: OverlayHost> {
     recorders: ArcSwap<Vec<Arc<Recorder<H>>>>,
     any: AtomicBool,
-    threads: Mutex<Vec<Following<H>>>,
+    threads: Mutex<Vec<WriterThread<H>>>,
 }
 
 impl<H: OverlayHost> Default for Logs<H> {
@@ -267,15 +267,15 @@ impl<H: OverlayHost> Logs<H> {
         let earlier = self.recorders.load_full();
         let mut recorders: Vec<Arc<Recorder<H>>> = Vec::new();
         for (settings, source, target) in recorded {
-            let known = |f: &&Following<H>| f.writer.host().is(&target);
+            let known = |f: &&WriterThread<H>| f.writer.host().is(&target);
             let writer = match threads.iter().find(known) {
-                Some(following) => Arc::clone(&following.writer),
+                Some(writer_thread) => Arc::clone(&writer_thread.writer),
                 None => {
                     let writer = LogWriter::new(target, clock.clone(), log.clone());
                     let own = Arc::clone(&writer);
                     let thread =
                         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || own.run())?;
-                    threads.push(Following { writer: Arc::clone(&writer), thread: Some(thread) });
+                    threads.push(WriterThread { writer: Arc::clone(&writer), thread: Some(thread) });
                     writer
                 }
             };
@@ -294,19 +294,19 @@ impl<H: OverlayHost> Logs<H> {
         self.recorders.store(Arc::new(recorders.clone()));
         let (stay, end): (Vec<_>, Vec<_>) = threads
             .drain(..)
-            .partition(|following| recorders.iter().any(|r| Arc::ptr_eq(&r.log, &following.writer)));
+            .partition(|writer_thread| recorders.iter().any(|r| Arc::ptr_eq(&r.log, &writer_thread.writer)));
         *threads = stay;
-        for following in threads.iter() {
-            let own = recorders.iter().filter(|r| Arc::ptr_eq(&r.log, &following.writer));
-            following.writer.set_recorders(own.cloned().collect());
+        for writer_thread in threads.iter() {
+            let own = recorders.iter().filter(|r| Arc::ptr_eq(&r.log, &writer_thread.writer));
+            writer_thread.writer.set_recorders(own.cloned().collect());
         }
-        end.into_iter().for_each(Following::finish);
+        end.into_iter().for_each(WriterThread::finish);
         Ok(())
     }
 
     fn finish(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        threads.into_iter().for_each(Following::finish);
+        threads.into_iter().for_each(WriterThread::finish);
     }
 
     /// The recorder of such a source, if it wants this operation on this name.
@@ -328,7 +328,7 @@ impl<H: OverlayHost> Logs<H> {
     }
 }
 
-impl<H: OverlayHost> Following<H> {
+impl<H: OverlayHost> WriterThread<H> {
     fn finish(mut self) {
         self.writer.end();
         if let Some(thread) = self.thread.take() {
@@ -373,7 +373,7 @@ impl<H: OverlayHost> Source<H> {
             // Nothing is trimmed before it is known what was read.
             let following = served.database().following();
             let reader = following.join(Arc::new(wake), 0, Hold::Unbounded);
-            Joined { began: following.answered(), reader }
+            JoinedLog { began: following.answered(), reader }
         };
         Some((served, joined.get_or_init(join)))
     }

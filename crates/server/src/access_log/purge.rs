@@ -109,8 +109,8 @@ fn find<S: Store>(
     for (at, id) in children.iter().copied().enumerate() {
         if at.is_multiple_of(ASKED_AT_ONCE) {
             let some = children.iter().skip(at).take(ASKED_AT_ONCE);
-            let wanted = some.map(|id| Wanted::Record { table: ENTRIES, key: id.to_bytes().to_vec() });
-            snapshot.fetch_ahead(&wanted.collect::<Vec<_>>());
+            let records = some.map(|id| Wanted::Record { table: ENTRIES, key: id.to_bytes().to_vec() });
+            snapshot.fetch_ahead(&records.collect::<Vec<_>>());
         }
         let Some(record) = view.record(id)? else { continue };
         let reader = view.reader(id, &record)?;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use larix_proto::ModifyOperation;
 use larix_schema::Schema;
 
-use super::client::{AttributeChange, Found, FoundAttribute};
+use super::client::{AttributeChange, ReceivedAttribute, ReceivedEntry};
 use super::form::Form;
 use super::schema;
 
@@ -19,8 +19,8 @@ pub(super) const BYTES: &str = "b:";
 ///
 /// # Errors
 /// Which attribute's base64 cannot be read.
-pub(super) fn values(form: &Form) -> Result<Vec<FoundAttribute>, String> {
-    let mut attributes: Vec<FoundAttribute> = Vec::new();
+pub(super) fn values(form: &Form) -> Result<Vec<ReceivedAttribute>, String> {
+    let mut attributes: Vec<ReceivedAttribute> = Vec::new();
     // Where the attribute of a name in lower case stands, and which values each has. Forms have up to 20,000 fields.
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut known: Vec<HashSet<Vec<u8>>> = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn values(form: &Form) -> Result<Vec<FoundAttribute>, String> {
         };
         let at = *places.entry(name.to_ascii_lowercase()).or_insert(attributes.len());
         if at == attributes.len() {
-            attributes.push(FoundAttribute { name: name.to_owned(), values: Vec::new() });
+            attributes.push(ReceivedAttribute { name: name.to_owned(), values: Vec::new() });
             known.push(HashSet::new());
         }
         if let (Some(attribute), Some(known)) = (attributes.get_mut(at), known.get_mut(at))
@@ -57,13 +57,17 @@ fn lacking(values: &[Vec<u8>], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// What is to be changed for the entry to become what the form says. Attributes that the form does not name stay.
-pub(super) fn between(schema: &Schema, entry: &Found, wanted: &[FoundAttribute]) -> Vec<AttributeChange> {
+pub(super) fn between(
+    schema: &Schema,
+    entry: &ReceivedEntry,
+    form_attributes: &[ReceivedAttribute],
+) -> Vec<AttributeChange> {
     let mut changes = Vec::new();
     let mut held: HashMap<String, &[Vec<u8>]> = HashMap::new();
     for attribute in &entry.attributes {
         held.entry(attribute.name.to_ascii_lowercase()).or_insert(&attribute.values);
     }
-    for attribute in wanted {
+    for attribute in form_attributes {
         let old = held.get(&attribute.name.to_ascii_lowercase()).copied().unwrap_or_default();
         let gone = lacking(old, &attribute.values);
         let new = lacking(&attribute.values, old);
@@ -96,14 +100,14 @@ pub(super) fn between(schema: &Schema, entry: &Found, wanted: &[FoundAttribute])
 mod tests {
     use super::*;
 
-    fn attributes(text: &str) -> Vec<FoundAttribute> {
+    fn attributes(text: &str) -> Vec<ReceivedAttribute> {
         values(&Form::parse(text.as_bytes())).expect("values")
     }
 
     #[test]
     fn only_what_differs_is_changed() {
         let schema = Schema::system();
-        let entry = Found {
+        let entry = ReceivedEntry {
             dn: "cn=x".to_owned(),
             attributes: attributes("v:objectClass=a&v:objectClass=b&v:cn=x&v:description=d"),
         };
@@ -152,15 +156,16 @@ mod tests {
     #[test]
     fn many_values_are_not_compared_with_each_other() {
         let (count, beginning) = (20_000, "a".repeat(1_000));
-        let attribute = |name: &str, values: Vec<Vec<u8>>| FoundAttribute { name: name.to_owned(), values };
+        let attribute =
+            |name: &str, values: Vec<Vec<u8>>| ReceivedAttribute { name: name.to_owned(), values };
         let value = |n: usize| format!("{beginning}{n:05}").into_bytes();
         let form: String = (0..count).map(|n| format!("v:objectClass={beginning}{n:05}&")).collect();
-        let wanted = attributes(&form);
-        assert_eq!(wanted, [attribute("objectClass", (0..count).map(value).collect())]);
-        let entry = Found {
+        let form_attributes = attributes(&form);
+        assert_eq!(form_attributes, [attribute("objectClass", (0..count).map(value).collect())]);
+        let entry = ReceivedEntry {
             dn: "cn=x".to_owned(),
             attributes: vec![attribute("ObjectClass", (0..count).rev().map(value).collect())],
         };
-        assert_eq!(between(Schema::system(), &entry, &wanted), []);
+        assert_eq!(between(Schema::system(), &entry, &form_attributes), []);
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct LdapClient {
 /// What was answered to one request.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    pub(super) entries: Vec<Found>,
+    pub(super) entries: Vec<ReceivedEntry>,
     pub(super) controls: Vec<ControlBuf>,
     /// Of an extended response.
     pub(super) value: Option<Vec<u8>>,
@@ -60,13 +60,13 @@ pub(super) struct Answer {
 
 /// An entry as it was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ReceivedEntry {
     pub(super) dn: String,
-    pub(super) attributes: Vec<FoundAttribute>,
+    pub(super) attributes: Vec<ReceivedAttribute>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FoundAttribute {
+pub(super) struct ReceivedAttribute {
     /// With its options.
     pub(super) name: String,
     pub(super) values: Vec<Vec<u8>>,
@@ -82,8 +82,8 @@ pub(super) struct AttributeChange {
 
 /// A page of a search's answer.
 #[derive(Debug, Default)]
-pub(super) struct FoundPage {
-    pub(super) entries: Vec<Found>,
+pub(super) struct EntryPage {
+    pub(super) entries: Vec<ReceivedEntry>,
     /// Empty when there is no more.
     pub(super) cookie: Vec<u8>,
     /// Entries in all, as the server guesses; 0 where it does not.
@@ -184,7 +184,11 @@ impl LdapClient {
     ///
     /// # Errors
     /// As answered.
-    pub(super) async fn read(&mut self, dn: &str, attributes: &[&str]) -> Result<Option<Found>, LdapResult> {
+    pub(super) async fn read(
+        &mut self,
+        dn: &str,
+        attributes: &[&str],
+    ) -> Result<Option<ReceivedEntry>, LdapResult> {
         let filter = FilterBuf::parse("(objectClass=*)").map_err(bad_filter)?;
         let mut search = Search::new(dn, Scope::Base, filter.as_filter());
         search.attributes = attributes;
@@ -214,12 +218,12 @@ impl LdapClient {
         &mut self,
         dn: &str,
         identity: &str,
-        asked: &[&str],
-    ) -> Result<Option<Found>, LdapResult> {
+        attributes: &[&str],
+    ) -> Result<Option<ReceivedEntry>, LdapResult> {
         let filter = FilterBuf::parse("(objectClass=*)").map_err(bad_filter)?;
         let mut search = Search::new(dn, Scope::Base, filter.as_filter());
         search.attributes = &["*", "entryCSN"];
-        let control = effective_rights(identity, asked);
+        let control = effective_rights(identity, attributes);
         let (result, answer) = self.exchange(|out, id| client::search(out, id, &search, &[control])).await;
         match result.code {
             ResultCode::NO_SUCH_OBJECT => Ok(None),
@@ -239,7 +243,7 @@ impl LdapClient {
         filter: &str,
         attributes: &[&str],
         (size, cookie): (u32, &[u8]),
-    ) -> Result<FoundPage, LdapResult> {
+    ) -> Result<EntryPage, LdapResult> {
         self.sorted_page(base, scope, filter, attributes, (size, cookie), None).await
     }
 
@@ -255,7 +259,7 @@ impl LdapClient {
         attributes: &[&str],
         (size, cookie): (u32, &[u8]),
         sort: Option<SortKey<'_>>,
-    ) -> Result<FoundPage, LdapResult> {
+    ) -> Result<EntryPage, LdapResult> {
         let filter = FilterBuf::parse(filter).map_err(bad_filter)?;
         let mut search = Search::new(base, scope, filter.as_filter());
         search.attributes = attributes;
@@ -277,7 +281,7 @@ impl LdapClient {
                 Some((paged.cookie.to_vec(), paged.size))
             });
         let (cookie, estimate) = paged.unwrap_or_default();
-        Ok(FoundPage { entries: answer.entries, cookie, estimate, limited })
+        Ok(EntryPage { entries: answer.entries, cookie, estimate, limited })
     }
 
     /// The first number of an attribute in the order that `sort` asks for.
@@ -302,7 +306,7 @@ impl LdapClient {
     pub(super) async fn add(
         &mut self,
         dn: &str,
-        attributes: &[FoundAttribute],
+        attributes: &[ReceivedAttribute],
     ) -> Result<Answer, LdapResult> {
         let list: Vec<_> = attributes
             .iter()
@@ -465,12 +469,12 @@ impl Drop for LdapClient {
 }
 
 /// The Get Effective Rights control as OpenDJ has it: whose rights, and to which attributes beside those of the answer.
-fn effective_rights(identity: &str, asked: &[&str]) -> ControlBuf {
+fn effective_rights(identity: &str, attributes: &[&str]) -> ControlBuf {
     let mut value = Vec::new();
     write::constructed(&mut value, Tag::SEQUENCE, |out| {
         write::octets(out, Tag::OCTET_STRING, format!("dn:{identity}").as_bytes());
         write::constructed(out, Tag::SEQUENCE, |out| {
-            asked.iter().for_each(|name| write::octets(out, Tag::OCTET_STRING, name.as_bytes()));
+            attributes.iter().for_each(|name| write::octets(out, Tag::OCTET_STRING, name.as_bytes()));
         });
     });
     ControlBuf { oid: oid::EFFECTIVE_RIGHTS.into(), critical: true, value: Some(value) }
@@ -490,11 +494,11 @@ fn take(id: MessageId, pdu: &[u8], answer: &mut Answer) -> Result<Option<LdapRes
     }
     match message.response {
         Response::Entry(entry) => {
-            let attributes = entry.attributes.iter().map(|attribute| FoundAttribute {
+            let attributes = entry.attributes.iter().map(|attribute| ReceivedAttribute {
                 name: attribute.description.to_owned(),
                 values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
             });
-            answer.entries.push(Found { dn: entry.dn.to_owned(), attributes: attributes.collect() });
+            answer.entries.push(ReceivedEntry { dn: entry.dn.to_owned(), attributes: attributes.collect() });
         }
         Response::Extended { value, .. } => answer.value = value.map(<[u8]>::to_vec),
         _ => {}
@@ -508,7 +512,7 @@ fn bad_filter(error: larix_proto::FilterSyntaxError) -> LdapResult {
     LdapResult::with(ResultCode::PROTOCOL_ERROR, format!("the filter cannot be read: {error}"))
 }
 
-impl Found {
+impl ReceivedEntry {
     /// The values of an attribute, by its name in any case.
     pub(super) fn values(&self, name: &str) -> &[Vec<u8>] {
         let found = self.attributes.iter().find(|attribute| attribute.name.eq_ignore_ascii_case(name));

@@ -10,7 +10,7 @@ use larix_engine::time::{Monotonic, RandomSource};
 use maud::{Markup, html};
 use zeroize::Zeroizing;
 
-use super::client::Found;
+use super::client::ReceivedEntry;
 use super::form::encode;
 
 /// Bytes of a secret (RFC 4226 section 4, requirement R6).
@@ -160,7 +160,7 @@ impl Parameters {
     }
 
     /// As an entry of the class of the kind says; `None`: no device could log in with them.
-    pub(super) fn of(kind: Kind, entry: &Found) -> Option<Self> {
+    pub(super) fn of(kind: Kind, entry: &ReceivedEntry) -> Option<Self> {
         let number = |name| entry.text(name)?.trim().parse::<i64>().ok();
         let digits = number("oathOTPLength").and_then(|digits| u32::try_from(digits).ok());
         let moves = match kind {
@@ -294,7 +294,7 @@ mod tests {
     use larix_engine::time::SeededRandom;
 
     use super::*;
-    use crate::admin::client::FoundAttribute;
+    use crate::admin::client::ReceivedAttribute;
 
     fn enrolment(kind: Kind) -> Enrolment {
         let parameters = Parameters::usual(kind, "cn=codes".to_owned());
@@ -377,11 +377,11 @@ mod tests {
 
     #[test]
     fn parameters_that_no_device_could_use_are_none() {
-        let entry = |fields: &[(&str, &str)]| Found {
+        let entry = |fields: &[(&str, &str)]| ReceivedEntry {
             dn: "cn=totp".to_owned(),
             attributes: fields
                 .iter()
-                .map(|(name, value)| FoundAttribute {
+                .map(|(name, value)| ReceivedAttribute {
                     name: (*name).to_owned(),
                     values: vec![value.as_bytes().to_vec()],
                 })

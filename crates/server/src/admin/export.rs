@@ -4,14 +4,14 @@ use base64::Engine as _;
 use larix_proto::ldif::{LdifAttribute, Writer};
 use larix_schema::Schema;
 
-use super::client::Found;
+use super::client::ReceivedEntry;
 use super::schema::{self, Look};
 
 /// Between several values in one cell.
 const BETWEEN: char = '|';
 
 /// Writes an entry and the empty line behind it.
-pub(super) fn ldif(writer: &Writer, out: &mut Vec<u8>, entry: &Found) {
+pub(super) fn ldif(writer: &Writer, out: &mut Vec<u8>, entry: &ReceivedEntry) {
     writer.value(out, "dn", entry.dn.as_bytes());
     let attributes: Vec<_> = entry
         .attributes
@@ -24,7 +24,7 @@ pub(super) fn ldif(writer: &Writer, out: &mut Vec<u8>, entry: &Found) {
 
 /// A table with the name in the first column. Without `columns` each attribute that any of the entries has is one. Passwords are
 /// left out; bytes that are no text stand in base64.
-pub(super) fn csv(schema: &Schema, entries: &[Found], columns: &[&str]) -> Vec<u8> {
+pub(super) fn csv(schema: &Schema, entries: &[ReceivedEntry], columns: &[&str]) -> Vec<u8> {
     let mut shown: Vec<&str> = columns.to_vec();
     if shown.is_empty() {
         for attribute in entries.iter().flat_map(|entry| &entry.attributes) {
@@ -92,17 +92,17 @@ pub(super) fn cell_values(cell: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::client::FoundAttribute;
+    use crate::admin::client::ReceivedAttribute;
 
-    fn entry(dn: &str, attributes: &[(&str, &[&[u8]])]) -> Found {
+    fn entry(dn: &str, attributes: &[(&str, &[&[u8]])]) -> ReceivedEntry {
         let attributes = attributes
             .iter()
-            .map(|(name, values)| FoundAttribute {
+            .map(|(name, values)| ReceivedAttribute {
                 name: (*name).to_owned(),
                 values: values.iter().map(|value| value.to_vec()).collect(),
             })
             .collect();
-        Found { dn: dn.to_owned(), attributes }
+        ReceivedEntry { dn: dn.to_owned(), attributes }
     }
 
     #[test]

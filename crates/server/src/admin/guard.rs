@@ -2,7 +2,7 @@
 
 use hyper::header::{self, HeaderMap, HeaderValue};
 
-use super::Way;
+use super::ClientConnection;
 
 /// No script or style but the files of this page, no frame around it, nothing from elsewhere.
 const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
@@ -14,7 +14,7 @@ pub(super) fn host(headers: &HeaderMap) -> &str {
 }
 
 /// Whether the request comes from a page of this origin. Browsers send one of these headers with every form.
-pub(super) fn is_own_origin(headers: &HeaderMap, way: &Way) -> bool {
+pub(super) fn is_own_origin(headers: &HeaderMap, connection: &ClientConnection) -> bool {
     let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
     if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
         return false;
@@ -22,7 +22,7 @@ pub(super) fn is_own_origin(headers: &HeaderMap, way: &Way) -> bool {
     match headers.get(header::ORIGIN) {
         None => true,
         Some(origin) => {
-            let scheme = if way.address.tls { "https" } else { "http" };
+            let scheme = if connection.address.tls { "https" } else { "http" };
             origin.to_str().is_ok_and(|origin| origin == format!("{scheme}://{}", host(headers)))
         }
     }
@@ -35,20 +35,20 @@ pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> 
 }
 
 /// Cookies know no ports: servers side by side on one machine have names of their own.
-pub(super) fn cookie_name(way: &Way, what: &str) -> String {
-    let prefix = if way.address.tls { "__Host-" } else { "" };
-    format!("{prefix}larix-{what}-{}", way.address.address.port())
+pub(super) fn cookie_name(connection: &ClientConnection, what: &str) -> String {
+    let prefix = if connection.address.tls { "__Host-" } else { "" };
+    format!("{prefix}larix-{what}-{}", connection.address.address.port())
 }
 
 /// A cookie that no script sees and no other site's request carries, until the browser ends.
-pub(super) fn set_cookie(way: &Way, name: &str, value: &str) -> Option<HeaderValue> {
-    let secure = if way.address.tls { "; Secure" } else { "" };
+pub(super) fn set_cookie(connection: &ClientConnection, name: &str, value: &str) -> Option<HeaderValue> {
+    let secure = if connection.address.tls { "; Secure" } else { "" };
     let age = if value.is_empty() { "; Max-Age=0" } else { "" };
     HeaderValue::from_str(&format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}")).ok()
 }
 
 /// What every answer says.
-pub(super) fn protect(headers: &mut HeaderMap, way: &Way) {
+pub(super) fn protect(headers: &mut HeaderMap, connection: &ClientConnection) {
     let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
     set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
@@ -59,7 +59,7 @@ pub(super) fn protect(headers: &mut HeaderMap, way: &Way) {
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if way.address.tls {
+    if connection.address.tls {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
 }

@@ -5,7 +5,7 @@ use larix_proto::ModifyOperation;
 use larix_proto::ldif::{Body, Change, LdifAttribute, Reader};
 use larix_schema::Schema;
 
-use super::client::{AttributeChange, FoundAttribute};
+use super::client::{AttributeChange, ReceivedAttribute};
 use super::{export, names, schema};
 
 /// Steps of one import. `larix modify` and `larix add` take more.
@@ -27,7 +27,7 @@ pub(super) struct Step {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    Add(Vec<FoundAttribute>),
+    Add(Vec<ReceivedAttribute>),
     Modify(Vec<AttributeChange>),
     Delete,
     Rename { rdn: String, delete_old: bool, superior: Option<String> },
@@ -138,8 +138,8 @@ fn action(change: Change) -> Action {
     }
 }
 
-fn found(attributes: Vec<LdifAttribute>) -> Vec<FoundAttribute> {
-    attributes.into_iter().map(|a| FoundAttribute { name: a.description, values: a.values }).collect()
+fn found(attributes: Vec<LdifAttribute>) -> Vec<ReceivedAttribute> {
+    attributes.into_iter().map(|a| ReceivedAttribute { name: a.description, values: a.values }).collect()
 }
 
 /// What a CSV file leaves open.
@@ -240,9 +240,9 @@ fn entry(
     header: &[String],
     row: &csv::StringRecord,
     rules: CsvRules<'_>,
-) -> Result<(String, Vec<FoundAttribute>), String> {
+) -> Result<(String, Vec<ReceivedAttribute>), String> {
     let mut dn = String::new();
-    let mut attributes: Vec<FoundAttribute> = Vec::new();
+    let mut attributes: Vec<ReceivedAttribute> = Vec::new();
     for (name, cell) in header.iter().zip(row) {
         if name.eq_ignore_ascii_case(DN_COLUMN) {
             cell.trim().clone_into(&mut dn);
@@ -267,12 +267,12 @@ fn entry(
     Ok((dn, attributes))
 }
 
-fn add(attributes: &mut Vec<FoundAttribute>, name: &str, value: String) {
+fn add(attributes: &mut Vec<ReceivedAttribute>, name: &str, value: String) {
     let value = value.into_bytes();
     match attributes.iter_mut().find(|a| a.name.eq_ignore_ascii_case(name)) {
         Some(known) if known.values.contains(&value) => {}
         Some(known) => known.values.push(value),
-        None => attributes.push(FoundAttribute { name: name.to_owned(), values: vec![value] }),
+        None => attributes.push(ReceivedAttribute { name: name.to_owned(), values: vec![value] }),
     }
 }
 

@@ -113,7 +113,7 @@ struct Admin {
 }
 
 /// How a request came.
-struct Way {
+struct ClientConnection {
     address: Rc<AdminAddress>,
     listener: Arc<ListenerInfo>,
     peer: SocketAddr,
@@ -247,36 +247,42 @@ async fn serve_listener(admin: Rc<Admin>, listener: AdminListener) {
     let name = format!("IP={}", address.address);
     let info = Arc::new(ListenerInfo { url: address.to_string(), name });
     let serving = http::accept_each(listener.socket, TAKING_PATIENCE, |stream, peer, place| {
-        let way = Way { address: address.clone(), listener: info.clone(), peer, secured: None, place };
-        serve(admin.clone(), stream, way)
+        let client_connection =
+            ClientConnection { address: address.clone(), listener: info.clone(), peer, secured: None, place };
+        serve(admin.clone(), stream, client_connection)
     });
     if let Err(error) = serving.await {
         server.log.notice(format_args!("daemon: cannot serve the admin page: {error}"));
     }
 }
 
-async fn serve(admin: Rc<Admin>, stream: TcpStream, mut way: Way) {
+async fn serve(admin: Rc<Admin>, stream: TcpStream, mut client_connection: ClientConnection) {
     // Small answers are not held back; a socket that cannot be told so is closed already.
     let _ = stream.set_nodelay(true);
-    if !way.address.tls {
-        return speak(admin, stream, way).await;
+    if !client_connection.address.tls {
+        return speak(admin, stream, client_connection).await;
     }
     let Some(state) = admin.server.tls.current() else { return };
     let handshake = TlsStream::accept(stream, TlsSession::new(state));
     match tokio::time::timeout(HANDSHAKE_PATIENCE, handshake).await {
         Ok(Ok((stream, facts))) => {
             admin.server.tls.count(Some(&facts));
-            way.secured = Some(facts);
-            speak(admin, stream, way).await;
+            client_connection.secured = Some(facts);
+            speak(admin, stream, client_connection).await;
         }
         Ok(Err(_)) | Err(_) => admin.server.tls.count(None),
     }
 }
 
-async fn speak(admin: Rc<Admin>, stream: impl AsyncRead + AsyncWrite + Unpin, way: Way) {
-    let way = Rc::new(way);
-    let stream = way.place.time(stream);
-    let service = service_fn(move |request| respond::respond(admin.clone(), way.clone(), request));
+async fn speak(
+    admin: Rc<Admin>,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    client_connection: ClientConnection,
+) {
+    let client_connection = Rc::new(client_connection);
+    let stream = client_connection.place.time(stream);
+    let service =
+        service_fn(move |request| respond::respond(admin.clone(), client_connection.clone(), request));
     let connection = http::protocol().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // hyper answers a browser that breaks off or speaks another protocol, as far as it can.

@@ -34,7 +34,7 @@ pub(super) enum Problem {
     LoggedOut,
 }
 
-pub(super) type Shown = Result<Reply, Problem>;
+pub(super) type PageResult = Result<Reply, Problem>;
 
 impl Reply {
     pub(super) fn page(markup: Markup) -> Self {

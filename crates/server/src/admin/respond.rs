@@ -14,9 +14,9 @@ use larix_engine::time::Clock as _;
 use zeroize::Zeroizing;
 
 use super::form::Form;
-use super::reply::{Problem, Reply, Shown};
+use super::reply::{PageResult, Problem, Reply};
 use super::sessions::{self, Session};
-use super::{Admin, Way, assets, guard, pages};
+use super::{Admin, ClientConnection, assets, guard, pages};
 
 /// Most bytes of a form of a user that is not logged in.
 const LOGIN_MAX: usize = 16 * 1024;
@@ -54,21 +54,21 @@ impl Visit<'_> {
 /// Answers; what is wrong is an answer, too.
 pub(super) async fn respond(
     admin: Rc<Admin>,
-    way: Rc<Way>,
+    connection: Rc<ClientConnection>,
     request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
     injected::panic_at("admin");
-    let mut response = answer(&admin, &way, request).await;
-    guard::protect(response.headers_mut(), &way);
+    let mut response = answer(&admin, &connection, request).await;
+    guard::protect(response.headers_mut(), &connection);
     Ok(response)
 }
 
-async fn answer(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answer {
+async fn answer(admin: &Rc<Admin>, connection: &ClientConnection, request: Request<Incoming>) -> Answer {
     let host = guard::host(request.headers());
-    if !way.address.answers_to(host, &admin.machine) {
+    if !connection.address.answers_to(host, &admin.machine) {
         let text = format!(
             "This server does not answer to that name. Use {} or, for another name, add it to admin-listener.\n",
-            way.address
+            connection.address
         );
         return plain(StatusCode::MISDIRECTED_REQUEST, &text);
     }
@@ -76,8 +76,8 @@ async fn answer(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Ans
         return asset(&request);
     }
     match *request.method() {
-        Method::GET | Method::HEAD => get(admin, way, &request).await,
-        Method::POST => post(admin, way, request).await,
+        Method::GET | Method::HEAD => get(admin, connection, &request).await,
+        Method::POST => post(admin, connection, request).await,
         _ => {
             let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and POST\n");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
@@ -99,29 +99,31 @@ fn asset(request: &Request<Incoming>) -> Answer {
     response
 }
 
-async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
-    let _answering = way.place.begin();
+async fn get(admin: &Admin, connection: &ClientConnection, request: &Request<Incoming>) -> Answer {
+    let _answering = connection.place.begin();
     let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
     let path = request.uri().path();
-    let session = session(admin, way, request);
+    let session = session(admin, connection, request);
     if path == "/login" {
         return match session {
             Some(_) => Reply::SeeOther("/".to_owned()).into_response(),
-            None => login_page(admin, way, StatusCode::OK, &pages::login::Attempted::at(query.get("next"))),
+            None => {
+                login_page(admin, connection, StatusCode::OK, &pages::login::Attempted::at(query.get("next")))
+            }
         };
     }
     if path == "/reset" && pages::reset::allowed(admin).is_some() {
-        return reset_page(admin, way, StatusCode::OK, "", None);
+        return reset_page(admin, connection, StatusCode::OK, "", None);
     }
     if path == "/reset/mail" && pages::reset_mail::mails(admin).is_some() {
-        return mail_page(way, StatusCode::OK, "", None);
+        return mail_page(connection, StatusCode::OK, "", None);
     }
     let Some(session) = session else {
         if path.starts_with("/api/") {
             return plain(StatusCode::UNAUTHORIZED, "not logged in\n");
         }
-        let asked = request.uri().path_and_query().map_or("/", |asked| asked.as_str());
-        return Reply::SeeOther(super::form::url("/login", &[("next", asked)])).into_response();
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        return Reply::SeeOther(super::form::url("/login", &[("next", target)])).into_response();
     };
     if !path.starts_with("/api/") {
         session.touch(admin.server.clock.monotonic());
@@ -129,8 +131,8 @@ async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
     show(&Visit { admin, session: &session, path, query: &query, form: None }).await
 }
 
-async fn post(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answer {
-    if !guard::is_own_origin(request.headers(), way) {
+async fn post(admin: &Rc<Admin>, connection: &ClientConnection, request: Request<Incoming>) -> Answer {
+    if !guard::is_own_origin(request.headers(), connection) {
         return plain(StatusCode::FORBIDDEN, "this form was sent from another site\n");
     }
     let kind =
@@ -143,7 +145,7 @@ async fn post(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answe
     }
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts, ());
-    let session = session(admin, way, &request);
+    let session = session(admin, connection, &request);
     let most = if session.is_some() { BODY_MAX } else { LOGIN_MAX };
     let form = match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Form::parse(&Zeroizing::new(body.to_bytes().to_vec())),
@@ -156,18 +158,18 @@ async fn post(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answe
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the form did not come in time\n"),
     };
     // Until here it was the browser that let us wait.
-    let _answering = way.place.begin();
+    let _answering = connection.place.begin();
     let path = request.uri().path();
     if path == "/login" {
-        return log_in(admin, way, &request, &form).await;
+        return log_in(admin, connection, &request, &form).await;
     }
     if path == "/reset" && pages::reset::allowed(admin).is_some() {
-        return reset(admin, way, &request, &form).await;
+        return reset(admin, connection, &request, &form).await;
     }
     if path == "/reset/mail"
         && let Some(mails) = pages::reset_mail::mails(admin)
     {
-        return mail(admin, way, &request, &form, mails);
+        return mail(admin, connection, &request, &form, mails);
     }
     let Some(session) = session else {
         return Reply::SeeOther("/login".to_owned()).into_response();
@@ -177,18 +179,18 @@ async fn post(admin: &Rc<Admin>, way: &Way, request: Request<Incoming>) -> Answe
     }
     session.touch(admin.server.clock.monotonic());
     if path == "/logout" {
-        return log_out(admin, way, &request);
+        return log_out(admin, connection, &request);
     }
     let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
     show(&Visit { admin, session: &session, path, query: &query, form: Some(&form) }).await
 }
 
 async fn show(visit: &Visit<'_>) -> Answer {
-    let shown: Shown = match tokio::time::timeout(PAGE_PATIENCE, pages::route(visit)).await {
-        Ok(shown) => shown,
+    let page_result: PageResult = match tokio::time::timeout(PAGE_PATIENCE, pages::route(visit)).await {
+        Ok(page_result) => page_result,
         Err(_) => Err(Problem::Bad("the page took longer than two minutes".to_owned())),
     };
-    match shown {
+    match page_result {
         Ok(reply) => reply.into_response(),
         // Whatever was asked: the directory has ended the connection meanwhile.
         Err(_) if visit.session.client.try_lock().is_ok_and(|client| client.is_gone()) => {
@@ -199,34 +201,34 @@ async fn show(visit: &Visit<'_>) -> Answer {
     }
 }
 
-fn session<B>(admin: &Admin, way: &Way, request: &Request<B>) -> Option<Rc<Session>> {
-    let token = guard::cookie(request.headers(), &guard::cookie_name(way, "session"))?;
+fn session<B>(admin: &Admin, connection: &ClientConnection, request: &Request<B>) -> Option<Rc<Session>> {
+    let token = guard::cookie(request.headers(), &guard::cookie_name(connection, "session"))?;
     admin.sessions.borrow_mut().get(token, admin.server.clock.monotonic())
 }
 
 /// The page to log in at. Its form carries what a cookie of its own holds: a form of another site could not.
 fn login_page(
     admin: &Admin,
-    way: &Way,
+    connection: &ClientConnection,
     status: StatusCode,
     attempted: &pages::login::Attempted<'_>,
 ) -> Answer {
     let token = sessions::token(&crate::clock::SystemRandom);
     let mut response = Reply::Page(status, pages::login::page(admin, &token, attempted)).into_response();
-    let cookie = guard::set_cookie(way, &guard::cookie_name(way, "login"), &token);
+    let cookie = guard::set_cookie(connection, &guard::cookie_name(connection, "login"), &token);
     add_cookie(&mut response, cookie);
     response
 }
 
-async fn log_in(admin: &Admin, way: &Way, request: &Request<()>, form: &Form) -> Answer {
-    let expected = guard::cookie(request.headers(), &guard::cookie_name(way, "login")).unwrap_or("");
+async fn log_in(admin: &Admin, connection: &ClientConnection, request: &Request<()>, form: &Form) -> Answer {
+    let expected = guard::cookie(request.headers(), &guard::cookie_name(connection, "login")).unwrap_or("");
     let mut attempted = pages::login::Attempted::at(form.get("next"));
     attempted.name = form.trimmed("name");
     if !sessions::same(form.get("csrf"), expected) {
         attempted.error = Some("This page was open for too long. Please try again.".to_owned());
-        return login_page(admin, way, StatusCode::FORBIDDEN, &attempted);
+        return login_page(admin, connection, StatusCode::FORBIDDEN, &attempted);
     }
-    match pages::login::log_in(admin, way, form).await {
+    match pages::login::log_in(admin, connection, form).await {
         Ok(pages::login::LoggedIn { token, first }) => {
             let next = match attempted.next {
                 "" | "/" => first,
@@ -234,81 +236,96 @@ async fn log_in(admin: &Admin, way: &Way, request: &Request<()>, form: &Form) ->
             };
             let mut response = Reply::SeeOther(next.to_owned()).into_response();
             for (what, value) in [("session", token.as_str()), ("login", "")] {
-                let cookie = guard::set_cookie(way, &guard::cookie_name(way, what), value);
+                let cookie = guard::set_cookie(connection, &guard::cookie_name(connection, what), value);
                 add_cookie(&mut response, cookie);
             }
             response
         }
         Err((status, error)) => {
             attempted.error = Some(error);
-            login_page(admin, way, status, &attempted)
+            login_page(admin, connection, status, &attempted)
         }
     }
 }
 
 /// The page of a forgotten password; a cookie guards its form as that of the login.
-fn reset_page(admin: &Admin, way: &Way, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
+fn reset_page(
+    admin: &Admin,
+    connection: &ClientConnection,
+    status: StatusCode,
+    name: &str,
+    error: Option<&str>,
+) -> Answer {
     let by_mail = pages::reset_mail::mails(admin).is_some();
-    guarded(way, status, |token| pages::reset::page(token, name, error, by_mail))
+    guarded(connection, status, |token| pages::reset::page(token, name, error, by_mail))
 }
 
 /// The page that sends a code by mail, guarded in the same way.
-fn mail_page(way: &Way, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
-    guarded(way, status, |token| pages::reset_mail::page(token, name, error))
+fn mail_page(connection: &ClientConnection, status: StatusCode, name: &str, error: Option<&str>) -> Answer {
+    guarded(connection, status, |token| pages::reset_mail::page(token, name, error))
 }
 
-fn guarded(way: &Way, status: StatusCode, page: impl FnOnce(&str) -> maud::Markup) -> Answer {
+fn guarded(
+    connection: &ClientConnection,
+    status: StatusCode,
+    page: impl FnOnce(&str) -> maud::Markup,
+) -> Answer {
     let token = sessions::token(&crate::clock::SystemRandom);
     let mut response = Reply::Page(status, page(&token)).into_response();
-    let cookie = guard::set_cookie(way, &guard::cookie_name(way, "reset"), &token);
+    let cookie = guard::set_cookie(connection, &guard::cookie_name(connection, "reset"), &token);
     add_cookie(&mut response, cookie);
     response
 }
 
-async fn reset(admin: &Rc<Admin>, way: &Way, request: &Request<()>, form: &Form) -> Answer {
-    let expected = guard::cookie(request.headers(), &guard::cookie_name(way, "reset")).unwrap_or("");
+async fn reset(
+    admin: &Rc<Admin>,
+    connection: &ClientConnection,
+    request: &Request<()>,
+    form: &Form,
+) -> Answer {
+    let expected = guard::cookie(request.headers(), &guard::cookie_name(connection, "reset")).unwrap_or("");
     let name = form.trimmed("name");
     if !sessions::same(form.get("csrf"), expected) {
         let error = "This page was open for too long. Please try again.";
-        return reset_page(admin, way, StatusCode::FORBIDDEN, name, Some(error));
+        return reset_page(admin, connection, StatusCode::FORBIDDEN, name, Some(error));
     }
-    match pages::reset::set(admin, way, form).await {
+    match pages::reset::set(admin, connection, form).await {
         Ok(()) => {
             let mut response = Reply::page(pages::reset::done()).into_response();
-            let cookie = guard::set_cookie(way, &guard::cookie_name(way, "reset"), "");
+            let cookie = guard::set_cookie(connection, &guard::cookie_name(connection, "reset"), "");
             add_cookie(&mut response, cookie);
             response
         }
-        Err((status, error)) => reset_page(admin, way, status, name, Some(&error)),
+        Err((status, error)) => reset_page(admin, connection, status, name, Some(&error)),
     }
 }
 
 fn mail(
     admin: &Rc<Admin>,
-    way: &Way,
+    connection: &ClientConnection,
     request: &Request<()>,
     form: &Form,
     mails: (PasswordReset, ResetMail),
 ) -> Answer {
-    let expected = guard::cookie(request.headers(), &guard::cookie_name(way, "reset")).unwrap_or("");
+    let expected = guard::cookie(request.headers(), &guard::cookie_name(connection, "reset")).unwrap_or("");
     let name = form.trimmed("name");
     if !sessions::same(form.get("csrf"), expected) {
         let error = "This page was open for too long. Please try again.";
-        return mail_page(way, StatusCode::FORBIDDEN, name, Some(error));
+        return mail_page(connection, StatusCode::FORBIDDEN, name, Some(error));
     }
-    match pages::reset_mail::ask(admin, way, form, mails) {
-        Ok(()) => Reply::page(pages::reset_mail::asked()).into_response(),
-        Err((status, error)) => mail_page(way, status, name, Some(&error)),
+    match pages::reset_mail::ask(admin, connection, form, mails) {
+        Ok(()) => Reply::page(pages::reset_mail::confirmation()).into_response(),
+        Err((status, error)) => mail_page(connection, status, name, Some(&error)),
     }
 }
 
-fn log_out(admin: &Admin, way: &Way, request: &Request<()>) -> Answer {
-    let name = guard::cookie_name(way, "session");
+fn log_out(admin: &Admin, connection: &ClientConnection, request: &Request<()>) -> Answer {
+    let name = guard::cookie_name(connection, "session");
     if let Some(token) = guard::cookie(request.headers(), &name) {
         admin.sessions.borrow_mut().remove(token);
     }
     let mut response = Reply::SeeOther("/login".to_owned()).into_response();
-    let cookie = guard::set_cookie(way, &name, "");
+    let cookie = guard::set_cookie(connection, &name, "");
     add_cookie(&mut response, cookie);
     response
 }

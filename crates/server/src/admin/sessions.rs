@@ -151,8 +151,8 @@ impl Sessions {
         now: Monotonic,
     ) -> Option<String> {
         self.sweep(now);
-        let held: Vec<_> = self.0.iter().map(|(key, held)| (*key, held.holder())).collect();
-        if let Some(key) = who_makes_room(&held, session.holder()).ok()? {
+        let holders: Vec<_> = self.0.iter().map(|(key, one)| (*key, one.holder())).collect();
+        if let Some(key) = who_makes_room(&holders, session.holder()).ok()? {
             self.0.remove(&key);
         }
         let token = token(random);
@@ -195,17 +195,17 @@ struct Full;
 
 /// The session that ends so that `newcomer` can have one, if one has to. Of one's own the one that has been idle longest;
 /// else one of the identity that has most, and a manager's for another manager alone.
-fn who_makes_room<K: Copy>(held: &[(K, Holder<'_>)], newcomer: Holder<'_>) -> Result<Option<K>, Full> {
-    let of = |dn: &str| held.iter().filter(|(_, other)| other.dn == dn).count();
+fn who_makes_room<K: Copy>(holders: &[(K, Holder<'_>)], newcomer: Holder<'_>) -> Result<Option<K>, Full> {
+    let of = |dn: &str| holders.iter().filter(|(_, other)| other.dn == dn).count();
     let own = of(newcomer.dn) >= SESSIONS_OF_ONE_MAX;
-    if !own && held.len() < SESSIONS_MAX {
+    if !own && holders.len() < SESSIONS_MAX {
         return Ok(None);
     }
     let may_go = |other: &Holder<'_>| match own {
         true => other.dn == newcomer.dn,
         false => !other.manages || newcomer.manages,
     };
-    let gives_way = held
+    let gives_way = holders
         .iter()
         .filter(|(_, other)| may_go(other))
         .min_by_key(|(_, other)| (other.manages, Reverse(of(other.dn)), other.last));
@@ -235,25 +235,26 @@ mod tests {
     #[test]
     fn who_runs_the_directory_always_gets_in() {
         // Identities with so many sessions, from the one that was idle longest on; those in capitals are managers'.
-        let check =
-            |held: &[(&'static str, usize)], newcomer: &'static str, expected: Result<Option<&str>, Full>| {
-                let manages = |dn: &str| dn.starts_with(char::is_uppercase);
-                let dns = held.iter().flat_map(|(dn, count)| std::iter::repeat_n(*dn, *count));
-                let held: Vec<_> = dns
-                    .enumerate()
-                    .map(|(at, dn)| (at, Holder { dn, manages: manages(dn), last: Monotonic(at as u64) }))
-                    .collect();
-                let asked = Holder { dn: newcomer, manages: manages(newcomer), last: Monotonic(1_000) };
-                let found = who_makes_room(&held, asked);
-                // Of those of one identity it is the first.
-                let found = found.map(|at| {
-                    let at = at?;
-                    let first = held.iter().position(|(_, holder)| holder.dn == held[at].1.dn);
-                    assert_eq!(first, Some(at), "{newcomer}");
-                    Some(held[at].1.dn)
-                });
-                assert_eq!(found, expected, "{newcomer} beside {}", held.len());
-            };
+        let check = |holders: &[(&'static str, usize)],
+                     newcomer: &'static str,
+                     expected: Result<Option<&str>, Full>| {
+            let manages = |dn: &str| dn.starts_with(char::is_uppercase);
+            let dns = holders.iter().flat_map(|(dn, count)| std::iter::repeat_n(*dn, *count));
+            let holders: Vec<_> = dns
+                .enumerate()
+                .map(|(at, dn)| (at, Holder { dn, manages: manages(dn), last: Monotonic(at as u64) }))
+                .collect();
+            let holder = Holder { dn: newcomer, manages: manages(newcomer), last: Monotonic(1_000) };
+            let found = who_makes_room(&holders, holder);
+            // Of those of one identity it is the first.
+            let found = found.map(|at| {
+                let at = at?;
+                let first = holders.iter().position(|(_, holder)| holder.dn == holders[at].1.dn);
+                assert_eq!(first, Some(at), "{newcomer}");
+                Some(holders[at].1.dn)
+            });
+            assert_eq!(found, expected, "{newcomer} beside {}", holders.len());
+        };
         let users = [("a", 8), ("b", 8), ("c", 8), ("d", 8), ("e", 8), ("f", 8), ("g", 8)];
         let all = |last: &[(&'static str, usize)]| [users.as_slice(), last].concat();
         check(&users, "Admin", Ok(None));

@@ -4,14 +4,14 @@ use larix_engine::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, Lo
 use larix_proto::{Dn, ModifyOperation};
 use larix_schema::Schema;
 
-use super::client::{AttributeChange, FoundAttribute};
+use super::client::{AttributeChange, ReceivedAttribute};
 use super::{names, schema};
 
 /// A change that takes another one back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Undo {
     Delete { dn: String },
-    Add { dn: String, attributes: Vec<FoundAttribute> },
+    Add { dn: String, attributes: Vec<ReceivedAttribute> },
     Modify { dn: String, changes: Vec<AttributeChange> },
     Rename { dn: String, rdn: String, delete_old: bool, superior: Option<String> },
 }
@@ -127,34 +127,34 @@ fn values_before(
     description: &str,
 ) -> Option<Vec<Vec<u8>>> {
     let same = |name: &str| name.eq_ignore_ascii_case(description);
-    let mut known = None;
+    let mut current_values = None;
     for one in earlier {
         match &one.change {
             LoggedChange::Add(attributes) => {
                 let found = attributes.iter().find(|attribute| same(&attribute.description));
-                known = Some(found.map_or_else(Vec::new, |attribute| attribute.values.clone()));
+                current_values = Some(found.map_or_else(Vec::new, |attribute| attribute.values.clone()));
             }
             LoggedChange::Modify(modifications) | LoggedChange::ModifyDn { modifications, .. } => {
-                modifications.iter().for_each(|one| follow(&mut known, one, description));
+                modifications.iter().for_each(|one| follow(&mut current_values, one, description));
             }
-            LoggedChange::Delete => known = None,
+            LoggedChange::Delete => current_values = None,
         }
     }
     // The access log may have asked for the entry as it was.
     if !record.old.is_empty() {
         let found = record.old.iter().find(|attribute| same(&attribute.description));
-        known = found.map(|attribute| attribute.values.clone()).or(known);
+        current_values = found.map(|attribute| attribute.values.clone()).or(current_values);
     }
-    within.iter().for_each(|one| follow(&mut known, one, description));
-    known
+    within.iter().for_each(|one| follow(&mut current_values, one, description));
+    current_values
 }
 
-fn follow(known: &mut Option<Vec<Vec<u8>>>, modification: &LoggedModification, description: &str) {
+fn follow(current_values: &mut Option<Vec<Vec<u8>>>, modification: &LoggedModification, description: &str) {
     let LoggedAttribute { description: name, values } = &modification.attribute;
     if !name.eq_ignore_ascii_case(description) {
         return;
     }
-    *known = match (modification.kind, known.take()) {
+    *current_values = match (modification.kind, current_values.take()) {
         (LoggedKind::Replace, _) => Some(values.clone()),
         (LoggedKind::Delete, _) if values.is_empty() => Some(Vec::new()),
         (LoggedKind::Add, Some(mut old)) => {
@@ -182,7 +182,7 @@ fn entry_before(
     schema: &Schema,
     record: &LogRecord,
     earlier: &[LogRecord],
-) -> Result<Vec<FoundAttribute>, String> {
+) -> Result<Vec<ReceivedAttribute>, String> {
     let lacks = || {
         "The change log does not have the whole entry any more, or never had it, because it was loaded from a file. Take it from a \
          backup (larix restore)."
@@ -203,7 +203,7 @@ fn entry_before(
             LoggedChange::Delete => {}
         }
     }
-    let mut attributes: Vec<FoundAttribute> = Vec::new();
+    let mut attributes: Vec<ReceivedAttribute> = Vec::new();
     for name in names {
         let known = attributes.iter().any(|one| one.name.eq_ignore_ascii_case(name));
         if known || is_of_server(schema, name) {
@@ -211,7 +211,7 @@ fn entry_before(
         }
         let values = values_before(record, since, &[], name).ok_or_else(lacks)?;
         if !values.is_empty() {
-            attributes.push(FoundAttribute { name: name.to_owned(), values });
+            attributes.push(ReceivedAttribute { name: name.to_owned(), values });
         }
     }
     Ok(attributes)

@@ -34,9 +34,9 @@ pub(crate) fn caching(
         suffixes: inner.suffixes.clone(),
     };
     let services = &common.services;
-    let (cache, told) = services.caches.of(name, &inner, &settings, &*services.clock);
-    if let Some(told) = told {
-        services.log.notice(format_args!("{told}"));
+    let (cache, message) = services.caches.of(name, &inner, &settings, &*services.clock);
+    if let Some(message) = message {
+        services.log.notice(format_args!("{message}"));
     }
     Ok(Some(CachingBackend {
         cache,

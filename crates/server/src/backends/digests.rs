@@ -47,9 +47,9 @@ impl Drop for RunningSlot {
 ///
 /// # Errors
 /// It cannot be read, or is more than may be asked for at once.
-pub(super) fn request(asked: &Extended<'_>) -> Result<DigestRequest, LdapResult> {
+pub(super) fn request(operation: &Extended<'_>) -> Result<DigestRequest, LdapResult> {
     let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
-    let value = asked.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
+    let value = operation.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
     let request = DigestRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
     request.check().map_err(|text| protocol(text.to_owned()))?;
     Ok(request)
@@ -58,10 +58,10 @@ pub(super) fn request(asked: &Extended<'_>) -> Result<DigestRequest, LdapResult>
 /// Digests of databases, on this thread.
 pub(super) fn made<S: Store>(
     all: &[Arc<Database<S>>],
-    asked: &DigestRequest,
+    request: &DigestRequest,
     base: NormalDn,
 ) -> ExtendedAnswer {
-    let mut scanner = Scanner::new(asked, base, local_attributes());
+    let mut scanner = Scanner::new(request, base, local_attributes());
     let mut go_on = || {
         thread::yield_now();
         ControlFlow::Continue(())

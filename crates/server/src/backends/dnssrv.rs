@@ -18,7 +18,7 @@ use larix_schema::NormalDn;
 
 use super::Common;
 use crate::clock::SystemRandom;
-use crate::resolver::{DOMAIN_BYTES_MAX, Found, Known, Ticket, is_label};
+use crate::resolver::{DOMAIN_BYTES_MAX, LookupReply, Resolution, Ticket, is_label};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
@@ -64,20 +64,20 @@ impl Domain {
 
 /// What a request makes of what is known of its domain.
 #[derive(Debug)]
-struct Referring {
+struct ReferralRequest {
     common: Arc<Common>,
     /// The name of the request, as the client sent it.
     target: String,
     scope: Option<Scope>,
 }
 
-impl Referring {
+impl ReferralRequest {
     /// The URLs of the domain's servers.
     ///
     /// # Errors
     /// There are none; no name server has answered.
-    fn urls(&self, known: &Known) -> Result<Vec<String>, LdapResult> {
-        let hosts = known.as_ref().map_err(|failure| {
+    fn urls(&self, resolution: &Resolution) -> Result<Vec<String>, LdapResult> {
+        let hosts = resolution.as_ref().map_err(|failure| {
             if let Some(why) = failure.news() {
                 self.common.services.log.notice(format_args!("database dnssrv: {why}"));
             }
@@ -91,13 +91,13 @@ impl Referring {
     }
 
     /// The URLs for the name of the request.
-    fn referrals(&self, known: &Known) -> Result<Vec<String>, LdapResult> {
+    fn referrals(&self, resolution: &Resolution) -> Result<Vec<String>, LdapResult> {
         let schema = &self.common.config.schema;
-        Ok(referral::rewrite(schema, &self.urls(known)?, None, Some(&self.target), self.scope))
+        Ok(referral::rewrite(schema, &self.urls(resolution)?, None, Some(&self.target), self.scope))
     }
 
-    fn result(&self, known: &Known) -> LdapResult {
-        match self.referrals(known) {
+    fn result(&self, resolution: &Resolution) -> LdapResult {
+        match self.referrals(resolution) {
             Ok(referrals) => {
                 let text = "DNS SRV generated referrals";
                 LdapResult { referrals, ..LdapResult::with(ResultCode::REFERRAL, text) }
@@ -109,7 +109,7 @@ impl Referring {
 
 /// How a search goes on when its domain is known.
 #[derive(Debug)]
-enum Answering {
+enum SearchAnswer {
     Referral,
     /// Of a search that began in a database above.
     Reference(MessageId),
@@ -121,7 +121,7 @@ enum Answering {
 struct EntryAnswer {
     policy: Arc<AccessPolicy>,
     subject: Arc<Subject>,
-    asked: OneByOne,
+    search: OneByOne,
     domain: Domain,
     /// The entry itself is in the scope.
     is_in_scope: bool,
@@ -131,14 +131,14 @@ impl EntryAnswer {
     /// Appends the entry, if it is found; how many were appended.
     fn write(
         &self,
-        referring: &Referring,
-        known: &Known,
+        referral_request: &ReferralRequest,
+        resolution: &Resolution,
         limit: Option<u32>,
         out: &mut Vec<u8>,
     ) -> Result<u64, LdapResult> {
         let dn = &self.domain.dn;
-        let urls = referring.urls(known)?;
-        let schema = &referring.common.config.schema;
+        let urls = referral_request.urls(resolution)?;
+        let schema = &referral_request.common.config.schema;
         let urls = referral::rewrite(schema, &urls, Some(dn.as_str()), None, None);
         let entry = Builder::new(schema, dn.as_str())
             .add("objectClass", ["referral", "extensibleObject"])
@@ -155,30 +155,35 @@ impl EntryAnswer {
         };
         let internal =
             |fault: larix_engine::Fault| LdapResult::with(fault.code(), format!("internal error: {fault}"));
-        if !self.is_in_scope || !self.asked.finds(&tree, dn, &entry).map_err(internal)? {
+        if !self.is_in_scope || !self.search.finds(&tree, dn, &entry).map_err(internal)? {
             return Ok(0);
         }
         if limit == Some(0) {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
         }
-        self.asked.write(&tree, dn, &entry, out);
+        self.search.write(&tree, dn, &entry, out);
         Ok(1)
     }
 }
 
-impl Answering {
-    fn answer(&self, referring: &Referring, known: &Known, limit: Option<u32>) -> Answered {
+impl SearchAnswer {
+    fn answer(
+        &self,
+        referral_request: &ReferralRequest,
+        resolution: &Resolution,
+        limit: Option<u32>,
+    ) -> Answered {
         let (mut messages, mut entries) = (Vec::new(), 0);
         let result = match self {
-            Self::Referral => referring.result(known),
-            Self::Reference(message) => match referring.referrals(known) {
+            Self::Referral => referral_request.result(resolution),
+            Self::Reference(message) => match referral_request.referrals(resolution) {
                 Ok(urls) => {
                     search_reference(&mut messages, *message, &urls, &[]);
                     LdapResult::success()
                 }
                 Err(refused) => refused,
             },
-            Self::Entry(answer) => match answer.write(referring, known, limit, &mut messages) {
+            Self::Entry(answer) => match answer.write(referral_request, resolution, limit, &mut messages) {
                 Ok(count) => {
                     entries = count;
                     LdapResult::success()
@@ -228,8 +233,8 @@ impl DnsReferrals {
         &self,
         context: &Context<'_>,
         domain: &Domain,
-        then: &mut dyn FnMut() -> Box<dyn FnOnce(Known) + Send>,
-    ) -> Found {
+        then: &mut dyn FnMut() -> Box<dyn FnOnce(Resolution) + Send>,
+    ) -> LookupReply {
         let peer = &context.subject.peer.peer_name;
         self.common.services.resolver.find(&self.servers, (&domain.name, peer), then)
     }
@@ -246,16 +251,16 @@ impl DnsReferrals {
             Ok(domain) => domain,
             Err(refused) => return Reply::Now(answer(refused)),
         };
-        let referring =
-            || Referring { common: Arc::clone(&self.common), target: target.to_owned(), scope: None };
-        let found = self.find(context, &domain, &mut || {
-            let (referring, done) = (referring(), later());
-            Box::new(move |known: Known| done(answer(referring.result(&known))))
+        let referral_request =
+            || ReferralRequest { common: Arc::clone(&self.common), target: target.to_owned(), scope: None };
+        let reply = self.find(context, &domain, &mut || {
+            let (referral_request, done) = (referral_request(), later());
+            Box::new(move |resolution: Resolution| done(answer(referral_request.result(&resolution))))
         });
-        match found {
-            Found::Now(known) => Reply::Now(answer(referring().result(&known))),
-            Found::Busy => Reply::Now(answer(busy())),
-            Found::Later(ticket) => Reply::Later(Pending {
+        match reply {
+            LookupReply::Now(resolution) => Reply::Now(answer(referral_request().result(&resolution))),
+            LookupReply::Busy => Reply::Now(answer(busy())),
+            LookupReply::Later(ticket) => Reply::Later(Pending {
                 deadline: Some(context.began.plus_seconds(PATIENCE)),
                 give_up: Some(Box::new(move || ticket.give_up())),
             }),
@@ -266,17 +271,17 @@ impl DnsReferrals {
     ///
     /// # Errors
     /// What it is answered without a look at the DNS.
-    fn answering(
+    fn search_answer(
         &self,
         context: &Context<'_>,
         search: &Search<'_>,
         domain: &Domain,
-    ) -> Result<Answering, LdapResult> {
+    ) -> Result<SearchAnswer, LdapResult> {
         let (common, request, dn) = (&self.common, &search.request, search.base);
         if !search.controls.manage_dsa_it {
             // Below a database that this one is glued to, the base is not what the request says.
             let is_own = common.config.schema.parse_dn(request.base).is_ok_and(|own| own == *dn);
-            return Ok(if is_own { Answering::Referral } else { Answering::Reference(search.message) });
+            return Ok(if is_own { SearchAnswer::Referral } else { SearchAnswer::Reference(search.message) });
         }
         if domain.dn != *dn {
             return Err(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(domain.dn.as_str().to_owned()));
@@ -285,11 +290,12 @@ impl DnsReferrals {
             return Err(LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS));
         }
         let limits = &common.config.global.request_limits;
-        let asked = OneByOne::new(&common.config.schema, limits, request, &search.controls, search.message)?;
-        Ok(Answering::Entry(Box::new(EntryAnswer {
+        let one_by_one =
+            OneByOne::new(&common.config.schema, limits, request, &search.controls, search.message)?;
+        Ok(SearchAnswer::Entry(Box::new(EntryAnswer {
             policy: Arc::clone(&self.policy),
             subject: Arc::clone(context.subject),
-            asked,
+            search: one_by_one,
             domain: domain.clone(),
             is_in_scope: dn.is_in_scope(dn, request.scope),
         })))
@@ -298,31 +304,31 @@ impl DnsReferrals {
     fn begin(&self, context: &Context<'_>, search: &Search<'_>) -> Result<Box<dyn Cursor>, LdapResult> {
         let request = &search.request;
         let domain = self.domain(context, search.base, (request.base, Some(request.scope)))?;
-        let answering = self.answering(context, search, &domain)?;
-        let is_own = !matches!(answering, Answering::Reference(_));
+        let search_answer = self.search_answer(context, search, &domain)?;
+        let is_own = !matches!(search_answer, SearchAnswer::Reference(_));
         let target = if is_own { request.base } else { search.base.as_str() };
         let (common, scope) = (Arc::clone(&self.common), Some(request.scope));
-        let referring = Referring { common, target: target.to_owned(), scope };
+        let referral_request = ReferralRequest { common, target: target.to_owned(), scope };
         let slot = Arc::<Slot>::default();
-        let found = self.find(context, &domain, &mut || {
+        let reply = self.find(context, &domain, &mut || {
             let slot = Arc::clone(&slot);
-            Box::new(move |known: Known| slot.fill(known))
+            Box::new(move |resolution: Resolution| slot.fill(resolution))
         });
-        let ticket = match found {
-            Found::Now(known) => {
-                slot.fill(known);
+        let ticket = match reply {
+            LookupReply::Now(resolution) => {
+                slot.fill(resolution);
                 None
             }
-            Found::Later(ticket) => Some(ticket),
-            Found::Busy => return Err(busy()),
+            LookupReply::Later(ticket) => Some(ticket),
+            LookupReply::Busy => return Err(busy()),
         };
         let patience = context.began.plus_seconds(PATIENCE);
         let own = context.began.with_limit(request.time_limit);
-        Ok(Box::new(Looking {
+        Ok(Box::new(DnsSearch {
             slot,
             ticket,
-            referring,
-            answering,
+            referral_request,
+            search_answer,
             deadline: own.map_or(patience, |own| own.min(patience)),
             size_limit: (request.size_limit > 0).then_some(request.size_limit),
             entries: 0,
@@ -336,17 +342,17 @@ fn busy() -> LdapResult {
 
 /// What is known of the domain of a search, and whom to tell when it is.
 #[derive(Debug, Default)]
-struct Slot(Mutex<(Option<Known>, Option<Arc<Follower>>)>);
+struct Slot(Mutex<(Option<Resolution>, Option<Arc<Follower>>)>);
 
 impl Slot {
-    fn lock(&self) -> MutexGuard<'_, (Option<Known>, Option<Arc<Follower>>)> {
+    fn lock(&self) -> MutexGuard<'_, (Option<Resolution>, Option<Arc<Follower>>)> {
         // Each change of it is whole before anything can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fill(&self, known: Known) {
+    fn fill(&self, resolution: Resolution) {
         let mut slot = self.lock();
-        slot.0 = Some(known);
+        slot.0 = Some(resolution);
         let follower = slot.1.clone();
         drop(slot);
         follower.into_iter().for_each(|follower| follower.tell());
@@ -354,30 +360,30 @@ impl Slot {
 }
 
 /// A search that waits until its domain is known.
-struct Looking {
+struct DnsSearch {
     slot: Arc<Slot>,
     /// None: nobody is asked.
     ticket: Option<Ticket>,
-    referring: Referring,
-    answering: Answering,
+    referral_request: ReferralRequest,
+    search_answer: SearchAnswer,
     deadline: Monotonic,
     size_limit: Option<u32>,
     entries: u64,
 }
 
-impl fmt::Debug for Looking {
+impl fmt::Debug for DnsSearch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Looking").field("answering", &self.answering).finish_non_exhaustive()
+        f.debug_struct("DnsSearch").field("search_answer", &self.search_answer).finish_non_exhaustive()
     }
 }
 
-impl Cursor for Looking {
+impl Cursor for DnsSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let follower = self.slot.lock().1.clone();
         // Before it is looked for: another part of the same search may have told the follower.
         follower.into_iter().for_each(|follower| follower.looks());
-        let Some(known) = self.slot.lock().0.take() else { return Slice::Waiting };
-        let mut answered = self.answering.answer(&self.referring, &known, self.size_limit);
+        let Some(resolution) = self.slot.lock().0.take() else { return Slice::Waiting };
+        let mut answered = self.search_answer.answer(&self.referral_request, &resolution, self.size_limit);
         self.entries = answered.entries;
         answered.step(budget, out)
     }
@@ -413,7 +419,7 @@ impl Cursor for Looking {
     }
 }
 
-impl Drop for Looking {
+impl Drop for DnsSearch {
     fn drop(&mut self) {
         self.ticket.take().into_iter().for_each(Ticket::give_up);
     }

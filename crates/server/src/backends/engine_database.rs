@@ -15,7 +15,7 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
 
-use super::passwords::{Elsewhere, Judge, matches, replacement};
+use super::passwords::{Judge, Saslauthd, matches, replacement};
 use crate::clock::SystemRandom;
 use crate::services::Services;
 
@@ -43,13 +43,13 @@ impl<S: Store> EngineDatabase<S> {
         services: &Services,
         mut request: WriteRequest,
         target: Option<NormalDn>,
-        held: &dyn Fn(&NormalDn) -> Held,
+        locate: &dyn Fn(&NormalDn) -> Held,
         done: Completion,
     ) {
         let chosen = self.chosen();
         let account = target.as_ref().filter(|_| chosen.has_password_work(&request.operation));
         let Some(account) = account else {
-            return chosen.submit_at(request, target, held, done);
+            return chosen.submit_at(request, target, locate, done);
         };
         let passwords = &services.passwords;
         let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
@@ -122,7 +122,7 @@ pub(super) struct PasswordReplacement<S: Store> {
     /// Counts a wrong old password where failed binds count.
     pub(super) judge: Judge,
     pub(super) hashers: Vec<Hasher>,
-    pub(super) elsewhere: Option<Elsewhere>,
+    pub(super) saslauthd: Option<Saslauthd>,
     pub(super) subject: Arc<Subject>,
     pub(super) dn: NormalDn,
     /// The name as the client wrote it.
@@ -143,7 +143,7 @@ impl<S: Store> PasswordReplacement<S> {
             database,
             judge,
             hashers,
-            elsewhere,
+            saslauthd,
             subject,
             dn,
             target,
@@ -156,7 +156,7 @@ impl<S: Store> PasswordReplacement<S> {
         let proof = old.is_some().then_some(true);
         let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
         if let Some(old) = &work.old
-            && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
+            && !stored.iter().any(|value| matches(saslauthd.as_ref(), &work, value, old))
         {
             let attempt = BindAttempt { dn, matched: false, policy_control, code: GivenCode::NotAsked };
             // The account's policy counts it, durably before the answer.

@@ -88,7 +88,7 @@ impl Judge {
     }
 
     /// Of a name that no database stores.
-    pub(super) fn elsewhere(common: &Arc<Common>) -> Self {
+    pub(super) fn without_database(common: &Arc<Common>) -> Self {
         let served = common.directory.counting().map(|counting| Arc::clone(counting.served()));
         #[cfg(feature = "kv")]
         if served.is_none()
@@ -181,10 +181,10 @@ impl Common {
         let heavy = key.is_some() || stored.iter().any(|value| password::cost(value) == Cost::Heavy);
         let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
         let rehashers = if config.frontend.password_costs.rehash { config.hashers() } else { Vec::new() };
-        let elsewhere = self.elsewhere();
+        let saslauthd = self.saslauthd();
         // A job that only waits for another program takes no thread from those that compute.
-        let asks = elsewhere.is_some() && stored.iter().any(|value| asks_elsewhere(value));
-        let check = PasswordCheck { stored, key, password, elsewhere, rehashers };
+        let asks = saslauthd.is_some() && stored.iter().any(|value| asks_saslauthd(value));
+        let check = PasswordCheck { stored, key, password, saslauthd, rehashers };
         let place = JobContext { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
@@ -235,9 +235,9 @@ impl Common {
     }
 
     /// The program that checks `{SASL}` values, by the configuration.
-    pub(super) fn elsewhere(&self) -> Option<Elsewhere> {
+    pub(super) fn saslauthd(&self) -> Option<Saslauthd> {
         let socket = self.config.global.sasl.saslauthd.clone()?;
-        Some(Elsewhere { socket, services: Arc::clone(&self.services) })
+        Some(Saslauthd { socket, services: Arc::clone(&self.services) })
     }
 }
 
@@ -277,7 +277,7 @@ pub(super) fn compared(verdict: BindConclusion) -> End {
 }
 
 /// Whether comparing with a stored value means to ask another program.
-fn asks_elsewhere(stored: &[u8]) -> bool {
+fn asks_saslauthd(stored: &[u8]) -> bool {
     password::pass_through(password::password_behind(stored).unwrap_or(stored)).is_some()
 }
 
@@ -322,7 +322,7 @@ struct PasswordCheck {
     key: Option<Arc<dyn PasswordKey>>,
     password: Secret,
     /// The program that checks `{SASL}` values.
-    elsewhere: Option<Elsewhere>,
+    saslauthd: Option<Saslauthd>,
     /// How passwords are stored anew that were stored in a weaker way: by `password-hash`. None where they stay as they are.
     rehashers: Vec<Hasher>,
 }
@@ -333,7 +333,7 @@ impl PasswordCheck {
     fn matching(&self) -> Option<&Secret> {
         let mut matching: Option<&Secret> = None;
         for value in &self.stored {
-            if is_match(value, &self.password, self.elsewhere.as_ref())
+            if is_match(value, &self.password, self.saslauthd.as_ref())
                 && matching.is_none_or(|found| {
                     password::better(found, &self.rehashers).is_none() && !is_verifier(value)
                 })
@@ -360,7 +360,7 @@ impl PasswordCheck {
             Some(takes_codes) => match takes_codes.password {
                 None => sent.is_empty(),
                 // It is computed whatever was sent.
-                Some(behind) => is_match(behind, sent, self.elsewhere.as_ref()) & !sent.is_empty(),
+                Some(behind) => is_match(behind, sent, self.saslauthd.as_ref()) & !sent.is_empty(),
             },
         };
         let stored: Vec<_> =
@@ -418,18 +418,18 @@ impl PasswordCheck {
     }
 
     /// The password as it is to be stored from now on: by the policy's scheme, or by the configured one if that is better.
-    fn rehash(&self, wanted: Option<Scheme>) -> Option<Rehash> {
+    fn rehash(&self, scheme: Option<Scheme>) -> Option<Rehash> {
         // Without anything to compare by there is no need to compare again.
-        if wanted.is_none() && self.rehashers.is_empty() {
+        if scheme.is_none() && self.rehashers.is_empty() {
             return None;
         }
-        self.rehash_of(self.matching()?, wanted)
+        self.rehash_of(self.matching()?, scheme)
     }
 
-    fn rehash_of(&self, old: &Secret, wanted: Option<Scheme>) -> Option<Rehash> {
+    fn rehash_of(&self, old: &Secret, scheme: Option<Scheme>) -> Option<Rehash> {
         // What somebody logs in with is no secret of codes.
-        let wanted = wanted.filter(|scheme| !scheme.is_time_based());
-        let hasher = match wanted {
+        let scheme = scheme.filter(|scheme| !scheme.is_time_based());
+        let hasher = match scheme {
             Some(_) if is_verifier(old) => return None,
             Some(scheme) => {
                 let stored = Scheme::split(old).map_or(Some(Scheme::Cleartext), |(scheme, _)| scheme);
@@ -447,13 +447,13 @@ fn is_verifier(stored: &[u8]) -> bool {
     matches!(Scheme::split(stored), Some((Some(Scheme::Scram(_)), _)))
 }
 
-/// Where passwords are known that are not stored here.
-pub(super) struct Elsewhere {
+/// The saslauthd that checks `{SASL}` values.
+pub(super) struct Saslauthd {
     socket: PathBuf,
     services: Arc<Services>,
 }
 
-impl Elsewhere {
+impl Saslauthd {
     fn knows(&self, name: &[u8], password: &[u8]) -> bool {
         saslauthd::knows(&self.socket, name, password).unwrap_or_else(|error| {
             let socket = self.socket.display();
@@ -463,18 +463,18 @@ impl Elsewhere {
     }
 }
 
-/// Whether a password matches a stored value: by itself, or because it is known elsewhere. It may take its time.
-pub(super) fn is_match(stored: &[u8], password: &[u8], elsewhere: Option<&Elsewhere>) -> bool {
+/// Whether a password matches a stored value: by itself, or because saslauthd knows it. It may take its time.
+pub(super) fn is_match(stored: &[u8], password: &[u8], saslauthd: Option<&Saslauthd>) -> bool {
     match password::pass_through(stored) {
-        Some(name) => elsewhere.is_some_and(|elsewhere| elsewhere.knows(name, password)),
+        Some(name) => saslauthd.is_some_and(|saslauthd| saslauthd.knows(name, password)),
         None => password::verify(stored, password).is_match(),
     }
 }
 
-/// Whether the old password is the one that is stored, or known elsewhere.
-pub(super) fn matches(elsewhere: Option<&Elsewhere>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
+/// Whether the old password is the one that is stored, or that saslauthd knows.
+pub(super) fn matches(saslauthd: Option<&Saslauthd>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
     match password::pass_through(stored) {
-        Some(_) => is_match(stored, old, elsewhere),
+        Some(_) => is_match(stored, old, saslauthd),
         None => work.matches(stored, old),
     }
 }

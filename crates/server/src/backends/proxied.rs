@@ -143,11 +143,11 @@ impl Backend for Proxied {
         let requests = &self.common.config.global.request_limits;
         requests.check_search(&search.request, &search.controls).map_err(refused)?;
         let is_root = self.policy.is_root(context.subject);
-        let held = (!is_root).then(|| self.limits(context.subject, search.base));
+        let subject_limits = (!is_root).then(|| self.limits(context.subject, search.base));
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
-        let asked =
+        let requested =
             RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };
-        let effective = limits::effective(held.as_ref(), asked).map_err(refused)?;
+        let effective = limits::effective(subject_limits.as_ref(), requested).map_err(refused)?;
         // Of pages the target counts what came before.
         if page.is_none() {
             search.request.size_limit = effective.size.unwrap_or(0);
@@ -170,7 +170,7 @@ impl Backend for Proxied {
         if passwords.is_empty() || !matches!(bind.proof, Proof::Password(_)) {
             return self.backend.bind(context, bind, later);
         }
-        let judge = passwords::Judge::elsewhere(&self.common);
+        let judge = passwords::Judge::without_database(&self.common);
         self.common.bind(
             judge,
             context,
@@ -195,10 +195,10 @@ impl Backend for Proxied {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        operation: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        self.backend.extended(context, asked, later)
+        self.backend.extended(context, operation, later)
     }
 
     fn heeds(&self, control: &str) -> bool {

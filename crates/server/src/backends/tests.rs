@@ -96,7 +96,7 @@ impl Bench {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         client::simple_bind(&mut request, MessageId(90), &format!("cn=admin,{SUFFIX}"), b"secret", &[]);
         client.connection.request(&request, &mut out);
-        assert_eq!(told(&out), ["90 0"]);
+        assert_eq!(read_answers(&out), ["90 0"]);
         client
     }
 
@@ -144,8 +144,8 @@ impl Client {
     }
 
     /// What was answered since the last time.
-    fn told(&mut self) -> Vec<String> {
-        told(&std::mem::take(&mut self.out))
+    fn answers(&mut self) -> Vec<String> {
+        read_answers(&std::mem::take(&mut self.out))
     }
 }
 
@@ -163,19 +163,19 @@ fn go_on(connection: &mut Connection<Dispatcher>, mut turn: Turn, out: &mut Vec<
 }
 
 /// Answers: an entry by message and name, a result by message and code.
-fn told(mut bytes: &[u8]) -> Vec<String> {
-    let mut told = Vec::new();
+fn read_answers(mut bytes: &[u8]) -> Vec<String> {
+    let mut answers = Vec::new();
     while let Ok(Frame::Complete { len }) = frame(bytes, 1 << 20) {
         let message = Response::decode_message(&bytes[..len]).unwrap();
         let id = message.id.0;
-        told.push(match message.response {
+        answers.push(match message.response {
             Response::Entry(entry) => format!("{id} {}", entry.dn),
             response => format!("{id} {}", response.result().unwrap().1.code.0),
         });
         bytes = &bytes[len..];
     }
     assert!(bytes.is_empty(), "half a message: {bytes:02x?}");
-    told
+    answers
 }
 
 fn search(id: u32, base: &str, time_limit: u32) -> Vec<u8> {
@@ -224,15 +224,15 @@ fn who_am_i(id: u32) -> Vec<u8> {
 }
 
 /// Does something on another thread, as backends that wait for others do.
-fn elsewhere(work: impl FnOnce() + Send + 'static) {
+fn on_other_thread(work: impl FnOnce() + Send + 'static) {
     thread::spawn(work).join().unwrap();
 }
 
 /// Answers what waits with this code, on another thread.
 fn answer(toy: &Toy, code: ResultCode) {
-    let asked = toy.next();
+    let request = toy.next();
     let result = LdapResult::new(code);
-    elsewhere(move || match asked {
+    on_other_thread(move || match request {
         PendingRequest::Compare(done) => done((result, Vec::new())),
         PendingRequest::Update(done) => done(result.into()),
         PendingRequest::Bind(done) => done(result.into()),
@@ -250,13 +250,13 @@ fn answers_come_late_from_another_thread() {
         let bench = Bench::new();
         let mut client = bench.bound();
         client.ask(&request);
-        assert_eq!(client.told(), [""; 0], "{what}");
+        assert_eq!(client.answers(), [""; 0], "{what}");
         // The connection goes on meanwhile.
         client.ask(&who_am_i(2));
-        assert_eq!(client.told(), ["2 0"], "{what}");
+        assert_eq!(client.answers(), ["2 0"], "{what}");
         answer(&bench.toy, code);
         client.event();
-        assert_eq!(client.told(), [format!("1 {}", code.0)], "{what}");
+        assert_eq!(client.answers(), [format!("1 {}", code.0)], "{what}");
         assert_eq!(client.pending(), 0, "{what}");
     }
 }
@@ -267,10 +267,10 @@ fn a_bind_that_waits_holds_back_what_comes_behind() {
         let bench = Bench::new();
         let mut client = bench.connect();
         client.ask(&[bind(1, "cn=me,o=toy"), who_am_i(2)].concat());
-        assert_eq!(client.told(), [""; 0]);
+        assert_eq!(client.answers(), [""; 0]);
         answer(&bench.toy, code);
         client.event();
-        assert_eq!(client.told(), [format!("1 {}", code.0), "2 0".to_owned()]);
+        assert_eq!(client.answers(), [format!("1 {}", code.0), "2 0".to_owned()]);
         let session = &client.connection.parts().0.service().session;
         assert_eq!(session.subject().shown_dn(), then);
     }
@@ -284,13 +284,13 @@ fn entries_come_as_they_are_made_elsewhere() {
     let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
     for name in ["cn=a,o=toy", "cn=b,o=toy"] {
         let feed = Arc::clone(&feed);
-        elsewhere(move || feed.entry(name));
+        on_other_thread(move || feed.entry(name));
         client.event();
-        assert_eq!(client.told(), [format!("1 {name}")]);
+        assert_eq!(client.answers(), [format!("1 {name}")]);
     }
-    elsewhere(move || feed.end(ResultCode::SIZE_LIMIT_EXCEEDED));
+    on_other_thread(move || feed.end(ResultCode::SIZE_LIMIT_EXCEEDED));
     client.event();
-    assert_eq!(client.told(), ["1 4"]);
+    assert_eq!(client.answers(), ["1 4"]);
     assert_eq!(bench.toy.counts.ended.load(Ordering::SeqCst), 1);
 }
 
@@ -300,15 +300,15 @@ fn faults_are_answered() {
     let mut client = bench.connect();
     client.ask(&search(1, "cn=fail,o=toy", 0));
     client.ask(&compare(2, "cn=fail,o=toy"));
-    assert_eq!(client.told(), ["1 52", "2 52"]);
+    assert_eq!(client.answers(), ["1 52", "2 52"]);
     // The backend dropped the request without an answer.
     client.ask(&compare(3, "cn=lose,o=toy"));
     client.event();
-    assert_eq!(client.told(), ["3 80"]);
+    assert_eq!(client.answers(), ["3 80"]);
     client.ask(&search(4, "cn=later,o=toy", 0));
     answer(&bench.toy, ResultCode::OTHER);
     client.event();
-    assert_eq!(client.told(), ["4 80"]);
+    assert_eq!(client.answers(), ["4 80"]);
     assert_eq!(client.pending(), 0);
 }
 
@@ -366,7 +366,7 @@ fn what_waits_can_be_abandoned() {
         client.ask(&request);
         assert_eq!(client.pending(), 1, "{what}");
         client.ask(&abandon(2, 1));
-        assert_eq!(client.told(), [""; 0], "{what}");
+        assert_eq!(client.answers(), [""; 0], "{what}");
         assert_eq!(client.pending(), 0, "{what}");
         let counts = &bench.toy.counts;
         let ended = (counts.ended.load(Ordering::SeqCst), counts.given_up.load(Ordering::SeqCst));
@@ -374,9 +374,9 @@ fn what_waits_can_be_abandoned() {
         // An answer that comes all the same is nobody's.
         answer(&bench.toy, ResultCode::SUCCESS);
         client.event();
-        assert_eq!(client.told(), [""; 0], "{what}");
+        assert_eq!(client.answers(), [""; 0], "{what}");
         client.ask(&who_am_i(3));
-        assert_eq!(client.told(), ["3 0"], "{what}");
+        assert_eq!(client.answers(), ["3 0"], "{what}");
         for kind in [OperationKind::Search, OperationKind::Compare, OperationKind::Delete] {
             assert_eq!(bench.under_way(kind), 0, "{what}");
         }
@@ -394,9 +394,9 @@ fn what_waits_can_be_cancelled() {
         let mut client = bench.bound();
         client.ask(&request);
         client.ask(&cancel(2, 1));
-        assert_eq!(client.told(), ["1 118", "2 0"], "{what}");
+        assert_eq!(client.answers(), ["1 118", "2 0"], "{what}");
         client.ask(&cancel(3, 1));
-        assert_eq!(client.told(), ["3 119"], "{what}");
+        assert_eq!(client.answers(), ["3 119"], "{what}");
         assert_eq!(client.pending(), 0, "{what}");
     }
 }
@@ -414,9 +414,9 @@ fn time_limits_end_what_waits() {
         client.ask(&request);
         let deadline = client.connection.parts().0.deadline().expect("a deadline");
         client.expire(Monotonic(deadline.0 - 1));
-        assert_eq!(client.told(), [""; 0], "{what}");
+        assert_eq!(client.answers(), [""; 0], "{what}");
         client.expire(deadline);
-        assert_eq!(client.told(), [expected], "{what}");
+        assert_eq!(client.answers(), [expected], "{what}");
         assert_eq!(client.pending(), 0, "{what}");
         assert_eq!(client.connection.parts().0.deadline(), None, "{what}");
     }
@@ -425,7 +425,7 @@ fn time_limits_end_what_waits() {
     let mut client = bench.connect();
     client.ask(&search(1, "cn=never,o=toy", 0));
     client.expire(Monotonic(u64::MAX));
-    assert_eq!((client.told().len(), client.pending()), (0, 1));
+    assert_eq!((client.answers().len(), client.pending()), (0, 1));
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn the_server_stops_without_answers() {
         let (connection, _) = client.connection.parts();
         let turn = connection.stop(LdapResult::new(ResultCode::UNAVAILABLE));
         assert_eq!(turn, Turn::Close, "{what}");
-        assert_eq!(told(connection.output()), ["1 52"], "{what}");
+        assert_eq!(read_answers(connection.output()), ["1 52"], "{what}");
     }
 }
 
@@ -454,7 +454,7 @@ fn a_client_that_sends_no_more_is_answered() {
     assert_eq!(turn, Turn::Idle);
     answer(&bench.toy, ResultCode::SUCCESS);
     client.event();
-    assert_eq!(client.told(), ["1 0"]);
+    assert_eq!(client.answers(), ["1 0"]);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn searches_that_wait_count_as_requests_under_way() {
     client.ask(&[]);
     answer(&bench.toy, ResultCode::SUCCESS);
     client.event();
-    assert_eq!(client.told(), ["1 0"]);
+    assert_eq!(client.answers(), ["1 0"]);
     assert_eq!(client.pending(), usize::try_from(most).unwrap());
 }
 
@@ -479,16 +479,16 @@ fn a_search_goes_on_in_a_backend_that_is_glued_below() {
     let mut client = bench.bound();
     client.ask(&add_top(1));
     client.event();
-    assert_eq!(client.told(), ["1 0"]);
+    assert_eq!(client.answers(), ["1 0"]);
     client.ask(&search(2, SUFFIX, 0));
-    assert_eq!(client.told(), [format!("2 {SUFFIX}")]);
+    assert_eq!(client.answers(), [format!("2 {SUFFIX}")]);
     let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
-    elsewhere(move || {
+    on_other_thread(move || {
         feed.entry("ou=toy,dc=example,dc=com");
         feed.end(ResultCode::SUCCESS);
     });
     client.event();
-    assert_eq!(client.told(), ["2 ou=toy,dc=example,dc=com", "2 0"]);
+    assert_eq!(client.answers(), ["2 ou=toy,dc=example,dc=com", "2 0"]);
 }
 
 fn add_top(id: u32) -> Vec<u8> {
@@ -523,12 +523,12 @@ fn a_worker_ends_what_has_waited_for_too_long() {
     client.write_all(&[search(1, "cn=never,o=toy", 1), compare(2, "cn=never,o=toy")].concat()).unwrap();
     let mut bytes = Vec::new();
     let mut buffer = [0; 1024];
-    while told_so_far(&bytes) < 2 {
+    while count_answers(&bytes) < 2 {
         let count = client.read(&mut buffer).unwrap();
         assert!(count > 0, "closed");
         bytes.extend_from_slice(&buffer[..count]);
     }
-    let mut answers = told(&bytes);
+    let mut answers = read_answers(&bytes);
     answers.sort();
     assert_eq!(answers, ["1 3", "2 11"]);
     // A request that is never answered does not keep it from stopping.
@@ -540,12 +540,12 @@ fn a_worker_ends_what_has_waited_for_too_long() {
     worker.stop();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
-    assert_eq!(told(&rest).first().map(String::as_str), Some("3 52"));
+    assert_eq!(read_answers(&rest).first().map(String::as_str), Some("3 52"));
     worker.join();
 }
 
 /// Whole messages.
-fn told_so_far(mut bytes: &[u8]) -> usize {
+fn count_answers(mut bytes: &[u8]) -> usize {
     let mut count = 0;
     while let Ok(Frame::Complete { len }) = frame(bytes, 1 << 20) {
         bytes = &bytes[len..];

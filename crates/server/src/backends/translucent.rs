@@ -138,11 +138,11 @@ impl Local {
         let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
         let view = database.view(&snapshot).map_err(failed)?;
         let policy = database.current_policy();
-        let held = self.stored.own_limits(&policy, &view, subject, search.base).map_err(failed)?;
+        let subject_limits = self.stored.own_limits(&policy, &view, subject, search.base).map_err(failed)?;
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
-        let asked =
+        let requested =
             RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };
-        let effective = limits::effective(held.as_ref(), asked)?;
+        let effective = limits::effective(subject_limits.as_ref(), requested)?;
         // Of pages the remote server counts what came before.
         Ok(Effective { size: effective.size.filter(|_| page.is_none()), ..effective })
     }
@@ -173,15 +173,15 @@ impl LocalEntries for Local {
     }
 
     fn change(&self, mut requests: Vec<WriteRequest>, done: Completion) {
-        let held = |_: &NormalDn| Held::Here;
+        let locate = |_: &NormalDn| Held::Here;
         match (requests.pop(), requests.is_empty()) {
             (Some(only), true) => {
                 let target = self.stored.common.config.schema.parse_dn(only.operation.target()).ok();
-                self.stored.submit(only, target, &held, done);
+                self.stored.submit(only, target, &locate, done);
             }
             (Some(last), false) => {
                 requests.push(last);
-                self.stored.common.directory.at(&self.stored.served).submit_all(requests, &held, done);
+                self.stored.common.directory.at(&self.stored.served).submit_all(requests, &locate, done);
             }
             (None, _) => done(LdapResult::success().into()),
         }

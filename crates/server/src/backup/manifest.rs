@@ -147,8 +147,8 @@ impl StoredFile {
             pace.advance(count as u64)?;
         }
         if bytes != self.bytes {
-            let said = self.bytes;
-            let what = format!("has {bytes} bytes where the manifest says {said}: it was cut or changed");
+            let expected = self.bytes;
+            let what = format!("has {bytes} bytes where the manifest says {expected}: it was cut or changed");
             return Err(BackupError::damaged(&path, what));
         }
         let sha256 = hexadecimal(&hash.finalize());

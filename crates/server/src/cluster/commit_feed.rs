@@ -89,10 +89,10 @@ impl FeedReader {
             return;
         }
         // Some may have been made while nobody listened.
-        let mut heard = true;
+        let mut has_news = true;
         let mut silence = Duration::ZERO;
         while !self.listening.has_ended() {
-            if heard {
+            if has_news {
                 // The node that writes knows its own.
                 if !store.leads() {
                     if store.hear().is_err() {
@@ -113,7 +113,7 @@ impl FeedReader {
                     return;
                 }
             }
-            heard = more;
+            has_news = more;
         }
     }
 }

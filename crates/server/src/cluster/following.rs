@@ -39,12 +39,12 @@ pub(super) struct Following(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    shown: ConfigurationState,
+    configuration: ConfigurationState,
     /// What was tried last: a generation beside what this node had then.
     tried: Option<(u64, Arc<NodeConfiguration>)>,
     /// Whether the thread that changes the configuration has it.
     under_way: bool,
-    told: String,
+    last_failure: String,
 }
 
 impl Following {
@@ -54,13 +54,13 @@ impl Following {
     }
 
     pub(super) fn state(&self) -> ConfigurationState {
-        self.lock().shown.clone()
+        self.lock().configuration.clone()
     }
 
     /// This generation is what this node has published, or has anyway.
     pub(super) fn is_at(&self, generation: u64, is_shared: bool) {
         let mut state = self.lock();
-        state.shown =
+        state.configuration =
             ConfigurationState { is_shared, newest: generation, in_force: generation, refused: None };
         state.tried = None;
     }
@@ -68,23 +68,25 @@ impl Following {
     /// This node has another configuration and keeps it.
     pub(super) fn differs(&self, generation: u64) {
         let mut state = self.lock();
-        let in_force = if state.shown.in_force == generation { 0 } else { state.shown.in_force };
-        state.shown = ConfigurationState { is_shared: false, newest: generation, in_force, refused: None };
+        let in_force =
+            if state.configuration.in_force == generation { 0 } else { state.configuration.in_force };
+        state.configuration =
+            ConfigurationState { is_shared: false, newest: generation, in_force, refused: None };
     }
 
     /// What is in the engine cannot be read.
     fn cannot_read(&self, why: &str) -> bool {
         let mut state = self.lock();
-        state.shown.is_shared = true;
-        state.shown.refused = Some(why.to_owned());
-        std::mem::replace(&mut state.told, why.to_owned()) != why
+        state.configuration.is_shared = true;
+        state.configuration.refused = Some(why.to_owned());
+        std::mem::replace(&mut state.last_failure, why.to_owned()) != why
     }
 
     /// Whether this generation is to be tried beside this configuration: not if it was.
     fn begin(&self, generation: u64, own: &Arc<NodeConfiguration>) -> bool {
         let mut state = self.lock();
-        state.shown.is_shared = true;
-        state.shown.newest = generation;
+        state.configuration.is_shared = true;
+        state.configuration.newest = generation;
         let is_new = state.tried.as_ref().is_none_or(|(tried, beside)| *tried != generation || beside != own);
         if state.under_way || !is_new {
             return false;
@@ -99,10 +101,10 @@ impl Following {
         state.under_way = false;
         match refused {
             None => {
-                state.shown.in_force = generation;
-                state.shown.refused = None;
+                state.configuration.in_force = generation;
+                state.configuration.refused = None;
             }
-            Some(why) => state.shown.refused = Some(why.to_owned()),
+            Some(why) => state.configuration.refused = Some(why.to_owned()),
         }
     }
 
@@ -143,8 +145,8 @@ impl Follower {
                 None
             }
         };
-        let asked = FollowedConfiguration { suffix: self.suffix.clone(), newest: Box::new(newest) };
-        if !self.configuration.follow(asked) {
+        let request = FollowedConfiguration { suffix: self.suffix.clone(), newest: Box::new(newest) };
+        if !self.configuration.follow(request) {
             self.following.put_off();
         }
     }

@@ -10,7 +10,7 @@ use larix_engine::{Directory, Frontend, Served};
 use larix_replication::provider::Behind;
 
 use super::other_databases::AllDatabases;
-use super::{Making, Node, NodeConfiguration, NodeFigures, SharedStore};
+use super::{Node, NodeConfiguration, NodeFigures, NodeParameters, SharedStore};
 
 /// A database in a shared engine.
 #[derive(Clone, Debug)]
@@ -88,10 +88,15 @@ impl Joining {
     ///
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else.
-    pub(crate) fn join(&mut self, nodes: &Nodes, making: Making<'_>, alike: bool) -> Result<(), String> {
-        let (schema, settings) = (Arc::clone(&making.schema), making.database.clone());
-        let (environment, shared) = (making.environment.clone(), making.shared.clone());
-        let (node, is_kept) = nodes.of(making)?;
+    pub(crate) fn join(
+        &mut self,
+        nodes: &Nodes,
+        parameters: NodeParameters<'_>,
+        alike: bool,
+    ) -> Result<(), String> {
+        let (schema, settings) = (Arc::clone(&parameters.schema), parameters.database.clone());
+        let (environment, shared) = (parameters.environment.clone(), parameters.shared.clone());
+        let (node, is_kept) = nodes.of(parameters)?;
         // What stays as it was goes on writing without a pause.
         let next = (is_kept && !alike).then(|| Reconfiguration { schema, settings, environment });
         self.0.push((node, next, shared));
@@ -152,18 +157,18 @@ pub(crate) struct Nodes(Mutex<HashMap<String, Weak<Node>>>);
 impl Nodes {
     /// The numbers of all, by suffix.
     pub(crate) fn figures(&self) -> Vec<NodeFigures> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
-        drop(known);
+        let by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<Arc<Node>> = by_suffix.values().filter_map(Weak::upgrade).collect();
+        drop(by_suffix);
         all.sort_by(|a, b| a.suffix.cmp(&b.suffix));
         all.iter().map(|node| node.figures()).collect()
     }
 
     /// What is behind a place in the log of the database of this instance, as far as the node that has it has looked.
     pub(crate) fn behind(&self, instance: u64, position: u64) -> Option<Behind> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let nodes: Vec<Arc<Node>> = known.values().filter_map(Weak::upgrade).collect();
-        drop(known);
+        let by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes: Vec<Arc<Node>> = by_suffix.values().filter_map(Weak::upgrade).collect();
+        drop(by_suffix);
         let of =
             |node: &&Arc<Node>| node.served().is_some_and(|served| served.database().instance() == instance);
         nodes.iter().find(of)?.lags.behind(position)
@@ -173,18 +178,18 @@ impl Nodes {
     ///
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else; no thread is left.
-    fn of(&self, making: Making<'_>) -> Result<(Arc<Node>, bool), String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = known.get(&making.suffix).and_then(Weak::upgrade)
-            && node.settings.opens_as(making.settings)
+    fn of(&self, parameters: NodeParameters<'_>) -> Result<(Arc<Node>, bool), String> {
+        let mut by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = by_suffix.get(&parameters.suffix).and_then(Weak::upgrade)
+            && node.settings.opens_as(parameters.settings)
             && node.served().is_none_or(|served| !served.is_retired())
         {
             return Ok((node, true));
         }
-        let suffix = making.suffix.clone();
-        let node = Arc::new(Node::start(making)?);
-        known.retain(|_, node| node.strong_count() > 0);
-        known.insert(suffix, Arc::downgrade(&node));
+        let suffix = parameters.suffix.clone();
+        let node = Arc::new(Node::start(parameters)?);
+        by_suffix.retain(|_, node| node.strong_count() > 0);
+        by_suffix.insert(suffix, Arc::downgrade(&node));
         Ok((node, false))
     }
 }

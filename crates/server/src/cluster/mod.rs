@@ -8,6 +8,7 @@ mod following;
 mod generation;
 mod lags;
 mod logged;
+mod node_report;
 mod opening;
 mod other_databases;
 mod pending_binds;
@@ -15,7 +16,6 @@ mod pool;
 mod published;
 mod report;
 mod role;
-mod said;
 mod tool;
 
 use std::fmt;
@@ -110,7 +110,7 @@ impl fmt::Debug for Node {
 }
 
 /// What a node is made from.
-pub(crate) struct Making<'a> {
+pub(crate) struct NodeParameters<'a> {
     pub(crate) suffix: String,
     pub(crate) settings: &'a KvSettings,
     pub(crate) schema: Arc<Schema>,
@@ -134,10 +134,19 @@ impl Node {
     ///
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else.
-    fn start(making: Making<'_>) -> Result<Self, String> {
-        let Making {
-            suffix, settings, schema, database, environment, shared, clock, log, may_be_away, ..
-        } = making;
+    fn start(parameters: NodeParameters<'_>) -> Result<Self, String> {
+        let NodeParameters {
+            suffix,
+            settings,
+            schema,
+            database,
+            environment,
+            shared,
+            clock,
+            log,
+            may_be_away,
+            ..
+        } = parameters;
         // Strict reads ask themselves; consumers are to hear of changes.
         let listens = settings.consistency != Consistency::Strict || database.provider.is_some();
         let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
@@ -166,7 +175,7 @@ impl Node {
         let follower = Follower {
             suffix: suffix.clone(),
             following: Arc::clone(&following),
-            configuration: making.configuration,
+            configuration: parameters.configuration,
             log: log.clone(),
         };
         let holder = role::Holder {
@@ -193,7 +202,7 @@ impl Node {
             listening,
             following,
             lags: Arc::default(),
-            sync_peers: making.sync_peers,
+            sync_peers: parameters.sync_peers,
             clock,
             thread,
         };

@@ -93,16 +93,16 @@ impl PendingBinds {
     fn is_awaited(&self, now: Monotonic) -> bool {
         let mut state = self.lock();
         let is_over = |since: Monotonic| u128::from(now.0.saturating_sub(since.0)) > DEADLINE.as_nanos();
-        let over: Vec<u64> = state
+        let overdue: Vec<u64> = state
             .waiting
             .iter()
             .filter(|(_, (since, _))| is_over(*since))
             .map(|(number, _)| *number)
             .collect();
-        let over: Vec<_> = over.iter().filter_map(|number| state.waiting.remove(number)).collect();
+        let overdue: Vec<_> = overdue.iter().filter_map(|number| state.waiting.remove(number)).collect();
         let is_awaited = !state.waiting.is_empty();
         drop(state);
-        for (_, done) in over {
+        for (_, done) in overdue {
             done(not_judged("the node that writes has not answered"));
         }
         is_awaited
@@ -139,7 +139,7 @@ pub(super) struct MessageReceiver {
 }
 
 /// When messages were taken last.
-struct Taken {
+struct LastTake {
     at: Monotonic,
     led: bool,
 }
@@ -172,17 +172,17 @@ impl MessageReceiver {
         let Ok(mailbox) = store.mailbox() else { return };
         let mailbox = Arc::new(mailbox);
         self.pending_binds.set_mailbox(Some(Arc::clone(&mailbox)));
-        let mut last: Option<Taken> = None;
-        let mut heard = true;
+        let mut last: Option<LastTake> = None;
+        let mut has_messages = true;
         while !self.pending_binds.has_ended() {
             let (now, leads) = (self.clock.monotonic(), store.leads());
             let is_awaited = self.pending_binds.is_awaited(now);
             let is_due = last
                 .as_ref()
                 .is_none_or(|last| last.led != leads || now.0.saturating_sub(last.at.0) > LOOKS_EVERY);
-            if heard || is_awaited || is_due {
+            if has_messages || is_awaited || is_due {
                 let Ok(messages) = store.take_messages(&mailbox, leads) else { return };
-                last = Some(Taken { at: now, led: leads });
+                last = Some(LastTake { at: now, led: leads });
                 messages.into_iter().for_each(|message| self.receive(served, message));
             }
             if !served.database().current_settings().overlays.want(Interests::BIND) {
@@ -190,7 +190,7 @@ impl MessageReceiver {
             }
             let pause = if self.pending_binds.is_awaited(self.clock.monotonic()) { SHORT } else { LONG };
             let Ok(waited) = store.wait_for_messages(&mailbox, pause) else { return };
-            heard = waited;
+            has_messages = waited;
         }
     }
 
@@ -211,9 +211,9 @@ impl MessageReceiver {
             let (pool, store) = (Arc::clone(&self.pool), Arc::clone(served.database().store()));
             let answer = move |conclusion: BindConclusion| {
                 // Where too many wait, the other node's patience ends.
-                let Some(place) = pool.permit() else { return };
+                let Some(permit) = pool.permit() else { return };
                 let body = write_conclusion(&conclusion);
-                place.take(move |_| {
+                permit.take(move |_| {
                     // An engine that does not take it ends the other node's patience, too.
                     let _gone = store.send_message(Recipient::Node(&sender), number, body);
                 });

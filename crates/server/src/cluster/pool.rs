@@ -145,13 +145,13 @@ mod tests {
     #[test]
     fn operations_are_bounded_and_dropped_at_the_end() {
         let pool = EnginePool::start(Arc::new(SystemClock::default())).expect("threads");
-        let (told, said) = channel();
+        let (sender, turns) = channel();
         let gates: Vec<_> = (0..THREADS)
             .map(|_| {
                 let (open, gate) = channel::<()>();
-                let told = told.clone();
+                let sender = sender.clone();
                 pool.permit().expect("room").take(move |turn| {
-                    told.send(turn).expect("told");
+                    sender.send(turn).expect("told");
                     // Until the other side is gone.
                     let _closed = gate.recv();
                 });
@@ -159,19 +159,19 @@ mod tests {
             })
             .collect();
         for _ in 0..THREADS {
-            assert_eq!(said.recv().expect("a turn"), Turn::Go);
+            assert_eq!(turns.recv().expect("a turn"), Turn::Go);
         }
         // All threads are taken.
         let held: Vec<_> = std::iter::from_fn(|| pool.permit()).collect();
         assert_eq!(held.len(), WAITING_MAX);
         drop(held);
-        let waits = told.clone();
+        let waits = sender.clone();
         pool.permit().expect("room again").take(move |turn| waits.send(turn).expect("told"));
         assert_eq!(pool.waiting(), 1);
-        drop(told);
+        drop(sender);
         drop(pool);
         // Those that have a turn hold the other side until then.
         drop(gates);
-        assert!(said.recv().is_err(), "what waited has no turn");
+        assert!(turns.recv().is_err(), "what waited has no turn");
     }
 }

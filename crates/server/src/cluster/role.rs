@@ -15,9 +15,9 @@ use larix_store::Store as _;
 use super::SharedStore;
 use super::following::{Follower, NodeConfiguration};
 use super::logged::{self, Logging};
+use super::node_report;
 use super::opening::{self, Failure, Opening};
 use super::published::{self, Publishing, Unreadable};
-use super::said;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -25,7 +25,7 @@ use crate::log::Log;
 const LOOKS: u32 = 3;
 
 /// A node says what it is with a look at the lease, where that is another thing than before, or was said longer ago than this.
-const SAID_AGAIN: Duration = Duration::from_secs(3);
+const REPORT_AGAIN: Duration = Duration::from_secs(3);
 
 /// What this node is to its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,13 +212,13 @@ pub(super) struct Holder {
 
 /// What this node has published since it writes, or why it could not.
 #[derive(Default)]
-struct PublishedHere {
+struct Publication {
     shared: Option<Arc<NodeConfiguration>>,
-    told: String,
+    last_failure: String,
     /// With which commit this node's own was compared with what another one has published, what it was, and the generation that differed.
-    compared: u64,
-    beside: Option<Arc<NodeConfiguration>>,
-    differed: u64,
+    compared_at: u64,
+    compared_with: Option<Arc<NodeConfiguration>>,
+    differing_generation: u64,
 }
 
 /// Why a look came to nothing.
@@ -229,7 +229,8 @@ impl Holder {
     /// by the thread.
     pub(super) fn begin(&self) {
         let Some(served) = self.opening.served() else { return };
-        let role = served.database().store().lease().ok().and_then(|lease| beside(lease, &self.node));
+        let role =
+            served.database().store().lease().ok().and_then(|lease| role_under_lease(lease, &self.node));
         role.into_iter().for_each(|role| self.publish(served, role));
     }
 
@@ -241,7 +242,7 @@ impl Holder {
 
     /// The database: waits until the engine answers. None where the node ends before that.
     fn open(&self) -> Option<Arc<Served<SharedStore>>> {
-        let mut told = String::new();
+        let mut last_failure = String::new();
         let mut failures = 0;
         loop {
             if let Some(served) = self.opening.served() {
@@ -254,15 +255,15 @@ impl Holder {
             failures = failures.saturating_add(1);
             match self.opening.open(&self.clock) {
                 Ok(()) => self.log.notice(format_args!("\"{}\": the engine answers", self.suffix)),
-                Err(failure) => self.tell(failure, &mut told),
+                Err(failure) => self.log_failure(failure, &mut last_failure),
             }
         }
     }
 
-    fn tell(&self, failure: Failure, told: &mut String) {
+    fn log_failure(&self, failure: Failure, last_failure: &mut String) {
         let needs_help = matches!(failure, Failure::Refused(_));
         let why = failure.text();
-        if why == *told {
+        if why == *last_failure {
             return;
         }
         match needs_help {
@@ -272,36 +273,36 @@ impl Holder {
             )),
             false => self.log.warning(format_args!("\"{}\": {why}; it is tried again", self.suffix)),
         }
-        *told = why;
+        *last_failure = why;
     }
 
     fn hold(&self, served: &Served<SharedStore>) {
         let pause = self.lease / LOOKS;
         let mut seen = 0;
         let mut last = self.clock.monotonic();
-        let (mut told, mut lacking) = (String::new(), String::new());
-        let mut here = PublishedHere::default();
-        let mut said = None;
+        let (mut last_failure, mut last_lack) = (String::new(), String::new());
+        let mut publication = Publication::default();
+        let mut last_report = None;
         loop {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
             let led = self.watch.role() == Role::Leader && self.watch.takes_turns();
-            match self.look(served, &mut lacking) {
+            match self.look(served, &mut last_lack) {
                 Ok(role) => {
                     if led && role != Role::Leader && self.watch.takes_turns() {
-                        self.tell_lost(last, began);
+                        self.log_lost_lease(last, began);
                     }
                     last = began;
-                    told.clear();
+                    last_failure.clear();
                     // Before changes are taken: they would only be in each other's way.
-                    self.publish_configuration(served, &role, &mut here);
+                    self.publish_configuration(served, &role, &mut publication);
                     self.publish(served, role);
-                    self.say(served, &mut said);
+                    self.report(served, &mut last_report);
                 }
                 Err(why) => {
-                    if why != told {
+                    if why != last_failure {
                         self.log.warning(format_args!("\"{}\": {why}", self.suffix));
-                        told = why;
+                        last_failure = why;
                     }
                     if self.is_over(last) {
                         // Others may lead by now; if not, the lease is taken anew.
@@ -334,22 +335,22 @@ impl Holder {
     }
 
     /// Says in the engine what this node is, for who looks after all of them. What cannot be said now is said later.
-    fn say(&self, served: &Served<SharedStore>, said: &mut Option<(Monotonic, Vec<u8>)>) {
-        let words = said::words(&self.follower.following.state());
+    fn report(&self, served: &Served<SharedStore>, last_report: &mut Option<(Monotonic, Vec<u8>)>) {
+        let report = node_report::encode(&self.follower.following.state());
         let now = self.clock.monotonic();
-        let is_known = said.as_ref().is_some_and(|(at, before)| {
-            *before == words && u128::from(now.0.saturating_sub(at.0)) < SAID_AGAIN.as_nanos()
+        let is_known = last_report.as_ref().is_some_and(|(at, before)| {
+            *before == report && u128::from(now.0.saturating_sub(at.0)) < REPORT_AGAIN.as_nanos()
         });
         if is_known {
             return;
         }
         // The next look must not be late because of it, so it is not tried with each.
-        let _done = served.database().store().say(&self.node, &words);
-        *said = Some((now, words));
+        let _done = served.database().store().say(&self.node, &report);
+        *last_report = Some((now, report));
     }
 
     /// Says why another node may write now: a renewal that began late or took long, or neither where somebody had it step down.
-    fn tell_lost(&self, last: Monotonic, began: Monotonic) {
+    fn log_lost_lease(&self, last: Monotonic, began: Monotonic) {
         let milliseconds = |from: Monotonic, to: Monotonic| to.0.saturating_sub(from.0) / 1_000_000;
         self.log.warning(format_args!(
             "\"{}\": this node has lost the right to write: it asked for it {} ms after the last time, and had the answer {} ms later; the \
@@ -396,13 +397,18 @@ impl Holder {
     }
 
     /// Leaves in the engine what nodes that join need of the configuration, if this node writes and has not done so.
-    fn publish_configuration(&self, served: &Served<SharedStore>, role: &Role, here: &mut PublishedHere) {
+    fn publish_configuration(
+        &self,
+        served: &Served<SharedStore>,
+        role: &Role,
+        publication: &mut Publication,
+    ) {
         let shared = self.opening.shared();
         if *role != Role::Leader {
-            here.shared = None;
-            return self.compare_configuration(served, &shared, here);
+            publication.shared = None;
+            return self.compare_configuration(served, &shared, publication);
         }
-        if here.shared.as_ref() == Some(&shared) {
+        if publication.shared.as_ref() == Some(&shared) {
             return;
         }
         let suffix = &self.suffix;
@@ -416,7 +422,7 @@ impl Holder {
             {
                 Ok(Some(Ok(published))) => {
                     if published.lines == shared.lines {
-                        here.shared = Some(Arc::clone(&shared));
+                        publication.shared = Some(Arc::clone(&shared));
                     }
                     return self.follower.take_over(store, published, &shared);
                 }
@@ -442,16 +448,16 @@ impl Holder {
                 generation
             }
             Err(why) => {
-                if why != here.told {
+                if why != publication.last_failure {
                     self.log.warning(format_args!("\"{suffix}\": the configuration is not published: {why}"));
-                    here.told = why;
+                    publication.last_failure = why;
                 }
                 return;
             }
         };
-        here.told.clear();
+        publication.last_failure.clear();
         self.follower.following.is_at(generation, shared.is_shared);
-        here.shared = Some(shared);
+        publication.shared = Some(shared);
     }
 
     /// Takes over what another node has published; one that keeps a configuration of its own says once for each generation that it differs.
@@ -459,11 +465,11 @@ impl Holder {
         &self,
         served: &Served<SharedStore>,
         shared: &Arc<NodeConfiguration>,
-        here: &mut PublishedHere,
+        publication: &mut Publication,
     ) {
         let store = served.database().store();
         let newest = store.commit_counter();
-        if here.compared == newest && here.beside.as_ref() == Some(shared) {
+        if publication.compared_at == newest && publication.compared_with.as_ref() == Some(shared) {
             return;
         }
         // What cannot be read is looked at again with the next commit.
@@ -476,19 +482,19 @@ impl Holder {
         if shared.is_shared {
             // Until it is in force each look asks again.
             if published.lines == shared.lines {
-                (here.compared, here.beside) = (newest, Some(Arc::clone(shared)));
+                (publication.compared_at, publication.compared_with) = (newest, Some(Arc::clone(shared)));
             }
             return self.follower.take_over(store, published, shared);
         }
-        (here.compared, here.beside) = (newest, Some(Arc::clone(shared)));
+        (publication.compared_at, publication.compared_with) = (newest, Some(Arc::clone(shared)));
         if published.lines == shared.lines {
             return self.follower.following.is_at(published.generation, false);
         }
         self.follower.following.differs(published.generation);
-        if here.differed == published.generation {
+        if publication.differing_generation == published.generation {
             return;
         }
-        here.differed = published.generation;
+        publication.differing_generation = published.generation;
         self.log.warning(format_args!(
             "\"{}\": this node's configuration is another than that of {}, which nodes that join get (generation {})",
             self.suffix, published.node, published.generation
@@ -496,8 +502,8 @@ impl Holder {
     }
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
-    /// `lacking`: what was said last of why this node does not.
-    fn look(&self, served: &Served<SharedStore>, lacking: &mut String) -> Result<Role, Trouble> {
+    /// `last_lack`: what was said last of why this node does not.
+    fn look(&self, served: &Served<SharedStore>, last_lack: &mut String) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
         let store = served.database().store();
         let text = |error: &dyn fmt::Display| error.to_string();
@@ -517,22 +523,22 @@ impl Holder {
         }
         let lease = store.lease().map_err(|error| text(&error))?;
         let is_own = lease.is_own;
-        if let Some(role) = beside(lease, &self.node) {
+        if let Some(role) = role_under_lease(lease, &self.node) {
             return Ok(role);
         }
         // The node that holds the lease had the configuration when it took it.
         let lacks = if is_own { None } else { self.lacks_configuration(store)? };
         if let Some(why) = lacks {
-            if *lacking != why {
+            if *last_lack != why {
                 self.log.warning(format_args!("\"{}\": {why}", self.suffix));
-                *lacking = why;
+                *last_lack = why;
             }
             return Ok(Role::Vacant);
         }
-        lacking.clear();
+        last_lack.clear();
         if !store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
             let lease = store.lease().map_err(|error| text(&error))?;
-            return Ok(beside(lease, &self.node).unwrap_or(Role::Vacant));
+            return Ok(role_under_lease(lease, &self.node).unwrap_or(Role::Vacant));
         }
         take_over(served)?;
         Ok(Role::Leader)
@@ -551,7 +557,7 @@ impl Holder {
             store.release_lease().map_err(|error| text(&error))?;
             return Ok(Role::Vacant);
         }
-        Ok(beside(lease, &self.node).unwrap_or(Role::Vacant))
+        Ok(role_under_lease(lease, &self.node).unwrap_or(Role::Vacant))
     }
 
     /// Why this node may not write although nobody else does: the others made their changes under a configuration that is not in force
@@ -587,7 +593,7 @@ impl Holder {
 }
 
 /// What the node of this URL is while another handle holds the lease; none where no other one does.
-fn beside(lease: Lease, node: &str) -> Option<Role> {
+fn role_under_lease(lease: Lease, node: &str) -> Option<Role> {
     let leader = lease.leader.filter(|_| !lease.is_own)?;
     // What is left of this node from before a restart: a referral would lead clients back here.
     Some(if leader == node { Role::Vacant } else { Role::Follower(leader) })
@@ -623,7 +629,7 @@ mod tests {
             (Some("ldap://n1"), false, Some(Role::Vacant)),
             (Some("ldap://n2"), false, Some(Role::Follower("ldap://n2".to_owned()))),
         ] {
-            assert_eq!(beside(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
+            assert_eq!(role_under_lease(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
         }
     }
 

@@ -13,7 +13,7 @@ use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, t
 use larix_store::{Snapshot, Store};
 
 use super::published::{self, Published};
-use super::{Checked, Connected, KnownNode, Removed, Status, said};
+use super::{Checked, Connected, KnownNode, Removed, Status, node_report};
 use crate::clock::SystemRandom;
 
 /// How the engine stands: `suffix` names the database where there are several.
@@ -29,14 +29,14 @@ pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
     let own = own_name();
     let sessions: Vec<_> = store.sessions().map_err(text)?;
     let sessions: Vec<_> = sessions.into_iter().filter(|session| !session.name.contains(&own)).collect();
-    let said = store.said().map_err(text)?;
+    let reports = store.said().map_err(text)?;
     let names = sessions.iter().map(|session| session.name.as_str());
     Ok(Status {
         leader: leader.map(|leader| (leader, left)),
         epoch: figures.epoch,
         commit: figures.version,
         configuration: published.and_then(Result::ok).map(|published| (published.generation, published.node)),
-        nodes: known_nodes(said, names, &settings.schema),
+        nodes: known_nodes(reports, names, &settings.schema),
         connected: sessions
             .into_iter()
             .map(|session| Connected { name: session.name, connections: session.connections })
@@ -46,12 +46,13 @@ pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
 
 /// Nodes that say something of themselves, and those that are connected and do not.
 fn known_nodes<'n>(
-    said: Vec<Said>,
+    reports: Vec<Said>,
     connected: impl Iterator<Item = &'n str>,
     schema: &str,
 ) -> Vec<KnownNode> {
-    let known = |Said { node, words, ago }| KnownNode { node, heard: Some(ago), report: said::read(&words) };
-    let mut nodes: Vec<KnownNode> = said.into_iter().map(known).collect();
+    let known =
+        |Said { node, words, ago }| KnownNode { node, heard: Some(ago), report: node_report::decode(&words) };
+    let mut nodes: Vec<KnownNode> = reports.into_iter().map(known).collect();
     for name in connected {
         let Some(node) = node_of(name, schema) else { continue };
         let is_cut = name.len() == CONNECTION_NAME_BYTES_MAX;
@@ -266,7 +267,7 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
         let Some(settings) = section.kind.settings::<KvSettings>() else { continue };
         let is_meant = |own: &ConfigDn| match suffix {
             None => true,
-            Some(asked) => config.schema.parse_dn(asked).is_ok_and(|asked| asked == own.normal),
+            Some(suffix) => config.schema.parse_dn(suffix).is_ok_and(|suffix| suffix == own.normal),
         };
         if section.suffixes.iter().any(is_meant) {
             sections.push((section, settings));
@@ -307,7 +308,7 @@ mod tests {
     fn nodes_that_say_nothing_are_known_by_their_connections() {
         let long = format!("ldaps://{}.example.com", "n".repeat(60));
         let cut = |node: &str| format!("larix {node} larix").chars().take(63).collect::<String>();
-        let said = |node: &str| Said { node: node.to_owned(), words: Vec::new(), ago: Duration::ZERO };
+        let report_of = |node: &str| Said { node: node.to_owned(), words: Vec::new(), ago: Duration::ZERO };
         let names = [
             "larix ldap://n2 larix".to_owned(),
             "larix ldap://n1 larix".to_owned(),
@@ -316,12 +317,12 @@ mod tests {
             "psql".to_owned(),
             cut(&long),
         ];
-        let nodes = |said| {
-            let known = known_nodes(said, names.iter().map(String::as_str), "larix");
+        let nodes = |reports| {
+            let known = known_nodes(reports, names.iter().map(String::as_str), "larix");
             known.into_iter().map(|known| (known.node, known.heard.is_some())).collect::<Vec<_>>()
         };
         let name = |node: &str| node.to_owned();
-        let known = nodes(vec![said("ldap://n1"), said(&long)]);
+        let known = nodes(vec![report_of("ldap://n1"), report_of(&long)]);
         assert_eq!(known, [(name("ldap://n1"), true), (name("ldap://n2"), false), (long.clone(), true)]);
         let cut = cut(&long).replace("larix ", "");
         let known = nodes(Vec::new());

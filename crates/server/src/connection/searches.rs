@@ -22,7 +22,7 @@ pub(super) struct Searches<S, A> {
     /// Those that have become long. Each goes elsewhere in its turn: one at a time, so that a connection has one buffer more than
     /// its own, and no more of the others' time than any other connection.
     pub(super) long: VecDeque<(Operation, S)>,
-    pub(super) elsewhere: Option<(Operation, A)>,
+    pub(super) background: Option<(Operation, A)>,
     /// Those that wait for an answer from elsewhere.
     pub(super) waiting: Vec<(Operation, S)>,
     /// Those that wait for changes.
@@ -34,7 +34,7 @@ impl<S, A> Default for Searches<S, A> {
         Self {
             short: VecDeque::new(),
             long: VecDeque::new(),
-            elsewhere: None,
+            background: None,
             waiting: Vec::new(),
             sleeping: Vec::new(),
         }
@@ -44,19 +44,19 @@ impl<S, A> Default for Searches<S, A> {
 impl<S, A> Searches<S, A> {
     /// Those that are worked at, here or by others.
     pub(super) fn working(&self) -> usize {
-        self.short.len() + self.long.len() + self.waiting.len() + usize::from(self.elsewhere.is_some())
+        self.short.len() + self.long.len() + self.waiting.len() + usize::from(self.background.is_some())
     }
 
     /// Bytes of their requests.
     pub(super) fn working_bytes(&self) -> usize {
         let here =
             self.short.iter().chain(&self.long).chain(&self.waiting).map(|(operation, _)| operation.bytes);
-        here.sum::<usize>() + self.elsewhere.as_ref().map_or(0, |(operation, _)| operation.bytes)
+        here.sum::<usize>() + self.background.as_ref().map_or(0, |(operation, _)| operation.bytes)
     }
 
     /// Whether any has something to do here.
     pub(super) fn can_go_on(&self) -> bool {
-        !self.short.is_empty() || (self.elsewhere.is_none() && !self.long.is_empty())
+        !self.short.is_empty() || (self.background.is_none() && !self.long.is_empty())
     }
 
     /// A search that waits goes on.
@@ -76,8 +76,10 @@ impl<S, A> Searches<S, A> {
                 return queue.remove(at).map(here);
             }
         }
-        if let Some((operation, away)) = self.elsewhere.take_if(|(operation, _)| operation.id == id) {
-            return Some((operation, SearchLocation::InBackground(away)));
+        if let Some((operation, background_search)) =
+            self.background.take_if(|(operation, _)| operation.id == id)
+        {
+            return Some((operation, SearchLocation::InBackground(background_search)));
         }
         for queue in [&mut self.waiting, &mut self.sleeping] {
             if let Some(at) = queue.iter().position(|(operation, _)| operation.id == id) {
@@ -92,8 +94,10 @@ impl<S, A> Searches<S, A> {
         let here = std::mem::take(&mut self.short).into_iter().chain(std::mem::take(&mut self.long));
         let here = here.chain(std::mem::take(&mut self.waiting));
         let here = here.map(|(operation, search)| (operation, SearchLocation::OnLoop(search)));
-        let elsewhere = self.elsewhere.take();
-        here.chain(elsewhere.map(|(operation, away)| (operation, SearchLocation::InBackground(away))))
-            .collect()
+        let background = self.background.take();
+        here.chain(background.map(|(operation, background_search)| {
+            (operation, SearchLocation::InBackground(background_search))
+        }))
+        .collect()
     }
 }

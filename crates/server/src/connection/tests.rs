@@ -13,7 +13,7 @@ struct Script {
     /// Nothing can be computed elsewhere.
     alone: bool,
     /// What was sent elsewhere last.
-    away: Option<Search>,
+    background: Option<Search>,
     /// Bytes of a message that it takes; a thousand if it does not say.
     pdu: Option<usize>,
     looks_up: bool,
@@ -95,7 +95,7 @@ impl Service for Script {
             return SearchLocation::OnLoop(search);
         }
         self.log.push(format!("away {}", operation.id));
-        self.away = Some(search);
+        self.background = Some(search);
         SearchLocation::InBackground(operation.id)
     }
 
@@ -467,7 +467,7 @@ fn the_bytes_of_requests_that_wait_are_limited() {
 
 /// The search that is elsewhere comes back.
 fn come_back(connection: &mut Connection<Script>, serial: u64) -> Turn {
-    let search = connection.service_mut().away.take().unwrap();
+    let search = connection.service_mut().background.take().unwrap();
     connection.returned(serial, search)
 }
 
@@ -525,12 +525,12 @@ fn a_search_does_not_go_elsewhere_while_its_client_does_not_read() {
     connection.receive(&search(1, "long=2"));
     connection.service_mut().slice = OUTPUT_HIGH;
     assert_eq!(come_back(&mut connection, 0), Turn::Idle);
-    assert!(connection.service().away.is_none());
+    assert!(connection.service().background.is_none());
     assert!(!connection.has_work() && !connection.wants_input());
     connection.sent(OUTPUT_HIGH);
     assert!(connection.has_work(), "no input is to come: nothing else would wake it");
     assert_eq!(connection.resume(), Turn::Idle);
-    assert!(connection.service().away.is_some());
+    assert!(connection.service().background.is_some());
 }
 
 #[test]

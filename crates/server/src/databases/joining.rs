@@ -5,11 +5,11 @@ use std::sync::Arc;
 use larix_configuration::{Config, Database, KvSettings};
 
 use super::OpenError;
-use super::open::{Making, alike_for_all, overlays_alike};
+use super::open::{DatabaseBuilder, alike_for_all, overlays_alike};
 use crate::cluster;
 use crate::services::Services;
 
-impl Making<'_> {
+impl DatabaseBuilder<'_> {
     /// Takes part in the database, if it is one in a shared engine.
     ///
     /// # Errors
@@ -17,7 +17,7 @@ impl Making<'_> {
     pub(super) fn join(&mut self, database: &Database, services: &Services) -> Result<(), OpenError> {
         let Some(settings) = database.kind.settings::<KvSettings>() else { return Ok(()) };
         let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned());
-        let making = cluster::Making {
+        let parameters = cluster::NodeParameters {
             suffix: suffix.unwrap_or_default(),
             settings,
             schema: self.config.schema.clone(),
@@ -36,7 +36,7 @@ impl Making<'_> {
         };
         let alike = self.earlier.is_some_and(|earlier| is_alike(&earlier.config, self.config, database));
         self.joining
-            .join(&services.nodes, making, alike)
+            .join(&services.nodes, parameters, alike)
             .map_err(|why| OpenError::Engine { origin: database.origin.clone(), why })
     }
 }

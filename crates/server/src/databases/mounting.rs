@@ -30,10 +30,10 @@ use larix_proxy::sock::{ProgramContext, ProgramInFront, SocketBackend};
 use larix_rewrite::NamesInFront;
 
 /// A database, opened if it stores anything, and who may do what to it.
-pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
+pub(super) type OpenedDatabase<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
 
 /// Makes the backend of one kind of database; it may put something in front of its overlays.
-type Make = fn(&Arc<Common>, Opened<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
+type Make = fn(&Arc<Common>, OpenedDatabase<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
 
 /// The backend of each kind of database that is served.
 const BACKENDS: &[(&str, Make)] = &[
@@ -64,7 +64,7 @@ const KEPT_ELSEWHERE: [&str; 5] = ["ldap", "meta", "asyncmeta", "relay", "sock"]
 ///
 /// # Errors
 /// A kind of database that is not served; a setting of an overlay in front of it that cannot be understood.
-fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<(Mount, Option<OverGlue>), OpenError> {
+fn mount(common: &Arc<Common>, opened: OpenedDatabase<'_>) -> Result<(Mount, Option<OverGlue>), OpenError> {
     let database = opened.0;
     let name = database.kind.name();
     let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
@@ -104,7 +104,7 @@ fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<(Mount, Option<Over
 /// As [`mount`].
 pub(super) fn router(
     common: &Arc<Common>,
-    opened: Vec<Opened<'_>>,
+    opened: Vec<OpenedDatabase<'_>>,
     (frontend, special): (Frontend, Special),
 ) -> Result<Router, OpenError> {
     let mounted = opened.into_iter().map(|opened| mount(common, opened));
@@ -132,7 +132,7 @@ pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Resul
 /// What the server makes itself of an overlay.
 fn in_front_of(
     common: &Arc<Common>,
-    (database, served, policy): &Opened<'_>,
+    (database, served, policy): &OpenedDatabase<'_>,
     overlay: &Overlay,
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
     if let Some(translucent) = translucent(common, (database, served.as_ref(), policy), overlay)? {
@@ -153,7 +153,7 @@ fn in_front_of(
 
 fn stored(
     common: &Arc<Common>,
-    (database, served, policy): Opened<'_>,
+    (database, served, policy): OpenedDatabase<'_>,
     in_front: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     // Entries are whole in front of the overlay alone.
@@ -180,7 +180,7 @@ fn naming_contexts(database: &Database) -> Vec<String> {
 
 fn proxied(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    (database, _, policy): OpenedDatabase<'_>,
     in_front: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let fault = |why: String| OpenError::Config(ConfigError::new(database.origin.clone(), why));
@@ -207,7 +207,7 @@ fn proxied(
 
 fn relayed(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    (database, _, policy): OpenedDatabase<'_>,
     in_front: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let Some(settings) = database.kind.settings::<RelaySettings>() else { return Ok(None) };
@@ -221,7 +221,7 @@ fn relayed(
 /// The backend of a database of several targets: each is a proxy, behind the mapping of its names.
 fn of_targets(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    (database, _, policy): OpenedDatabase<'_>,
     in_front: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let Some(settings) = database.kind.settings::<MetaSettings>() else { return Ok(None) };
@@ -268,7 +268,7 @@ fn of_targets(
 
 fn changelog(
     common: &Arc<Common>,
-    opened: Opened<'_>,
+    opened: OpenedDatabase<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let database = opened.0;
@@ -289,7 +289,7 @@ fn changelog(
 
 fn passwd(
     common: &Arc<Common>,
-    opened: Opened<'_>,
+    opened: OpenedDatabase<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let database = opened.0;
@@ -304,7 +304,7 @@ fn passwd(
 
 fn sock(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    (database, _, policy): OpenedDatabase<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let Some(SockSettings { socket }) = database.kind.settings() else { return Ok(None) };
@@ -315,7 +315,7 @@ fn sock(
 
 fn dnssrv(
     common: &Arc<Common>,
-    (database, _, policy): Opened<'_>,
+    (database, _, policy): OpenedDatabase<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let Some(DnssrvSettings { servers }) = database.kind.settings() else { return Ok(None) };
@@ -383,7 +383,7 @@ fn with_root_and_limits(
     })
 }
 
-fn tree<C: Content>(common: &Arc<Common>, opened: Opened<'_>, content: C) -> Arc<dyn Backend> {
+fn tree<C: Content>(common: &Arc<Common>, opened: OpenedDatabase<'_>, content: C) -> Arc<dyn Backend> {
     let (database, _, policy) = opened;
     Arc::new(Tree {
         content,
@@ -396,7 +396,7 @@ fn tree<C: Content>(common: &Arc<Common>, opened: Opened<'_>, content: C) -> Arc
 
 fn null(
     common: &Arc<Common>,
-    opened: Opened<'_>,
+    opened: OpenedDatabase<'_>,
     _: &mut Stack,
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let database = opened.0;

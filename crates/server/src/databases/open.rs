@@ -48,24 +48,26 @@ impl Databases {
     ) -> Result<PreparedDatabases, OpenError> {
         config.check_directories()?;
         let updates = config.global.allow.update_anon;
-        let mut making = Making::new(config, (&services.clock, &services.log), earlier);
+        let mut builder = DatabaseBuilder::new(config, (&services.clock, &services.log), earlier);
         let mut sections = Vec::new();
         let mut opened = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let policy = Arc::new(config.access_policy(Some(database))?);
             let served = match database.kind.directory() {
                 Some(directory) if out_of_service.iter().any(|one| one == directory) => None,
-                Some(directory) => Some(making.stored(database, directory)?),
+                Some(directory) => Some(builder.stored(database, directory)?),
                 None => None,
             };
             #[cfg(feature = "kv")]
-            making.join(database, services)?;
+            builder.join(database, services)?;
             opened.push((database, served, Arc::clone(&policy)));
             let mut section = section(config, database, policy, updates);
             section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
         }
-        let Making { orders, served, directories, policies: stored, kept, joining, created, .. } = making;
+        let DatabaseBuilder {
+            orders, served, directories, policies: stored, reused, joining, created, ..
+        } = builder;
         let (subschema_text, frontend) = frontend(config);
         let (clusters, turnover) = joining
             .complete(&frontend, earlier.map(|earlier| &earlier.clusters))
@@ -115,9 +117,8 @@ impl Databases {
                 .any(|database| !database.disabled && database.kind.name() == "kv"),
         };
         // What is the same in all respects is not disturbed.
-        let kept =
-            kept.into_iter().filter(|kept| !(alike && kept.alike)).map(|kept| (kept.served, kept.next));
-        Ok(PreparedDatabases { kept: kept.collect(), left, turnover, databases, created })
+        let reused = reused.into_iter().filter(|one| !(alike && one.alike)).map(|one| (one.served, one.next));
+        Ok(PreparedDatabases { reused: reused.collect(), left, turnover, databases, created })
     }
 
     /// The databases that `next` does not have.
@@ -154,7 +155,7 @@ fn connect_rules(
 pub(crate) struct PreparedDatabases {
     databases: Databases,
     /// Databases that stay open, and what becomes of them.
-    kept: Vec<(Arc<Served<LmdbStore>>, Reconfiguration)>,
+    reused: Vec<(Arc<Served<LmdbStore>>, Reconfiguration)>,
     left: Vec<Arc<Served<LmdbStore>>>,
     /// The same for databases in shared engines.
     turnover: Turnover,
@@ -165,14 +166,14 @@ pub(crate) struct PreparedDatabases {
 impl PreparedDatabases {
     /// Databases that stay open, and what this configuration says of them.
     pub(crate) fn staying(&self) -> impl Iterator<Item = (&Arc<Served<LmdbStore>>, &Reconfiguration)> {
-        self.kept.iter().map(|(served, next)| (served, next))
+        self.reused.iter().map(|(served, next)| (served, next))
     }
 
     /// Has the databases that stay follow the configuration. Gives all of them, and those that are no longer among them.
     pub(crate) fn publish(self) -> (Databases, Vec<Arc<Served<LmdbStore>>>) {
-        let Self { databases, kept, left, turnover, mut created } = self;
+        let Self { databases, reused, left, turnover, mut created } = self;
         turnover.settle();
-        kept.into_iter().for_each(|(served, next)| served.reconfigure(next));
+        reused.into_iter().for_each(|(served, next)| served.reconfigure(next));
         created.0.clear();
         (databases, left)
     }
@@ -200,7 +201,7 @@ struct ReusedDatabase {
 }
 
 /// Stored databases while they are made ready.
-pub(super) struct Making<'a> {
+pub(super) struct DatabaseBuilder<'a> {
     pub(super) config: &'a Arc<Config>,
     pub(super) clock: &'a Arc<SystemClock>,
     pub(super) log: &'a Log,
@@ -209,12 +210,12 @@ pub(super) struct Making<'a> {
     served: Vec<Arc<Served<LmdbStore>>>,
     directories: Vec<PathBuf>,
     policies: Vec<Arc<AccessPolicy>>,
-    kept: Vec<ReusedDatabase>,
+    reused: Vec<ReusedDatabase>,
     pub(super) joining: Joining,
     created: Created,
 }
 
-impl<'a> Making<'a> {
+impl<'a> DatabaseBuilder<'a> {
     fn new(
         config: &'a Arc<Config>,
         (clock, log): (&'a Arc<SystemClock>, &'a Log),
@@ -230,7 +231,7 @@ impl<'a> Making<'a> {
             served: Vec::new(),
             directories: Vec::new(),
             policies: Vec::new(),
-            kept: Vec::new(),
+            reused: Vec::new(),
             joining: Joining::default(),
             created: Created::default(),
         }
@@ -258,7 +259,7 @@ impl<'a> Making<'a> {
                 let next = Reconfiguration { schema, settings, environment };
                 let alike =
                     self.earlier.is_some_and(|earlier| is_alike(&earlier.config, self.config, database));
-                self.kept.push(ReusedDatabase { served: served.clone(), next, alike });
+                self.reused.push(ReusedDatabase { served: served.clone(), next, alike });
                 served
             }
             None => {

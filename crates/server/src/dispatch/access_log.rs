@@ -35,15 +35,15 @@ impl Dispatcher {
         };
         let dn = databases.schema().parse_dn(target).ok()?;
         let recorder = self.recorder_at(&databases, &dn, operation)?;
-        let asked = self.logged_request(databases.schema(), &message.request, &recorder)?;
-        let shown = Dn::parse(target).ok().and_then(|dn| databases.schema().pretty_dn(&dn).ok());
+        let request = self.logged_request(databases.schema(), &message.request, &recorder)?;
+        let shown_dn = Dn::parse(target).ok().and_then(|dn| databases.schema().pretty_dn(&dn).ok());
         let authorization = match operation {
             // A client that binds is anonymous until the bind is done.
             Operation::Bind => String::new(),
             _ => self.session.subject().shown_dn().to_owned(),
         };
-        let facts = AuditFacts { authorization, dn: shown, ..self.facts(message.controls) };
-        Some(RecordedRequest::new(&recorder, asked, facts, &self.server.clock))
+        let facts = AuditFacts { authorization, dn: shown_dn, ..self.facts(message.controls) };
+        Some(RecordedRequest::new(&recorder, request, facts, &self.server.clock))
     }
 
     /// Notes a change that the server makes for a request of another kind.
@@ -57,12 +57,12 @@ impl Dispatcher {
         }
         let databases = self.server.databases();
         let dn = databases.schema().parse_dn(operation.target()).ok()?;
-        let (kind, asked) = logged_change(databases.schema(), operation);
+        let (kind, request) = logged_change(databases.schema(), operation);
         let recorder = self.recorder_at(&databases, &dn, kind)?;
-        let shown = Some(operation.target().to_owned());
+        let shown_dn = Some(operation.target().to_owned());
         let authorization = subject.shown_dn().to_owned();
-        let facts = AuditFacts { authorization, dn: shown, ..self.facts(Controls::default()) };
-        Some(RecordedRequest::new(&recorder, asked, facts, &self.server.clock))
+        let facts = AuditFacts { authorization, dn: shown_dn, ..self.facts(Controls::default()) };
+        Some(RecordedRequest::new(&recorder, request, facts, &self.server.clock))
     }
 
     /// Notes changes that are made together: the change log has their content.
@@ -116,11 +116,11 @@ impl Dispatcher {
         }
     }
 
-    fn record_at_once(&self, records: &Records, asked: LoggedRequest) {
+    fn record_at_once(&self, records: &Records, request: LoggedRequest) {
         let authorization = self.session.subject().shown_dn().to_owned();
         let facts = self.facts(Controls::default());
         let end = self.server.clock.now();
-        records.ended(asked, AuditFacts { authorization, end, ..facts });
+        records.ended(request, AuditFacts { authorization, end, ..facts });
     }
 
     fn recorder_at(
@@ -205,10 +205,10 @@ impl Dispatcher {
                 (policy.is_some_and(|policy| policy.is_root(subject)), Limits::default())
             }
         };
-        let limit = |asked: u32, soft: Option<u32>| match (asked, soft) {
+        let limit = |requested: u32, soft: Option<u32>| match (requested, soft) {
             (0, _) if is_root => -1,
             (0, soft) => soft.map_or(-1, i64::from),
-            (asked, _) => i64::from(asked),
+            (requested, _) => i64::from(requested),
         };
         Searched {
             scope: match request.scope {

@@ -13,7 +13,7 @@ use larix_engine::time::Clock;
 use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Begun, Dispatcher, Running};
+use super::{Dispatcher, RequestInFlight, RunningSearch};
 use crate::background_pool::Turns;
 use crate::connection::{OUTPUT_HIGH, Operation, SearchLocation};
 use crate::dispatch::ConnectionEvent;
@@ -33,7 +33,7 @@ const ANSWERS_BYTES: usize = OUTPUT_HIGH / 2;
 /// Stands for a search that is away. Dropped, the search ends after the slice it is at.
 #[derive(Debug)]
 pub(crate) struct BackgroundSearch {
-    begun: Begun,
+    in_flight: RequestInFlight,
     /// Entries that have come back.
     answered: u64,
     watch: Arc<Watch>,
@@ -47,8 +47,8 @@ struct Watch {
 }
 
 impl BackgroundSearch {
-    pub(super) fn begun(&self) -> Begun {
-        self.begun
+    pub(super) fn in_flight(&self) -> RequestInFlight {
+        self.in_flight
     }
 
     /// What it has taken, without the entries that will not be sent.
@@ -66,7 +66,7 @@ impl Drop for BackgroundSearch {
 /// A search that was away, and what it has answered.
 #[derive(Debug)]
 pub(crate) struct Returned {
-    running: Running,
+    running: RunningSearch,
     answers: Vec<u8>,
     end: Option<(LdapResult, Vec<ControlBuf>)>,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Returned {
 struct Journey {
     server: Arc<Server>,
     /// There until it goes back.
-    running: Option<Running>,
+    running: Option<RunningSearch>,
     answers: Vec<u8>,
     watch: Arc<Watch>,
     events: UnboundedSender<ConnectionEvent>,
@@ -123,7 +123,7 @@ impl Journey {
 
     fn go_back(&mut self, end: Option<(LdapResult, Vec<ControlBuf>)>) {
         let Some(running) = self.running.take() else { return };
-        let serial = running.begun.operation.serial;
+        let serial = running.in_flight.operation.serial;
         let returned = Returned { running, answers: std::mem::take(&mut self.answers), end };
         // A connection that is gone has no use for it.
         let _ = self.events.send(ConnectionEvent::Returned(serial, Box::new(returned)));
@@ -140,7 +140,7 @@ fn internal_error() -> (LdapResult, Vec<ControlBuf>) {
     (LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())
 }
 
-impl Running {
+impl RunningSearch {
     pub(super) fn is_long(&self) -> bool {
         let is_dear = self.slices > 0 && self.search.is_dear();
         (self.slices >= SLICES_HERE || is_dear) && !self.search.waits()
@@ -150,8 +150,8 @@ impl Running {
 impl Dispatcher {
     pub(super) fn send_search_to_background(
         &self,
-        mut running: Running,
-    ) -> SearchLocation<Running, BackgroundSearch> {
+        mut running: RunningSearch,
+    ) -> SearchLocation<RunningSearch, BackgroundSearch> {
         let pool = &self.server.long_searches;
         if !pool.are_there() {
             // It asks for threads again when it has been worked at for as long once more.
@@ -160,12 +160,15 @@ impl Dispatcher {
         }
         let watch = Arc::<Watch>::default();
         watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);
-        let away =
-            BackgroundSearch { begun: running.begun, answered: running.counted, watch: Arc::clone(&watch) };
+        let background_search = BackgroundSearch {
+            in_flight: running.in_flight,
+            answered: running.counted,
+            watch: Arc::clone(&watch),
+        };
         let answers = std::mem::take(&mut running.spare);
         let (server, events) = (Arc::clone(&self.server), self.events.clone());
         pool.take(Journey { server, running: Some(running), answers, watch, events });
-        SearchLocation::InBackground(away)
+        SearchLocation::InBackground(background_search)
     }
 
     pub(super) fn search_returned(
@@ -173,7 +176,7 @@ impl Dispatcher {
         operation: Operation,
         returned: Returned,
         out: &mut Vec<u8>,
-    ) -> Option<Running> {
+    ) -> Option<RunningSearch> {
         let Returned { mut running, mut answers, end } = returned;
         if out.is_empty() {
             std::mem::swap(out, &mut answers);
@@ -183,7 +186,7 @@ impl Dispatcher {
         self.count_new_entries(&mut running);
         if let Some((result, controls)) = end {
             encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
-            self.finish(&running.begun, &result, Some(running.search.effort()));
+            self.finish(&running.in_flight, &result, Some(running.search.effort()));
             return None;
         }
         running.spare = answers;

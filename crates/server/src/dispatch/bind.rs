@@ -12,7 +12,7 @@ use larix_schema::{DnError, NormalDn};
 use super::sasl::exchange::Exchange;
 use super::sasl::{SaslLogin, look_up_acting};
 use crate::connection::Started;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use crate::password_pool::JobSource;
@@ -30,13 +30,13 @@ pub(crate) struct BindOutcome {
 #[derive(Debug)]
 pub(crate) struct Login {
     pub(crate) dn: NormalDn,
-    pub(crate) shown: String,
-    pub(crate) way: Way,
+    pub(crate) shown_dn: String,
+    pub(crate) kind: LoginKind,
 }
 
 /// How a password came.
 #[derive(Debug)]
-pub(crate) enum Way {
+pub(crate) enum LoginKind {
     Simple,
     /// By a SASL mechanism.
     Sasl(Box<SaslLogin>),
@@ -57,19 +57,19 @@ pub(crate) enum BindStep {
 impl Dispatcher {
     pub(crate) fn bind(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &BindRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
+    ) -> Started<RunningSearch> {
         // A version that is refused leaves the session's as it is.
         let spoken =
             request.version == 3 || request.version == 2 && self.server.config().global.allow.bind_v2;
         let continued = self.sasl.take();
         self.leave_identity(spoken.then_some(request.version));
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);
-        let step = self.try_bind(begun, request, message, continued);
-        self.answer_step(&begun, step, out)
+        let step = self.try_bind(in_flight, request, message, continued);
+        self.answer_step(&in_flight, step, out)
     }
 
     /// RFC 4513 section 4: whatever comes of a bind, the session is anonymous while it binds.
@@ -86,33 +86,38 @@ impl Dispatcher {
     }
 
     /// The password was compared elsewhere.
-    pub(crate) fn bind_verified(&mut self, begun: &Begun, outcome: BindOutcome, out: &mut Vec<u8>) {
-        let (step, controls) = self.judged(begun, outcome);
-        self.answer_step_with(begun, step, &controls, out);
+    pub(crate) fn bind_verified(
+        &mut self,
+        in_flight: &RequestInFlight,
+        outcome: BindOutcome,
+        out: &mut Vec<u8>,
+    ) {
+        let (step, controls) = self.judged(in_flight, outcome);
+        self.answer_step_with(in_flight, step, &controls, out);
     }
 
     /// Answers what can be answered.
     pub(crate) fn answer_step(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         step: Result<BindStep, LdapResult>,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
-        self.answer_step_with(begun, step, &[], out)
+    ) -> Started<RunningSearch> {
+        self.answer_step_with(in_flight, step, &[], out)
     }
 
     fn answer_step_with(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         step: Result<BindStep, LdapResult>,
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
+    ) -> Started<RunningSearch> {
         let mut own = Vec::new();
         let (result, credentials) = match step {
             Ok(BindStep::Waiting) => return Started::WaitingAlone,
             Ok(BindStep::Disconnect(result)) => {
-                self.finish(begun, &result, None);
+                self.finish(in_flight, &result, None);
                 return Started::Disconnect(result);
             }
             Ok(BindStep::Bound(credentials)) => {
@@ -131,8 +136,8 @@ impl Dispatcher {
             joined = [controls, own.as_slice()].concat();
             &joined
         };
-        encode::bind_result(out, begun.operation.id, &result, credentials.as_deref(), controls);
-        self.finish(begun, &result, None);
+        encode::bind_result(out, in_flight.operation.id, &result, credentials.as_deref(), controls);
+        self.finish(in_flight, &result, None);
         Started::Answered
     }
 
@@ -147,7 +152,7 @@ impl Dispatcher {
 
     fn try_bind(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &BindRequest<'_>,
         message: &Message<'_>,
         continued: Option<Box<Exchange>>,
@@ -158,15 +163,15 @@ impl Dispatcher {
         let goes_on = continued.is_some();
         let invalid = |_: DnError| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
         let databases = self.server.databases();
-        let (dn, shown) = databases.schema().parse_and_show_dn(request.name).map_err(invalid)?;
+        let (dn, shown_dn) = databases.schema().parse_and_show_dn(request.name).map_err(invalid)?;
         let method = match request.authentication {
             Authentication::Simple(_) => 128,
             Authentication::Sasl { .. } => 163,
             Authentication::Other(number) => 128 + u32::from(number),
         };
         if self.logs_stats() {
-            let shown = printable(&shown);
-            self.log_operation(&begun, format_args!("BIND dn=\"{shown}\" method={method}"));
+            let printable_dn = printable(&shown_dn);
+            self.log_operation(&in_flight, format_args!("BIND dn=\"{printable_dn}\" method={method}"));
         }
         match request.version {
             3 => {}
@@ -186,14 +191,14 @@ impl Dispatcher {
         }
         match request.authentication {
             Authentication::Simple(password) => {
-                self.simple_bind(begun, dn, shown, password, message.controls)
+                self.simple_bind(in_flight, dn, shown_dn, password, message.controls)
             }
             Authentication::Sasl { .. } if request.version < 3 => {
                 let text = "SASL bind requires LDAPv3";
                 Ok(BindStep::Disconnect(LdapResult::with(ResultCode::PROTOCOL_ERROR, text)))
             }
             Authentication::Sasl { mechanism, credentials } => {
-                self.sasl_bind(begun, mechanism, credentials, continued, message.controls)
+                self.sasl_bind(in_flight, mechanism, credentials, continued, message.controls)
             }
             Authentication::Other(_) => {
                 refuse(ResultCode::AUTH_METHOD_NOT_SUPPORTED, "unknown authentication method")
@@ -203,9 +208,9 @@ impl Dispatcher {
 
     fn simple_bind(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         dn: NormalDn,
-        shown: String,
+        shown_dn: String,
         password: &[u8],
         sent: Controls<'_>,
     ) -> Result<BindStep, LdapResult> {
@@ -214,7 +219,7 @@ impl Dispatcher {
         if !judged {
             return Ok(BindStep::Bound(None));
         }
-        self.verify_password(begun, Login { dn, shown, way: Way::Simple }, password)
+        self.verify_password(in_flight, Login { dn, shown_dn, kind: LoginKind::Simple }, password)
     }
 
     /// Whether a name and a password are to be judged: they are anonymous otherwise. And the OIDs of the controls that are to be
@@ -275,39 +280,44 @@ impl Dispatcher {
     /// Has the password of a login judged.
     pub(super) fn verify_password(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         login: Login,
         password: &[u8],
     ) -> Result<BindStep, LdapResult> {
-        self.judge(begun, login, Proof::Password(password))
+        self.judge(in_flight, login, Proof::Password(password))
     }
 
     /// Lets the overlays that judge binds judge one that has no password to compare.
     pub(super) fn judge_login(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         login: Login,
         matched: bool,
     ) -> Result<BindStep, LdapResult> {
-        self.judge(*begun, login, Proof::Judged(matched))
+        self.judge(*in_flight, login, Proof::Judged(matched))
     }
 
-    fn judge(&mut self, begun: Begun, login: Login, proof: Proof<'_>) -> Result<BindStep, LdapResult> {
+    fn judge(
+        &mut self,
+        in_flight: RequestInFlight,
+        login: Login,
+        proof: Proof<'_>,
+    ) -> Result<BindStep, LdapResult> {
         let anonymous = Arc::clone(self.session.anonymous());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
         let dn = login.dn.clone();
         let bind = Bind {
             dn: &dn,
             proof,
-            by_mechanism: !matches!(login.way, Way::Simple),
+            by_mechanism: !matches!(login.kind, LoginKind::Simple),
             policy_control: self.session.asks_password_policy,
             controls: &self.bind_controls,
         };
         let mut login = Some(login);
         let mut later = || -> Done<Verdict> {
-            let (completer, login) = (self.completer(&begun), login.take());
+            let (completer, login) = (self.completer(&in_flight), login.take());
             let whose = (Arc::clone(&self.server), Arc::clone(self.session.anonymous()));
             Box::new(move |verdict: Verdict| {
                 // A completer that is dropped says that the outcome is lost.
@@ -315,21 +325,21 @@ impl Dispatcher {
                 let complete = move |verdict, login| {
                     completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
                 };
-                let Login { dn, shown, way } = login;
-                match way {
-                    Way::Sasl(sasl) if verdict.result.is_success() => {
+                let Login { dn, shown_dn, kind } = login;
+                match kind {
+                    LoginKind::Sasl(sasl) if verdict.result.is_success() => {
                         let whom = verdict.identity.clone().unwrap_or_else(|| dn.clone());
                         look_up_acting(whose, whom, sasl, move |sasl| {
-                            complete(verdict, Login { dn, shown, way: Way::Sasl(sasl) });
+                            complete(verdict, Login { dn, shown_dn, kind: LoginKind::Sasl(sasl) });
                         });
                     }
-                    way => complete(verdict, Login { dn, shown, way }),
+                    kind => complete(verdict, Login { dn, shown_dn, kind }),
                 }
             })
         };
         let pending = match databases.router().bind(&context, &bind, &mut later) {
             Reply::Now(verdict) if verdict.controls.is_empty() => match login {
-                Some(login) => return self.judged(&begun, BindOutcome { verdict, login }).0,
+                Some(login) => return self.judged(&in_flight, BindOutcome { verdict, login }).0,
                 None => Pending::default(),
             },
             Reply::Now(verdict) => {
@@ -338,23 +348,24 @@ impl Dispatcher {
             }
             Reply::Later(pending) => pending,
         };
-        self.wait_for_pending(begun, pending);
+        self.wait_for_pending(in_flight, pending);
         Ok(BindStep::Waiting)
     }
 
     /// What a verdict comes to, and the controls of the answer.
     fn judged(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         outcome: BindOutcome,
     ) -> (Result<BindStep, LdapResult>, Vec<ControlBuf>) {
         let BindOutcome { verdict, mut login } = outcome;
-        let Verdict { result, controls, must_change_password, shown, identity, .. } = verdict.settled();
-        login.shown = shown.unwrap_or(login.shown);
+        let Verdict { result, controls, must_change_password, shown: shown_dn, identity, .. } =
+            verdict.settled();
+        login.shown_dn = shown_dn.unwrap_or(login.shown_dn);
         login.dn = identity.unwrap_or(login.dn);
         let step = match result.code {
-            ResultCode::SUCCESS => self.conclude_login(begun, login, true),
-            ResultCode::INVALID_CREDENTIALS => self.conclude_login(begun, login, false),
+            ResultCode::SUCCESS => self.conclude_login(in_flight, login, true),
+            ResultCode::INVALID_CREDENTIALS => self.conclude_login(in_flight, login, false),
             _ => Err(result),
         };
         self.session.must_change_password = must_change_password && step.is_ok();
@@ -369,45 +380,45 @@ impl Dispatcher {
     /// A password, or whatever the mechanism asks for, was judged.
     pub(crate) fn conclude_login(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         login: Login,
         matched: bool,
     ) -> Result<BindStep, LdapResult> {
-        let Login { dn, shown, way } = login;
-        match way {
-            _ if !matched => Err(way.wrong_password()),
-            Way::Simple => {
-                self.bound(begun, dn, &shown, Method::Simple, "SIMPLE");
+        let Login { dn, shown_dn, kind } = login;
+        match kind {
+            _ if !matched => Err(kind.wrong_password()),
+            LoginKind::Simple => {
+                self.bound(in_flight, dn, &shown_dn, Method::Simple, "SIMPLE");
                 Ok(BindStep::Bound(None))
             }
-            Way::Sasl(login) => self.sasl_bound(begun, dn, &shown, *login),
+            LoginKind::Sasl(login) => self.sasl_bound(in_flight, dn, &shown_dn, *login),
         }
     }
 
     /// The session is this identity's from here on.
     pub(crate) fn bound(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         dn: NormalDn,
-        shown: &str,
+        shown_dn: &str,
         method: Method,
         mechanism: &'static str,
     ) {
-        self.session.bind(dn, shown, method, mechanism);
-        self.record.set_identity(shown);
+        self.session.bind(dn, shown_dn, method, mechanism);
+        self.record.set_identity(shown_dn);
         if self.logs_stats() {
-            let ssf = self.session.standing().ssf;
-            let bind_ssf = if method == Method::Sasl { self.session.standing().sasl_ssf } else { 0 };
-            let shown = printable(shown);
+            let ssf = self.session.state().ssf;
+            let bind_ssf = if method == Method::Sasl { self.session.state().sasl_ssf } else { 0 };
+            let printable_dn = printable(shown_dn);
             self.log_operation(
-                begun,
-                format_args!("BIND dn=\"{shown}\" mech={mechanism} bind_ssf={bind_ssf} ssf={ssf}"),
+                in_flight,
+                format_args!("BIND dn=\"{printable_dn}\" mech={mechanism} bind_ssf={bind_ssf} ssf={ssf}"),
             );
         }
     }
 }
 
-impl Way {
+impl LoginKind {
     /// The answer to a wrong password, and to a name without an account.
     fn wrong_password(&self) -> LdapResult {
         match self {

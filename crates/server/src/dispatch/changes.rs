@@ -5,7 +5,7 @@ use larix_engine::controls;
 use larix_engine::write::{Origin, WriteOperation, WriteRequest};
 use larix_proto::Message;
 
-use super::{Begun, Dispatcher, Running, put_names};
+use super::{Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::Started;
 use crate::log::What;
 use crate::operation_rules::Restricted;
@@ -13,14 +13,14 @@ use crate::operation_rules::Restricted;
 impl Dispatcher {
     pub(super) fn write(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         operation: WriteOperation,
         restricted: Restricted<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
+    ) -> Started<RunningSearch> {
         if self.logs_stats() {
-            self.log_write(&begun, &operation);
+            self.log_write(&in_flight, &operation);
         }
         let kind = match restricted {
             Restricted::Add => controls::OperationKind::Add,
@@ -54,35 +54,35 @@ impl Dispatcher {
                 let first = self.session.must_change_password
                     && (controls.transaction.is_some() || !self.changes_password_alone(&operation));
                 if first {
-                    return self.refuse_until_changed(&begun, &controls, out);
+                    return self.refuse_until_changed(&in_flight, &controls, out);
                 }
                 let transaction = controls.values_mut().and_then(|values| values.transaction.take());
                 let origin = Origin::Client;
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };
                 if let Some(identifier) = transaction {
-                    let result = self.keep_update(&begun, request, &identifier);
-                    return self.refuse(&begun, &result, out);
+                    let result = self.keep_update(&in_flight, request, &identifier);
+                    return self.refuse(&in_flight, &result, out);
                 }
-                self.submit_change(begun, request);
+                self.submit_change(in_flight, request);
                 Started::Waiting
             }
-            Err(result) => self.refuse(&begun, &result, out),
+            Err(result) => self.refuse(&in_flight, &result, out),
         }
     }
 
-    fn log_write(&self, begun: &Begun, operation: &WriteOperation) {
+    fn log_write(&self, in_flight: &RequestInFlight, operation: &WriteOperation) {
         let word = match operation {
             WriteOperation::Add { .. } => "ADD",
             WriteOperation::Delete { .. } => "DEL",
             WriteOperation::ModifyDn { .. } => "MODRDN",
             WriteOperation::Modify { .. } => "MOD",
         };
-        self.log_later(begun, What::Change { word }, |texts| {
+        self.log_later(in_flight, What::Change { word }, |texts| {
             texts.extend_from_slice(operation.target().as_bytes());
         });
         if let WriteOperation::Modify { changes, .. } = operation {
             let names = changes.iter().map(|change| change.attribute.description.as_str());
-            self.log_later(begun, What::Attributes { word }, |texts| put_names(texts, names));
+            self.log_later(in_flight, What::Attributes { word }, |texts| put_names(texts, names));
         }
     }
 }

@@ -11,7 +11,7 @@ use larix_replication::digest::{self, DigestRequest};
 use larix_replication::{CONFLICTS_OID, ConflictsRequest, RetireRequest};
 
 use crate::connection::Started;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use larix_backend::{Done, Extended, ExtendedAnswer, Reply};
@@ -31,44 +31,44 @@ impl Dispatcher {
     /// Has the database carry it out whose suffix the request names.
     pub(super) fn database_operation(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<Started<RunningSearch>, LdapResult> {
         let expected = || LdapResult::with(ResultCode::PROTOCOL_ERROR, "request data expected");
-        let base = self.named(&begun, request.name, request.value.ok_or_else(expected)?)?;
-        self.extended_in(begun, request, base, (controls, sent), out)
+        let base = self.named(&in_flight, request.name, request.value.ok_or_else(expected)?)?;
+        self.extended_in(in_flight, request, base, (controls, sent), out)
     }
 
     /// Has an overlay carry it out that brings it. A refresh of a dynamic entry is passed on by a database that other servers have.
     pub(super) fn overlay_operation(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<Started<RunningSearch>, LdapResult> {
         let known = self.server.databases().router().overlay_operation(request.name);
         let target = match known {
             Some(known) => (known.target)(request.value)?,
             None if request.name == oid::REFRESH => refreshed(request.value)?,
             None => return Err(Extended::unsupported()),
         };
-        self.extended_in(begun, request, target, (controls, sent), out)
+        self.extended_in(in_flight, request, target, (controls, sent), out)
     }
 
     /// Has the database carry it out that holds a name, or what is in front of it.
     pub(super) fn extended_in(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         base: String,
         (controls, sent): (&RequestControls, Controls<'_>),
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<Started<RunningSearch>, LdapResult> {
         self.permitted(&base, Restricted::Extended(request.name), sent)?;
         let subject = self.subject_for(controls)?;
         let databases = self.server.databases();
@@ -78,13 +78,13 @@ impl Dispatcher {
             .map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
         let kind = || access::Operation::Extended(request.name.to_owned());
         let subject = self.in_request(&databases, subject, kind, sent);
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
-        let asked = Extended { oid: request.name, controls, dn: &dn, value: request.value };
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
+        let operation = Extended { oid: request.name, controls, dn: &dn, value: request.value };
         let mut later = || -> Done<ExtendedAnswer> {
-            let completer = self.completer(&begun);
+            let completer = self.completer(&in_flight);
             Box::new(move |answer| completer.complete(Completion::Extended(Box::new(answer))))
         };
-        match databases.router().extended(&context, &asked, &mut later) {
+        match databases.router().extended(&context, &operation, &mut later) {
             Reply::Now(ExtendedAnswer { mut result, mut value, controls }) => {
                 if request.name == oid::WHO_AM_I && result == Extended::not_served() {
                     // He has not bound through that database.
@@ -97,35 +97,35 @@ impl Dispatcher {
                 if !is_known && result == Extended::not_served() {
                     result = Extended::unsupported();
                 }
-                self.answer_extended_with(&begun, &result, value.as_deref(), &controls, out);
+                self.answer_extended_with(&in_flight, &result, value.as_deref(), &controls, out);
                 Ok(Started::Answered)
             }
             Reply::Later(pending) => {
-                self.wait_for_pending(begun, pending);
+                self.wait_for_pending(in_flight, pending);
                 Ok(Started::Waiting)
             }
         }
     }
 
     /// The suffix that a request names, which is logged.
-    fn named(&self, begun: &Begun, oid: &str, value: &[u8]) -> Result<String, LdapResult> {
+    fn named(&self, in_flight: &RequestInFlight, oid: &str, value: &[u8]) -> Result<String, LdapResult> {
         let damaged = |error: &dyn Display| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());
         match oid {
             digest::OID => {
                 let base = DigestRequest::decode(value).map_err(|error| damaged(&error))?.base;
-                self.log_operation(begun, format_args!("DIGESTS base=\"{}\"", printable(&base)));
+                self.log_operation(in_flight, format_args!("DIGESTS base=\"{}\"", printable(&base)));
                 Ok(base)
             }
             CONFLICTS_OID => {
                 let base = ConflictsRequest::decode(value).map_err(|error| damaged(&error))?.base;
-                self.log_operation(begun, format_args!("CONFLICTS base=\"{}\"", printable(&base)));
+                self.log_operation(in_flight, format_args!("CONFLICTS base=\"{}\"", printable(&base)));
                 Ok(base)
             }
             _ => {
                 let RetireRequest { base, server_id } =
                     RetireRequest::decode(value).map_err(|error| damaged(&error))?;
                 let shown = printable(&base);
-                self.log_operation(begun, format_args!("RETIRE base=\"{shown}\" sid={server_id:03x}"));
+                self.log_operation(in_flight, format_args!("RETIRE base=\"{shown}\" sid={server_id:03x}"));
                 Ok(base)
             }
         }

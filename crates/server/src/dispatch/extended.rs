@@ -7,24 +7,24 @@ use larix_replication::digest;
 use larix_replication::{CONFLICTS_OID, RETIRE_OID};
 
 use crate::connection::Started;
-use crate::dispatch::{Begun, Dispatcher, LayerChange, Running};
+use crate::dispatch::{Dispatcher, LayerChange, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 
 impl Dispatcher {
     pub(crate) fn extended(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
-        if self.session.standing().version < 3 {
+    ) -> Started<RunningSearch> {
+        if self.session.state().version < 3 {
             let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, "requires LDAPv3");
-            self.finish(&begun, &result, None);
+            self.finish(&in_flight, &result, None);
             return Started::Disconnect(result);
         }
-        self.log_operation(&begun, format_args!("EXT oid={}", printable(request.name)));
+        self.log_operation(&in_flight, format_args!("EXT oid={}", printable(request.name)));
         let started = self
             .controls(message.controls, controls::OperationKind::Extended(request.name))
             .and_then(|controls| match request.name {
@@ -32,26 +32,28 @@ impl Dispatcher {
                 oid::WHO_AM_I if request.value.is_some() => {
                     Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"))
                 }
-                oid::WHO_AM_I => self.who_am_i(begun, request, &controls, message.controls, out),
-                oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls, out),
-                oid::VERIFY_CREDENTIALS if self.server.config().global.verify_credentials => {
-                    self.verify_credentials(begun, request, message.controls, out)
+                oid::WHO_AM_I => self.who_am_i(in_flight, request, &controls, message.controls, out),
+                oid::PASSWORD_MODIFY => {
+                    self.password_modify(in_flight, request, controls, message.controls, out)
                 }
-                oid::CANCEL => self.cancel(begun, request, message.controls),
-                oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
-                oid::END_TRANSACTION => self.end_transaction(begun, request, out),
+                oid::VERIFY_CREDENTIALS if self.server.config().global.verify_credentials => {
+                    self.verify_credentials(in_flight, request, message.controls, out)
+                }
+                oid::CANCEL => self.cancel(in_flight, request, message.controls),
+                oid::START_TRANSACTION => self.start_transaction(&in_flight, request, out),
+                oid::END_TRANSACTION => self.end_transaction(in_flight, request, out),
                 digest::OID | CONFLICTS_OID | RETIRE_OID => {
-                    self.database_operation(begun, request, &controls, message.controls, out)
+                    self.database_operation(in_flight, request, &controls, message.controls, out)
                 }
                 oid::START_TLS if self.server.tls.is_available() => {
-                    self.start_tls_request(begun, request, message.controls)
+                    self.start_tls_request(in_flight, request, message.controls)
                 }
-                _ => self.overlay_operation(begun, request, &controls, message.controls, out),
+                _ => self.overlay_operation(in_flight, request, &controls, message.controls, out),
             });
         match started {
             Ok(started) => started,
             Err(result) => {
-                self.answer_extended(&begun, &result, None, out);
+                self.answer_extended(&in_flight, &result, None, out);
                 Started::Answered
             }
         }
@@ -59,70 +61,75 @@ impl Dispatcher {
 
     pub(crate) fn answer_extended(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         result: &LdapResult,
         value: Option<&[u8]>,
         out: &mut Vec<u8>,
     ) {
-        self.answer_extended_with(begun, result, value, &[], out);
+        self.answer_extended_with(in_flight, result, value, &[], out);
     }
 
     pub(crate) fn answer_extended_with(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         result: &LdapResult,
         value: Option<&[u8]>,
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
     ) {
-        encode::extended_result(out, begun.operation.id, result, None, value, controls);
-        self.finish(begun, result, None);
+        encode::extended_result(out, in_flight.operation.id, result, None, value, controls);
+        self.finish(in_flight, result, None);
     }
 
     fn who_am_i(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
-        self.log_operation(&begun, format_args!("WHOAMI"));
+    ) -> Result<Started<RunningSearch>, LdapResult> {
+        self.log_operation(&in_flight, format_args!("WHOAMI"));
         let subject = self.subject_for(controls)?;
         // The database of the session's own identity has a say.
         let own = self.session.subject().dn.clone();
         let name = own.as_ref().map_or("", |dn| dn.as_str());
         self.permitted_as(&subject, name, Restricted::Extended(oid::WHO_AM_I), sent)?;
         if own != subject.dn && own.as_ref().is_some_and(|own| self.server.databases().ask_target_who(own)) {
-            return self.extended_in(begun, request, name.to_owned(), (controls, sent), out);
+            return self.extended_in(in_flight, request, name.to_owned(), (controls, sent), out);
         }
         let authz = subject.authz_text.clone();
-        self.answer_extended(&begun, &LdapResult::success(), Some(authz.as_bytes()), out);
+        self.answer_extended(&in_flight, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)
     }
 
     fn start_tls_request(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
-    ) -> Result<Started<Running>, LdapResult> {
-        self.log_operation(&begun, format_args!("STARTTLS"));
+    ) -> Result<Started<RunningSearch>, LdapResult> {
+        self.log_operation(&in_flight, format_args!("STARTTLS"));
         self.permitted("", Restricted::Extended(oid::START_TLS), sent)?;
         if request.value.is_some() {
             return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"));
         }
-        self.wait_for(begun);
+        self.wait_for(in_flight);
         Ok(Started::Securing)
     }
 
     /// RFC 4511 section 4.14.1, in OpenLDAP's order and words.
-    pub(crate) fn answer_start_tls(&mut self, begun: &Begun, outstanding: bool, out: &mut Vec<u8>) {
-        let result = self.start_tls(begun, outstanding).err().unwrap_or_else(LdapResult::success);
-        self.answer_extended(begun, &result, None, out);
+    pub(crate) fn answer_start_tls(
+        &mut self,
+        in_flight: &RequestInFlight,
+        outstanding: bool,
+        out: &mut Vec<u8>,
+    ) {
+        let result = self.start_tls(in_flight, outstanding).err().unwrap_or_else(LdapResult::success);
+        self.answer_extended(in_flight, &result, None, out);
     }
 
-    fn start_tls(&mut self, begun: &Begun, outstanding: bool) -> Result<(), LdapResult> {
+    fn start_tls(&mut self, in_flight: &RequestInFlight, outstanding: bool) -> Result<(), LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         if self.session.tls.is_some() {
             return refuse(ResultCode::OPERATIONS_ERROR, "TLS already started");
@@ -133,7 +140,7 @@ impl Dispatcher {
         }
         let disallow = self.server.config().global.disallow;
         if !disallow.tls_2_anon && self.session.is_authenticated() {
-            self.log_operation(begun, format_args!("AUTHZ anonymous mech=starttls ssf=0"));
+            self.log_operation(in_flight, format_args!("AUTHZ anonymous mech=starttls ssf=0"));
             self.session.forget();
             self.record.set_identity("");
         }
@@ -146,10 +153,10 @@ impl Dispatcher {
 
     fn cancel(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<Started<RunningSearch>, LdapResult> {
         let protocol = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         match request.value {
             None => return Err(protocol("no message ID supplied")),
@@ -157,9 +164,9 @@ impl Dispatcher {
             Some(_) => {}
         }
         let cancel = Cancel::decode(request.value).map_err(|_| protocol("message ID parse failed"))?;
-        self.log_operation(&begun, format_args!("CANCEL msg={}", cancel.id));
+        self.log_operation(&in_flight, format_args!("CANCEL msg={}", cancel.id));
         self.permitted("", Restricted::Extended(oid::CANCEL), sent)?;
-        self.wait_for(begun);
+        self.wait_for(in_flight);
         Ok(Started::Cancel(cancel.id))
     }
 }

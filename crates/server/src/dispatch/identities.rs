@@ -19,9 +19,9 @@ impl Dispatcher {
     /// The directory's name for an authentication identity, by `authz-regexp`; and as it is shown.
     pub(crate) fn map_identity(&self, identity: &str) -> Result<(NormalDn, String), LdapResult> {
         let anonymous = self.session.anonymous();
-        let asked = IdentityResolver { server: &self.server, anonymous, subject: anonymous, who: None };
+        let resolver = IdentityResolver { server: &self.server, anonymous, subject: anonymous, who: None };
         take_missed_lookup();
-        let dn = asked.name(identity);
+        let dn = resolver.name(identity);
         none_missed()?;
         let dn = dn.ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
         // A mapped identity is known by its normal form, as OpenLDAP tells it.
@@ -30,20 +30,22 @@ impl Dispatcher {
         let own = larix_proto::Dn::parse(identity)
             .ok()
             .filter(|own| schema.normalize_dn(own).is_ok_and(|own| own == dn));
-        let shown = own.and_then(|own| schema.pretty_dn(&own).ok());
-        let shown = shown.unwrap_or_else(|| dn.as_str().to_owned());
-        Ok((dn, shown))
+        let shown_dn = own.and_then(|own| schema.pretty_dn(&own).ok());
+        let shown_dn = shown_dn.unwrap_or_else(|| dn.as_str().to_owned());
+        Ok((dn, shown_dn))
     }
 
     /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names (RFC 4370).
     pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
-        let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
-        let denied = |text: &str| LdapResult::with(asked.denial, text);
+        let Some(resolver) = &controls.proxied_authorization else {
+            return Ok(self.session.subject().clone());
+        };
+        let denied = |text: &str| LdapResult::with(control.denial, text);
         let (non_critical_refused, anonymous_allowed) = {
             let config = self.server.config();
             (config.global.disallow.proxy_authz_non_critical, config.global.allow.proxy_authz_anon)
         };
-        if !asked.critical && non_critical_refused {
+        if !control.critical && non_critical_refused {
             let text = "proxied authorization criticality of FALSE not allowed";
             return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
         }
@@ -51,7 +53,7 @@ impl Dispatcher {
         if me.is_anonymous() && !anonymous_allowed {
             return Err(denied("anonymous proxied authorization not allowed"));
         }
-        if asked.authzid.is_empty() {
+        if control.authzid.is_empty() {
             return Ok(Arc::new(me.acting_as(NormalDn::root(), "")));
         }
         let who = me.dn.clone();
@@ -59,15 +61,15 @@ impl Dispatcher {
         let identities = IdentityResolver { server: &self.server, anonymous, subject: me, who: who.as_ref() };
         let mechanism = self.session.mechanism();
         take_missed_lookup();
-        let whom = identities.authorization(&asked.authzid, mechanism);
+        let whom = identities.authorization(&control.authzid, mechanism);
         let is_allowed = whom.as_ref().is_ok_and(|whom| identities.allows(who.as_ref(), whom));
         none_missed()?;
         let whom = whom.map_err(|_| denied("authzId mapping failed"))?;
         if !is_allowed {
             return Err(denied("not authorized to assume identity"));
         }
-        let shown = whom.as_str().to_owned();
-        Ok(Arc::new(me.acting_as(whom, &shown)))
+        let shown_dn = whom.as_str().to_owned();
+        Ok(Arc::new(me.acting_as(whom, &shown_dn)))
     }
 }
 

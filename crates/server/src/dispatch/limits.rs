@@ -3,7 +3,7 @@
 use larix_engine::time::Clock;
 use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 
-use super::{Dispatcher, Running};
+use super::{Dispatcher, RunningSearch};
 use crate::admission::Paid;
 use crate::connection::{Operation, Started};
 use crate::statistics::OperationKind;
@@ -15,7 +15,7 @@ impl Dispatcher {
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Started<Running>> {
+    ) -> Option<Started<RunningSearch>> {
         let admitted = self.record.admitted.as_ref()?;
         let admission = &self.server.admission;
         let (kind, response) = match message.request {
@@ -30,8 +30,8 @@ impl Dispatcher {
             admission.anonymous_operation(admitted, self.arrived)
         };
         let result = refused.err()?;
-        let begun = self.begin(operation, kind, response);
-        Some(self.refuse(&begun, &result, out))
+        let in_flight = self.begin(operation, kind, response);
+        Some(self.refuse(&in_flight, &result, out))
     }
 
     /// Anything but a bind ends a SASL bind of several steps (RFC 4511 section 4.2.1), and is refused.
@@ -40,13 +40,13 @@ impl Dispatcher {
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Started<Running>> {
+    ) -> Option<Started<RunningSearch>> {
         let (kind, response) =
             answered_by(&message.request).filter(|(kind, _)| *kind != OperationKind::Bind)?;
         self.sasl = None;
-        let begun = self.begin(operation, kind, response);
+        let in_flight = self.begin(operation, kind, response);
         let result = LdapResult::with(ResultCode::OPERATIONS_ERROR, "SASL bind in progress");
-        Some(self.refuse(&begun, &result, out))
+        Some(self.refuse(&in_flight, &result, out))
     }
 
     /// A request binds, or compares an old password. That counts as a failed bind until [`Self::proof_was_not_wrong`] takes what this

@@ -9,7 +9,7 @@ use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, Schema};
 
 use crate::connection::Started;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 
 /// The answer to everything else while the password has to be changed.
 pub(crate) fn password_first() -> LdapResult {
@@ -20,16 +20,16 @@ pub(crate) fn password_first() -> LdapResult {
 impl Dispatcher {
     pub(crate) fn refuse_until_changed(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         controls: &RequestControls,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
+    ) -> Started<RunningSearch> {
         let response = || {
             let error = Some(PasswordError::ChangeAfterReset);
             PasswordPolicyResponse { warning: None, error }.to_control(false)
         };
         let controls: Vec<_> = controls.password_policy.then(response).into_iter().collect();
-        self.answer(begun, &password_first(), &controls, out);
+        self.answer(in_flight, &password_first(), &controls, out);
         Started::Answered
     }
 
@@ -60,27 +60,27 @@ impl Dispatcher {
     }
 
     /// Hands a change to its backend. It waits then.
-    pub(crate) fn submit_change(&mut self, begun: Begun, request: WriteRequest) {
+    pub(crate) fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest) {
         let databases = self.server.databases();
-        let completer = self.completer(&begun);
-        let mut noted = self.take_noted(begun.operation.serial);
-        noted.iter_mut().for_each(|noted| noted.acts_as(&request.subject));
+        let completer = self.completer(&in_flight);
+        let mut record = self.take_recorded_request(in_flight.operation.serial);
+        record.iter_mut().for_each(|record| record.acts_as(&request.subject));
         let origin = self.note_origin(request.operation.target());
         let done = move |outcome| {
-            noted.into_iter().for_each(|noted| noted.changed(&outcome));
+            record.into_iter().for_each(|record| record.changed(&outcome));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Write(outcome));
         };
         if self.session.must_change_password && self.brings_password(&request.operation) {
             let target = databases.schema().parse_dn(request.operation.target()).ok();
             if target.is_some() && target == self.session.subject().dn {
-                self.password_change = Some(begun.operation.serial);
+                self.password_change = Some(in_flight.operation.serial);
             }
         }
         let subject = Arc::clone(&request.subject);
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
         let pending = databases.router().update(&context, request, Box::new(done));
-        self.wait_for_pending(begun, pending);
+        self.wait_for_pending(in_flight, pending);
     }
 }
 

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::admission::Paid;
 use crate::connection::Started;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use larix_backend::{Done, PasswordChange, PasswordChanged, Reply};
@@ -28,7 +28,12 @@ pub(crate) struct PasswordOutcome {
 
 impl Dispatcher {
     /// A password change has ended.
-    pub(crate) fn password_modified(&mut self, begun: &Begun, outcome: PasswordOutcome, out: &mut Vec<u8>) {
+    pub(crate) fn password_modified(
+        &mut self,
+        in_flight: &RequestInFlight,
+        outcome: PasswordOutcome,
+        out: &mut Vec<u8>,
+    ) {
         let PasswordOutcome { changed, own, paid } = outcome;
         let PasswordChanged { result, controls, generated, proof, .. } = changed;
         if proof != Some(false) {
@@ -39,33 +44,33 @@ impl Dispatcher {
         }
         let generated = generated.as_ref().filter(|_| result.is_success());
         let value = PasswordModifyResponse { generated: generated.map(|g| g.as_slice()) }.encode();
-        self.answer_extended_with(begun, &result, value.as_deref(), &controls, out);
+        self.answer_extended_with(in_flight, &result, value.as_deref(), &controls, out);
     }
 
     pub(crate) fn password_modify(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         mut controls: RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<Started<RunningSearch>, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, self.subject_for(&controls)?, kind, sent);
         if subject.is_anonymous() {
-            self.log_operation(&begun, format_args!("PASSMOD"));
+            self.log_operation(&in_flight, format_args!("PASSMOD"));
             let text = "only authenticated users may change passwords";
             return refuse(ResultCode::STRONGER_AUTH_REQUIRED, text);
         }
-        let asked = PasswordModify::decode(request.value)
+        let request_value = PasswordModify::decode(request.value)
             .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
-        if asked.new.is_some_and(<[u8]>::is_empty) {
+        if request_value.new.is_some_and(<[u8]>::is_empty) {
             return refuse(ResultCode::UNWILLING_TO_PERFORM, "new password value is empty");
         }
-        let user = asked.user.map(String::from_utf8_lossy).filter(|user| !user.is_empty());
-        self.log_password_modify(&begun, user.as_deref(), &asked);
+        let user = request_value.user.map(String::from_utf8_lossy).filter(|user| !user.is_empty());
+        self.log_password_modify(&in_flight, user.as_deref(), &request_value);
         let target = match &user {
             Some(user) => user.strip_prefix("dn:").unwrap_or(user).to_owned(),
             None => subject.shown_dn().to_owned(),
@@ -92,48 +97,53 @@ impl Dispatcher {
         let change = PasswordChange {
             dn: &dn,
             target,
-            old: asked.old.map(secret),
-            new: asked.new.map(secret),
+            old: request_value.old.map(secret),
+            new: request_value.new.map(secret),
             policy_control: controls.password_policy,
             hops: controls.hops,
             proof_begins: &proof_begins,
         };
         let own = self.session.subject().dn.as_ref() == Some(&dn);
         let about = WriteOperation::Modify { object: change.target.clone(), changes: Vec::new() };
-        let mut noted = self.note_change(&about, &subject);
+        let mut record = self.note_change(&about, &subject);
         let mut origin = self.note_origin(about.target());
         let mut later = || -> Done<PasswordChanged> {
-            let (completer, noted, origin) = (self.completer(&begun), noted.take(), origin.take());
+            let (completer, record, origin) = (self.completer(&in_flight), record.take(), origin.take());
             let paid = paid.get();
             Box::new(move |changed| {
                 if let Some(written) = &changed.written {
-                    noted.into_iter().for_each(|noted| noted.changed(written));
+                    record.into_iter().for_each(|record| record.changed(written));
                     origin.into_iter().for_each(|origin| origin.changed(written));
                 }
                 completer.complete(Completion::Password(Box::new(PasswordOutcome { changed, own, paid })));
             })
         };
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
         match databases.router().modify_password(&context, change, &mut later) {
             Reply::Now(changed) => {
-                self.password_modified(&begun, PasswordOutcome { changed, own, paid: paid.get() }, out);
+                self.password_modified(&in_flight, PasswordOutcome { changed, own, paid: paid.get() }, out);
                 Ok(Started::Answered)
             }
             Reply::Later(pending) => {
-                self.wait_for_pending(begun, pending);
+                self.wait_for_pending(in_flight, pending);
                 Ok(Started::Waiting)
             }
         }
     }
 
-    fn log_password_modify(&self, begun: &Begun, user: Option<&str>, asked: &PasswordModify<'_>) {
-        let old = if asked.old.is_some() { " old" } else { "" };
-        let new = if asked.new.is_some() { " new" } else { "" };
+    fn log_password_modify(
+        &self,
+        in_flight: &RequestInFlight,
+        user: Option<&str>,
+        request_value: &PasswordModify<'_>,
+    ) {
+        let old = if request_value.old.is_some() { " old" } else { "" };
+        let new = if request_value.new.is_some() { " new" } else { "" };
         match user {
             Some(user) => {
-                self.log_operation(begun, format_args!("PASSMOD id=\"{}\"{old}{new}", printable(user)))
+                self.log_operation(in_flight, format_args!("PASSMOD id=\"{}\"{old}{new}", printable(user)))
             }
-            None => self.log_operation(begun, format_args!("PASSMOD{old}{new}")),
+            None => self.log_operation(in_flight, format_args!("PASSMOD{old}{new}")),
         }
     }
 }

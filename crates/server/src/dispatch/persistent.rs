@@ -8,10 +8,10 @@ use larix_engine::budget::{Exceeded, RequestLimit, RequestLimits};
 
 /// Those of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Persistent(Option<Arc<Held>>);
+pub(super) struct PersistentSearches(Option<Arc<Totals>>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct Totals {
     searches: AtomicU64,
     /// Of their requests.
     bytes: AtomicU64,
@@ -19,37 +19,41 @@ struct Held {
 
 /// One of them; dropped, it counts no more.
 #[derive(Debug)]
-pub(super) struct Persists {
-    held: Arc<Held>,
+pub(super) struct PersistentGuard {
+    totals: Arc<Totals>,
     bytes: u64,
 }
 
-impl Persistent {
+impl PersistentSearches {
     /// One more, whose request has so many bytes.
     ///
     /// # Errors
     /// With this one there would be more than `persistent` of them, or more than `pending.bytes` of their requests.
-    pub(super) fn one_more(&mut self, limits: &RequestLimits, bytes: usize) -> Result<Persists, Exceeded> {
-        let held = self.0.get_or_insert_default();
+    pub(super) fn one_more(
+        &mut self,
+        limits: &RequestLimits,
+        bytes: usize,
+    ) -> Result<PersistentGuard, Exceeded> {
+        let totals = self.0.get_or_insert_default();
         let bytes = bytes as u64;
         // The connection alone adds; others only take away.
-        let searches = held.searches.load(Ordering::Relaxed).saturating_add(1);
-        let together = held.bytes.load(Ordering::Relaxed).saturating_add(bytes);
-        for (limit, asked) in
+        let searches = totals.searches.load(Ordering::Relaxed).saturating_add(1);
+        let together = totals.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        for (limit, amount) in
             [(RequestLimit::PersistentSearches, searches), (RequestLimit::PendingBytes, together)]
         {
-            limits.check(limit, usize::try_from(asked).unwrap_or(usize::MAX))?;
+            limits.check(limit, usize::try_from(amount).unwrap_or(usize::MAX))?;
         }
-        held.searches.fetch_add(1, Ordering::Relaxed);
-        held.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(Persists { held: Arc::clone(held), bytes })
+        totals.searches.fetch_add(1, Ordering::Relaxed);
+        totals.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(PersistentGuard { totals: Arc::clone(totals), bytes })
     }
 }
 
-impl Drop for Persists {
+impl Drop for PersistentGuard {
     fn drop(&mut self) {
-        self.held.searches.fetch_sub(1, Ordering::Relaxed);
-        self.held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.totals.searches.fetch_sub(1, Ordering::Relaxed);
+        self.totals.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -62,7 +66,7 @@ mod tests {
         let limits = RequestLimits::default()
             .with(RequestLimit::PersistentSearches, 2)
             .with(RequestLimit::PendingBytes, 100);
-        let mut persistent = Persistent::default();
+        let mut persistent = PersistentSearches::default();
         let first = persistent.one_more(&limits, 40).unwrap();
         let second = persistent.one_more(&limits, 60).unwrap();
         assert_eq!(persistent.one_more(&limits, 0).unwrap_err().limit, RequestLimit::PersistentSearches);

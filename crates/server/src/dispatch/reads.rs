@@ -11,8 +11,8 @@ use larix_proto::{
 };
 
 use super::password_change::password_first;
-use super::persistent::Persists;
-use super::{Begun, Completion, Dispatcher, Running, put_names};
+use super::persistent::PersistentGuard;
+use super::{Completion, Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::Databases;
 use crate::dispatch::ConnectionEvent;
@@ -24,20 +24,20 @@ use larix_backend::{Done, End, First, Reply, Slice, slice};
 impl Dispatcher {
     pub(super) fn search(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &SearchRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
+    ) -> Started<RunningSearch> {
         let mut controls = match self.controls(message.controls, controls::OperationKind::Search) {
             Ok(controls) => controls,
-            Err(result) => return self.refuse(&begun, &result, out),
+            Err(result) => return self.refuse(&in_flight, &result, out),
         };
         if self.logs_stats() {
-            self.log_search(&begun, request);
+            self.log_search(&in_flight, request);
         }
         if self.session.must_change_password {
-            return self.refuse_until_changed(&begun, &controls, out);
+            return self.refuse_until_changed(&in_flight, &controls, out);
         }
         let generation = self.server.generation();
         let databases = &generation.databases;
@@ -52,24 +52,25 @@ impl Dispatcher {
             });
         let subject = match allowed {
             Ok(subject) => subject,
-            Err(result) => return self.refuse(&begun, &result, out),
+            Err(result) => return self.refuse(&in_flight, &result, out),
         };
-        let persists = match self.count_persistent(&generation.config, &controls, begun.operation) {
-            Ok(persists) => persists,
-            Err(exceeded) => return self.refuse(&begun, &exceeded.into(), out),
+        let persistent_guard = match self.count_persistent(&generation.config, &controls, in_flight.operation)
+        {
+            Ok(persistent_guard) => persistent_guard,
+            Err(exceeded) => return self.refuse(&in_flight, &exceeded.into(), out),
         };
         let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
-        match databases.router().search(&context, request, controls, begun.operation.id, out) {
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
+        match databases.router().search(&context, request, controls, in_flight.operation.id, out) {
             First::Done { result, controls, effort } => {
                 self.count_entries(effort.entries);
-                encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
-                self.finish(&begun, &result, Some(effort));
+                encode::result(out, in_flight.operation.id, ResponseOp::SearchDone, &result, &controls);
+                self.finish(&in_flight, &result, Some(effort));
                 Started::Answered
             }
             First::Running(mut search) => {
                 if search.waits() {
-                    let (serial, events) = (begun.operation.serial, self.events.clone());
+                    let (serial, events) = (in_flight.operation.serial, self.events.clone());
                     search.follow(Follower::new(Box::new(move || {
                         // A connection that is gone has no use for it.
                         let _ = events.send(ConnectionEvent::Changed(serial));
@@ -77,8 +78,15 @@ impl Dispatcher {
                 }
                 let counted = search.effort().entries;
                 self.count_entries(counted);
-                let begun = Begun { database: latency::take_database(), ..begun };
-                Started::Searching(Running { begun, search, counted, slices: 1, spare: Vec::new(), persists })
+                let in_flight = RequestInFlight { database: latency::take_database(), ..in_flight };
+                Started::Searching(RunningSearch {
+                    in_flight,
+                    search,
+                    counted,
+                    slices: 1,
+                    spare: Vec::new(),
+                    persistent_guard,
+                })
             }
         }
     }
@@ -89,7 +97,7 @@ impl Dispatcher {
         config: &Config,
         controls: &RequestControls,
         operation: Operation,
-    ) -> Result<Option<Persists>, Exceeded> {
+    ) -> Result<Option<PersistentGuard>, Exceeded> {
         let goes_on =
             controls.sync.as_ref().is_some_and(|sync| sync.persist) || controls.persistent.is_some();
         let limits = &config.global.request_limits;
@@ -100,7 +108,7 @@ impl Dispatcher {
     pub(super) fn search_step(
         &self,
         operation: Operation,
-        running: &mut Running,
+        running: &mut RunningSearch,
         out: &mut Vec<u8>,
     ) -> Stepped {
         let stepped = running.search.step(slice(&*self.server.clock), out);
@@ -113,12 +121,12 @@ impl Dispatcher {
             Slice::Done(result, controls) => (result, controls),
         };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
-        self.finish(&running.begun, &result, Some(running.search.effort()));
+        self.finish(&running.in_flight, &result, Some(running.search.effort()));
         Stepped::Done
     }
 
     /// Counts what was answered since the last time.
-    pub(super) fn count_new_entries(&self, running: &mut Running) {
+    pub(super) fn count_new_entries(&self, running: &mut RunningSearch) {
         let sent = running.search.effort().entries.saturating_sub(running.counted);
         running.counted += sent;
         self.count_entries(sent);
@@ -129,14 +137,14 @@ impl Dispatcher {
         add(&self.counters.pdus_sent, sent);
     }
 
-    fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
+    fn log_search(&self, in_flight: &RequestInFlight, request: &SearchRequest<'_>) {
         let (scope, deref, base) = (request.scope as u8, request.deref as u8, request.base.len());
-        self.log_later(begun, What::Search { scope, deref, base }, |texts| {
+        self.log_later(in_flight, What::Search { scope, deref, base }, |texts| {
             texts.extend_from_slice(request.base.as_bytes());
             texts.extend_from_slice(request.filter.as_ber());
         });
         if !request.attributes.is_empty() {
-            self.log_later(begun, What::Attributes { word: "SRCH" }, |texts| {
+            self.log_later(in_flight, What::Attributes { word: "SRCH" }, |texts| {
                 put_names(texts, request.attributes.iter());
             });
         }
@@ -144,13 +152,13 @@ impl Dispatcher {
 
     pub(super) fn compare(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         request: &CompareRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<Running> {
+    ) -> Started<RunningSearch> {
         if self.logs_stats() {
-            self.log_later(begun, What::Compare { entry: request.entry.len() }, |texts| {
+            self.log_later(in_flight, What::Compare { entry: request.entry.len() }, |texts| {
                 texts.extend_from_slice(request.entry.as_bytes());
                 texts.extend_from_slice(request.attribute.as_bytes());
             });
@@ -174,11 +182,11 @@ impl Dispatcher {
             });
         let (controls, subject) = match prepared {
             Ok(prepared) => prepared,
-            Err(refused) => return self.refuse(begun, &refused, out),
+            Err(refused) => return self.refuse(in_flight, &refused, out),
         };
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
         let mut later = || -> Done<End> {
-            let completer = self.completer(begun);
+            let completer = self.completer(in_flight);
             Box::new(move |(result, controls)| {
                 let outcome = WriteOutcome { controls, ..WriteOutcome::from(result) };
                 completer.complete(Completion::Write(outcome));
@@ -186,11 +194,11 @@ impl Dispatcher {
         };
         match databases.router().compare(&context, request, &controls, &mut later) {
             Reply::Now((result, controls)) => {
-                self.answer(begun, &result, &controls, out);
+                self.answer(in_flight, &result, &controls, out);
                 Started::Answered
             }
             Reply::Later(pending) => {
-                self.wait_for_pending(*begun, pending);
+                self.wait_for_pending(*in_flight, pending);
                 Started::Waiting
             }
         }

@@ -3,11 +3,11 @@
 use larix_engine::time::{Clock, Monotonic, Timestamp};
 use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encode};
 
-use super::{Dispatcher, Running};
+use super::{Dispatcher, RunningSearch};
 use crate::access_log::RecordedRequest;
 use crate::connection::{Operation, Started};
 use crate::log::{LogLevel, OperationLine, Response, What};
-use crate::operation_log::{self, Ended, RequestSummary};
+use crate::operation_log::{self, RequestEnd, RequestSummary};
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
 use larix_backend::Effort;
@@ -15,7 +15,7 @@ use larix_backend::Pending;
 
 /// A request that was started: what its answer and its log line need.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct RequestInFlight {
     pub(crate) operation: Operation,
     pub(crate) kind: OperationKind,
     pub(crate) response: ResponseOp,
@@ -27,7 +27,12 @@ pub(crate) struct Begun {
 }
 
 impl Dispatcher {
-    pub(super) fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
+    pub(super) fn begin(
+        &self,
+        operation: Operation,
+        kind: OperationKind,
+        response: ResponseOp,
+    ) -> RequestInFlight {
         self.counters.initiate(kind);
         self.message.set(operation.id);
         add(&self.record.operations_received, 1);
@@ -35,29 +40,29 @@ impl Dispatcher {
         let log = &self.server.log;
         let is_told = log.wants_stats_lines() || log.keeps_requests();
         let started = if is_told { self.server.clock.monotonic() } else { self.arrived };
-        Begun { operation, kind, response, arrived: self.arrived, started, database: 0 }
+        RequestInFlight { operation, kind, response, arrived: self.arrived, started, database: 0 }
     }
 
     /// Keeps what a request asks, if that may be needed at its end.
     pub(super) fn note_request(&self, operation: Operation, message: &Message<'_>) {
         if self.server.log.keeps_requests()
-            && let Some(asked) = RequestSummary::of(message)
+            && let Some(summary) = RequestSummary::of(message)
         {
-            self.asked.borrow_mut().push((operation.serial, asked));
+            self.summaries.borrow_mut().push((operation.serial, summary));
         }
     }
 
     /// Notes a request that is answered later.
-    pub(crate) fn wait_for(&mut self, begun: Begun) {
-        self.waiting.push(Begun { database: latency::take_database(), ..begun });
+    pub(crate) fn wait_for(&mut self, in_flight: RequestInFlight) {
+        self.waiting.push(RequestInFlight { database: latency::take_database(), ..in_flight });
     }
 
     /// The same, with what gives it up.
-    pub(super) fn wait_for_pending(&mut self, begun: Begun, pending: Pending) {
+    pub(super) fn wait_for_pending(&mut self, in_flight: RequestInFlight, pending: Pending) {
         if pending.give_up.is_some() {
-            self.pending.push((begun.operation.serial, pending));
+            self.pending.push((in_flight.operation.serial, pending));
         }
-        self.wait_for(begun);
+        self.wait_for(in_flight);
     }
 
     /// When to give up a waiting request.
@@ -82,96 +87,101 @@ impl Dispatcher {
             return false;
         };
         give_up();
-        let Some(begun) = self.take_waiting(operation) else { return true };
+        let Some(in_flight) = self.take_waiting(operation) else { return true };
         match result {
-            Some(result) => self.end_otherwise(&begun, &result, out),
-            None => self.forget(&begun),
+            Some(result) => self.end_otherwise(&in_flight, &result, out),
+            None => self.forget(&in_flight),
         }
         true
     }
 
     /// Ends a request that is not answered.
-    pub(super) fn forget(&self, begun: &Begun) {
-        self.take_request(begun.operation.serial);
-        self.take_noted(begun.operation.serial);
-        self.counters.complete(begun.kind);
+    pub(super) fn forget(&self, in_flight: &RequestInFlight) {
+        self.take_summary(in_flight.operation.serial);
+        self.take_recorded_request(in_flight.operation.serial);
+        self.counters.complete(in_flight.kind);
         add(&self.record.operations_completed, 1);
     }
 
     /// Takes the record of a request that waited.
-    pub(super) fn take_waiting(&mut self, operation: Operation) -> Option<Begun> {
+    pub(super) fn take_waiting(&mut self, operation: Operation) -> Option<RequestInFlight> {
         self.take_pending(operation.serial);
-        let at = self.waiting.iter().position(|begun| begun.operation == operation)?;
+        let at = self.waiting.iter().position(|in_flight| in_flight.operation == operation)?;
         Some(self.waiting.swap_remove(at))
     }
 
     /// Answers with a result and nothing else.
     pub(crate) fn answer(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         result: &LdapResult,
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
     ) {
-        encode::result(out, begun.operation.id, begun.response, result, controls);
-        self.finish(begun, result, None);
+        encode::result(out, in_flight.operation.id, in_flight.response, result, controls);
+        self.finish(in_flight, result, None);
     }
 
     /// Counts and logs the end of an operation.
-    pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, effort: Option<Effort>) {
-        if begun.response == ResponseOp::Bind {
+    pub(crate) fn finish(&self, in_flight: &RequestInFlight, result: &LdapResult, effort: Option<Effort>) {
+        if in_flight.response == ResponseOp::Bind {
             self.bind_judged(result.code);
         }
-        self.counters.complete(begun.kind);
+        self.counters.complete(in_flight.kind);
         add(&self.counters.pdus_sent, 1);
         add(&self.record.operations_completed, 1);
         let now = self.server.clock.monotonic();
         let here = latency::take_database();
-        let database = if begun.database == 0 { here } else { begun.database };
-        self.counters.took(begun.kind, database, now.0.saturating_sub(begun.arrived.0));
+        let database = if in_flight.database == 0 { here } else { in_flight.database };
+        self.counters.took(in_flight.kind, database, now.0.saturating_sub(in_flight.arrived.0));
         if !result.is_success() {
             self.counters.ended_with(result.code);
         }
-        let waited = begun.started.0.saturating_sub(begun.arrived.0);
-        let taken = now.0.saturating_sub(begun.started.0);
+        let waited = in_flight.started.0.saturating_sub(in_flight.arrived.0);
+        let taken = now.0.saturating_sub(in_flight.started.0);
         if self.server.traces.wants_one() {
-            self.report_span(begun, result.code, (waited, taken), database, effort);
+            self.report_span(in_flight, result.code, (waited, taken), database, effort);
         }
-        if let Some(asked) = self.take_request(begun.operation.serial) {
-            let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
-            operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
+        if let Some(summary) = self.take_summary(in_flight.operation.serial) {
+            let ended = RequestEnd { serial: in_flight.operation.serial, result, waited, taken, effort };
+            operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &summary, &ended);
         }
-        if let Some(noted) = self.take_noted(begun.operation.serial) {
-            noted.ended(result, effort.map_or(0, |effort| effort.entries));
+        if let Some(record) = self.take_recorded_request(in_flight.operation.serial) {
+            record.ended(result, effort.map_or(0, |effort| effort.entries));
         }
         if !self.logs_stats() {
             return;
         }
-        let response = match begun.response {
+        let response = match in_flight.response {
             ResponseOp::SearchDone => Response::Search { entries: effort.unwrap_or_default().entries },
             ResponseOp::Extended => Response::Extended,
             response => Response::Tagged(response_tag(response)),
         };
-        self.log_later(begun, What::Result { response, code: result.code.0, waited, taken }, |texts| {
+        self.log_later(in_flight, What::Result { response, code: result.code.0, waited, taken }, |texts| {
             texts.extend_from_slice(result.diagnostic.as_bytes());
         });
     }
 
-    pub(super) fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
-        self.answer(begun, result, &[], out);
+    pub(super) fn refuse(
+        &self,
+        in_flight: &RequestInFlight,
+        result: &LdapResult,
+        out: &mut Vec<u8>,
+    ) -> Started<RunningSearch> {
+        self.answer(in_flight, result, &[], out);
         Started::Answered
     }
 
     fn report_span(
         &self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         code: ResultCode,
         (waited, taken): (u64, u64),
         database: u64,
         effort: Option<Effort>,
     ) {
         let mut kinds = OperationKind::ALL.iter();
-        let operation = kinds.find(|(kind, _)| *kind == begun.kind).map_or("", |(_, name)| *name);
+        let operation = kinds.find(|(kind, _)| *kind == in_flight.kind).map_or("", |(_, name)| *name);
         let micros = i64::try_from(waited.saturating_add(taken) / 1_000).unwrap_or(i64::MAX);
         self.server.traces.tell(Span {
             operation,
@@ -182,33 +192,38 @@ impl Dispatcher {
             entries: effort.map(|effort| (effort.entries, effort.candidates)),
             database: self.server.databases().suffix_of_instance(database),
             connection: self.record.number,
-            serial: begun.operation.serial,
+            serial: in_flight.operation.serial,
         });
     }
 
     /// What the access log gets about a request at its end, if anything.
-    pub(crate) fn take_noted(&self, serial: u64) -> Option<RecordedRequest> {
-        let mut kept = self.noted.borrow_mut();
-        let at = kept.iter().position(|(other, _)| *other == serial)?;
-        Some(kept.swap_remove(at).1)
+    pub(crate) fn take_recorded_request(&self, serial: u64) -> Option<RecordedRequest> {
+        let mut recorded = self.recorded.borrow_mut();
+        let at = recorded.iter().position(|(other, _)| *other == serial)?;
+        Some(recorded.swap_remove(at).1)
     }
 
-    pub(super) fn take_request(&self, serial: u64) -> Option<RequestSummary> {
-        let mut kept = self.asked.borrow_mut();
-        let at = kept.iter().position(|(other, _)| *other == serial)?;
-        Some(kept.swap_remove(at).1)
+    pub(super) fn take_summary(&self, serial: u64) -> Option<RequestSummary> {
+        let mut summaries = self.summaries.borrow_mut();
+        let at = summaries.iter().position(|(other, _)| *other == serial)?;
+        Some(summaries.swap_remove(at).1)
     }
 
-    pub(crate) fn log_operation(&self, begun: &Begun, text: std::fmt::Arguments<'_>) {
+    pub(crate) fn log_operation(&self, in_flight: &RequestInFlight, text: std::fmt::Arguments<'_>) {
         if self.logs_stats() {
-            let (number, serial) = (self.record.number, begun.operation.serial);
+            let (number, serial) = (self.record.number, in_flight.operation.serial);
             self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
         }
     }
 
     /// The same for a line that the log's thread makes: what belongs to it is only copied here.
-    pub(super) fn log_later(&self, begun: &Begun, what: What, texts: impl FnOnce(&mut Vec<u8>)) {
-        let line = OperationLine { connection: self.record.number, serial: begun.operation.serial, what };
+    pub(super) fn log_later(
+        &self,
+        in_flight: &RequestInFlight,
+        what: What,
+        texts: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let line = OperationLine { connection: self.record.number, serial: in_flight.operation.serial, what };
         match what {
             What::Attributes { .. } | What::Result { .. } => self.server.log.operation(line, None, texts),
             _ => self.server.log.operation(line, Some(self.server.databases().schema()), texts),

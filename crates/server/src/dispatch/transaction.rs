@@ -7,7 +7,7 @@ use larix_proto::{ExtendedRequest, LdapResult, MessageId, ResultCode};
 
 use super::password_change::password_first;
 use crate::connection::Started;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 
 /// A transaction that a client has started and not ended. A connection has one at a time, so that its identifier can
 /// be empty, as OpenLDAP's is.
@@ -35,11 +35,11 @@ fn refuse<T>(code: ResultCode, text: &str) -> Result<T, LdapResult> {
 impl Dispatcher {
     pub(crate) fn start_transaction(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         request: &ExtendedRequest<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
-        self.log_operation(begun, format_args!("TXN START"));
+    ) -> Result<Started<RunningSearch>, LdapResult> {
+        self.log_operation(in_flight, format_args!("TXN START"));
         self.may_update()?;
         if request.value.is_some() {
             return refuse(ResultCode::PROTOCOL_ERROR, "no request data expected");
@@ -48,7 +48,7 @@ impl Dispatcher {
             return refuse(ResultCode::BUSY, "Too many transactions");
         }
         self.transaction = Some(Transaction::default());
-        self.answer_extended(begun, &LdapResult::success(), Some(b""), out);
+        self.answer_extended(in_flight, &LdapResult::success(), Some(b""), out);
         Ok(Started::Answered)
     }
 
@@ -66,7 +66,7 @@ impl Dispatcher {
     /// Keeps an update for the end of its transaction; success says that it is kept.
     pub(crate) fn keep_update(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         request: WriteRequest,
         identifier: &[u8],
     ) -> LdapResult {
@@ -82,7 +82,7 @@ impl Dispatcher {
                 }
                 transaction.bytes = bytes;
                 transaction.requests.push(request);
-                transaction.messages.push(begun.operation.id);
+                transaction.messages.push(in_flight.operation.id);
                 LdapResult::success()
             }
             _ => LdapResult::with(ResultCode::TXN_ID_INVALID, "invalid transaction identifier"),
@@ -91,11 +91,11 @@ impl Dispatcher {
 
     pub(crate) fn end_transaction(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
-        self.log_operation(&begun, format_args!("TXN END"));
+    ) -> Result<Started<RunningSearch>, LdapResult> {
+        self.log_operation(&in_flight, format_args!("TXN END"));
         self.may_update()?;
         if request.value.is_none() {
             return refuse(ResultCode::PROTOCOL_ERROR, "request data expected");
@@ -109,30 +109,36 @@ impl Dispatcher {
         };
         if !end.commit {
             let aborted = LdapResult::with(ResultCode::SUCCESS, "transaction aborted");
-            self.answer_extended(&begun, &aborted, None, out);
+            self.answer_extended(&in_flight, &aborted, None, out);
             return Ok(Started::Answered);
         }
         if transaction.requests.is_empty() {
             return refuse(ResultCode::OPERATIONS_ERROR, "no updates to commit");
         }
-        let completer = self.completer(&begun);
+        let completer = self.completer(&in_flight);
         let messages = transaction.messages;
         let first = transaction.requests.first();
-        let noted = first.and_then(|first| self.note_transaction(&first.operation, &first.subject));
+        let record = first.and_then(|first| self.note_transaction(&first.operation, &first.subject));
         let origin = first.and_then(|first| self.note_origin(first.operation.target()));
         let done = move |outcome| {
-            noted.into_iter().for_each(|noted| noted.changed(&outcome));
+            record.into_iter().for_each(|record| record.changed(&outcome));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
         let databases = self.server.databases();
-        let context = databases.context(self.session.subject(), (self, &*self.server.clock), begun.started);
+        let context =
+            databases.context(self.session.subject(), (self, &*self.server.clock), in_flight.started);
         let pending = databases.router().update_together(&context, transaction.requests, Box::new(done));
-        self.wait_for_pending(begun, pending);
+        self.wait_for_pending(in_flight, pending);
         Ok(Started::Waiting)
     }
 
-    pub(crate) fn transaction_ended(&self, begun: &Begun, ended: TransactionOutcome, out: &mut Vec<u8>) {
+    pub(crate) fn transaction_ended(
+        &self,
+        in_flight: &RequestInFlight,
+        ended: TransactionOutcome,
+        out: &mut Vec<u8>,
+    ) {
         let controls = ended.outcome.controls;
         let last = ended.messages.last().copied().filter(|_| !controls.is_empty());
         let updates = last.map(|id| UpdateControls { id, controls });
@@ -141,6 +147,6 @@ impl Dispatcher {
         let response = EndTransactionResponse { failed, controls: updates.into_iter().collect() };
         // The names are of an update, not of this operation.
         let result = LdapResult { matched_dn: String::new(), ..ended.outcome.result };
-        self.answer_extended(begun, &result, response.encode().as_deref(), out);
+        self.answer_extended(in_flight, &result, response.encode().as_deref(), out);
     }
 }

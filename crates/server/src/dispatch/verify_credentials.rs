@@ -8,7 +8,7 @@ use larix_schema::NormalDn;
 
 use crate::admission::Paid;
 use crate::connection::Started;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use larix_backend::{Bind, Done, Proof, Reply, Verdict};
@@ -24,35 +24,39 @@ pub(crate) struct VerifiedOutcome {
 impl Dispatcher {
     pub(super) fn verify_credentials(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<Started<RunningSearch>, LdapResult> {
         let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         if request.value.is_none_or(<[u8]>::is_empty) {
             return Err(protocol("empty request data field in VerifyCredentials exop".to_owned()));
         }
-        let asked = VerifyCredentials::decode(request.value).map_err(|error| protocol(error.to_string()))?;
-        let dn = self.server.databases().schema().parse_dn(asked.name);
+        let request_value =
+            VerifyCredentials::decode(request.value).map_err(|error| protocol(error.to_string()))?;
+        let dn = self.server.databases().schema().parse_dn(request_value.name);
         let dn = dn.map_err(|_| protocol("invalid DN".to_owned()))?;
-        self.log_operation(&begun, format_args!("VERIFYCREDENTIALS dn=\"{}\"", printable(asked.name)));
+        self.log_operation(
+            &in_flight,
+            format_args!("VERIFYCREDENTIALS dn=\"{}\"", printable(request_value.name)),
+        );
         self.permitted(dn.as_str(), Restricted::Extended(oid::VERIFY_CREDENTIALS), sent)?;
-        if asked.cookie.is_some() {
+        if request_value.cookie.is_some() {
             return Err(protocol("there is no SASL exchange with this cookie".to_owned()));
         }
-        match self.judge_credentials(begun, &dn, &asked) {
+        match self.judge_credentials(in_flight, &dn, &request_value) {
             Ok(Reply::Now(outcome)) => {
-                self.verified(&begun, outcome, out);
+                self.verified(&in_flight, outcome, out);
                 Ok(Started::Answered)
             }
             Ok(Reply::Later(pending)) => {
-                self.wait_for_pending(begun, pending);
+                self.wait_for_pending(in_flight, pending);
                 Ok(Started::Waiting)
             }
             // The bind would be refused.
             Err(refused) => {
-                self.verified(&begun, VerifiedOutcome { verdict: refused.into(), paid: None }, out);
+                self.verified(&in_flight, VerifiedOutcome { verdict: refused.into(), paid: None }, out);
                 Ok(Started::Answered)
             }
         }
@@ -61,17 +65,17 @@ impl Dispatcher {
     /// Judges credentials as a bind of this session would be.
     fn judge_credentials(
         &self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         dn: &NormalDn,
-        asked: &VerifyCredentials<'_>,
+        request_value: &VerifyCredentials<'_>,
     ) -> Result<Reply<VerifiedOutcome>, LdapResult> {
-        let Authentication::Simple(password) = asked.authentication else {
+        let Authentication::Simple(password) = request_value.authentication else {
             let text = "only simple authentication can be verified";
             return Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
         };
-        let mut controls = self.controls(asked.controls, OperationKind::Bind)?;
-        let (judged, dropped) = self.simple_credentials(dn, password, asked.controls)?;
-        controls.forget(&dropped, asked.controls, OperationKind::Bind)?;
+        let mut controls = self.controls(request_value.controls, OperationKind::Bind)?;
+        let (judged, dropped) = self.simple_credentials(dn, password, request_value.controls)?;
+        controls.forget(&dropped, request_value.controls, OperationKind::Bind)?;
         if !judged {
             let verdict = LdapResult::success().into();
             return Ok(Reply::Now(VerifiedOutcome { verdict, paid: None }));
@@ -80,7 +84,7 @@ impl Dispatcher {
         let anonymous = std::sync::Arc::clone(self.session.anonymous());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
-        let context = databases.context(&subject, (self, &*self.server.clock), begun.started);
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
         let bind = Bind {
             dn,
             proof: Proof::Password(password),
@@ -89,7 +93,7 @@ impl Dispatcher {
             controls: &controls,
         };
         let mut later = || -> Done<Verdict> {
-            let completer = self.completer(&begun);
+            let completer = self.completer(&in_flight);
             Box::new(move |verdict| {
                 let outcome = VerifiedOutcome { verdict, paid };
                 completer.complete(Completion::Verified(Box::new(outcome)));
@@ -102,7 +106,7 @@ impl Dispatcher {
     }
 
     /// Answers. The result's code is that of the bind, as with OpenLDAP's module: a client that looks at it alone errs on no side.
-    pub(crate) fn verified(&self, begun: &Begun, outcome: VerifiedOutcome, out: &mut Vec<u8>) {
+    pub(crate) fn verified(&self, in_flight: &RequestInFlight, outcome: VerifiedOutcome, out: &mut Vec<u8>) {
         let VerifiedOutcome { verdict, paid } = outcome;
         let Verdict { result, controls, .. } = verdict.settled();
         if result.code != ResultCode::INVALID_CREDENTIALS {
@@ -110,6 +114,6 @@ impl Dispatcher {
         }
         let (code, diagnostic) = (result.code, result.diagnostic);
         let value = VerifyCredentialsResponse { code, diagnostic, controls }.encode();
-        self.answer_extended(begun, &LdapResult::new(code), value.as_deref(), out);
+        self.answer_extended(in_flight, &LdapResult::new(code), value.as_deref(), out);
     }
 }

@@ -69,8 +69,8 @@ impl OverlayThreads {
     /// # Errors
     /// No thread to be had; those that there are go on.
     pub(crate) fn follow(&self, databases: &[Arc<Served<LmdbStore>>], log: &Log) -> io::Result<()> {
-        let (wanted, followed) = self.stored.follow(databases, log);
-        forget_others(databases, &wanted, log);
+        let (threads, followed) = self.stored.follow(databases, log);
+        forget_others(databases, &threads, log);
         followed
     }
 
@@ -141,35 +141,35 @@ impl<H: OverlayHost> Threads<H> {
         let mut handles = self.lock();
         let open: Vec<_> = hosts.iter().filter_map(|host| host.served().cloned()).collect();
         let writers = Arc::new(Writers::of(&open));
-        let mut wanted: Vec<Arc<OverlayThread<H>>> = Vec::new();
+        let mut threads: Vec<Arc<OverlayThread<H>>> = Vec::new();
         let mut failed = None;
         for host in hosts {
             for (name, overlay) in host.settings().overlays.beside_operations() {
-                let known = handles.iter().find(|(thread, _)| thread.is(host, &name));
-                if let Some((thread, _)) = known {
+                let existing = handles.iter().find(|(thread, _)| thread.is(host, &name));
+                if let Some((thread, _)) = existing {
                     thread.set_overlay(overlay, &writers);
-                    wanted.push(Arc::clone(thread));
+                    threads.push(Arc::clone(thread));
                     continue;
                 }
                 let thread = OverlayThread::new(host, name, (overlay, &writers), log);
                 match thread.start() {
                     Ok(handle) => {
                         handles.push((Arc::clone(&thread), handle));
-                        wanted.push(thread);
+                        threads.push(thread);
                     }
                     Err(error) => failed = Some(error),
                 }
             }
         }
-        let asks = wanted.iter().any(|thread| thread.asks_origin());
+        let asks = threads.iter().any(|thread| thread.asks_origin());
         self.asks_origin.store(asks, Ordering::Release);
-        self.all.store(Arc::new(wanted.clone()));
-        let is_wanted = |(thread, _): &Handle<H>| wanted.iter().any(|w| Arc::ptr_eq(w, thread));
+        self.all.store(Arc::new(threads.clone()));
+        let is_wanted = |(thread, _): &Handle<H>| threads.iter().any(|w| Arc::ptr_eq(w, thread));
         let (stay, gone): (Vec<_>, Vec<_>) = handles.drain(..).partition(is_wanted);
         *handles = stay;
         drop(handles);
         end(gone, true);
-        (wanted, failed.map_or(Ok(()), Err))
+        (threads, failed.map_or(Ok(()), Err))
     }
 
     fn finish(&self) {
@@ -201,12 +201,12 @@ impl<H: OverlayHost> Threads<H> {
 /// Positions of overlays that the configuration no longer has.
 fn forget_others(
     databases: &[Arc<Served<LmdbStore>>],
-    wanted: &[Arc<OverlayThread<Arc<Served<LmdbStore>>>>],
+    threads: &[Arc<OverlayThread<Arc<Served<LmdbStore>>>>],
     log: &Log,
 ) {
     for served in databases {
         let kept = served.follower_names().unwrap_or_default();
-        for name in kept.iter().filter(|name| !wanted.iter().any(|thread| thread.is(served, name))) {
+        for name in kept.iter().filter(|name| !threads.iter().any(|thread| thread.is(served, name))) {
             if let Err(error) = served.forget_follower(name) {
                 log.warning(format_args!("overlay {name}: its place in the change log stays: {error}"));
             }

@@ -169,12 +169,12 @@ impl Scene {
 fn a_new_overlay_is_shown_what_is_changed_before_its_thread_runs() {
     let scene = Scene::new();
     let thread = scene.thread();
-    let mut known = thread.place();
+    let mut progress = thread.settle_position();
     // A crash would not have it begin elsewhere.
     assert_eq!(scene.host.0.follower_names().unwrap(), ["witness"]);
     scene.add();
-    let (overlay, ending) = thread.sleep(&known);
-    thread.work(&mut known, &*overlay, ending);
+    let (overlay, ending) = thread.sleep(&progress);
+    thread.work(&mut progress, &*overlay, ending);
     assert_eq!(scene.witness.seen(), [SUFFIX]);
 }
 
@@ -194,12 +194,12 @@ fn the_threads_are_placed_when_it_is_answered_that_they_are_there() {
 fn an_overlay_that_is_exchanged_amid_a_round_takes_no_later_change() {
     let scene = Scene::new();
     let thread = scene.thread();
-    let mut known = thread.place();
+    let mut progress = thread.settle_position();
     // The round has begun with the one, and reads the log only when there is another.
-    let (overlay, ending) = thread.sleep(&known);
+    let (overlay, ending) = thread.sleep(&progress);
     let next = Arc::<Witness>::default();
     thread.set_overlay(Arc::clone(&next) as Arc<dyn Overlay>, &scene.writers());
     scene.add();
-    thread.work(&mut known, &*overlay, ending);
+    thread.work(&mut progress, &*overlay, ending);
     assert_eq!((scene.witness.seen(), next.seen()), (Vec::new(), vec![SUFFIX.to_owned()]));
 }

@@ -1,7 +1,7 @@
 //! The thread of one overlay: rounds over what is committed, and ticks.
 
-mod in_force;
-mod places;
+mod current_overlay;
+mod position;
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ use super::host::OverlayHost;
 use super::{AskOrigin, Figures};
 use crate::log::{Log, printable};
 use crate::panics;
-use in_force::InForce;
+use current_overlay::CurrentOverlay;
 
 /// Changes whose senders are remembered until the overlay has seen them.
 const ORIGINS_MAX: usize = 65_536;
@@ -64,16 +64,16 @@ struct State<H: OverlayHost> {
     ended: bool,
 }
 
-/// What the thread alone knows.
+/// How far the thread has come, which it alone knows.
 #[derive(Debug)]
-pub(super) struct Known<H: OverlayHost> {
+pub(super) struct Progress<H: OverlayHost> {
     /// The term in which the overlay acts here.
     term: Option<u64>,
     /// Keeps the change log whole until it is known how far the overlay has come.
-    held: Option<Arc<LogReader>>,
+    reader: Option<Arc<LogReader>>,
     follower: Option<CommittedFollower<H::Store>>,
     /// Whether the overlay has seen what was committed before this term.
-    begun: bool,
+    has_begun: bool,
     /// When to look whether the overlay acts here.
     look: Option<Instant>,
     /// When the overlay's next turn is.
@@ -86,13 +86,13 @@ pub(super) struct Known<H: OverlayHost> {
     failing: Option<String>,
 }
 
-impl<H: OverlayHost> Default for Known<H> {
+impl<H: OverlayHost> Default for Progress<H> {
     fn default() -> Self {
         Self {
             term: None,
-            held: None,
+            reader: None,
             follower: None,
-            begun: false,
+            has_begun: false,
             look: None,
             tick: None,
             position: None,
@@ -222,43 +222,43 @@ impl<H: OverlayHost> OverlayThread<H> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread, behind [`Self::place`].
+    /// Starts the thread, behind [`Self::settle_position`].
     ///
     /// # Errors
     /// No thread to be had.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<JoinHandle<()>> {
-        let (own, known) = (Arc::clone(self), self.place());
-        std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run(known))
+        let (own, progress) = (Arc::clone(self), self.settle_position());
+        std::thread::Builder::new().name("overlay".to_owned()).spawn(move || own.run(progress))
     }
 
     /// The thread.
-    pub(super) fn run(&self, mut known: Known<H>) {
+    pub(super) fn run(&self, mut progress: Progress<H>) {
         loop {
-            let (overlay, ending) = self.sleep(&known);
+            let (overlay, ending) = self.sleep(&progress);
             // Panics of the overlay are contained and reported below; this is for the rest.
-            if panics::contained(|| self.work(&mut known, &*overlay, ending)).is_err() {
-                self.panicked(&mut known);
+            if panics::contained(|| self.work(&mut progress, &*overlay, ending)).is_err() {
+                self.panicked(&mut progress);
             }
             if ending || self.host.served().is_some_and(|served| served.is_retired()) {
                 break;
             }
         }
         // What cannot be remembered now is seen again at the next start.
-        let _ = panics::contained(|| self.leave(known));
+        let _ = panics::contained(|| self.leave(progress));
         let mut state = self.lock();
         state.ended = true;
         self.changed.notify_all();
     }
 
     /// Waits until there is something to do. Answers the overlay, and whether it is the end.
-    pub(super) fn sleep(&self, known: &Known<H>) -> (Arc<dyn Overlay>, bool) {
+    pub(super) fn sleep(&self, progress: &Progress<H>) -> (Arc<dyn Overlay>, bool) {
         let now = clock();
-        let next = [known.tick, known.position, known.look].into_iter().flatten().min();
-        let due = known.retry.or(next).unwrap_or(now + LOOK_EVERY);
+        let next = [progress.tick, progress.position, progress.look].into_iter().flatten().min();
+        let due = progress.retry.or(next).unwrap_or(now + LOOK_EVERY);
         let patience = due.saturating_duration_since(now);
         let is_idle = |state: &mut State<H>| {
             // While something fails, news wait for the next try.
-            !state.ending && (!state.awake || known.retry.is_some())
+            !state.ending && (!state.awake || progress.retry.is_some())
         };
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, patience, is_idle);
@@ -267,40 +267,40 @@ impl<H: OverlayHost> OverlayThread<H> {
         (Arc::clone(&state.overlay), state.ending)
     }
 
-    pub(super) fn work(&self, known: &mut Known<H>, overlay: &dyn Overlay, ending: bool) {
+    pub(super) fn work(&self, progress: &mut Progress<H>, overlay: &dyn Overlay, ending: bool) {
         injected::panic_at("overlay");
-        known.retry = None;
+        progress.retry = None;
         let acts = self.host.served().and_then(|served| Some((served, self.host.term()?)));
-        let Some((served, term)) = acts else { return self.rest(known, overlay) };
-        let Err(why) = self.act((served, term), known, overlay, ending) else {
-            if known.failing.take().is_some() {
+        let Some((served, term)) = acts else { return self.rest(progress, overlay) };
+        let Err(why) = self.act((served, term), progress, overlay, ending) else {
+            if progress.failing.take().is_some() {
                 self.log.notice(format_args!("overlay {}: it goes on", self.name));
             }
             return;
         };
         if self.host.term() != Some(term) {
             // Another server has taken over amid it.
-            return self.rest(known, overlay);
+            return self.rest(progress, overlay);
         }
         self.figures.failed.fetch_add(1, Ordering::Relaxed);
-        known.retry = Some(clock() + RETRY);
-        if known.failing.as_ref() != Some(&why) {
+        progress.retry = Some(clock() + RETRY);
+        if progress.failing.as_ref() != Some(&why) {
             self.log.warning(format_args!("overlay {}: {}", self.name, printable(&why)));
-            known.failing = Some(why);
+            progress.failing = Some(why);
         }
     }
 
     /// Another server's overlays act.
-    fn rest(&self, known: &mut Known<H>, overlay: &dyn Overlay) {
-        (known.term, known.tick, known.position, known.failing) = (None, None, None, None);
-        known.look = Some(clock() + TERM_EVERY);
+    fn rest(&self, progress: &mut Progress<H>, overlay: &dyn Overlay) {
+        (progress.term, progress.tick, progress.position, progress.failing) = (None, None, None, None);
+        progress.look = Some(clock() + TERM_EVERY);
         self.figures.behind.store(0, Ordering::Relaxed);
-        let begins = known.follower.is_none() && known.held.is_none();
+        let begins = progress.follower.is_none() && progress.reader.is_none();
         if begins
             && overlay.interests().has(Interests::COMMITTED)
             && let Some(served) = self.host.served()
         {
-            known.held = Some(CommittedFollower::hold(served, self.waker()));
+            progress.reader = Some(CommittedFollower::hold(served, self.waker()));
         }
     }
 
@@ -308,17 +308,17 @@ impl<H: OverlayHost> OverlayThread<H> {
     fn act(
         &self,
         (served, term): (&Arc<Served<H::Store>>, u64),
-        known: &mut Known<H>,
+        progress: &mut Progress<H>,
         overlay: &dyn Overlay,
         ending: bool,
     ) -> Result<(), String> {
-        self.begin_term((served, term), known)?;
+        self.begin_term((served, term), progress)?;
         let mut done = Ok(());
         if overlay.interests().has(Interests::COMMITTED) {
-            done = self.take_committed(served, known);
+            done = self.take_committed(served, progress);
         }
         if overlay.interests().has(Interests::TICK) && !ending {
-            done = self.take_turn(served, known, overlay).and(done);
+            done = self.take_turn(served, progress, overlay).and(done);
         }
         done
     }
@@ -334,20 +334,24 @@ impl<H: OverlayHost> OverlayThread<H> {
     }
 
     /// Hands the overlay what is committed, until there is no more.
-    fn take_committed(&self, served: &Arc<Served<H::Store>>, known: &mut Known<H>) -> Result<(), String> {
-        let in_force = InForce(self);
-        if !known.begun {
-            self.join(served, known)?;
+    fn take_committed(
+        &self,
+        served: &Arc<Served<H::Store>>,
+        progress: &mut Progress<H>,
+    ) -> Result<(), String> {
+        let current = CurrentOverlay(self);
+        if !progress.has_begun {
+            self.join(served, progress)?;
         }
-        let Some(follower) = &mut known.follower else { return Ok(()) };
-        if !known.begun {
-            follower.begin(&in_force).map_err(|failure| failure.into_result().to_string())?;
-            known.begun = true;
+        let Some(follower) = &mut progress.follower else { return Ok(()) };
+        if !progress.has_begun {
+            follower.begin(&current).map_err(|failure| failure.into_result().to_string())?;
+            progress.has_begun = true;
         }
         let origin = |sequence: u64| self.lock().origins.get(&sequence).cloned();
         let mut more = true;
-        while more && !served.is_retired() && self.host.term() == known.term {
-            let round = follower.round(&in_force, &origin, &in_force).map_err(|fault| fault.to_string())?;
+        while more && !served.is_retired() && self.host.term() == progress.term {
+            let round = follower.round(&current, &origin, &current).map_err(|fault| fault.to_string())?;
             more = round.more;
             self.figures.taken.fetch_add(round.taken, Ordering::Relaxed);
             self.figures.behind.store(follower.behind(), Ordering::Relaxed);
@@ -358,15 +362,15 @@ impl<H: OverlayHost> OverlayThread<H> {
             if round.taken > 0 {
                 let reached = follower.reached();
                 self.lock().origins.retain(|sequence, _| *sequence > reached);
-                known.position.get_or_insert_with(|| clock() + POSITION_EVERY);
+                progress.position.get_or_insert_with(|| clock() + POSITION_EVERY);
             }
             if let Some(not_taken) = round.not_taken {
                 return Err(not_taken.message);
             }
         }
-        if known.position.is_some_and(|due| due <= clock()) {
-            known.position = None;
-            in_force.settle()?;
+        if progress.position.is_some_and(|due| due <= clock()) {
+            progress.position = None;
+            current.settle()?;
             follower.keep_position().map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -396,25 +400,25 @@ impl<H: OverlayHost> OverlayThread<H> {
     fn take_turn(
         &self,
         served: &Arc<Served<H::Store>>,
-        known: &mut Known<H>,
+        progress: &mut Progress<H>,
         overlay: &dyn Overlay,
     ) -> Result<(), String> {
         let Some(tick) = overlay.tick() else { return Ok(()) };
         let now = clock();
         let interval = tick.interval();
         // The first comes at once, and an interval that is shorter than it was counts at once.
-        let due = known.tick.unwrap_or(now).min(now + interval);
-        known.tick = Some(due);
+        let due = progress.tick.unwrap_or(now).min(now + interval);
+        progress.tick = Some(due);
         if due > now {
             return Ok(());
         }
-        known.tick = Some(now + interval);
+        progress.tick = Some(now + interval);
         let outcome = served.tick(tick).map_err(|failure| failure.into_result().to_string())?;
         let Some(outcome) = outcome else { return Ok(()) };
         self.figures.ticked.fetch_add(outcome.done, Ordering::Relaxed);
         // What was refused comes again with the turn after: not at once.
         let at = if outcome.more && outcome.refused.is_empty() { Duration::ZERO } else { tick.interval() };
-        known.tick = Some(clock() + at);
+        progress.tick = Some(clock() + at);
         match outcome.refused.first() {
             Some(first) => {
                 let count = outcome.refused.len();
@@ -425,19 +429,19 @@ impl<H: OverlayHost> OverlayThread<H> {
     }
 
     /// The overlay panicked, which was reported: what it had in hand is left out.
-    fn panicked(&self, known: &mut Known<H>) {
+    fn panicked(&self, progress: &mut Progress<H>) {
         self.figures.panics.fetch_add(1, Ordering::Relaxed);
-        known.retry = Some(clock() + RETRY);
-        let count = known.follower.as_mut().map_or(0, CommittedFollower::leave_out);
+        progress.retry = Some(clock() + RETRY);
+        let count = progress.follower.as_mut().map_or(0, CommittedFollower::leave_out);
         let what = if count == 0 { String::new() } else { format!(" behind the {count} changes in hand") };
         self.log.warning(format_args!("overlay {}: it panicked, and goes on{what}", self.name));
     }
 
-    fn leave(&self, known: Known<H>) {
-        let Some(mut follower) = known.follower else { return };
+    fn leave(&self, progress: Progress<H>) {
+        let Some(mut follower) = progress.follower else { return };
         let leaves = self.lock().leaves;
-        let settled = InForce(self).settle();
-        if <H::Store as Store>::SHARED && (known.term.is_none() || self.host.term() != known.term) {
+        let settled = CurrentOverlay(self).settle();
+        if <H::Store as Store>::SHARED && (progress.term.is_none() || self.host.term() != progress.term) {
             // The server that writes remembers it.
             return;
         }

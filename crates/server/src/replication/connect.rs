@@ -19,12 +19,13 @@ pub(super) const KEEP_ALIVE: KeepAlive = KeepAlive { idle: 60, probes: 4, interv
 
 /// How long a provider that is followed may say nothing until it is asked for a sign of life, or how long it may take to
 /// answer (`is_asked`). The kernel's probes find a machine that is gone, this a process that stands still.
-pub(super) fn silence(said: Option<KeepAlive>, is_asked: bool) -> Option<Duration> {
-    let said = said.unwrap_or(KEEP_ALIVE);
-    let or = |said: u32, usual: u32| if said == 0 { usual } else { said };
-    let answers = or(said.probes, KEEP_ALIVE.probes).saturating_mul(or(said.interval, KEEP_ALIVE.interval));
-    let seconds = if is_asked { answers } else { said.idle };
-    (said.idle > 0).then(|| Duration::from_secs(seconds.into()))
+pub(super) fn silence(keep_alive: Option<KeepAlive>, is_asked: bool) -> Option<Duration> {
+    let keep_alive = keep_alive.unwrap_or(KEEP_ALIVE);
+    let or = |seconds: u32, usual: u32| if seconds == 0 { usual } else { seconds };
+    let answers =
+        or(keep_alive.probes, KEEP_ALIVE.probes).saturating_mul(or(keep_alive.interval, KEEP_ALIVE.interval));
+    let seconds = if is_asked { answers } else { keep_alive.idle };
+    (keep_alive.idle > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 /// Connects and binds. Also: what StartTLS was refused with, where the line lets that be.
@@ -125,13 +126,13 @@ fn forbidden(
 pub(super) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOptions {
     let path =
         |path: &Option<std::path::PathBuf>| path.as_deref().map(Path::to_string_lossy).map(String::from);
-    let said = |name: &str| line.tls.iter().any(|(key, _)| key == name);
-    let authorities = said("tls_cacert") || said("tls_cacertdir");
+    let has_own = |name: &str| line.tls.iter().any(|(key, _)| key == name);
+    let authorities = has_own("tls_cacert") || has_own("tls_cacertdir");
     let inherited = [
         ("tls_cacert", path(&server.ca_certificate_file).filter(|_| !authorities)),
         ("tls_cacertdir", path(&server.ca_certificate_path).filter(|_| !authorities)),
-        ("tls_cert", path(&server.certificate_file).filter(|_| !said("tls_cert"))),
-        ("tls_key", path(&server.certificate_key_file).filter(|_| !said("tls_cert"))),
+        ("tls_cert", path(&server.certificate_file).filter(|_| !has_own("tls_cert"))),
+        ("tls_key", path(&server.certificate_key_file).filter(|_| !has_own("tls_cert"))),
         ("tls_cipher_suite", server.cipher_suite.clone()),
         ("tls_protocol_min", server.protocol_min.clone()),
         ("tls_ecname", server.ec_name.clone()),
@@ -140,7 +141,7 @@ pub(super) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOp
     ];
     let inherited: Vec<(&str, String)> = inherited
         .into_iter()
-        .filter(|(name, _)| !said(name))
+        .filter(|(name, _)| !has_own(name))
         .filter_map(|(name, value)| Some((name, value?)))
         .collect();
     let own = line.tls.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -153,14 +154,14 @@ mod tests {
 
     #[test]
     fn how_long_silence_may_last() {
-        let said = |idle, probes, interval| Some(KeepAlive { idle, probes, interval });
+        let keep_alive = |idle, probes, interval| Some(KeepAlive { idle, probes, interval });
         for (line, until_asked, until_answered) in [
             (None, Some(60), Some(60)),
-            (said(10, 3, 5), Some(10), Some(15)),
-            (said(10, 0, 5), Some(10), Some(20)),
-            (said(10, 3, 0), Some(10), Some(45)),
+            (keep_alive(10, 3, 5), Some(10), Some(15)),
+            (keep_alive(10, 0, 5), Some(10), Some(20)),
+            (keep_alive(10, 3, 0), Some(10), Some(45)),
             // 0: no probes, and nothing is asked.
-            (said(0, 3, 5), None, None),
+            (keep_alive(0, 3, 5), None, None),
         ] {
             let seconds = |is_asked| silence(line, is_asked).map(|silence| silence.as_secs());
             assert_eq!((seconds(false), seconds(true)), (until_asked, until_answered), "{line:?}");

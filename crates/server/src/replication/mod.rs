@@ -19,8 +19,8 @@ use larix_configuration::{Config, Database};
 use larix_replication::consumer::Status;
 
 use crate::backends::connections;
-use crate::consumers::{Running, Task};
-use crate::followed::Followed;
+use crate::consumers::{RunningConsumer, Task};
+use crate::followed::FollowedDatabase;
 use crate::generation::Generation;
 use crate::server::Server;
 
@@ -63,7 +63,7 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
         let mut target = None;
         let (followed, directory) = match database.kind.directory() {
             Some(directory) => match generation.databases.served_in(directory) {
-                Some(served) => (Some(Followed::Stored(Arc::clone(served))), directory.to_owned()),
+                Some(served) => (Some(FollowedDatabase::Stored(Arc::clone(served))), directory.to_owned()),
                 None => continue,
             },
             None if database.kind.is_config() => (None, PathBuf::new()),
@@ -113,12 +113,12 @@ fn are_parts(lines: &[&SyncReplication]) -> bool {
 
 /// A database in a shared engine.
 #[cfg(feature = "kv")]
-fn shared(generation: &Generation, database: &Database) -> Option<Followed> {
-    generation.databases.node_of(database).map(Followed::Shared)
+fn shared(generation: &Generation, database: &Database) -> Option<FollowedDatabase> {
+    generation.databases.node_of(database).map(FollowedDatabase::Shared)
 }
 
 #[cfg(not(feature = "kv"))]
-fn shared(_: &Generation, _: &Database) -> Option<Followed> {
+fn shared(_: &Generation, _: &Database) -> Option<FollowedDatabase> {
     None
 }
 
@@ -131,7 +131,7 @@ fn start(
     server: &Arc<Server>,
     task: Task,
     before: Arc<Mutex<Vec<JoinHandle<()>>>>,
-) -> std::io::Result<Running> {
+) -> std::io::Result<RunningConsumer> {
     let providers = task.line.providers.iter().map(ToString::to_string).collect();
     let status = Arc::new(Status::new(task.line.rid, task.suffix.clone(), providers));
     let stop = Stop::default();
@@ -146,5 +146,5 @@ fn start(
         runner.run();
         drop(ending);
     })?;
-    Ok(Running { task, stop, status, thread: Some(thread), ended })
+    Ok(RunningConsumer { task, stop, status, thread: Some(thread), ended })
 }

@@ -21,13 +21,13 @@ impl Target for Requests {
         search: &TargetSearch<'_>,
         found: &mut dyn FnMut(TargetEntry),
     ) -> Result<(), LdapResult> {
-        let asked = Asked {
+        let request = Asked {
             base: search.base,
             scope: search.scope,
             filter: search.filter.as_filter(),
             attributes: search.attributes,
         };
-        self.0.search(&asked, &mut |entry| found(owned(entry)))
+        self.0.search(&request, &mut |entry| found(owned(entry)))
     }
 
     fn write(&mut self, operation: &WriteOperation) -> Result<(), LdapResult> {

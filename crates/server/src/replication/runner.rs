@@ -61,7 +61,7 @@ pub(super) struct Runner {
 
 /// How one session ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum SessionEnd {
     Poll,
     FullRefresh,
     /// The first content cannot be taken as it was tried.
@@ -100,7 +100,7 @@ impl Runner {
             });
             let ended = ended.unwrap_or_else(|panicked| {
                 self.forget_session();
-                Ended::Failed(panicked.to_string())
+                SessionEnd::Failed(panicked.to_string())
             });
             if self.stop.is_stopped() {
                 break;
@@ -113,15 +113,15 @@ impl Runner {
                 continue;
             };
             let (end, why) = match ended {
-                Ended::Poll => (Some(End::Poll), String::new()),
-                Ended::Again(why) => {
+                SessionEnd::Poll => (Some(End::Poll), String::new()),
+                SessionEnd::Again(why) => {
                     self.tell(&why);
                     continue;
                 }
-                Ended::FullRefresh => {
+                SessionEnd::FullRefresh => {
                     (Some(End::FullRefresh), "the provider asks for a full refresh".to_owned())
                 }
-                Ended::Failed(why) => (None, why),
+                SessionEnd::Failed(why) => (None, why),
             };
             let seconds = match self.attempts.after(end.as_ref()) {
                 Next::Interval => self.task.line.interval,
@@ -165,12 +165,12 @@ impl Runner {
 
     /// `None`: another session comes at once, which asks for the log's records instead of the entries, or for these instead of
     /// those.
-    fn changes_sides(&mut self, ended: Ended) -> Option<Ended> {
+    fn changes_sides(&mut self, ended: SessionEnd) -> Option<SessionEnd> {
         let task = &self.task;
         let Some(log) = &mut self.log else { return Some(ended) };
         let is_empty = || task.followed.is_some() && context_csns(task).is_ok_and(|csns| csns.is_empty());
         match log.after(ended, is_empty) {
-            After::Ended(ended) => Some(ended),
+            After::SessionEnd(ended) => Some(ended),
             After::OtherSide(why) => {
                 why.iter().for_each(|why| self.tell(why));
                 None
@@ -202,7 +202,7 @@ impl Runner {
         self.server.log.line(LogLevel::SYNC, format_args!("syncrepl rid={rid:03}: {}", one_line(what)));
     }
 
-    fn session(&mut self, full: bool) -> Ended {
+    fn session(&mut self, full: bool) -> SessionEnd {
         let now = self.server.now();
         self.status.change(|status| {
             (status.phase, status.last_connect, status.next_connect) =
@@ -212,17 +212,17 @@ impl Runner {
             true => self.follow_directory(full),
             false => self.follow(full),
         };
-        let ended = ended.unwrap_or_else(Ended::Failed);
+        let ended = ended.unwrap_or_else(SessionEnd::Failed);
         self.first.abandon();
         // The next consumer begins after it.
         match self.settle() {
-            Err(why) if !matches!(ended, Ended::Failed(_)) => Ended::Failed(why),
+            Err(why) if !matches!(ended, SessionEnd::Failed(_)) => SessionEnd::Failed(why),
             _ => ended,
         }
     }
 
     /// One session from its beginning to its end.
-    fn follow(&mut self, full: bool) -> Result<Ended, String> {
+    fn follow(&mut self, full: bool) -> Result<SessionEnd, String> {
         let (mut connection, mut session) = self.begin(full)?;
         let mut is_asked = false;
         loop {
@@ -347,7 +347,7 @@ impl Runner {
         }
     }
 
-    fn carry_out(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
+    fn carry_out(&mut self, action: Action, full: bool) -> Result<Option<SessionEnd>, String> {
         if !matches!(action, Action::Apply { .. } | Action::Note(_)) {
             self.settle()?;
         }
@@ -357,7 +357,7 @@ impl Runner {
         }
     }
 
-    fn carry_out_in_batches(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
+    fn carry_out_in_batches(&mut self, action: Action, full: bool) -> Result<Option<SessionEnd>, String> {
         match action {
             Action::Apply { changes, csns, refreshing, provider, elsewhere } => {
                 self.judge_clocks(&csns);
@@ -383,14 +383,14 @@ impl Runner {
                 self.refreshed();
                 if self.provider_had.is_some() {
                     // Behind it comes what the log has.
-                    return Ok(Some(Ended::Poll));
+                    return Ok(Some(SessionEnd::Poll));
                 }
             }
-            Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
-            Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
+            Action::End(End::Poll) => return Ok(Some(SessionEnd::Poll)),
+            Action::End(End::FullRefresh) => return Ok(Some(SessionEnd::FullRefresh)),
             Action::End(End::NotLogged(why)) => {
                 self.tell(&why);
-                return Ok(Some(Ended::FullRefresh));
+                return Ok(Some(SessionEnd::FullRefresh));
             }
             Action::End(End::Failed(result)) => {
                 return Err(format!("{} ended the search: {result}", self.task.provider()));

@@ -11,7 +11,7 @@ use larix_replication::delta;
 use larix_schema::Schema;
 
 use crate::consumers::Task;
-use crate::followed::Followed;
+use crate::followed::FollowedDatabase;
 
 impl Task {
     /// Whether the line follows an access log.
@@ -21,12 +21,12 @@ impl Task {
 
     /// Whether it is this server that follows now, not another node of the database.
     pub(super) fn is_ours(&self) -> bool {
-        self.followed.as_ref().is_none_or(Followed::is_ours)
+        self.followed.as_ref().is_none_or(FollowedDatabase::is_ours)
     }
 
     /// Whether several nodes may follow, one at a time.
     pub(super) fn is_shared(&self) -> bool {
-        self.followed.as_ref().is_some_and(Followed::is_shared)
+        self.followed.as_ref().is_some_and(FollowedDatabase::is_shared)
     }
 
     /// What the configuration says of what is replicated.
@@ -61,7 +61,7 @@ impl Task {
             controls,
         };
         // States are kept here once the provider sends some. Of a part they say nothing, nor of other names.
-        let takes = |followed: &Followed| {
+        let takes = |followed: &FollowedDatabase| {
             let settings = followed.settings();
             settings.can_keep_states() && asked.is_whole(&settings)
         };

@@ -85,9 +85,9 @@ pub(super) fn answer(bytes: &[u8], id: u16, name: &str) -> Result<Answer, Fault>
         return Err(Fault::Malformed);
     }
     let packet = Packet::parse(bytes).map_err(|_| Fault::Malformed)?;
-    let asked = Name::new(name).map_err(|_| Fault::Stray)?;
+    let qname = Name::new(name).map_err(|_| Fault::Stray)?;
     let is_asked = |one: &Question<'_>| {
-        same(&one.qname, &asked)
+        same(&one.qname, &qname)
             && one.qtype == QTYPE::TYPE(TYPE::SRV)
             && one.qclass == QCLASS::CLASS(CLASS::IN)
     };
@@ -95,16 +95,16 @@ pub(super) fn answer(bytes: &[u8], id: u16, name: &str) -> Result<Answer, Fault>
         return Err(Fault::Stray);
     }
     match packet.rcode() {
-        RCODE::NoError => Ok(hosts(&packet, asked)),
+        RCODE::NoError => Ok(hosts(&packet, qname)),
         RCODE::NameError => Ok(Answer::Hosts(Vec::new(), negative_ttl(&packet))),
         code => Err(Fault::Refused(code as u16)),
     }
 }
 
 /// The hosts in a whole answer.
-fn hosts(packet: &Packet<'_>, asked: Name<'_>) -> Answer {
+fn hosts(packet: &Packet<'_>, qname: Name<'_>) -> Answer {
     let records = || packet.answers.iter().filter(|record| record.class == CLASS::IN);
-    let mut owner = asked;
+    let mut owner = qname;
     let mut ttl = u32::MAX;
     for _ in 0..ALIASES_MAX {
         let alias = records().find_map(|record| match &record.rdata {
@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn a_question_is_what_servers_understand() {
-        let asked = question(0x1234, NAME).unwrap();
-        assert_eq!(asked, message(0x0100, [1, 0, 0, 0], QUESTION));
+        let query = question(0x1234, NAME).unwrap();
+        assert_eq!(query, message(0x0100, [1, 0, 0, 0], QUESTION));
         assert!(question(1, &"a.".repeat(130)).is_none(), "a name has 255 bytes");
     }
 

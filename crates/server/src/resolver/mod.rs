@@ -23,7 +23,7 @@ use message::Host;
 /// Lookups at a time, each on a thread.
 const THREADS: usize = 4;
 /// Domains of which something is known.
-const KNOWN_MAX: usize = 1_000;
+const CACHE_MAX: usize = 1_000;
 /// Domains that are asked for at a time.
 const LOOKUPS_MAX: usize = 1_000;
 /// Requests that wait for a lookup, of all domains together.
@@ -66,25 +66,25 @@ impl Hosts {
 #[derive(Debug)]
 pub(crate) struct Failure {
     why: String,
-    is_told: AtomicBool,
+    is_logged: AtomicBool,
 }
 
 impl Failure {
     /// The reason, for the first who asks: the log has it once.
     pub(crate) fn news(&self) -> Option<&str> {
-        (!self.is_told.swap(true, Ordering::Relaxed)).then_some(&*self.why)
+        (!self.is_logged.swap(true, Ordering::Relaxed)).then_some(&*self.why)
     }
 }
 
 /// What is known of a domain.
-pub(crate) type Known = Result<Arc<Hosts>, Arc<Failure>>;
+pub(crate) type Resolution = Result<Arc<Hosts>, Arc<Failure>>;
 
 /// Called once with it, on any thread. It must not block.
-pub(crate) type Then = Box<dyn FnOnce(Known) + Send>;
+pub(crate) type Callback = Box<dyn FnOnce(Resolution) + Send>;
 
 /// The answer to somebody who asks for a domain.
-pub(crate) enum Found {
-    Now(Known),
+pub(crate) enum LookupReply {
+    Now(Resolution),
     /// What was given is called.
     Later(Ticket),
     /// Too much is asked for.
@@ -97,9 +97,9 @@ type Key = (Arc<[SocketAddr]>, String);
 #[derive(Default)]
 struct State {
     /// Until when it is known.
-    known: HashMap<Key, (Known, Monotonic)>,
+    cache: HashMap<Key, (Resolution, Monotonic)>,
     /// Those who wait, by numbers.
-    lookups: HashMap<Key, HashMap<u64, Then>>,
+    lookups: HashMap<Key, HashMap<u64, Callback>>,
     waiting: usize,
     next: u64,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Resolver {
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resolver").field("known", &self.shared.state().known.len()).finish_non_exhaustive()
+        f.debug_struct("Resolver").field("cache", &self.shared.state().cache.len()).finish_non_exhaustive()
     }
 }
 
@@ -134,27 +134,27 @@ impl Resolver {
         &self,
         servers: &Arc<[SocketAddr]>,
         (domain, peer): (&str, &str),
-        then: &mut dyn FnMut() -> Then,
-    ) -> Found {
+        then: &mut dyn FnMut() -> Callback,
+    ) -> LookupReply {
         let key = (Arc::clone(servers), domain.to_owned());
         let now = self.shared.clock.monotonic();
         let mut state = self.shared.state();
-        if let Some((known, _)) = state.known.get(&key).filter(|(_, until)| now < *until) {
-            return Found::Now(known.clone());
+        if let Some((resolution, _)) = state.cache.get(&key).filter(|(_, until)| now < *until) {
+            return LookupReply::Now(resolution.clone());
         }
         let is_begun = state.lookups.contains_key(&key);
         if state.waiting >= WAITING_MAX || (!is_begun && state.lookups.len() >= LOOKUPS_MAX) {
-            return Found::Busy;
+            return LookupReply::Busy;
         }
         if !is_begun {
             let source = self.pool.source(peer, domain);
             // Its thread waits for the state, and finds who waits for it.
             let make = || {
-                let landing = Landing { shared: Arc::clone(&self.shared), key: key.clone(), known: None };
-                move || landing.look_up()
+                let lookup = Lookup { shared: Arc::clone(&self.shared), key: key.clone(), resolution: None };
+                move || lookup.look_up()
             };
             if self.pool.submit_made(source, make).is_err() {
-                return Found::Busy;
+                return LookupReply::Busy;
             }
         }
         state.next += 1;
@@ -162,7 +162,7 @@ impl Resolver {
         let number = state.next;
         state.lookups.entry(key.clone()).or_default().insert(number, then());
         drop(state);
-        Found::Later(Ticket { shared: Arc::clone(&self.shared), key, number })
+        LookupReply::Later(Ticket { shared: Arc::clone(&self.shared), key, number })
     }
 }
 
@@ -192,55 +192,55 @@ impl Ticket {
 }
 
 /// A lookup. Dropped without an end it has failed.
-struct Landing {
+struct Lookup {
     shared: Arc<Shared>,
     key: Key,
-    known: Option<Known>,
+    resolution: Option<Resolution>,
 }
 
-impl Landing {
+impl Lookup {
     fn look_up(mut self) {
-        let waits = |waiting: &HashMap<u64, Then>| !waiting.is_empty();
+        let waits = |waiting: &HashMap<u64, Callback>| !waiting.is_empty();
         if !self.shared.state().lookups.get(&self.key).is_some_and(waits) {
             return;
         }
-        let (known, ttl) = match self.shared.ask(&self.key) {
+        let (resolution, ttl) = match self.shared.ask(&self.key) {
             Ok((hosts, ttl)) => (Ok(Arc::new(hosts)), ttl),
             Err(why) => (Err(failure(why)), FAILURE_TTL),
         };
-        self.known = Some(known.clone());
+        self.resolution = Some(resolution.clone());
         let now = self.shared.clock.monotonic();
-        self.shared.state().know(self.key.clone(), known, (now, now.plus_seconds(ttl)));
+        self.shared.state().remember(self.key.clone(), resolution, (now, now.plus_seconds(ttl)));
     }
 }
 
-impl Drop for Landing {
+impl Drop for Lookup {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let waiting = state.lookups.remove(&self.key).unwrap_or_default();
         state.waiting -= waiting.len();
         drop(state);
         let unanswered = || Err(failure("the lookup has ended without an answer".to_owned()));
-        let known = self.known.take().unwrap_or_else(unanswered);
-        waiting.into_values().for_each(|then| then(known.clone()));
+        let resolution = self.resolution.take().unwrap_or_else(unanswered);
+        waiting.into_values().for_each(|then| then(resolution.clone()));
     }
 }
 
 fn failure(why: String) -> Arc<Failure> {
-    Arc::new(Failure { why, is_told: AtomicBool::new(false) })
+    Arc::new(Failure { why, is_logged: AtomicBool::new(false) })
 }
 
 impl State {
-    fn know(&mut self, key: Key, known: Known, (now, until): (Monotonic, Monotonic)) {
-        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(&key) {
-            self.known.retain(|_, (_, until)| now < *until);
+    fn remember(&mut self, key: Key, resolution: Resolution, (now, until): (Monotonic, Monotonic)) {
+        if self.cache.len() >= CACHE_MAX && !self.cache.contains_key(&key) {
+            self.cache.retain(|_, (_, until)| now < *until);
             // What would be known for the shortest time makes room.
-            let first = self.known.iter().min_by_key(|(_, (_, until))| until.0).map(|(key, _)| key.clone());
-            if let Some(first) = first.filter(|_| self.known.len() >= KNOWN_MAX) {
-                self.known.remove(&first);
+            let first = self.cache.iter().min_by_key(|(_, (_, until))| until.0).map(|(key, _)| key.clone());
+            if let Some(first) = first.filter(|_| self.cache.len() >= CACHE_MAX) {
+                self.cache.remove(&first);
             }
         }
-        self.known.insert(key, (known, until));
+        self.cache.insert(key, (resolution, until));
     }
 }
 

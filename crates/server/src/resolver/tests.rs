@@ -131,23 +131,23 @@ fn world(server: &NameServer) -> World {
 }
 
 impl World {
-    fn begin(&self, domain: &str) -> (Found, Receiver<Known>) {
-        let (tell, told) = channel();
-        let found = self.resolver.find(&self.servers, (domain, "IP=192.0.2.1:1"), &mut || {
-            let tell = tell.clone();
-            Box::new(move |known: Known| tell.send(known).unwrap_or_default())
+    fn begin(&self, domain: &str) -> (LookupReply, Receiver<Resolution>) {
+        let (sender, receiver) = channel();
+        let reply = self.resolver.find(&self.servers, (domain, "IP=192.0.2.1:1"), &mut || {
+            let sender = sender.clone();
+            Box::new(move |resolution: Resolution| sender.send(resolution).unwrap_or_default())
         });
-        (found, told)
+        (reply, receiver)
     }
 
     /// The URLs; none: no server has answered.
     fn urls(&self, domain: &str) -> Option<Vec<String>> {
-        let known = match self.begin(domain) {
-            (Found::Now(known), _) => known,
-            (Found::Later(_), told) => told.recv().unwrap(),
-            (Found::Busy, _) => panic!("busy"),
+        let resolution = match self.begin(domain) {
+            (LookupReply::Now(resolution), _) => resolution,
+            (LookupReply::Later(_), receiver) => receiver.recv().unwrap(),
+            (LookupReply::Busy, _) => panic!("busy"),
         };
-        known.ok().map(|hosts| hosts.urls(&SeededRandom::new(3)))
+        resolution.ok().map(|hosts| hosts.urls(&SeededRandom::new(3)))
     }
 
     fn advance(&self, seconds: u32) {
@@ -172,7 +172,7 @@ fn what_is_known_is_not_asked_for() {
     });
     let world = world(&server);
     let all = ["ldaps://a.example.com:1636", "ldaps://b.example.com:636", "ldap://c.example.com:389"];
-    for (domain, advance, urls, asked) in [
+    for (domain, advance, urls, questions) in [
         ("example.com", 0, Some(&all[..]), 2),
         ("example.com", 59, Some(&all[..]), 0),
         ("example.com", 1, Some(&all[..]), 2),
@@ -189,35 +189,35 @@ fn what_is_known_is_not_asked_for() {
         let before = server.asked();
         let expected = urls.map(|urls| urls.iter().map(|url| (*url).to_owned()).collect());
         assert_eq!(world.urls(domain), expected, "{domain} {advance}");
-        assert_eq!(server.asked() - before, asked, "{domain} {advance}");
+        assert_eq!(server.asked() - before, questions, "{domain} {advance}");
     }
 }
 
 /// Who asks for the same at once waits for one lookup; who gives up is not called.
 #[test]
 fn one_asks_for_all() {
-    let (begin, begun) = channel::<()>();
-    let begun = Mutex::new(begun);
+    let (open, gate) = channel::<()>();
+    let gate = Mutex::new(gate);
     let server = NameServer::start(move |question| {
         // Until the test lets it.
-        begun.lock().unwrap().recv().unwrap();
+        gate.lock().unwrap().recv().unwrap();
         vec![good(question)]
     });
     let world = world(&server);
     let waiting: Vec<_> = (0..5).map(|_| world.begin("example.com")).collect();
-    let (found, given_up) = world.begin("example.com");
-    let Found::Later(ticket) = found else { panic!("it is not known yet") };
+    let (reply, given_up) = world.begin("example.com");
+    let LookupReply::Later(ticket) = reply else { panic!("it is not known yet") };
     ticket.give_up();
-    begin.send(()).unwrap();
-    begin.send(()).unwrap();
-    for (found, told) in waiting {
-        assert!(matches!(found, Found::Later(_)));
-        assert!(told.recv().unwrap().is_ok());
+    open.send(()).unwrap();
+    open.send(()).unwrap();
+    for (reply, receiver) in waiting {
+        assert!(matches!(reply, LookupReply::Later(_)));
+        assert!(receiver.recv().unwrap().is_ok());
     }
     assert!(given_up.recv().is_err(), "nobody is called who has given up");
     assert_eq!(server.asked(), 2);
     let state = world.resolver.shared.state();
-    assert_eq!((state.waiting, state.lookups.len(), state.known.len()), (0, 0, 1));
+    assert_eq!((state.waiting, state.lookups.len(), state.cache.len()), (0, 0, 1));
 }
 
 /// However many domains are asked for, so many are known.
@@ -226,10 +226,10 @@ fn what_is_known_is_bounded() {
     let mut state = State::default();
     let servers: Arc<[SocketAddr]> = Vec::new().into();
     let at = |seconds: usize| Monotonic::default().plus_seconds(u32::try_from(seconds).unwrap());
-    for number in 0..3 * KNOWN_MAX {
+    for number in 0..3 * CACHE_MAX {
         let key = (Arc::clone(&servers), format!("{number}.example"));
-        state.know(key, Ok(Arc::default()), (at(number), at(number + 2 * KNOWN_MAX)));
-        assert!(state.known.len() <= KNOWN_MAX);
+        state.remember(key, Ok(Arc::default()), (at(number), at(number + 2 * CACHE_MAX)));
+        assert!(state.cache.len() <= CACHE_MAX);
     }
-    assert!(state.known.contains_key(&(servers, format!("{}.example", 3 * KNOWN_MAX - 1))));
+    assert!(state.cache.contains_key(&(servers, format!("{}.example", 3 * CACHE_MAX - 1))));
 }

@@ -260,12 +260,12 @@ fn client_rules(
 ) -> Result<ClientRules, TlsError> {
     let trusted = Trusted::of(authorities.certificates);
     let verify = settings.verify_client;
-    let asked = match verify {
+    let level = match verify {
         TlsVerify::Try => Some("try"),
         TlsVerify::Demand => Some("demand"),
         TlsVerify::Never | TlsVerify::Allow => None,
     };
-    if let Some(word) = asked.filter(|_| trusted.is_empty()) {
+    if let Some(word) = level.filter(|_| trusted.is_empty()) {
         return Err(TlsError::Needs {
             setting: format!("TLSVerifyClient {word}"),
             needs: "authorities to believe: TLSCACertificateFile or TLSCACertificatePath",

@@ -112,7 +112,7 @@ impl Dialogue<'_> {
     fn carry_out(&self, served: &Arc<Served<LmdbStore>>, requests: Vec<WriteRequest>) -> WriteOutcome {
         let generation = self.server.generation_in_force();
         let databases = &generation.databases;
-        let held = |dn: &NormalDn| match databases.stored(dn) {
+        let locate = |dn: &NormalDn| match databases.stored(dn) {
             Some(holder) if Arc::ptr_eq(holder, served) => Held::Here,
             Some(_) => Held::Elsewhere,
             None => Held::Nowhere,
@@ -120,7 +120,7 @@ impl Dialogue<'_> {
         for (at, request) in requests.iter().enumerate() {
             // A name that cannot be read is refused in the usual words.
             let Ok(dn) = databases.schema().parse_dn(request.operation.target()) else { continue };
-            if held(&dn) != Held::Here {
+            if locate(&dn) != Held::Here {
                 let text = "not in the database that the tool works on";
                 let result = LdapResult::with(ResultCode::NAMING_VIOLATION, text);
                 return WriteOutcome { refused: Some(at), ..WriteOutcome::from(result) };
@@ -129,7 +129,7 @@ impl Dialogue<'_> {
         let (send, receive) = mpsc::channel();
         databases.directory().at(served).submit_all(
             requests,
-            &held,
+            &locate,
             Box::new(move |outcome| {
                 // The receiver waits below: it is gone only with this thread.
                 let _ = send.send(outcome);

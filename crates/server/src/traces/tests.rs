@@ -101,12 +101,12 @@ fn what_a_collector_does_not_take_is_lost_and_delays_nobody() {
     let traces = Traces::default();
     traces.follow(Some(&settings(&collector, "")), &log());
     // There is no answer yet: what the queue and one batch do not hold is lost at once.
-    let told = QUEUE_LIMIT as u64 * 2;
-    for serial in 0..told {
+    let count = QUEUE_LIMIT as u64 * 2;
+    for serial in 0..count {
         traces.tell(span(serial, ResultCode::SUCCESS));
     }
     let lost = traces.figures().lost.load(Ordering::Relaxed);
-    assert!(lost > 0 && lost < told, "{lost}");
+    assert!(lost > 0 && lost < count, "{lost}");
     let (_, body) = taken(&collector, "HTTP/1.1 503 Service Unavailable\r\n\r\n");
     let refused = spans(&body).len() as u64;
     let (_, body) = taken(&collector, "HTTP/1.1 200 OK\r\n\r\n");

@@ -12,7 +12,7 @@ use larix_configuration::values::BackupSchedule;
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
-use crate::backup::kept::{NAME, REMOVED, all, is_ahead, latest, left};
+use crate::backup::schedule_directory::{NAME, REMOVED, all, is_ahead, latest, left};
 use crate::backup::{
     BackupError, BackupRequest, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, Verified,
     remove_left, sync_directory, take_full, take_increment,

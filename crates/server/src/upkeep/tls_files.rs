@@ -24,22 +24,22 @@ pub(crate) async fn watch(server: Arc<Server>) {
         let own = config.global.balancer.as_ref().map(|balancer| balancer.tls.clone()).unwrap_or_default();
         (config.global.tls.clone(), own)
     };
-    let mut used = settings(&server);
-    let mut seen = looks_of(used.clone()).await;
+    let mut loaded_settings = settings(&server);
+    let mut loaded_files = looks_of(loaded_settings.clone()).await;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let wanted = settings(&server);
-        let looks = looks_of(wanted.clone()).await;
-        if looks == seen && wanted == used {
+        let current = settings(&server);
+        let looks = looks_of(current.clone()).await;
+        if looks == loaded_files && current == loaded_settings {
             continue;
         }
         // A certificate and its key are two files: a program that is just writing them has a moment to finish.
         tokio::time::sleep(INTERVAL / 3).await;
-        if looks_of(wanted.clone()).await != looks {
+        if looks_of(current.clone()).await != looks {
             continue;
         }
         let now = server.now();
-        let load = wanted.0.clone();
+        let load = current.0.clone();
         let loaded = tokio::task::spawn_blocking(move || TlsState::load(&load, now)).await;
         match loaded {
             Ok(Ok(Loaded { state, notes })) => {
@@ -56,7 +56,7 @@ pub(crate) async fn watch(server: Arc<Server>) {
             Err(_) => {}
         }
         server.configuration.renew_balancer();
-        (used, seen) = (wanted, looks);
+        (loaded_settings, loaded_files) = (current, looks);
     }
 }
 

@@ -24,20 +24,20 @@ use crate::input::overwrite;
 use crate::layers::Layers;
 use crate::statistics::add;
 use crate::stream::{Stream, Writer};
-use large::Held;
+use large::TaskConnection;
 
 /// How long a client may take to read its last answers when this side closes the connection, or both do.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Why a connection's task ends before its turn says so.
-enum Ended {
+enum TaskEnd {
     /// The other side is gone.
     Lost,
     /// We end it, for this reason.
     Because(&'static str),
 }
 
-impl Ended {
+impl TaskEnd {
     /// As the log says it.
     fn reason(self) -> &'static str {
         match self {
@@ -48,7 +48,7 @@ impl Ended {
 }
 
 /// What a connection's task waited for.
-enum Happened {
+enum TaskEvent {
     Event(Option<ConnectionEvent>),
     /// So many bytes are in the worker's buffer.
     Read(usize),
@@ -64,7 +64,7 @@ pub(super) struct Task<'c> {
     layers: Option<Box<Layers>>,
     /// When patience with a handshake ends.
     handshake_until: Option<Instant>,
-    connection: Held,
+    connection: TaskConnection,
     events: UnboundedReceiver<ConnectionEvent>,
     handle: Rc<Handle>,
 }
@@ -77,7 +77,7 @@ impl<'c> Task<'c> {
         events: UnboundedReceiver<ConnectionEvent>,
         handle: Rc<Handle>,
     ) -> Self {
-        let connection = Held::new(Connection::new(dispatcher));
+        let connection = TaskConnection::new(Connection::new(dispatcher));
         Self { core, stream, layers: None, handshake_until: None, connection, events, handle }
     }
 
@@ -123,7 +123,7 @@ impl<'c> Task<'c> {
     }
 
     /// Others have their turn; then what came meanwhile, or just another one.
-    async fn go_on(&mut self) -> Result<Turn, Ended> {
+    async fn go_on(&mut self) -> Result<Turn, TaskEnd> {
         writer::hand_over_deferred();
         writer::may_keep(false);
         tokio::task::yield_now().await;
@@ -143,7 +143,7 @@ impl<'c> Task<'c> {
     }
 
     /// Waits for input, an event, or room to write.
-    async fn wait(&mut self, turn: Turn) -> Result<Turn, Ended> {
+    async fn wait(&mut self, turn: Turn) -> Result<Turn, TaskEnd> {
         if let Some(buffer) = self.connection.return_output() {
             self.core.return_buffer(buffer);
         }
@@ -163,29 +163,29 @@ impl<'c> Task<'c> {
             // that it asks may read as slowly as any other.
             Turn::Close if !half_closed => match tokio::time::timeout(LINGER, happened).await {
                 Ok(happened) => happened,
-                Err(_) => return Err(Ended::Because("slow client")),
+                Err(_) => return Err(TaskEnd::Because("slow client")),
             },
             _ => match handshake_until {
                 None => happened.await,
                 Some(until) => match tokio::time::timeout_at(until.into(), happened).await {
                     Ok(happened) => happened,
-                    Err(_) => return Err(Ended::Because("TLS handshake timeout")),
+                    Err(_) => return Err(TaskEnd::Because("TLS handshake timeout")),
                 },
             },
         };
         match happened {
-            Happened::Event(Some(event)) => {
+            TaskEvent::Event(Some(event)) => {
                 let next = self.take_event(event)?;
                 Ok(if turn == Turn::Close { turn } else { next })
             }
-            Happened::Event(None) | Happened::Lost => Err(Ended::Lost),
-            Happened::Read(count) => {
+            TaskEvent::Event(None) | TaskEvent::Lost => Err(TaskEnd::Lost),
+            TaskEvent::Read(count) => {
                 self.lend();
                 self.take_input(count).await
             }
             // Only what is left to send matters now; the flush comes next.
-            Happened::Writable if turn == Turn::Close => Ok(turn),
-            Happened::Writable => {
+            TaskEvent::Writable if turn == Turn::Close => Ok(turn),
+            TaskEvent::Writable => {
                 self.flush()?;
                 self.lend();
                 Ok(self.connection.resume())
@@ -194,9 +194,9 @@ impl<'c> Task<'c> {
     }
 
     /// What comes first of what is waited for. Input is in the worker's buffer then.
-    fn poll(&mut self, context: &mut Context<'_>, reads: bool, writes: bool) -> Poll<Happened> {
+    fn poll(&mut self, context: &mut Context<'_>, reads: bool, writes: bool) -> Poll<TaskEvent> {
         if let Poll::Ready(event) = self.events.poll_recv(context) {
-            return Poll::Ready(Happened::Event(event));
+            return Poll::Ready(TaskEvent::Event(event));
         }
         if reads {
             let mut buffer = self.core.read_buffer.borrow_mut();
@@ -204,15 +204,15 @@ impl<'c> Task<'c> {
             // Unlike reading until nothing is there, this takes a read that does not fill the buffer for the last one:
             // a system call less for each request.
             match self.stream.poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Happened::Read(buffer.filled().len())),
-                Poll::Ready(Err(_)) => return Poll::Ready(Happened::Lost),
+                Poll::Ready(Ok(())) => return Poll::Ready(TaskEvent::Read(buffer.filled().len())),
+                Poll::Ready(Err(_)) => return Poll::Ready(TaskEvent::Lost),
                 Poll::Pending => {}
             }
         }
         if writes {
             match self.stream.poll_write_ready(context) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Happened::Writable),
-                Poll::Ready(Err(_)) => return Poll::Ready(Happened::Lost),
+                Poll::Ready(Ok(())) => return Poll::Ready(TaskEvent::Writable),
+                Poll::Ready(Err(_)) => return Poll::Ready(TaskEvent::Lost),
                 Poll::Pending => {}
             }
         }
@@ -226,7 +226,7 @@ impl<'c> Task<'c> {
             .note_unfinished(unfinished.filter(|_| !self.connection.service().session.is_authenticated()));
     }
 
-    fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, Ended> {
+    fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, TaskEnd> {
         self.lend();
         match event {
             ConnectionEvent::Completed(serial, completion) => {
@@ -235,7 +235,7 @@ impl<'c> Task<'c> {
             ConnectionEvent::Returned(serial, returned) => Ok(self.connection.returned(serial, *returned)),
             ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
             ConnectionEvent::Expired => Ok(self.connection.expire(self.core.server.clock.monotonic())),
-            ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
+            ConnectionEvent::TimedOut(reason) => Err(TaskEnd::Because(reason)),
             ConnectionEvent::Message(message) => Ok(self.connection.add_message(&message)),
             ConnectionEvent::HangUp => {
                 self.connection.service_mut().close_because("closed by an overlay");
@@ -250,24 +250,24 @@ impl<'c> Task<'c> {
     }
 
     /// Reads once. `None`: nothing is there.
-    fn read(&mut self) -> Result<Option<usize>, Ended> {
+    fn read(&mut self) -> Result<Option<usize>, TaskEnd> {
         self.lend();
         let read = self.stream.try_read(&mut self.core.read_buffer.borrow_mut());
         match read {
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(_) => Err(Ended::Lost),
+            Err(_) => Err(TaskEnd::Lost),
         }
     }
 
     /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input. A full buffer is the beginning of
     /// a long input: others have their turn before the rest is read.
-    async fn take_input(&mut self, count: usize) -> Result<Turn, Ended> {
+    async fn take_input(&mut self, count: usize) -> Result<Turn, TaskEnd> {
         let turn = self.take_bytes(count).await?;
         Ok(if turn == Turn::Idle && count == READ_BYTES { Turn::More } else { turn })
     }
 
-    async fn take_bytes(&mut self, count: usize) -> Result<Turn, Ended> {
+    async fn take_bytes(&mut self, count: usize) -> Result<Turn, TaskEnd> {
         if count == 0 {
             self.connection.service_mut().close_because("connection lost");
             return Ok(self.connection.input_ended());
@@ -301,7 +301,7 @@ impl<'c> Task<'c> {
     }
 
     /// Sends what can be sent without waiting.
-    fn flush(&mut self) -> Result<(), Ended> {
+    fn flush(&mut self) -> Result<(), TaskEnd> {
         if self.layers.is_some() {
             return self.flush_layers();
         }
@@ -318,9 +318,9 @@ impl<'c> Task<'c> {
         Ok(())
     }
 
-    fn not_written(&self, error: &io::Error) -> Result<(), Ended> {
+    fn not_written(&self, error: &io::Error) -> Result<(), TaskEnd> {
         if error.kind() != io::ErrorKind::WouldBlock {
-            return Err(Ended::Lost);
+            return Err(TaskEnd::Lost);
         }
         self.handle.note_blocked(self.core.server.clock.monotonic());
         Ok(())

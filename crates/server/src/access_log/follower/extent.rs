@@ -179,11 +179,11 @@ mod tests {
     fn a_log_has_come_as_far_as_what_it_has_read() {
         let context =
             |sequence, time| Context { csns: vec![csn(1, time)], whole: vec![csn(2, time)], sequence };
-        let check = |contexts: &[(u64, i64)], reached, told: &[i64], waits: Option<u64>| {
+        let check = |contexts: &[(u64, i64)], reached, times: &[i64], waits: Option<u64>| {
             let (mut recording, mut missed) = (recording(), Vec::new());
             let contexts = contexts.iter().map(|(sequence, time)| context(*sequence, *time));
             let left = settle(contexts, reached, &mut recording, &mut missed);
-            let of = |server_id| told.iter().map(|time| csn(server_id, *time)).collect::<Vec<_>>();
+            let of = |server_id| times.iter().map(|time| csn(server_id, *time)).collect::<Vec<_>>();
             assert_eq!((recording.context_csns, missed), (of(1), of(2)), "reached {reached}");
             assert_eq!(left.map(|context| context.sequence), waits, "reached {reached}");
         };

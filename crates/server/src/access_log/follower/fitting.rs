@@ -102,14 +102,14 @@ mod tests {
         };
         let attributes = given.iter().map(attribute).collect();
         let mut record = NewRecord { start: Timestamp(1), attributes, csn: None };
-        let told = fit(&schema, room, &mut record);
+        let left_out = fit(&schema, room, &mut record);
         let is_there = |name: &&str| {
             let description = schema.describe(name).expect("known");
             record.attributes.iter().any(|attribute| attribute.description == description)
         };
         let names = ["reqMod", "reqOld", "reqControls", "reqRespControls", "reqMessage"];
         let found: Vec<&str> = names.into_iter().filter(is_there).collect();
-        assert_eq!((found.as_slice(), told.is_some()), (left, lacks), "{given:?}: {told:?}");
+        assert_eq!((found.as_slice(), left_out.is_some()), (left, lacks), "{given:?}: {left_out:?}");
     }
 
     #[test]

@@ -17,8 +17,8 @@ use uuid::Uuid;
 
 use super::extent::{self, Context};
 use super::fitting::{self, Room};
-use super::{GROUP, Known, LogWriter, Position};
-use crate::access_log::configuration::{ConfigChanges, Held};
+use super::{GROUP, LogWriter, Position, Progress};
+use crate::access_log::configuration::{ConfigChanges, EntryVersions};
 use crate::access_log::{CONFIGURATION, Open, Recorder};
 use crate::overlay_threads::OverlayHost;
 
@@ -26,7 +26,7 @@ use crate::overlay_threads::OverlayHost;
 pub(super) const GROUP_BYTES: usize = 8 << 20;
 
 /// What a change log was read for.
-pub(super) struct Read {
+pub(super) struct LogRead {
     pub(super) reached: Position,
     /// It ends there.
     pub(super) ended: bool,
@@ -42,18 +42,18 @@ impl<H: OverlayHost> LogWriter<H> {
     /// The records of one change log behind what was read of it, up to the group's limit.
     pub(super) fn changes_of(
         &self,
-        known: &Known,
+        progress: &Progress,
         (recorder, (served, joined)): (&Arc<Recorder<H>>, Open<'_, H>),
         schema: &Arc<Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
-    ) -> Result<Read, Fault> {
+    ) -> Result<LogRead, Fault> {
         let source = &recorder.source;
         let database = served.database();
         let target = database.following().answered();
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
-        let position = known.positions.get(&source.name).copied();
+        let position = progress.positions.get(&source.name).copied();
         let (from, gap) = match position.filter(|position| position.key.server_id == target.server_id) {
             Some(position) => (position.key, false),
             None => self
@@ -64,12 +64,12 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut missed = if gap { log::context_csns(&snapshot)? } else { Vec::new() };
         let mut left_out = missed.clone();
         let room = Room::of(self.served()?.database());
-        let before = known.contexts.get(&source.name).cloned();
+        let before = progress.contexts.get(&source.name).cloned();
         let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
-        let (records_max, bytes_max) = (known.share(Self::group()), known.share(GROUP_BYTES));
+        let (records_max, bytes_max) = (progress.share(Self::group()), progress.share(GROUP_BYTES));
         // Who merges records goes by the places that they tell.
         let view = database.view(&snapshot)?;
         let mut places = database.settings().merges_records.then(EntryPlaces::default);
@@ -116,7 +116,7 @@ impl<H: OverlayHost> LogWriter<H> {
             recording.marks.push(mark(&source.name, now));
         }
         let context = extent::settle(contexts, reached.sequence, recording, &mut missed);
-        Ok(Read { reached: now, ended, context, missed, left_out })
+        Ok(LogRead { reached: now, ended, context, missed, left_out })
     }
 
     /// Says of changes that their records have gone before they were read; whether there are any.
@@ -141,23 +141,24 @@ impl<H: OverlayHost> LogWriter<H> {
     /// The same for cn=config. The thread that makes its changes reports them.
     pub(super) fn changes_of_configuration(
         &self,
-        held: &mut Option<Arc<Held>>,
+        configuration: &mut Option<Arc<EntryVersions>>,
         (recorder, source): (&Arc<Recorder<H>>, &ConfigChanges),
         schema: &Arc<Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
-    ) -> Result<Read, Fault> {
+    ) -> Result<LogRead, Fault> {
         let (name, now) = (&recorder.source.name, self.clock.now());
         let position = |sequence| Position { history: Uuid::nil(), key: LogKey { server_id: 0, sequence } };
         let wanted = |record: &LogRecord| {
             let dn = schema.parse_dn(&record.dn).ok();
             recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
         };
-        let known = match held {
-            Some(known) => Arc::clone(known),
+        let versions = match configuration {
+            Some(versions) => Arc::clone(versions),
             None => {
                 let snapshot = self.served()?.database().store().snapshot()?;
-                let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
+                let stored =
+                    snapshot.get(META, &mark_key(name))?.and_then(|row| EntryVersions::from_bytes(&row));
                 let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
                 let of = |record: &LogRecord| {
                     (record.csn.time.min(now), audit::of_change(schema, record, None, None, now))
@@ -169,19 +170,19 @@ impl<H: OverlayHost> LogWriter<H> {
             }
         };
         let reached = recorder.source.reached.load(Ordering::Acquire);
-        let told = source.after(reached, &known, GROUP);
-        for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
+        let recorded = source.after(reached, &versions, GROUP);
+        for (sequence, record) in recorded.records.iter().filter(|(_, record)| wanted(record)) {
             recording.context_csns.push(record.csn);
             let facts = self.facts_of(CONFIGURATION, *sequence);
             let change = audit::of_change(schema, record, None, facts.as_deref(), now);
             changes.push((facts.map_or_else(|| record.csn.time.min(now), |facts| facts.end), change));
         }
-        if told.reached != reached {
-            recording.marks.push((mark_key(name), told.held.to_bytes()));
+        if recorded.reached != reached {
+            recording.marks.push((mark_key(name), recorded.versions.to_bytes()));
         }
-        *held = Some(told.held);
+        *configuration = Some(recorded.versions);
         let (context, missed, left_out) = (None, Vec::new(), Vec::new());
-        Ok(Read { reached: position(told.reached), ended: !told.more, context, missed, left_out })
+        Ok(LogRead { reached: position(recorded.reached), ended: !recorded.more, context, missed, left_out })
     }
 
     fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<AuditFacts>> {

@@ -60,7 +60,7 @@ struct Machine {
     log: Host,
     directory: Directory<SharedStore>,
     writer: Arc<LogWriter<Host>>,
-    known: Known,
+    progress: Progress,
 }
 
 fn schema() -> Arc<Schema> {
@@ -104,8 +104,8 @@ impl Machine {
         };
         let directory = Directory::new(frontend, vec![Arc::clone(&database.served)]).unwrap();
         let call = LogCall { no_syslog: true, ..LogCall::default() };
-        let told = Log::start(LogSettings::silent(), call).unwrap().0;
-        let writer = LogWriter::new(log.clone(), Arc::new(SystemClock::new()), told);
+        let server_log = Log::start(LogSettings::silent(), call).unwrap().0;
+        let writer = LogWriter::new(log.clone(), Arc::new(SystemClock::new()), server_log);
         let settings = AccessLogSettings {
             database: ConfigDn::parse_relaxed(schema, LOG).unwrap(),
             operations: Operations::WRITES,
@@ -116,7 +116,7 @@ impl Machine {
         };
         let source = new_source(database.clone(), &writer);
         writer.set_recorders(vec![Arc::new(Recorder { settings, source, log: Arc::clone(&writer) })]);
-        Self { database, log, directory, writer, known: Known::default() }
+        Self { database, log, directory, writer, progress: Progress::default() }
     }
 
     fn set_term(&self, term: u64) {
@@ -124,7 +124,7 @@ impl Machine {
     }
 
     fn round(&mut self) -> Result<bool, String> {
-        self.writer.round(&mut self.known)
+        self.writer.round(&mut self.progress)
     }
 
     /// Records what there is.
@@ -262,10 +262,10 @@ fn check(machine: &Machine, count: u64) {
 
 #[test]
 fn commits_are_smaller_behind_failures_and_grow_again() {
-    let mut known = Known::default();
+    let mut progress = Progress::default();
     let mut check = |is_done: bool, times: u32, expected: usize| {
-        (0..times).for_each(|_| known.adapt(is_done));
-        assert_eq!(known.share(GROUP_SHARED), expected, "{is_done} {times} times");
+        (0..times).for_each(|_| progress.adapt(is_done));
+        assert_eq!(progress.share(GROUP_SHARED), expected, "{is_done} {times} times");
     };
     check(true, 100, 256);
     check(false, 2, 64);
@@ -282,7 +282,7 @@ fn a_server_that_fails_records_all_of_it_in_smaller_commits() {
     let mut one = Machine::new(&schema, &stores);
     one.set_term(1);
     (0..9).for_each(|number| one.add(&schema, number));
-    one.known.shrunk = 7;
+    one.progress.shrunk = 7;
     assert_eq!(one.round(), Ok(true), "two of nine");
     check(&one, 2);
     one.record();
@@ -298,16 +298,16 @@ fn the_server_that_writes_records_and_the_next_one_goes_on() {
     let (schema, stores) = (schema(), stores());
     let [mut one, mut two] = [Machine::new(&schema, &stores), Machine::new(&schema, &stores)];
     // Nobody writes yet.
-    assert_eq!((one.round(), one.known.term), (Ok(false), None));
+    assert_eq!((one.round(), one.progress.term), (Ok(false), None));
     one.set_term(1);
     (0..3).for_each(|number| one.add(&schema, number));
     one.record();
     check(&one, 3);
-    assert_eq!(one.known.term, Some((1, 1)));
+    assert_eq!(one.progress.term, Some((1, 1)));
     // One right is not enough.
     one.database.term.store(0, Ordering::Release);
     one.add(&schema, 3);
-    assert_eq!((one.round(), one.known.term), (Ok(false), None));
+    assert_eq!((one.round(), one.progress.term), (Ok(false), None));
     check(&one, 3);
 
     // The next one begins where the one before was.
@@ -354,10 +354,10 @@ fn a_server_that_has_stood_still_records_nothing_twice() {
     one.database.served.follow_store().unwrap();
     let why = one.round().unwrap_err();
     assert!(why.contains("another server has recorded meanwhile"), "{why}");
-    assert_eq!(one.known.term, None);
+    assert_eq!(one.progress.term, None);
     // What failed may have been too much for the engine.
     assert_eq!(
-        (one.known.shrunk, one.known.share(GROUP_SHARED), one.known.share(1)),
+        (one.progress.shrunk, one.progress.share(GROUP_SHARED), one.progress.share(1)),
         (1, GROUP_SHARED / 2, 1)
     );
     check(&one, 4);

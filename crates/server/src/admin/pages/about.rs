@@ -3,11 +3,11 @@
 use maud::html;
 
 use super::layout::{self, MenuItem};
-use crate::admin::reply::{Reply, Shown};
+use crate::admin::reply::{PageResult, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::{AGE_SECONDS, IDLE_SECONDS};
 
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let root = client.read("", &["+", "*"]).await.ok().flatten().unwrap_or_default();
     drop(client);

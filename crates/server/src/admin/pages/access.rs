@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use super::layout::{self, MenuItem};
 use super::log::may_read_configuration;
 use crate::admin::form::Form;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::schema::{self, Look};
 use crate::databases::{About, AccessQuestion};
@@ -39,7 +39,7 @@ const PROTECTIONS: [(&str, &str); 3] = [("tls", "TLS"), ("sasl", "SASL"), ("tran
 const SSF_MAX: u32 = 65_536;
 
 /// `/access?dn=` shows the form; a form that is sent shows the answer.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     // What no one may see here says no more than that.
     if !may_read_configuration(visit).await? {
@@ -67,11 +67,11 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 fn form(visit: &Visit<'_>, fields: &Form) -> Markup {
-    let asked = |name: &str, default: &'static str| match fields.trimmed(name) {
+    let value_of = |name: &str, default: &'static str| match fields.trimmed(name) {
         "" => default.to_owned(),
         text => text.to_owned(),
     };
-    let (access, protection) = (asked("access", "read"), asked("protection", "tls"));
+    let (access, protection) = (value_of("access", "read"), value_of("protection", "tls"));
     html! {
         form.access method="post" action="/access" {
             (layout::csrf(visit))
@@ -82,7 +82,7 @@ fn form(visit: &Visit<'_>, fields: &Form) -> Markup {
                 p.help #who-help { "Empty: anonymous." }
                 div.row {
                     div { label for="peer" { "From the address" } input #peer name="peer" value=(fields.trimmed("peer")) placeholder="192.0.2.1" autocomplete="off"; }
-                    div { label for="ssf" { "Strength (ssf)" } input #ssf name="ssf" type="number" min="0" max=(SSF_MAX) value=(asked("ssf", "0")); }
+                    div { label for="ssf" { "Strength (ssf)" } input #ssf name="ssf" type="number" min="0" max=(SSF_MAX) value=(value_of("ssf", "0")); }
                     div {
                         label for="protection" { "By" }
                         select #protection name="protection" { @for (name, title) in PROTECTIONS { option value=(name) selected[name == protection] { (title) } } }
@@ -318,13 +318,17 @@ mod tests {
         check("dn=cn%3Da&access=none", "\"none\" is not an access");
         check("dn=cn%3Da&access=read&ssf=-1", "\"-1\" is not a number");
         check("dn=cn%3Da&access=read&attribute=nothing", "\"nothing\" is not an attribute");
-        let asked =
+        let question =
             question(schema, &Form::parse(b"dn=cn%3Da&access=write&ssf=128&protection=sasl&attribute=cn"));
-        let asked = asked.expect("a question");
+        let question = question.expect("a question");
         assert_eq!(
-            (asked.subject.strength.overall, asked.subject.strength.sasl, asked.subject.strength.tls),
+            (
+                question.subject.strength.overall,
+                question.subject.strength.sasl,
+                question.subject.strength.tls
+            ),
             (128, 128, 0)
         );
-        assert!(asked.subject.is_anonymous() && asked.privilege == Privilege::Write);
+        assert!(question.subject.is_anonymous() && question.privilege == Privilege::Write);
     }
 }

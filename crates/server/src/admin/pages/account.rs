@@ -5,8 +5,8 @@ use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
-use crate::admin::client::{Found, FoundAttribute};
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::client::{ReceivedAttribute, ReceivedEntry};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::schema;
 
@@ -35,7 +35,7 @@ const USUAL: [&str; 14] = [
 const RIGHTS: &str = "aclRights;attributeLevel;";
 
 /// `/account`: a form whose change is reviewed and saved as that of any entry.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let dn = visit.session.dn.as_str();
     let schema = visit.admin.server.config().schema.clone();
     let entry = {
@@ -46,9 +46,9 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         }
         match seen {
             Ok(Some(seen)) => {
-                let asked = editable(&schema, &seen);
-                let asked: Vec<&str> = asked.iter().take(ASKED_MAX).map(String::as_str).collect();
-                client.read_with_rights(dn, dn, &asked).await.attempt("Reading your entry")?
+                let attributes = editable(&schema, &seen);
+                let attributes: Vec<&str> = attributes.iter().take(ASKED_MAX).map(String::as_str).collect();
+                client.read_with_rights(dn, dn, &attributes).await.attempt("Reading your entry")?
             }
             // The root DN needs no entry, and some may not see their own.
             _ => None,
@@ -74,9 +74,9 @@ fn password() -> Markup {
     html! { div.actions { a.button.primary href="/password" { "Change my password" } } }
 }
 
-fn account(visit: &Visit<'_>, schema: &Schema, entry: &Found) -> Markup {
+fn account(visit: &Visit<'_>, schema: &Schema, entry: &ReceivedEntry) -> Markup {
     let dn = entry.dn.as_str();
-    let shown: Vec<&FoundAttribute> = sorted(
+    let shown: Vec<&ReceivedAttribute> = sorted(
         entry.attributes.iter().filter(|a| {
             !a.name.starts_with("aclRights")
                 && !schema::is_operational(schema, &a.name)
@@ -134,7 +134,7 @@ fn account(visit: &Visit<'_>, schema: &Schema, entry: &Found) -> Markup {
 }
 
 /// The attributes of one's entry that a form may hold.
-fn editable(schema: &Schema, entry: &Found) -> Vec<String> {
+fn editable(schema: &Schema, entry: &ReceivedEntry) -> Vec<String> {
     let allowed = schema::allowed(schema, entry.texts("objectClass"));
     let names = allowed.must.into_iter().chain(allowed.may);
     names.filter(|name| is_for_users(schema, name)).collect()
@@ -146,7 +146,7 @@ fn is_for_users(schema: &Schema, name: &str) -> bool {
 }
 
 /// The attributes that the server lets one write, by its answer to the question for rights.
-fn writable(entry: &Found) -> Vec<&str> {
+fn writable(entry: &ReceivedEntry) -> Vec<&str> {
     let rights = entry.attributes.iter().filter_map(|a| Some((a.name.strip_prefix(RIGHTS)?, a)));
     rights
         .filter(|(name, rights)| {
@@ -158,7 +158,7 @@ fn writable(entry: &Found) -> Vec<&str> {
 }
 
 /// Whether the server's answer to the question for rights says that one may write the attribute.
-pub(super) fn may_write(entry: &Found, attribute: &str) -> bool {
+pub(super) fn may_write(entry: &ReceivedEntry, attribute: &str) -> bool {
     let wanted =
         |name: &str| name.strip_prefix(RIGHTS).is_some_and(|name| name.eq_ignore_ascii_case(attribute));
     let rights = entry.attributes.iter().filter(|one| wanted(&one.name)).flat_map(|one| &one.values);

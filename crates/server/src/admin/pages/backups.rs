@@ -12,10 +12,10 @@ use super::overview::{ago, bytes, thousands};
 use super::values;
 use crate::admin::changes::TEXT;
 use crate::admin::form::url;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
-use crate::backup::{BackupRequest, BackupStatus, Chain, Increment, PutBack, Verified, kept};
+use crate::backup::{BackupRequest, BackupStatus, Chain, Increment, PutBack, Verified, schedule_directory};
 use crate::log::printable;
 
 /// The newest full backups that are shown.
@@ -32,7 +32,7 @@ pub(super) struct ScheduledBackup {
 }
 
 /// `/backup`: the list; a form asks for a backup, or for the verification of one.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     if !may_see(visit) {
         return Ok(Reply::page(layout::page(visit, MenuItem::Backups, "Backups", hidden())));
     }
@@ -48,14 +48,14 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             "restore" => {
                 BackupRequest::Restore(super::restore::request(visit, &list(schedule).await?, form)?)
             }
-            kind => wanted(schedule, kind, form.get("backup"))?,
+            kind => backup_request(schedule, kind, form.get("backup"))?,
         };
         let what = match &request {
             BackupRequest::Full => "A full backup is asked for".to_owned(),
             BackupRequest::Increment => "A backup of what has changed is asked for".to_owned(),
             BackupRequest::Verify(path) => format!("The verification of {} is asked for", name(path)),
-            BackupRequest::Restore(asked) => {
-                format!("The restore of {} is asked for", name(&asked.directory))
+            BackupRequest::Restore(restore) => {
+                format!("The restore of {} is asked for", name(&restore.directory))
             }
         };
         if server.backups.request(request) {
@@ -71,8 +71,8 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let content = match &schedule {
         None => unscheduled(visit).await?,
         Some(schedule) => {
-            let kept = list(schedule).await?;
-            content(visit, schedule, &kept)
+            let backups = list(schedule).await?;
+            content(visit, schedule, &backups)
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Backups, "Backups", content)))
@@ -101,7 +101,7 @@ pub(super) fn hidden() -> Markup {
 pub(super) async fn list(schedule: &BackupSchedule) -> Result<Vec<ScheduledBackup>, Problem> {
     let directory = schedule.directory.clone();
     let read = move || {
-        let newest = kept::all(&directory).into_iter().rev().take(LISTED);
+        let newest = schedule_directory::all(&directory).into_iter().rev().take(LISTED);
         newest
             .map(|path| {
                 let chain = Chain::read(&path).map_err(|error| error.to_string());
@@ -118,12 +118,13 @@ fn name(path: &Path) -> String {
 }
 
 /// What a form asks for. Only a backup of the schedule's directory can be verified.
-fn wanted(schedule: &BackupSchedule, kind: &str, backup: &str) -> Result<BackupRequest, Problem> {
+fn backup_request(schedule: &BackupSchedule, kind: &str, backup: &str) -> Result<BackupRequest, Problem> {
     match kind {
         "full" => Ok(BackupRequest::Full),
         "increment" => Ok(BackupRequest::Increment),
         "verify" => {
-            let found = kept::all(&schedule.directory).into_iter().find(|path| name(path) == backup);
+            let found =
+                schedule_directory::all(&schedule.directory).into_iter().find(|path| name(path) == backup);
             let gone =
                 || Problem::Bad(format!("There is no backup {backup:?} any more: load the page again."));
             found.map(BackupRequest::Verify).ok_or_else(gone)
@@ -164,7 +165,7 @@ async fn unscheduled(visit: &Visit<'_>) -> Result<Markup, Problem> {
     })
 }
 
-fn content(visit: &Visit<'_>, schedule: &BackupSchedule, kept: &[ScheduledBackup]) -> Markup {
+fn content(visit: &Visit<'_>, schedule: &BackupSchedule, backups: &[ScheduledBackup]) -> Markup {
     let status = visit.admin.server.backups.status();
     let now = visit.admin.server.now();
     html! {
@@ -174,19 +175,19 @@ fn content(visit: &Visit<'_>, schedule: &BackupSchedule, kept: &[ScheduledBackup
             (ask(visit, "full", "Full backup now", ""))
             a.button href="/backup" { "Look again" }
         }
-        @if kept.len() >= usize::try_from(schedule.keep).unwrap_or(usize::MAX) && let Some(oldest) = kept.last() {
+        @if backups.len() >= usize::try_from(schedule.keep).unwrap_or(usize::MAX) && let Some(oldest) = backups.last() {
             p.help { (schedule.keep) " full backups are kept: the next one takes the place of " code { (oldest.name) } " and its increments." }
         }
         section aria-labelledby="list" {
             h2 #list { "Backups in " code { (schedule.directory.display()) } }
-            @if kept.is_empty() { p.help { "None yet." } } @else {
+            @if backups.is_empty() { p.help { "None yet." } } @else {
                 div.scroll { table.stack {
                     thead { tr { th { "Backup" } th { "Has every change up to" } th.number { "Entries" } th.number { "Size" } th { "Increments" } th {} } }
-                    tbody { @for backup in kept { (row(visit, backup, &status, now)) } }
+                    tbody { @for backup in backups { (row(visit, backup, &status, now)) } }
                 } }
             }
         }
-        @if !kept.is_empty() { (super::restore::question(visit, kept)) }
+        @if !backups.is_empty() { (super::restore::question(visit, backups)) }
     }
 }
 
@@ -230,7 +231,9 @@ fn doing(status: &BackupStatus) -> String {
         (done, total) => format!(", {} of {} done", bytes(done), bytes(total)),
     };
     match &status.requested {
-        Some(BackupRequest::Restore(asked)) => format!("{} is being restored{far}", name(&asked.directory)),
+        Some(BackupRequest::Restore(restore)) => {
+            format!("{} is being restored{far}", name(&restore.directory))
+        }
         Some(BackupRequest::Verify(path)) => format!("{} is being verified{far}", name(path)),
         _ if status.running => format!("a backup is being made{far}"),
         Some(_) => "a backup is about to begin".to_owned(),

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::values::{self, entry_url};
-use crate::admin::client::{Found, FoundAttribute, LdapClient};
+use crate::admin::client::{LdapClient, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::url;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::{Admin, assets, names, schema};
 
@@ -20,7 +20,7 @@ const CHILDREN_A_PAGE: u32 = 200;
 const VALUES_SHOWN: usize = 200;
 
 /// `/browse?dn=`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     if !dn.is_empty() {
         Dn::parse(dn).map_err(|error| Problem::Bad(format!("{error}")))?;
@@ -52,7 +52,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/api/children?dn=&page=`.
-pub(super) async fn api_children(visit: &Visit<'_>) -> Shown {
+pub(super) async fn api_children(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     let mut client = visit.session.client.lock().await;
     let children = children(&mut client, visit, dn, visit.query.get("page")).await?;
@@ -65,7 +65,7 @@ pub(super) async fn api_children(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/entry/value?dn=&attribute=&n=`: one value's bytes.
-pub(super) async fn value(visit: &Visit<'_>) -> Shown {
+pub(super) async fn value(visit: &Visit<'_>) -> PageResult {
     let (dn, attribute) = (visit.query.get("dn"), visit.query.get("attribute"));
     let number: usize = visit.query.get("n").parse().map_err(|_| Problem::NotFound)?;
     let schema = visit.admin.server.config().schema.clone();
@@ -201,7 +201,7 @@ fn missing(visit: &Visit<'_>, dn: &str) -> Markup {
     }
 }
 
-fn show(schema: &Schema, entry: &Found, children: &Children, manages: bool) -> Markup {
+fn show(schema: &Schema, entry: &ReceivedEntry, children: &Children, manages: bool) -> Markup {
     let dn = entry.dn.as_str();
     let (operational, user): (Vec<_>, Vec<_>) =
         entry.attributes.iter().partition(|a| schema::is_operational(schema, &a.name));
@@ -227,17 +227,17 @@ fn show(schema: &Schema, entry: &Found, children: &Children, manages: bool) -> M
     }
 }
 
-fn is_person(entry: &Found) -> bool {
+fn is_person(entry: &ReceivedEntry) -> bool {
     ["person", "organizationalPerson", "inetOrgPerson", "posixAccount", "account"]
         .iter()
         .any(|class| entry.is_a(class))
 }
 
-pub(super) fn is_group(entry: &Found) -> bool {
+pub(super) fn is_group(entry: &ReceivedEntry) -> bool {
     ["groupOfNames", "groupOfUniqueNames", "posixGroup"].iter().any(|class| entry.is_a(class))
 }
 
-fn table(schema: &Schema, dn: &str, attributes: &[&FoundAttribute]) -> Markup {
+fn table(schema: &Schema, dn: &str, attributes: &[&ReceivedAttribute]) -> Markup {
     html! {
         table.wide.stack { tbody {
             @for attribute in attributes {

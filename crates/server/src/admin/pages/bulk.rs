@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown, explain};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 100;
 
 /// POST `/entries/delete` with a field `dn` for each: shows what would go, and with `step=run` deletes it. Entries with others below them
 /// stay, unless these were chosen as well.
-pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
+pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
     let Some(form) = visit.form else { return Err(Problem::NotFound) };
     let mut chosen: Vec<&str> = form.all("dn").collect();
     if chosen.is_empty() {
@@ -38,7 +38,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
     if form.get("step") == "run" { run(visit, &chosen).await } else { preview(visit, &chosen).await }
 }
 
-async fn preview(visit: &Visit<'_>, chosen: &[&str]) -> Shown {
+async fn preview(visit: &Visit<'_>, chosen: &[&str]) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let mut rows = Vec::with_capacity(chosen.len());
     for dn in chosen {
@@ -70,7 +70,7 @@ async fn preview(visit: &Visit<'_>, chosen: &[&str]) -> Shown {
     Ok(Reply::page(layout::page(visit, MenuItem::Search, "Delete entries", content)))
 }
 
-async fn run(visit: &Visit<'_>, chosen: &[&str]) -> Shown {
+async fn run(visit: &Visit<'_>, chosen: &[&str]) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let mut refused = Vec::new();
     for dn in chosen {

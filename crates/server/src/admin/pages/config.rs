@@ -9,9 +9,9 @@ use super::edit::edit_url;
 use super::layout::{self, MenuItem};
 use super::values::entry_url;
 use crate::admin::changes::TEXT;
-use crate::admin::client::Found;
+use crate::admin::client::ReceivedEntry;
 use crate::admin::form::url;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::log::LogLevel;
 
@@ -19,7 +19,7 @@ use crate::log::LogLevel;
 const ENTRIES_MAX: u32 = 1_000;
 
 /// `/config`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let found = client
         .page("cn=config", Scope::Subtree, "(objectClass=*)", &["*", "entryCSN"], (ENTRIES_MAX, b""))
@@ -71,7 +71,7 @@ fn where_it_is_kept(visit: &Visit<'_>) -> Markup {
     }
 }
 
-fn databases(entries: &[Found]) -> Markup {
+fn databases(entries: &[ReceivedEntry]) -> Markup {
     html! {
         section aria-labelledby="databases" {
             h2 #databases { "Databases" }
@@ -89,14 +89,14 @@ fn databases(entries: &[Found]) -> Markup {
     }
 }
 
-fn overlays(entries: &[Found], database: &str) -> String {
+fn overlays(entries: &[ReceivedEntry], database: &str) -> String {
     let own = entries
         .iter()
         .filter(|entry| entry.is_a("olcOverlayConfig") && entry.dn.ends_with(&format!(",{database}")));
     own.filter_map(|entry| entry.text("olcOverlay")).collect::<Vec<_>>().join(", ")
 }
 
-fn indexes(visit: &Visit<'_>, database: &Found, figures: bool) -> Markup {
+fn indexes(visit: &Visit<'_>, database: &ReceivedEntry, figures: bool) -> Markup {
     let suffix = database.text("olcSuffix").filter(|_| figures);
     let states = suffix.map(|suffix| visit.admin.server.databases().index_status(suffix)).unwrap_or_default();
     let lines = database.texts("olcDbIndex");
@@ -154,7 +154,7 @@ fn state(attributes: &str, states: &[IndexStatus]) -> String {
     if words.is_empty() { "ready, no entry has it".to_owned() } else { words.join("; ") }
 }
 
-fn log_level(visit: &Visit<'_>, global: &Found) -> Markup {
+fn log_level(visit: &Visit<'_>, global: &ReceivedEntry) -> Markup {
     let on: Vec<String> = global
         .texts("olcLogLevel")
         .iter()
@@ -184,7 +184,7 @@ fn log_level(visit: &Visit<'_>, global: &Found) -> Markup {
     }
 }
 
-fn schema(entries: &[Found]) -> Markup {
+fn schema(entries: &[ReceivedEntry]) -> Markup {
     html! {
         section aria-labelledby="schema" {
             h2 #schema { "Schema" }

@@ -7,9 +7,9 @@ use super::edit::refused;
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
-use crate::admin::client::{Found, FoundAttribute};
+use crate::admin::client::{ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::Form;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 use crate::admin::{names, schema};
@@ -25,7 +25,7 @@ const USUAL: [(&str, &str); 6] = [
 ];
 
 /// `/entry/new`: GET `parent` asks for the kind, and with `class` for the values; POST adds.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     let parent = fields.get("parent");
     let schema = visit.admin.server.config().schema.clone();
@@ -49,13 +49,14 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             values_form(visit, &schema, fields, html! {}, &[]),
         )));
     };
-    let wanted = changes::values(form).map_err(Problem::Bad)?;
+    let form_attributes = changes::values(form).map_err(Problem::Bad)?;
     if form.get("step") == "add" {
-        let content = values_form(visit, &schema, form, html! {}, &wanted);
+        let content = values_form(visit, &schema, form, html! {}, &form_attributes);
         return Ok(Reply::page(layout::page(visit, MenuItem::Browse, "Add an entry", content)));
     }
     let naming = form.trimmed("naming");
-    let value = wanted.iter().find(|a| a.name.eq_ignore_ascii_case(naming)).and_then(|a| a.values.first());
+    let value =
+        form_attributes.iter().find(|a| a.name.eq_ignore_ascii_case(naming)).and_then(|a| a.values.first());
     let trouble = match value {
         None => layout::alert(
             "Not added",
@@ -63,12 +64,13 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         ),
         Some(value) => {
             let dn = names::below(&names::rdn(naming, &String::from_utf8_lossy(value)), parent);
-            let mut attributes = vec![FoundAttribute {
+            let mut attributes = vec![ReceivedAttribute {
                 name: "objectClass".to_owned(),
                 values: classes(form).iter().map(|class| class.as_bytes().to_vec()).collect(),
             }];
-            attributes
-                .extend(wanted.iter().filter(|a| !a.values.is_empty() && a.name != "objectClass").cloned());
+            attributes.extend(
+                form_attributes.iter().filter(|a| !a.values.is_empty() && a.name != "objectClass").cloned(),
+            );
             let added = visit.session.client.lock().await.add(&dn, &attributes).await;
             match added {
                 Ok(_) => {
@@ -79,7 +81,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    let content = values_form(visit, &schema, form, trouble, &wanted);
+    let content = values_form(visit, &schema, form, trouble, &form_attributes);
     Ok(Reply::Page(
         hyper::StatusCode::UNPROCESSABLE_ENTITY,
         layout::page(visit, MenuItem::Browse, "Add an entry", content),
@@ -87,7 +89,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/entry/copy?dn=`: the form of a new entry beside another one, with its values but for its name and its passwords.
-pub(super) async fn copy(visit: &Visit<'_>) -> Shown {
+pub(super) async fn copy(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     let mut client = visit.session.client.lock().await;
     let read = client.read(dn, &["*", "structuralObjectClass"]).await.attempt(format!("Reading {dn}"));
@@ -105,7 +107,7 @@ pub(super) async fn copy(visit: &Visit<'_>) -> Shown {
 }
 
 /// What the form of a copy holds.
-fn copied(schema: &Schema, entry: &Found) -> (Form, Vec<FoundAttribute>) {
+fn copied(schema: &Schema, entry: &ReceivedEntry) -> (Form, Vec<ReceivedAttribute>) {
     let first = names::first(&entry.dn);
     let naming = first.split_once('=').map_or("", |(naming, _)| naming.trim()).to_owned();
     let name = names::called(&entry.dn);
@@ -122,7 +124,7 @@ fn copied(schema: &Schema, entry: &Found) -> (Form, Vec<FoundAttribute>) {
     let is_left_out = |name: &str| {
         schema::is_operational(schema, name) || schema::look(schema, name) == schema::Look::Password
     };
-    let mut values: Vec<FoundAttribute> =
+    let mut values: Vec<ReceivedAttribute> =
         entry.attributes.iter().filter(|attribute| !is_left_out(&attribute.name)).cloned().collect();
     for attribute in values.iter_mut().filter(|attribute| attribute.name.eq_ignore_ascii_case(&naming)) {
         attribute.values.retain(|value| value != name.as_bytes());
@@ -174,18 +176,18 @@ fn values_form(
     schema: &Schema,
     fields: &Form,
     trouble: Markup,
-    wanted: &[FoundAttribute],
+    form_attributes: &[ReceivedAttribute],
 ) -> Markup {
     let classes = classes(fields);
     let allowed = schema::allowed(schema, classes.iter().copied());
     let stored = |name: &str| {
-        wanted
+        form_attributes
             .iter()
             .find(|a| a.name.eq_ignore_ascii_case(name))
             .map_or(&[] as &[Vec<u8>], |a| a.values.as_slice())
     };
     let is_must = |name: &str| allowed.must.iter().any(|must| must.eq_ignore_ascii_case(name));
-    let mut optional: Vec<&str> = wanted
+    let mut optional: Vec<&str> = form_attributes
         .iter()
         .map(|a| a.name.as_str())
         .filter(|name| !is_must(name) && *name != "objectClass")
@@ -260,11 +262,11 @@ mod tests {
     #[test]
     fn a_copy_has_no_name_and_no_password() {
         let schema = Schema::system();
-        let attribute = |name: &str, values: &[&str]| FoundAttribute {
+        let attribute = |name: &str, values: &[&str]| ReceivedAttribute {
             name: name.to_owned(),
             values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
         };
-        let entry = Found {
+        let entry = ReceivedEntry {
             dn: "cn=Ann\\, B,ou=people,dc=example".to_owned(),
             attributes: vec![
                 attribute("objectClass", &["top", "person", "extensibleObject"]),

@@ -11,11 +11,11 @@ use super::edit::refused;
 use super::layout::{self, MenuItem};
 use super::people::{Builder, guess_parent, one_url, suffix_of};
 use super::values::entry_url;
-use crate::admin::client::{AttributeChange, Found, FoundAttribute, LdapClient};
+use crate::admin::client::{AttributeChange, LdapClient, ReceivedAttribute, ReceivedEntry};
 use crate::admin::enrolment::{Enrolment, Kind, Parameters, Proof, qr_code};
 use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 use crate::clock::SystemRandom;
@@ -43,7 +43,7 @@ fn device_url(dn: &str) -> String {
 }
 
 /// `/people/device?dn=`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     if !is_offered(visit) {
         return Err(Problem::NotFound);
     }
@@ -58,12 +58,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// The account, of a user who may give it a device of this kind: nothing is made or looked up for others.
-async fn account(visit: &Visit<'_>, client: &mut LdapClient, dn: &str, kind: Kind) -> Result<Found, Problem> {
+async fn account(
+    visit: &Visit<'_>,
+    client: &mut LdapClient,
+    dn: &str,
+    kind: Kind,
+) -> Result<ReceivedEntry, Problem> {
     let entry = read(visit, client, dn).await?;
     if may_enrol(&entry, kind) { Ok(entry) } else { Err(not_allowed(dn, kind)) }
 }
 
-async fn read(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Result<Found, Problem> {
+async fn read(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Result<ReceivedEntry, Problem> {
     let attributes = ["objectClass", Kind::Totp.token(), Kind::Hotp.token()];
     let read = client.read_with_rights(dn, &visit.session.dn, &attributes).await;
     if client.is_gone() {
@@ -72,7 +77,7 @@ async fn read(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Result<Fo
     read.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)
 }
 
-fn may_enrol(entry: &Found, kind: Kind) -> bool {
+fn may_enrol(entry: &ReceivedEntry, kind: Kind) -> bool {
     may_write(entry, "objectClass") && may_write(entry, kind.token())
 }
 
@@ -85,7 +90,7 @@ fn not_allowed(dn: &str, kind: Kind) -> Problem {
 }
 
 /// What there is, and the form for a new device.
-async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> Shown {
+async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let entry = read(visit, &mut client, dn).await?;
     let allowed: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| may_enrol(&entry, *kind)).collect();
@@ -96,20 +101,20 @@ async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> Shown {
     let parent = tokens_parent(&mut client, &base).await;
     let choice = parameters(&mut client, &base).await;
     drop(client);
-    let held: Vec<(Kind, &str)> =
+    let devices: Vec<(Kind, &str)> =
         Kind::ALL.into_iter().filter_map(|kind| Some((kind, entry.text(kind.token())?))).collect();
     let offered = |kind: Kind| choice.iter().filter(move |one| one.kind() == kind);
     let content = html! {
         (trouble)
         p { "With a second factor, " (names::called(dn)) " logs in with the password and a code behind it, which an app shows." }
-        @for (kind, token) in &held {
+        @for (kind, token) in &devices {
             p { "The device now: " a href=(entry_url(token)) { (names::called(token)) } ", with codes " (kind.called()) "." }
             form method="post" action="/people/device" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(dn);
                 input type="hidden" name="kind" value=(kind.token());
                 button.danger type="submit" name="step" value="remove" {
-                    @if held.len() > 1 { "Take it away" } @else { "Take it away: the password alone is enough" }
+                    @if devices.len() > 1 { "Take it away" } @else { "Take it away: the password alone is enough" }
                 }
             }
             details {
@@ -117,11 +122,11 @@ async fn ask(visit: &Visit<'_>, dn: &str, trouble: Markup) -> Shown {
                 (resynchronise_form(visit, dn, *kind))
             }
         }
-        @if held.is_empty() {
+        @if devices.is_empty() {
             p { "There is no device now: the password alone is enough." }
         }
-        h2 { @if held.is_empty() { "A device" } @else { "Another device" } }
-        @if !held.is_empty() { p { "It takes the place of one with the same kind of codes." } }
+        h2 { @if devices.is_empty() { "A device" } @else { "Another device" } }
+        @if !devices.is_empty() { p { "It takes the place of one with the same kind of codes." } }
         form method="post" action="/people/device" {
             (layout::csrf(visit))
             input type="hidden" name="dn" value=(dn);
@@ -172,16 +177,16 @@ async fn parameters(client: &mut LdapClient, base: &str) -> Vec<Parameters> {
 }
 
 /// Makes a secret and shows it.
-async fn show(visit: &Visit<'_>, form: &Form) -> Shown {
+async fn show(visit: &Visit<'_>, form: &Form) -> PageResult {
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
     let base = suffix_of(visit, dn);
     let choice = parameters(&mut client, &base).await;
-    let asked = form.get("parameters");
-    let chosen = choice.iter().find(|one| one.dn == asked);
+    let selection = form.get("parameters");
+    let chosen = choice.iter().find(|one| one.dn == selection);
     let kind = chosen.map(Parameters::kind);
     let kind =
-        kind.or_else(|| Kind::ALL.into_iter().find(|kind| kind.token() == asked)).unwrap_or(Kind::Totp);
+        kind.or_else(|| Kind::ALL.into_iter().find(|kind| kind.token() == selection)).unwrap_or(Kind::Totp);
     let entry = account(visit, &mut client, dn, kind).await?;
     let name = form.trimmed("name");
     if name.is_empty() {
@@ -247,23 +252,23 @@ fn issuer(suffix: &str) -> String {
 }
 
 /// Stores the device if the code is of its secret.
-async fn confirm(visit: &Visit<'_>, form: &Form) -> Shown {
+async fn confirm(visit: &Visit<'_>, form: &Form) -> PageResult {
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
     // Who may give the account no device has no secret of it.
     let enrolment = visit.session.take_enrolment();
-    let kind = enrolment.as_ref().map_or(Kind::Totp, |held| held.parameters.kind());
+    let kind = enrolment.as_ref().map_or(Kind::Totp, |enrolment| enrolment.parameters.kind());
     let entry = account(visit, &mut client, dn, kind).await?;
     let now = visit.admin.server.clock.monotonic();
-    let held = enrolment.filter(|held| names::same(&held.user, dn) && held.is_open(now));
-    let Some(mut held) = held else {
+    let enrolment = enrolment.filter(|enrolment| names::same(&enrolment.user, dn) && enrolment.is_open(now));
+    let Some(mut enrolment) = enrolment else {
         drop(client);
         let why = html! { p { "The secret has expired, or too many codes were wrong. Begin again, and take the old one out of the app." } };
         return ask(visit, dn, layout::alert("Nothing is stored", why)).await;
     };
-    let Some(proof) = held.prove(form.get("code"), visit.admin.server.now().seconds()) else {
+    let Some(proof) = enrolment.prove(form.get("code"), visit.admin.server.now().seconds()) else {
         drop(client);
-        let may_try = held.is_open(now);
+        let may_try = enrolment.is_open(now);
         let wrong = match kind {
             Kind::Totp => "The app's clock may be wrong, or the secret is not in it.",
             Kind::Hotp => "The app may have shown too many codes already, or the secret is not in it.",
@@ -273,12 +278,12 @@ async fn confirm(visit: &Visit<'_>, form: &Form) -> Shown {
         if !may_try {
             return ask(visit, dn, trouble).await;
         }
-        visit.session.enrol(held);
+        visit.session.enrol(enrolment);
         let content = html! { (trouble) (code_form(visit, dn)) };
         let page = layout::page(visit, MenuItem::People, &title(dn), content);
         return Ok(Reply::Page(StatusCode::UNPROCESSABLE_ENTITY, page));
     };
-    let stored = store(visit, &mut client, &entry, &held, proof).await;
+    let stored = store(visit, &mut client, &entry, &enrolment, proof).await;
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
@@ -316,29 +321,29 @@ async fn confirm(visit: &Visit<'_>, form: &Form) -> Shown {
 async fn store(
     visit: &Visit<'_>,
     client: &mut LdapClient,
-    entry: &Found,
-    held: &Enrolment,
+    entry: &ReceivedEntry,
+    enrolment: &Enrolment,
     proof: Proof,
 ) -> Result<(), Problem> {
-    let (base, kind) = (suffix_of(visit, &held.user), held.parameters.kind());
-    if let Some(parent) = names::parent(&held.token) {
+    let (base, kind) = (suffix_of(visit, &enrolment.user), enrolment.parameters.kind());
+    if let Some(parent) = names::parent(&enrolment.token) {
         super::prepare(client, &base, &parent).await?;
     }
-    if held.makes_parameters && !super::is_there(client, &held.parameters.dn).await? {
-        let mut made = named("applicationProcess", kind.parameters(), &held.parameters.dn);
-        for (name, value) in held.parameters.attributes() {
+    if enrolment.makes_parameters && !super::is_there(client, &enrolment.parameters.dn).await? {
+        let mut made = named("applicationProcess", kind.parameters(), &enrolment.parameters.dn);
+        for (name, value) in enrolment.parameters.attributes() {
             made.add(name, &value);
         }
         let doing = "Making the entry of the codes' kind";
-        client.add(&held.parameters.dn, &made.0).await.attempt(doing)?;
+        client.add(&enrolment.parameters.dn, &made.0).await.attempt(doing)?;
     }
-    let mut token = named("device", kind.token(), &held.token);
-    token.add(kind.parameters(), &held.parameters.dn);
+    let mut token = named("device", kind.token(), &enrolment.token);
+    token.add(kind.parameters(), &enrolment.parameters.dn);
     for (name, value) in proof.attributes() {
         token.add(name, &value);
     }
-    token.0.push(FoundAttribute { name: SECRET.to_owned(), values: vec![held.secret.to_vec()] });
-    let added = client.add(&held.token, &token.0).await;
+    token.0.push(ReceivedAttribute { name: SECRET.to_owned(), values: vec![enrolment.secret.to_vec()] });
+    let added = client.add(&enrolment.token, &token.0).await;
     if let Some(secret) = token.0.last_mut() {
         secret.values.iter_mut().for_each(zeroize::Zeroize::zeroize);
     }
@@ -347,10 +352,10 @@ async fn store(
     if !entry.is_a(kind.user()) {
         changes.push(change(ModifyOperation::Add, "objectClass", Some(kind.user())));
     }
-    changes.push(change(ModifyOperation::Replace, kind.token(), Some(&held.token)));
-    if let Err(result) = client.modify(&held.user, &changes, &[]).await {
-        if let Err(left) = client.delete(&held.token, &[]).await {
-            note_left(visit, &held.token, &left);
+    changes.push(change(ModifyOperation::Replace, kind.token(), Some(&enrolment.token)));
+    if let Err(result) = client.modify(&enrolment.user, &changes, &[]).await {
+        if let Err(left) = client.delete(&enrolment.token, &[]).await {
+            note_left(visit, &enrolment.token, &left);
         }
         return Err(Problem::Refused { what: "Giving the account the device".to_owned(), result });
     }
@@ -409,7 +414,7 @@ fn resynchronise_form(visit: &Visit<'_>, dn: &str, kind: Kind) -> Markup {
 }
 
 /// Two codes in a row say where the device is: the server finds them, and nobody reads the secret.
-async fn resynchronise(visit: &Visit<'_>, form: &Form) -> Shown {
+async fn resynchronise(visit: &Visit<'_>, form: &Form) -> PageResult {
     let (dn, kind) = (form.get("dn"), kind_of(form));
     let mut client = visit.session.client.lock().await;
     let entry = account(visit, &mut client, dn, kind).await?;
@@ -443,7 +448,7 @@ async fn resynchronise(visit: &Visit<'_>, form: &Form) -> Shown {
 }
 
 /// The password alone is enough again.
-async fn remove(visit: &Visit<'_>, form: &Form) -> Shown {
+async fn remove(visit: &Visit<'_>, form: &Form) -> PageResult {
     let (dn, kind) = (form.get("dn"), kind_of(form));
     let mut client = visit.session.client.lock().await;
     let entry = account(visit, &mut client, dn, kind).await?;

@@ -9,9 +9,9 @@ use maud::{Markup, html};
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
-use crate::admin::client::{AttributeChange, Found, FoundAttribute};
+use crate::admin::client::{AttributeChange, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::{Form, url};
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown, explain};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 use crate::admin::{names, schema};
 
@@ -19,7 +19,7 @@ use crate::admin::{names, schema};
 const VALUES_MAX: usize = 500;
 
 /// `/entry/edit`: GET the form, POST `step` = `add`, `review`, `back` or `save`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     let dn = fields.get("dn");
     let entry = {
@@ -35,23 +35,23 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         let added = visit.query.all("add").filter(|name| !name.is_empty()).map(str::to_owned).collect();
         return Ok(edit_page(visit, &schema, &entry, &as_stored(&schema, &entry), added, None));
     };
-    let wanted = match changes::values(form) {
-        Ok(wanted) => wanted,
+    let form_attributes = match changes::values(form) {
+        Ok(form_attributes) => form_attributes,
         Err(why) => {
             let shown = as_stored(&schema, &entry);
             return Ok(edit_page(visit, &schema, &entry, &shown, Vec::new(), Some(Trouble::Text(why))));
         }
     };
-    let changes = changes::between(&schema, &entry, &wanted);
+    let changes = changes::between(&schema, &entry, &form_attributes);
     match form.get("step") {
         "add" | "back" => {
             let added = form.all("add").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            Ok(edit_page(visit, &schema, &entry, &wanted, added, None))
+            Ok(edit_page(visit, &schema, &entry, &form_attributes, added, None))
         }
-        "save" => save(visit, &schema, &entry, form, wanted, &changes).await,
+        "save" => save(visit, &schema, &entry, form, form_attributes, &changes).await,
         _ if changes.is_empty() => {
             let none = Trouble::Text("Nothing is changed yet.".to_owned());
-            Ok(edit_page(visit, &schema, &entry, &wanted, Vec::new(), Some(none)))
+            Ok(edit_page(visit, &schema, &entry, &form_attributes, Vec::new(), Some(none)))
         }
         _ => Ok(review_page(visit, &entry, form, &changes)),
     }
@@ -60,11 +60,11 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 async fn save(
     visit: &Visit<'_>,
     schema: &Schema,
-    entry: &Found,
+    entry: &ReceivedEntry,
     form: &Form,
-    wanted: Vec<FoundAttribute>,
+    form_attributes: Vec<ReceivedAttribute>,
     changes: &[AttributeChange],
-) -> Shown {
+) -> PageResult {
     let dn = &entry.dn;
     // What was reviewed is what is changed: nothing else may have come between.
     let assertion = match form.get("csn") {
@@ -92,7 +92,7 @@ async fn save(
         }
         Err(result) => {
             let trouble = Trouble::Refused(result);
-            Ok(edit_page(visit, schema, entry, &wanted, Vec::new(), Some(trouble)))
+            Ok(edit_page(visit, schema, entry, &form_attributes, Vec::new(), Some(trouble)))
         }
     }
 }
@@ -122,8 +122,8 @@ enum Trouble {
 }
 
 /// The attributes that a form may hold.
-fn as_stored(schema: &Schema, entry: &Found) -> Vec<FoundAttribute> {
-    let shown = |a: &&FoundAttribute| {
+fn as_stored(schema: &Schema, entry: &ReceivedEntry) -> Vec<ReceivedAttribute> {
+    let shown = |a: &&ReceivedAttribute| {
         schema::is_editable(schema, &a.name)
             && !schema::is_operational(schema, &a.name)
             && a.values.len() <= VALUES_MAX
@@ -134,8 +134,8 @@ fn as_stored(schema: &Schema, entry: &Found) -> Vec<FoundAttribute> {
 fn edit_page(
     visit: &Visit<'_>,
     schema: &Schema,
-    entry: &Found,
-    shown: &[FoundAttribute],
+    entry: &ReceivedEntry,
+    shown: &[ReceivedAttribute],
     added: Vec<String>,
     trouble: Option<Trouble>,
 ) -> Reply {
@@ -232,7 +232,7 @@ pub(super) fn refused(title: &str, result: &LdapResult) -> Markup {
     layout::alert(title, html! { p { (explain(result)) } (layout::result(result)) })
 }
 
-fn review_page(visit: &Visit<'_>, entry: &Found, form: &Form, changes: &[AttributeChange]) -> Reply {
+fn review_page(visit: &Visit<'_>, entry: &ReceivedEntry, form: &Form, changes: &[AttributeChange]) -> Reply {
     let content = html! {
         p { "This will be changed in " code { (entry.dn) } ":" }
         (difference(entry, changes))
@@ -255,7 +255,7 @@ fn review_page(visit: &Visit<'_>, entry: &Found, form: &Form, changes: &[Attribu
     Reply::page(layout::page(visit, menu_item(form), "Review the change", content))
 }
 
-fn difference(entry: &Found, changes: &[AttributeChange]) -> Markup {
+fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
     let text = |value: &[u8]| match std::str::from_utf8(value) {
         Ok(text) => text.to_owned(),
         Err(_) => format!("({} bytes)", value.len()),

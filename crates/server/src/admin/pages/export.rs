@@ -3,8 +3,8 @@
 use larix_proto::Scope;
 use larix_proto::ldif::Writer;
 
-use crate::admin::client::Found;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::client::ReceivedEntry;
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::{export, names};
 
@@ -15,7 +15,7 @@ const FILE_MAX: usize = 64 * 1024 * 1024;
 
 /// What a file holds.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ExportRequest<'a> {
     pub(super) base: &'a str,
     pub(super) scope: Scope,
     pub(super) filter: &'a str,
@@ -49,17 +49,17 @@ impl Format {
 
 /// A file with all of it, or nothing: a limit that leaves entries out is said, for a file that lacks entries looks like one that
 /// has all.
-pub(super) async fn file(visit: &Visit<'_>, wanted: Wanted<'_>, format: Format) -> Shown {
-    let attributes = if wanted.attributes.is_empty() { format.usual() } else { wanted.attributes };
+pub(super) async fn file(visit: &Visit<'_>, request: ExportRequest<'_>, format: Format) -> PageResult {
+    let attributes = if request.attributes.is_empty() { format.usual() } else { request.attributes };
     let writer = Writer::new(Some(Writer::COLUMNS));
-    let (mut out, mut entries, mut bytes): (Vec<u8>, Vec<Found>, usize) = (Vec::new(), Vec::new(), 0);
+    let (mut out, mut entries, mut bytes): (Vec<u8>, Vec<ReceivedEntry>, usize) = (Vec::new(), Vec::new(), 0);
     let mut cookie = Vec::new();
     let mut client = visit.session.client.lock().await;
     loop {
         let page = client
-            .page(wanted.base, wanted.scope, wanted.filter, attributes, (PAGE, &cookie))
+            .page(request.base, request.scope, request.filter, attributes, (PAGE, &cookie))
             .await
-            .attempt(format!("Reading below {}", wanted.base))?;
+            .attempt(format!("Reading below {}", request.base))?;
         if page.limited {
             return Err(Problem::Bad(
                 "A limit of this server leaves some of the entries out, so there is no file: narrow the search, or have \
@@ -89,19 +89,19 @@ pub(super) async fn file(visit: &Visit<'_>, wanted: Wanted<'_>, format: Format) 
     }
     drop(client);
     let name: String =
-        names::called(wanted.base).chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        names::called(request.base).chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
     let name = if name.is_empty() { "entries" } else { &name };
     let (content_type, ending, bytes) = match format {
         Format::Ldif => ("text/plain; charset=utf-8", "ldif", out),
         Format::Csv => {
             let schema = visit.admin.server.config().schema.clone();
-            ("text/csv; charset=utf-8", "csv", export::csv(&schema, &entries, wanted.attributes))
+            ("text/csv; charset=utf-8", "csv", export::csv(&schema, &entries, request.attributes))
         }
     };
     Ok(Reply::Bytes { content_type, file_name: Some(format!("{name}.{ending}")), bytes })
 }
 
-fn size(entry: &Found) -> usize {
-    let values = |a: &crate::admin::client::FoundAttribute| a.values.iter().map(Vec::len).sum::<usize>();
+fn size(entry: &ReceivedEntry) -> usize {
+    let values = |a: &crate::admin::client::ReceivedAttribute| a.values.iter().map(Vec::len).sum::<usize>();
     entry.dn.len() + entry.attributes.iter().map(|a| a.name.len() + values(a)).sum::<usize>()
 }

@@ -9,10 +9,10 @@ use super::listing::Listing;
 use super::login::suffixes;
 use super::people::{self, Builder};
 use super::values::entry_url;
-use crate::admin::client::{AttributeChange, Found, LdapClient};
+use crate::admin::client::{AttributeChange, LdapClient, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
@@ -24,7 +24,7 @@ pub(super) const GROUPS: &str =
     "(|(objectClass=groupOfNames)(objectClass=groupOfUniqueNames)(objectClass=posixGroup))";
 
 /// `/groups?q=&base=&page=`.
-pub(super) async fn list(visit: &Visit<'_>) -> Shown {
+pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
     let listing = Listing {
         place: MenuItem::Groups,
         path: "/groups",
@@ -32,7 +32,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> Shown {
         question: "Name or description",
         no_match: "No group matches",
         kind: GROUPS,
-        asked: &["cn", "description"],
+        searched_attributes: &["cn", "description"],
         attributes: &["cn", "description", "objectClass"],
         empty: html! {
             h2 { "There is no group yet" }
@@ -42,7 +42,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> Shown {
         beside: html! { a.button.primary href="/groups/new" { "New group" } },
         header: html! { th { "Name" } th { "Kind" } th { "Description" } },
     };
-    let row = |group: &Found| {
+    let row = |group: &ReceivedEntry| {
         html! {
             td { a href=(one_url(&group.dn)) { (names::called(&group.dn)) } }
             td { (kind(group).1) }
@@ -57,7 +57,7 @@ pub(super) fn one_url(dn: &str) -> String {
 }
 
 /// The attribute that names a group's members, and what the kind is called.
-fn kind(group: &Found) -> (&'static str, &'static str) {
+fn kind(group: &ReceivedEntry) -> (&'static str, &'static str) {
     if group.is_a("groupOfNames") {
         ("member", "groupOfNames")
     } else if group.is_a("groupOfUniqueNames") {
@@ -68,7 +68,7 @@ fn kind(group: &Found) -> (&'static str, &'static str) {
 }
 
 /// `/groups/one?dn=`.
-pub(super) async fn one(visit: &Visit<'_>) -> Shown {
+pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     let mut client = visit.session.client.lock().await;
     let group = client.read(dn, &["*"]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
@@ -157,7 +157,7 @@ async fn offered(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Vec<(S
 }
 
 /// `/groups/member`: `dn` a group, `who` a person, `action` add or remove.
-pub(super) async fn member(visit: &Visit<'_>) -> Shown {
+pub(super) async fn member(visit: &Visit<'_>) -> PageResult {
     let form = visit.form.ok_or(Problem::NotFound)?;
     let (dn, who) = (form.get("dn"), form.trimmed("who"));
     let add = form.get("action") == "add";
@@ -226,7 +226,7 @@ async fn find(visit: &Visit<'_>, client: &mut LdapClient, near: &str, who: &str)
 }
 
 /// `/groups/new`.
-pub(super) async fn new(visit: &Visit<'_>) -> Shown {
+pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
     let base = suffixes(visit.admin).into_iter().next().unwrap_or_default();
     let mut client = visit.session.client.lock().await;
     let guessed = people::guess_parent(&mut client, &base, GROUPS, &["groups"], "groups").await;

@@ -14,7 +14,7 @@ use super::values;
 use crate::admin::client::LdapClient;
 use crate::admin::form::url;
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::schema::{self, Look};
 use crate::admin::sessions::NoticeKind;
@@ -24,7 +24,7 @@ use crate::admin::undo::{self, Undo};
 const SHOWN: u64 = 100;
 
 /// `/changes?base=`: the newest changes of a database.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let all = suffixes(visit.admin);
     let base = if visit.query.has("base") {
         visit.query.trimmed("base")
@@ -74,7 +74,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/changes/undo?base=&n=`: shows what takes a change back; a form does it.
-pub(super) async fn take_back(visit: &Visit<'_>) -> Shown {
+pub(super) async fn take_back(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     let base = fields.trimmed("base");
     let Some(dn) = is_root(visit, base) else {

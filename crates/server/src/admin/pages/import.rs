@@ -11,7 +11,7 @@ use super::values::entry_url;
 use crate::admin::client::LdapClient;
 use crate::admin::form::Form;
 use crate::admin::import::{self, Action, CsvRules, Import, Step};
-use crate::admin::reply::{Problem, Reply, Shown, explain};
+use crate::admin::reply::{PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 
 /// Steps that the preview lists.
@@ -22,7 +22,7 @@ const REFUSALS_LISTED: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// `/import`: GET the form; POST `step` = `preview`, `back` or `run`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let Some(form) = visit.form else { return Ok(begin(visit, visit.query, None)) };
     let text = form.get("text");
     if text.trim().is_empty() {

@@ -6,10 +6,10 @@ use maud::{Markup, html};
 use super::browse::{from_hex, hex};
 use super::layout::{self, MenuItem};
 use super::login::suffixes;
-use crate::admin::client::Found;
+use crate::admin::client::ReceivedEntry;
 use crate::admin::form::url;
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Reply};
 use crate::admin::respond::Visit;
 
 /// Entries on one page.
@@ -28,7 +28,7 @@ pub(super) struct Listing {
     /// All of the kind, as a filter.
     pub(super) kind: &'static str,
     /// Where the text of a question may stand.
-    pub(super) asked: &'static [&'static str],
+    pub(super) searched_attributes: &'static [&'static str],
     /// What the rows show.
     pub(super) attributes: &'static [&'static str],
     /// What to do when there is none at all.
@@ -40,7 +40,7 @@ pub(super) struct Listing {
 
 impl Listing {
     /// The page that `visit` asks for; `row` shows an entry.
-    pub(super) async fn page(self, visit: &Visit<'_>, row: fn(&Found) -> Markup) -> Shown {
+    pub(super) async fn page(self, visit: &Visit<'_>, row: fn(&ReceivedEntry) -> Markup) -> PageResult {
         let all = suffixes(visit.admin);
         let base = match visit.query.get("base") {
             "" => all.first().map_or("", String::as_str),
@@ -87,7 +87,8 @@ impl Listing {
             return self.kind.to_owned();
         }
         let text = names::filter_value(question);
-        let parts: String = self.asked.iter().map(|name| format!("({name}=*{text}*)")).collect();
+        let parts: String =
+            self.searched_attributes.iter().map(|name| format!("({name}=*{text}*)")).collect();
         format!("(&{}(|{parts}))", self.kind)
     }
 }

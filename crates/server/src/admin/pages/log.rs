@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 
 /// An identity that may read this entry may read the log, which has lines about every client.
@@ -11,7 +11,7 @@ const WITNESS: &str = "cn=config";
 /// Lines shown unless another number is asked for.
 const LINES: usize = 200;
 
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let content = match may_read_configuration(visit).await? {
         true => content(visit),
         false => html! { p.help { "The log is shown to those who may read " code { "cn=config" } "." } },
@@ -27,9 +27,9 @@ pub(super) async fn may_read_configuration(visit: &Visit<'_>) -> Result<bool, Pr
 fn content(visit: &Visit<'_>) -> Markup {
     let question = visit.query.trimmed("q");
     let most = visit.query.get("lines").parse().unwrap_or(LINES);
-    let wanted = question.to_lowercase();
+    let needle = question.to_lowercase();
     let all = visit.admin.server.log.recent();
-    let fits = |line: &&String| wanted.is_empty() || line.to_lowercase().contains(&wanted);
+    let fits = |line: &&String| needle.is_empty() || line.to_lowercase().contains(&needle);
     let mut lines: Vec<&String> = all.iter().rev().filter(fits).take(most).collect();
     lines.reverse();
     if all.is_empty() {

@@ -14,7 +14,7 @@ use crate::admin::client::{Caller, LdapClient};
 use crate::admin::form::Form;
 use crate::admin::reply::explain;
 use crate::admin::sessions::{Identity, NoticeKind, Session};
-use crate::admin::{Admin, Way, assets, names};
+use crate::admin::{Admin, ClientConnection, assets, names};
 use crate::background_pool::while_waiting;
 use crate::clock::SystemRandom;
 use crate::sasl::online::Online;
@@ -90,10 +90,14 @@ pub(in crate::admin) struct LoggedIn {
 /// Status and text of the page that says why not.
 pub(in crate::admin) async fn log_in(
     admin: &Admin,
-    way: &Way,
+    connection: &ClientConnection,
     form: &Form,
 ) -> Result<LoggedIn, (StatusCode, String)> {
-    let caller = Caller { peer: way.peer, listener: &way.listener, secured: way.secured.as_ref() };
+    let caller = Caller {
+        peer: connection.peer,
+        listener: &connection.listener,
+        secured: connection.secured.as_ref(),
+    };
     let mut client =
         LdapClient::connect(&admin.server, &admin.workers, &caller).map_err(|result| refused(&result))?;
     let password = form.get("password");

@@ -11,7 +11,6 @@ pub(super) mod create;
 mod device;
 pub(super) mod edit;
 mod export;
-mod found;
 pub(super) mod groups;
 mod history;
 mod import;
@@ -29,6 +28,7 @@ pub(super) mod reset_mail;
 mod restore;
 mod schema;
 pub(super) mod search;
+mod search_results;
 pub(super) mod values;
 
 use hyper::StatusCode;
@@ -36,12 +36,12 @@ use maud::{Markup, html};
 
 use super::client::LdapClient;
 use super::names;
-use super::reply::{Attempt as _, Problem, Reply, Shown, explain};
+use super::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use super::respond::Visit;
 use layout::MenuItem;
 
 /// The page of a path.
-pub(super) async fn route(visit: &Visit<'_>) -> Shown {
+pub(super) async fn route(visit: &Visit<'_>) -> PageResult {
     if visit.session.must_change.get() && visit.path != "/password" {
         return Ok(Reply::SeeOther("/password".to_owned()));
     }

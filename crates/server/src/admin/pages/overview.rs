@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use super::layout::{self, MenuItem};
 use super::values;
 use crate::admin::assets;
-use crate::admin::client::{Found, LdapClient};
+use crate::admin::client::{LdapClient, ReceivedEntry};
 use crate::admin::figures::{RANGES, Range};
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
@@ -19,7 +19,7 @@ use larix_backend::DatabaseFigures;
 const WITNESS: &str = "cn=Operations,cn=Monitor";
 const FIGURE: &str = "monitorOpInitiated";
 
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let may_see = may_see_figures(visit).await?;
     let databases = databases(visit).await?;
     let range = Range::find(visit.query.get("range")).unwrap_or(&RANGES[0]);
@@ -136,7 +136,7 @@ fn restored(config: &Config) -> Markup {
 }
 
 /// `/api/figures?range=1h&since=N`.
-pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
+pub(super) async fn figures(visit: &Visit<'_>) -> PageResult {
     if !may_see_figures(visit).await? {
         return Err(Problem::NotFound);
     }
@@ -160,7 +160,7 @@ pub(super) async fn shows_figures(client: &mut LdapClient) -> bool {
     client.shows(WITNESS, FIGURE).await
 }
 
-async fn databases(visit: &Visit<'_>) -> Result<Vec<Found>, Problem> {
+async fn databases(visit: &Visit<'_>) -> Result<Vec<ReceivedEntry>, Problem> {
     let mut client = visit.session.client.lock().await;
     let page = client
         .page(
@@ -178,7 +178,7 @@ async fn databases(visit: &Visit<'_>) -> Result<Vec<Found>, Problem> {
     }
 }
 
-fn row(database: &Found, figures: &[DatabaseFigures]) -> Markup {
+fn row(database: &ReceivedEntry, figures: &[DatabaseFigures]) -> Markup {
     let suffix = database.text("namingContexts").unwrap_or("");
     let figures = figures.iter().find(|figures| figures.suffix == suffix);
     let none = || "–".to_owned();

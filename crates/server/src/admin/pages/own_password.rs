@@ -5,12 +5,12 @@ use maud::html;
 
 use super::edit::refused;
 use super::layout::{self, MenuItem};
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
 /// `/password`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let mut trouble = html! {};
     if let Some(form) = visit.form {
         let (old, new) = (form.get("old"), form.get("new"));

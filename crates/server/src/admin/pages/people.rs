@@ -10,10 +10,10 @@ use super::layout::{self, MenuItem};
 use super::listing::Listing;
 use super::login::suffixes;
 use super::values::entry_url;
-use crate::admin::client::{AttributeChange, Found, FoundAttribute, LdapClient};
+use crate::admin::client::{AttributeChange, LdapClient, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
@@ -26,7 +26,7 @@ const PEOPLE: &str = "(|(objectClass=person)(objectClass=posixAccount)(objectCla
 const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
 
 /// `/people?q=&base=&page=`.
-pub(super) async fn list(visit: &Visit<'_>) -> Shown {
+pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
     let listing = Listing {
         place: MenuItem::People,
         path: "/people",
@@ -34,7 +34,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> Shown {
         question: "Name, login or mail",
         no_match: "Nobody matches",
         kind: PEOPLE,
-        asked: &["cn", "uid", "sn", "mail"],
+        searched_attributes: &["cn", "uid", "sn", "mail"],
         attributes: &["cn", "uid", "mail", "pwdAccountLockedTime"],
         empty: html! {
             h2 { "Nobody is here yet" }
@@ -44,7 +44,7 @@ pub(super) async fn list(visit: &Visit<'_>) -> Shown {
         beside: html! { a.button.primary href="/people/new" { "New user" } },
         header: html! { th { "Name" } th { "Login" } th { "Mail" } },
     };
-    let row = |person: &Found| {
+    let row = |person: &ReceivedEntry| {
         html! {
             td {
                 a href=(one_url(&person.dn)) { (person.text("cn").map_or_else(|| names::called(&person.dn), str::to_owned)) }
@@ -61,12 +61,12 @@ pub(super) fn one_url(dn: &str) -> String {
     url("/people/one", &[("dn", dn)])
 }
 
-fn is_locked(person: &Found) -> bool {
+fn is_locked(person: &ReceivedEntry) -> bool {
     !person.values("pwdAccountLockedTime").is_empty()
 }
 
 /// `/people/one?dn=`.
-pub(super) async fn one(visit: &Visit<'_>) -> Shown {
+pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     let mut client = visit.session.client.lock().await;
     let wanted =
@@ -141,7 +141,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
     Ok(Reply::page(layout::page(visit, MenuItem::People, &name, content)))
 }
 
-fn lock_button(visit: &Visit<'_>, person: &Found) -> Markup {
+fn lock_button(visit: &Visit<'_>, person: &ReceivedEntry) -> Markup {
     let config = visit.admin.server.config();
     let has_locks = config
         .databases
@@ -181,7 +181,7 @@ fn password_form(visit: &Visit<'_>, dn: &str) -> Markup {
 }
 
 /// `/people/password`.
-pub(super) async fn password(visit: &Visit<'_>) -> Shown {
+pub(super) async fn password(visit: &Visit<'_>) -> PageResult {
     let form = visit.form.ok_or(Problem::NotFound)?;
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
@@ -215,7 +215,7 @@ async fn set_password(
 }
 
 /// `/people/lock`, where a password policy stands.
-pub(super) async fn lock(visit: &Visit<'_>) -> Shown {
+pub(super) async fn lock(visit: &Visit<'_>) -> PageResult {
     let form = visit.form.ok_or(Problem::NotFound)?;
     let dn = form.get("dn");
     let lock = form.get("action") == "lock";
@@ -249,7 +249,7 @@ pub(super) fn suffix_of(visit: &Visit<'_>, dn: &str) -> String {
     all.into_iter().next().unwrap_or_default()
 }
 
-async fn groups_of(client: &mut LdapClient, base: &str, person: &Found) -> Vec<Found> {
+async fn groups_of(client: &mut LdapClient, base: &str, person: &ReceivedEntry) -> Vec<ReceivedEntry> {
     let dn = names::filter_value(&person.dn);
     let login =
         person.text("uid").map(|uid| format!("(memberUid={})", names::filter_value(uid))).unwrap_or_default();
@@ -259,7 +259,7 @@ async fn groups_of(client: &mut LdapClient, base: &str, person: &Found) -> Vec<F
 }
 
 /// `/people/new`.
-pub(super) async fn new(visit: &Visit<'_>) -> Shown {
+pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
     let base = suffixes(visit.admin).into_iter().next().unwrap_or_default();
     let mut client = visit.session.client.lock().await;
     let guessed = guess_parent(&mut client, &base, PEOPLE, &["people", "users"], "people").await;
@@ -360,7 +360,7 @@ impl<'f> FirstPassword<'f> {
 
 /// Attributes in the order in which they came; empty values are none.
 #[derive(Debug, Default)]
-pub(super) struct Builder(pub(super) Vec<FoundAttribute>);
+pub(super) struct Builder(pub(super) Vec<ReceivedAttribute>);
 
 impl Builder {
     pub(super) fn add(&mut self, name: &str, value: &str) {
@@ -369,9 +369,9 @@ impl Builder {
         }
         match self.0.iter_mut().find(|attribute| attribute.name == name) {
             Some(attribute) => attribute.values.push(value.as_bytes().to_vec()),
-            None => {
-                self.0.push(FoundAttribute { name: name.to_owned(), values: vec![value.as_bytes().to_vec()] })
-            }
+            None => self
+                .0
+                .push(ReceivedAttribute { name: name.to_owned(), values: vec![value.as_bytes().to_vec()] }),
         }
     }
 }

@@ -5,11 +5,11 @@ use larix_proto::{Rdn, Scope};
 use maud::html;
 
 use super::edit::refused;
-use super::export::{self, Format, Wanted};
+use super::export::{self, ExportRequest, Format};
 use super::layout::{self, MenuItem};
 use super::values::entry_url;
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
@@ -17,7 +17,7 @@ use crate::admin::sessions::NoticeKind;
 const COUNTED_MAX: u32 = 1_000;
 
 /// `/entry/delete`: asks, then deletes; what has entries below it asks twice.
-pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
+pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     let dn = fields.get("dn");
     let mut client = visit.session.client.lock().await;
@@ -76,7 +76,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/entry/rename`.
-pub(super) async fn rename(visit: &Visit<'_>) -> Shown {
+pub(super) async fn rename(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     let dn = fields.get("dn");
     let parent = names::parent(dn).unwrap_or_default();
@@ -126,8 +126,9 @@ pub(super) async fn rename(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/entry/ldif?dn=&scope=sub`: a file.
-pub(super) async fn ldif(visit: &Visit<'_>) -> Shown {
+pub(super) async fn ldif(visit: &Visit<'_>) -> PageResult {
     let scope = if visit.query.get("scope") == "sub" { Scope::Subtree } else { Scope::Base };
-    let wanted = Wanted { base: visit.query.get("dn"), scope, filter: "(objectClass=*)", attributes: &[] };
-    export::file(visit, wanted, Format::Ldif).await
+    let request =
+        ExportRequest { base: visit.query.get("dn"), scope, filter: "(objectClass=*)", attributes: &[] };
+    export::file(visit, request, Format::Ldif).await
 }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::layout::{self, MenuItem};
 use super::overview::{ago, thousands};
 use super::values;
-use crate::admin::reply::{Reply, Shown};
+use crate::admin::reply::{PageResult, Reply};
 use crate::admin::respond::Visit;
 use crate::replication::health;
 
@@ -16,7 +16,7 @@ use crate::replication::health;
 const WITNESS: &str = "cn=Replication,cn=Larix,cn=Monitor";
 const MICROS: f64 = 1e6;
 
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let content = if visit.shows(WITNESS, "objectClass").await? { content(visit) } else { hidden() };
     Ok(Reply::page(layout::page(visit, MenuItem::Replication, "Replication", content)))
 }

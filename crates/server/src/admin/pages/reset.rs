@@ -18,11 +18,11 @@ use super::reset_mail::is_locked_out;
 use super::values::readable_time;
 use crate::admin::form::Form;
 use crate::admin::names;
-use crate::admin::reply::{Problem, Reply, Shown, explain};
+use crate::admin::reply::{PageResult, Problem, Reply, explain};
 use crate::admin::reset_codes::{Full, OpenCode, Refused, grouped};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::Session;
-use crate::admin::{Admin, Way, assets};
+use crate::admin::{Admin, ClientConnection, assets};
 use crate::backup::MICROS;
 use crate::clock::SystemRandom;
 use crate::log::printable;
@@ -54,7 +54,7 @@ pub(super) fn code_form(visit: &Visit<'_>, dn: &str) -> Markup {
 }
 
 /// `/people/code`: a code for a user whose password the helper may set.
-pub(super) async fn make_code(visit: &Visit<'_>) -> Shown {
+pub(super) async fn make_code(visit: &Visit<'_>) -> PageResult {
     let form = visit.form.ok_or(Problem::NotFound)?;
     let server = &visit.admin.server;
     let Some(reset) = allowed(visit.admin) else {
@@ -170,7 +170,7 @@ pub(in crate::admin) fn done() -> Markup {
 /// Status and text of the page that says why not: the same for a wrong name and a wrong code.
 pub(in crate::admin) async fn set(
     admin: &Rc<Admin>,
-    way: &Way,
+    connection: &ClientConnection,
     form: &Form,
 ) -> Result<(), (StatusCode, String)> {
     let bad = |text: &str| Err((StatusCode::UNPROCESSABLE_ENTITY, text.to_owned()));
@@ -181,19 +181,23 @@ pub(in crate::admin) async fn set(
     if form.get("again") != new.as_str() {
         return bad("The two new passwords differ.");
     }
-    let from = way.peer.ip().to_canonical();
+    let from = connection.peer.ip().to_canonical();
     let now = admin.server.clock.monotonic();
     // Asked before the name is looked up, which may be dear, and once more behind it.
-    admin.reset_codes.borrow_mut().may_try(from, now).map_err(|refused| refusal(admin, way, refused))?;
+    admin
+        .reset_codes
+        .borrow_mut()
+        .may_try(from, now)
+        .map_err(|refused| refusal(admin, connection, refused))?;
     let dn = resolve(admin, form.trimmed("name")).await;
     let user =
         admin.server.config().schema.parse_dn(&dn).map(|dn| dn.as_str().to_owned()).unwrap_or_default();
     let taken = admin.reset_codes.borrow_mut().take(&user, form.get("code"), from, now);
-    let code = taken.map_err(|refused| refusal(admin, way, refused))?;
+    let code = taken.map_err(|refused| refusal(admin, connection, refused))?;
     // Since the mail an administrator may have locked the user out.
     let is_mailed = allowed(admin).and_then(|reset| reset.mail).is_some_and(|mail| mail.bind_dn == code.by);
     if is_mailed && is_locked_out(admin, &user).await {
-        return Err(refusal(admin, way, Refused::Wrong));
+        return Err(refusal(admin, connection, Refused::Wrong));
     }
     let by = code.by.clone();
     // A browser that leaves meanwhile must not cut the helper's connection in the middle of a message.
@@ -221,10 +225,10 @@ pub(in crate::admin) async fn set(
 }
 
 /// One text for a wrong name and a wrong code.
-fn refusal(admin: &Admin, way: &Way, refused: Refused) -> (StatusCode, String) {
+fn refusal(admin: &Admin, connection: &ClientConnection, refused: Refused) -> (StatusCode, String) {
     match refused {
         Refused::Wrong => {
-            let from = way.peer.ip().to_canonical();
+            let from = connection.peer.ip().to_canonical();
             admin
                 .server
                 .log

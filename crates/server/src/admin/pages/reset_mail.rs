@@ -25,7 +25,7 @@ use crate::admin::form::Form;
 use crate::admin::mailer::{Mail, Mailer, first_line};
 use crate::admin::reset_codes::grouped;
 use crate::admin::sessions::{Identity, Session};
-use crate::admin::{Admin, Way, assets, names};
+use crate::admin::{Admin, ClientConnection, assets, names};
 use crate::background_pool::while_waiting;
 use crate::clock::SystemRandom;
 use crate::log::printable;
@@ -75,7 +75,7 @@ pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>) -> Ma
 }
 
 /// What everybody sees.
-pub(in crate::admin) fn asked() -> Markup {
+pub(in crate::admin) fn confirmation() -> Markup {
     layout::document(
         "A code by mail",
         html! {
@@ -97,7 +97,7 @@ pub(in crate::admin) fn asked() -> Markup {
 /// Status and text of the page: what depends on the address and on the load alone.
 pub(in crate::admin) fn ask(
     admin: &Rc<Admin>,
-    way: &Way,
+    connection: &ClientConnection,
     form: &Form,
     (reset, mail): (PasswordReset, ResetMail),
 ) -> Result<(), (StatusCode, String)> {
@@ -105,7 +105,7 @@ pub(in crate::admin) fn ask(
     if name.is_empty() {
         return Err((StatusCode::UNPROCESSABLE_ENTITY, "Your login is needed.".to_owned()));
     }
-    let from = way.peer.ip().to_canonical();
+    let from = connection.peer.ip().to_canonical();
     let now = admin.server.clock.monotonic();
     if admin.looking_up.get() >= LOOK_UPS_MAX {
         let text = "Too many ask for a code now. Try again in a minute.".to_owned();
@@ -118,9 +118,9 @@ pub(in crate::admin) fn ask(
     }
     let request = Request {
         admin: admin.clone(),
-        peer: way.peer,
-        listener: way.listener.clone(),
-        secured: way.secured.clone(),
+        peer: connection.peer,
+        listener: connection.listener.clone(),
+        secured: connection.secured.clone(),
         name,
         lifetime: reset.lifetime,
         mail,

@@ -12,14 +12,14 @@ use super::backups::{self, ScheduledBackup, time};
 use super::layout::{self, MenuItem};
 use super::overview::{bytes, thousands};
 use crate::admin::form::Form;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::backup::{BackupError, CONFIGURATION, Chain, DatabaseBackup, RestoreRequest, Until, Verified};
 
 /// What a restore would put back.
 #[derive(Debug)]
 struct Plan<'k> {
-    kept: &'k ScheduledBackup,
+    backup: &'k ScheduledBackup,
     chain: &'k Chain,
     /// As it was typed; empty: the last state that the backup has.
     moment: &'k str,
@@ -29,7 +29,7 @@ struct Plan<'k> {
 }
 
 /// `/backup/restore?backup=&moment=&suffix=`.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let title = "Restore a backup";
     if !backups::may_see(visit) {
         return Ok(Reply::page(layout::page(visit, MenuItem::Backups, title, backups::hidden())));
@@ -38,9 +38,9 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let Some(schedule) = &config.global.backup_schedule else {
         return Ok(Reply::SeeOther("/backup".to_owned()));
     };
-    let kept = backups::list(schedule).await?;
-    let [wanted, moment, suffix] = ["backup", "moment", "suffix"].map(|name| visit.query.trimmed(name));
-    let (status, answer) = match plan(&kept, wanted, moment, suffix) {
+    let backups = backups::list(schedule).await?;
+    let [backup_name, moment, suffix] = ["backup", "moment", "suffix"].map(|name| visit.query.trimmed(name));
+    let (status, answer) = match plan(&backups, backup_name, moment, suffix) {
         Ok(plan) => (StatusCode::OK, answer(visit, &config, &plan)),
         Err(why) => {
             let alert = layout::alert("No backup leads there", html! { p { (why) } });
@@ -49,19 +49,19 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     };
     let content = html! {
         (answer)
-        (question(visit, &kept))
+        (question(visit, &backups))
         p { a href="/backup" { "Back to the backups" } }
     };
     Ok(Reply::Page(status, layout::page(visit, MenuItem::Backups, title, content)))
 }
 
 /// The form that asks what a restore needs.
-pub(super) fn question(visit: &Visit<'_>, kept: &[ScheduledBackup]) -> Markup {
+pub(super) fn question(visit: &Visit<'_>, backups: &[ScheduledBackup]) -> Markup {
     let fields = visit.query;
     let chosen = fields.trimmed("backup");
     let mut suffixes: Vec<&str> = Vec::new();
     for database in
-        kept.iter().filter_map(|kept| kept.chain.as_ref().ok()).flat_map(|chain| &chain.full.databases)
+        backups.iter().filter_map(|backup| backup.chain.as_ref().ok()).flat_map(|chain| &chain.full.databases)
     {
         if let Some(suffix) = database.suffixes.first().filter(|suffix| !suffixes.contains(&suffix.as_str()))
         {
@@ -82,7 +82,7 @@ pub(super) fn question(visit: &Visit<'_>, kept: &[ScheduledBackup]) -> Markup {
                     label for="backup" { "From" }
                     select #backup name="backup" {
                         option value="" { "the newest that has the moment" }
-                        @for one in kept.iter().filter(|one| one.chain.is_ok()) {
+                        @for one in backups.iter().filter(|one| one.chain.is_ok()) {
                             option value=(one.name) selected[one.name == chosen] { (one.name) }
                         }
                     }
@@ -109,11 +109,11 @@ pub(super) fn question(visit: &Visit<'_>, kept: &[ScheduledBackup]) -> Markup {
 /// A backup that does not lead there, a database that the server does not have, no confirmation.
 pub(super) fn request(
     visit: &Visit<'_>,
-    kept: &[ScheduledBackup],
+    backups: &[ScheduledBackup],
     form: &Form,
 ) -> Result<RestoreRequest, Problem> {
-    let [wanted, moment, suffix] = ["backup", "moment", "suffix"].map(|name| form.trimmed(name));
-    let plan = plan(kept, wanted, moment, suffix).map_err(Problem::Bad)?;
+    let [backup_name, moment, suffix] = ["backup", "moment", "suffix"].map(|name| form.trimmed(name));
+    let plan = plan(backups, backup_name, moment, suffix).map_err(Problem::Bad)?;
     let config = visit.admin.server.config().clone();
     if let Some(missing) = plan.databases.iter().find(|database| directory(&config, database).is_none()) {
         let name = missing.name();
@@ -126,7 +126,7 @@ pub(super) fn request(
     }
     let until =
         if moment.is_empty() { Until::End } else { Until::parse_time(moment).map_err(Problem::Bad)? };
-    Ok(RestoreRequest { directory: plan.kept.path.clone(), until, suffix: suffix.to_owned() })
+    Ok(RestoreRequest { directory: plan.backup.path.clone(), until, suffix: suffix.to_owned() })
 }
 
 /// The newest backup that leads to the moment.
@@ -134,20 +134,20 @@ pub(super) fn request(
 /// # Errors
 /// Why none does, and what would help.
 fn plan<'k>(
-    kept: &'k [ScheduledBackup],
-    wanted: &str,
+    backups: &'k [ScheduledBackup],
+    backup_name: &str,
     moment: &'k str,
     suffix: &'k str,
 ) -> Result<Plan<'k>, String> {
     let until = if moment.is_empty() { Until::End } else { Until::parse_time(moment)? };
-    if !wanted.is_empty() && !kept.iter().any(|kept| kept.name == wanted) {
-        return Err(format!("There is no backup {wanted:?} any more. Choose another."));
+    if !backup_name.is_empty() && !backups.iter().any(|backup| backup.name == backup_name) {
+        return Err(format!("There is no backup {backup_name:?} any more. Choose another."));
     }
     let mut faults: Vec<(Option<Timestamp>, BackupError)> = Vec::new();
-    for kept in kept.iter().filter(|kept| wanted.is_empty() || kept.name == wanted) {
-        let chain = match &kept.chain {
+    for backup in backups.iter().filter(|backup| backup_name.is_empty() || backup.name == backup_name) {
+        let chain = match &backup.chain {
             Ok(chain) => chain,
-            Err(why) if !wanted.is_empty() => return Err(why.clone()),
+            Err(why) if !backup_name.is_empty() => return Err(why.clone()),
             Err(_) => continue,
         };
         let databases = chain.databases(suffix);
@@ -155,7 +155,7 @@ fn plan<'k>(
             continue;
         }
         match chain.check_reach(&databases, until) {
-            Ok(()) => return Ok(Plan { kept, chain, moment, suffix, databases }),
+            Ok(()) => return Ok(Plan { backup, chain, moment, suffix, databases }),
             Err(error) => faults.push((chain.full.covers(), error)),
         }
     }
@@ -171,7 +171,7 @@ fn plan<'k>(
 
 fn answer(visit: &Visit<'_>, config: &Config, plan: &Plan<'_>) -> Markup {
     let status = visit.admin.server.backups.status();
-    let verified = status.verified.as_ref().filter(|verified| verified.directory == plan.kept.path);
+    let verified = status.verified.as_ref().filter(|verified| verified.directory == plan.backup.path);
     let places: Vec<_> =
         plan.databases.iter().map(|database| (*database, directory(config, database))).collect();
     html! {
@@ -179,7 +179,7 @@ fn answer(visit: &Visit<'_>, config: &Config, plan: &Plan<'_>) -> Markup {
             h2 #needs tabindex="-1" data-focus { "What it needs" }
             dl.facts {
                 dt { "Backup" } dd {
-                    code { (plan.kept.path.display()) } " "
+                    code { (plan.backup.path.display()) } " "
                     @match verified {
                         Some(Verified { fault: None, covers, .. }) => span.tag.good { "verified up to " (time(*covers)) },
                         Some(Verified { fault: Some(_), .. }) => span.tag.bad { "damaged: it failed its verification" },
@@ -199,7 +199,7 @@ fn answer(visit: &Visit<'_>, config: &Config, plan: &Plan<'_>) -> Markup {
                 form method="post" action="/backup" {
                     (layout::csrf(visit))
                     input type="hidden" name="kind" value="verify";
-                    input type="hidden" name="backup" value=(plan.kept.name);
+                    input type="hidden" name="backup" value=(plan.backup.name);
                     p { "Verify it first: " button type="submit" { "Verify this backup" } }
                 }
             }
@@ -230,7 +230,7 @@ fn now(visit: &Visit<'_>, plan: &Plan<'_>) -> Markup {
             form method="post" action="/backup" {
                 (layout::csrf(visit))
                 input type="hidden" name="kind" value="restore";
-                input type="hidden" name="backup" value=(plan.kept.name);
+                input type="hidden" name="backup" value=(plan.backup.name);
                 input type="hidden" name="moment" value=(plan.moment);
                 input type="hidden" name="suffix" value=(plan.suffix);
                 p { label { input type="checkbox" name="sure" value="yes" required; " Changes after that moment leave the directory. They stay in " code { (REPLACED_FILE) } ", and in the backup that is made first until the schedule removes it." } }
@@ -267,13 +267,13 @@ fn directory(config: &Config, backup: &DatabaseBackup) -> Option<PathBuf> {
 }
 
 fn commands(config: &Config, plan: &Plan<'_>, places: &[(&DatabaseBackup, Option<PathBuf>)]) -> String {
-    let from = word(&plan.kept.path.to_string_lossy());
+    let from = word(&plan.backup.path.to_string_lossy());
     let mut lines = vec!["systemctl stop larix".to_owned()];
     let source = match &config.source {
         Source::Directory(path) => format!("-F {}", word(&absolute(path).to_string_lossy())),
         Source::File(path) => format!("-f {}", word(&absolute(path).to_string_lossy())),
         Source::QuickStart => {
-            let saved = word(&plan.kept.path.join(CONFIGURATION).to_string_lossy());
+            let saved = word(&plan.backup.path.join(CONFIGURATION).to_string_lossy());
             lines.push(format!("mkdir slapd.d && larix add -n 0 -F slapd.d -l {saved}"));
             "-F slapd.d".to_owned()
         }

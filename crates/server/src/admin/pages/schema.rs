@@ -5,14 +5,14 @@ use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
 use crate::admin::form::url;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 
 /// Where LDAP clients read the schema: those who may not read it there do not read it here.
 const SUBSCHEMA: &str = "cn=Subschema";
 
 /// `/schema?q=`: a list; `/schema?class=` and `/schema?attribute=`: one element.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     {
         let mut client = visit.session.client.lock().await;
         if !super::is_there(&mut client, SUBSCHEMA).await? {
@@ -35,10 +35,10 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 fn list(schema: &Schema, question: &str) -> Markup {
-    let wanted = question.to_lowercase();
+    let needle = question.to_lowercase();
     let matches = |names: &[String], oid: &str, text: Option<&str>| {
-        let in_text = text.is_some_and(|text| text.to_lowercase().contains(&wanted));
-        oid.starts_with(&wanted) || in_text || names.iter().any(|name| name.to_lowercase().contains(&wanted))
+        let in_text = text.is_some_and(|text| text.to_lowercase().contains(&needle));
+        oid.starts_with(&needle) || in_text || names.iter().any(|name| name.to_lowercase().contains(&needle))
     };
     let mut classes: Vec<&ObjectClass> = schema
         .object_classes()

@@ -7,14 +7,14 @@ use maud::{Markup, html};
 
 use super::browse::from_hex;
 use super::edit::refused;
-use super::export::{self, Format, Wanted};
-use super::found::Ways;
+use super::export::{self, ExportRequest, Format};
 use super::layout::{self, MenuItem};
 use super::login::suffixes;
+use super::search_results::SearchResults;
 use crate::admin::assets;
 use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 
 /// Entries shown at once.
@@ -31,19 +31,19 @@ const OPERATORS: [(&str, &str); 7] = [
 ];
 
 /// `/search?base=&scope=&filter=&attributes=&sort=&order=&page=&first=&trail=`; `attr`, `op` and `val` make or narrow the filter, and
-/// [`Ways`] has the last three.
-pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+/// [`SearchResults`] has the last three.
+pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let query = visit.query;
     let all = suffixes(visit.admin);
     let base = if query.has("base") { query.trimmed("base") } else { all.first().map_or("", String::as_str) };
     let scope = scope(query);
     let filter =
         with_condition(query.trimmed("filter"), query.trimmed("attr"), query.get("op"), query.get("val"));
-    let wanted = attributes(query);
-    let columns = if wanted.is_empty() { vec!["cn", "objectClass"] } else { wanted };
-    let asked = query.has("filter") || query.has("attr");
+    let selection = attributes(query);
+    let columns = if selection.is_empty() { vec!["cn", "objectClass"] } else { selection };
+    let is_submitted = query.has("filter") || query.has("attr");
     let mut trouble = None;
-    let found = match asked {
+    let found = match is_submitted {
         false => None,
         true => {
             let cookie = from_hex(query.get("page")).unwrap_or_default();
@@ -70,18 +70,18 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         filter: if trouble.is_some() { query.get("filter") } else { &filter },
         condition: trouble.is_some().then_some(query),
     };
-    let ways = Ways::new(query, base, &filter);
+    let search_results = SearchResults::new(query, base, &filter);
     let content = html! {
         @if let Some(trouble) = &trouble { (trouble) }
         (form(visit, &schema, &filled))
         (saved_searches(&visit.session.dn))
         @if let Some(found) = &found {
             section aria-labelledby="found" {
-                h2 #found { (ways.heading(found)) }
+                h2 #found { (search_results.heading(found)) }
                 (plan)
-                (ways.results(visit, &found.entries, &columns))
+                (search_results.results(visit, &found.entries, &columns))
                 @if !found.entries.is_empty() { (files(base, &filter, query)) }
-                (ways.pages(found))
+                (search_results.pages(found))
             }
         }
     };
@@ -89,15 +89,15 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
 }
 
 /// `/search/file?base=&scope=&filter=&attributes=&format=`: all that a search finds, as a file.
-pub(super) async fn file(visit: &Visit<'_>) -> Shown {
+pub(super) async fn file(visit: &Visit<'_>) -> PageResult {
     let query = visit.query;
-    let wanted = Wanted {
+    let request = ExportRequest {
         base: query.get("base"),
         scope: scope(query),
         filter: query.get("filter"),
         attributes: &attributes(query),
     };
-    export::file(visit, wanted, Format::parse(query.get("format"))?).await
+    export::file(visit, request, Format::parse(query.get("format"))?).await
 }
 
 /// The order that `sort` and `order` ask for.

@@ -14,7 +14,7 @@ use larix_backend::memory_tree::MemoryTree;
 
 /// What a subject sees of changes.
 #[derive(Debug)]
-pub(super) struct Shown<'a> {
+pub(super) struct ChangeView<'a> {
     /// The subject, and the rules of cn=changelog.
     pub(super) tree: &'a MemoryTree<'a>,
     /// The rules of the database that was changed.
@@ -22,7 +22,7 @@ pub(super) struct Shown<'a> {
     pub(super) subschema_dn: &'a str,
 }
 
-impl Shown<'_> {
+impl ChangeView<'_> {
     /// The entry, without secret values that the subject may not read.
     pub(super) fn entry(&self, number: u64, record: &LogRecord) -> Entry {
         let schema = self.tree.schema;

@@ -24,7 +24,7 @@ use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::MemoryTree;
 use larix_backend::{Announced, Context, Cursor, Search};
 
-use change::Shown;
+use change::ChangeView;
 
 /// The entry above the changes.
 pub(super) const NAME: &str = "cn=changelog";
@@ -40,7 +40,7 @@ pub(crate) struct Changelog {
 
 impl Changelog {
     /// The limits of a search; none for the root DN.
-    fn held(&self, tree: &Tree<Self>, context: &Context<'_>, base: &NormalDn) -> Option<Limits> {
+    fn subject_limits(&self, tree: &Tree<Self>, context: &Context<'_>, base: &NormalDn) -> Option<Limits> {
         if tree.policy.is_root(context.subject) {
             return None;
         }
@@ -69,8 +69,8 @@ impl Changelog {
         })?;
         let Some(record) = found.transpose()? else { return Ok(()) };
         let policy = self.served.database().current_policy();
-        let shown = Shown { tree, source: &policy, subschema_dn };
-        let entry = shown.entry(number, &record);
+        let change_view = ChangeView { tree, source: &policy, subschema_dn };
+        let entry = change_view.entry(number, &record);
         // A name below that of a change means none.
         if tree.schema.parse_dn(&entry.dn).is_ok_and(|own| dn.is_within(&own)) {
             tree.entries.push(entry);
@@ -85,11 +85,11 @@ impl Changelog {
         search: &Search<'_>,
         before: u32,
     ) -> Result<Effective, LdapResult> {
-        let held = self.held(tree, context, search.base);
+        let subject_limits = self.subject_limits(tree, context, search.base);
         let page = search.controls.paged.as_ref().map(|page| (page.size, before));
-        let asked =
+        let requested =
             RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };
-        limits::effective(held.as_ref(), asked)
+        limits::effective(subject_limits.as_ref(), requested)
     }
 }
 
@@ -133,7 +133,7 @@ impl Content for Changelog {
         context: &Context<'_>,
         search: &Search<'_>,
     ) -> Result<Option<Box<dyn Cursor>>, LdapResult> {
-        if search.controls.sort.as_ref().is_some_and(|asked| asked.critical) {
+        if search.controls.sort.as_ref().is_some_and(|sort| sort.critical) {
             let text = "changes come in the order of their numbers, and cannot be sorted otherwise";
             return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
         }

@@ -10,7 +10,7 @@ const NONE: Numbers = (1, 0);
 
 /// The numbers between which all changes are that the filter can be true of: those outside need not be looked at.
 pub(super) fn of_filter(filter: &BoundFilter, number: AttributeTypeId) -> Numbers {
-    let asked = |assertion: &larix_schema::BoundAssertion| {
+    let number_of = |assertion: &larix_schema::BoundAssertion| {
         let own = assertion.description.attribute == number && assertion.description.options().is_empty();
         own.then(|| std::str::from_utf8(assertion.value.raw()).ok()?.parse::<i128>().ok()).flatten()
     };
@@ -35,12 +35,12 @@ pub(super) fn of_filter(filter: &BoundFilter, number: AttributeTypeId) -> Number
                 }
             })
         }
-        BoundFilter::Equality(assertion) => match asked(assertion) {
+        BoundFilter::Equality(assertion) => match number_of(assertion) {
             Some(value) => u64::try_from(value).map_or(NONE, |value| (value, value)),
             None => ALL,
         },
-        BoundFilter::GreaterOrEqual(assertion) => asked(assertion).map_or(ALL, at_least),
-        BoundFilter::LessOrEqual(assertion) => asked(assertion).map_or(ALL, at_most),
+        BoundFilter::GreaterOrEqual(assertion) => number_of(assertion).map_or(ALL, at_least),
+        BoundFilter::LessOrEqual(assertion) => number_of(assertion).map_or(ALL, at_most),
         _ => ALL,
     }
 }

@@ -16,7 +16,7 @@ use larix_schema::Schema;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::change::Shown;
+use super::change::ChangeView;
 use super::numbers::of_filter;
 use super::{Changelog, DAMAGED, NAME};
 use crate::backends::Tree;
@@ -59,8 +59,8 @@ pub(super) fn begin(
     let (served, schema) = (&log.served, &common.config.schema);
     let first = log.effective(tree, context, search, 0)?;
     let pages =
-        search.controls.paged.as_ref().map(|asked| {
-            Pages::new(binding(log, context, search), *served.database().cookie_secret(), asked)
+        search.controls.paged.as_ref().map(|paged| {
+            Pages::new(binding(log, context, search), *served.database().cookie_secret(), paged)
         });
     let pages = pages.transpose()?;
     let limits = match &pages {
@@ -191,7 +191,7 @@ impl ChangeSearch {
             ended = self.answer(&tree, (0, &top), out)?;
             tree.entries.clear();
         }
-        let shown = Shown { tree: &tree, source: &source, subschema_dn: &subschema_dn };
+        let change_view = ChangeView { tree: &tree, source: &source, subschema_dn: &subschema_dn };
         let (mut candidates, mut has_more, mut fault) = (0, false, None);
         let from = self.next;
         if ended.is_none() && from <= self.to {
@@ -208,7 +208,7 @@ impl ChangeSearch {
                 candidates += 1;
                 let answered = match LogRecord::decode(bytes) {
                     Ok(record) => {
-                        let entry = shown.entry(number, &record);
+                        let entry = change_view.entry(number, &record);
                         self.answer(&tree, (number, &entry), out)
                     }
                     Err(_) => Err(DAMAGED),

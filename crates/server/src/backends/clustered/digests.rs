@@ -18,31 +18,32 @@ impl Clustered {
     pub(super) fn digests(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        operation: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
-        if asked.oid != digest::OID {
+        if operation.oid != digest::OID {
             return Err(Extended::not_served());
         }
-        let request = digests::request(asked)?;
-        let part = self.part()?;
-        let place = self.permit()?;
-        let (subject, base, done) = (Arc::clone(context.subject), asked.dn.clone(), later());
+        let request = digests::request(operation)?;
+        let handle = self.handle()?;
+        let permit = self.permit()?;
+        let (subject, base, done) = (Arc::clone(context.subject), operation.dn.clone(), later());
         // Whether it may ask can take a question to the engine.
-        place.take(move |turn| {
-            let begun = match turn {
+        permit.take(move |turn| {
+            let slot = match turn {
                 Turn::Late => Err(too_late()),
                 Turn::Go => {
-                    let database = part.served().database();
-                    part.read(|| digests::managed(database, &base, &subject))
+                    let database = handle.served().database();
+                    handle
+                        .read(|| digests::managed(database, &base, &subject))
                         .and_then(|()| RunningSlot::take())
                 }
             };
-            match begun {
+            match slot {
                 Ok(slot) => {
                     // Where there is no thread, what is dropped says so.
-                    let _begun = digests::spawn(move || {
-                        let answer = part.digests(&request, base);
+                    let _started = digests::spawn(move || {
+                        let answer = handle.digests(&request, base);
                         drop(slot);
                         done(answer);
                     });
@@ -56,10 +57,10 @@ impl Clustered {
 
 impl SharedDatabase {
     /// On this thread, which may wait for the engine. Each slice sees what any node has acknowledged before.
-    fn digests(&self, asked: &DigestRequest, base: NormalDn) -> ExtendedAnswer {
+    fn digests(&self, request: &DigestRequest, base: NormalDn) -> ExtendedAnswer {
         let database = self.served().database();
         take_noted();
-        let answer = database.store().afresh(|| digests::made(std::slice::from_ref(database), asked, base));
+        let answer = database.store().afresh(|| digests::made(std::slice::from_ref(database), request, base));
         match take_noted() {
             None => answer,
             // Something between may have taken what could not be read for what is not there.

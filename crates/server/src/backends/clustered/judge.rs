@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Role, Turn};
 /// Judges binds of one database.
 #[derive(Debug)]
 struct DatabaseJudge {
-    part: SharedDatabase,
+    handle: SharedDatabase,
     /// Whether the names are the database's.
     is_own: bool,
 }
@@ -24,7 +24,7 @@ struct DatabaseJudge {
 impl SharedDatabase {
     /// Judges binds of names of this database.
     pub(super) fn judge(&self) -> Judge {
-        Judge::Shared(Arc::new(DatabaseJudge { part: self.clone(), is_own: true }))
+        Judge::Shared(Arc::new(DatabaseJudge { handle: self.clone(), is_own: true }))
     }
 }
 
@@ -39,8 +39,8 @@ pub(in crate::backends) fn counting(common: &Arc<Common>) -> Option<Judge> {
         })
     };
     let cluster = common.clusters.all().find(counts)?;
-    let part = SharedDatabase::of(cluster, common).ok()?;
-    Some(Judge::Shared(Arc::new(DatabaseJudge { part, is_own: false })))
+    let handle = SharedDatabase::of(cluster, common).ok()?;
+    Some(Judge::Shared(Arc::new(DatabaseJudge { handle, is_own: false })))
 }
 
 impl SharedDatabase {
@@ -69,28 +69,28 @@ fn refused(result: LdapResult) -> BindConclusion {
 
 impl SharedJudge for DatabaseJudge {
     fn judges(&self, dn: &NormalDn) -> bool {
-        self.part.chosen().judges_binds(dn)
+        self.handle.chosen().judges_binds(dn)
     }
 
     fn conclude(self: Arc<Self>, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        let node = Arc::clone(&self.part.node);
-        let Some(place) = node.pool.permit() else { return done(refused(too_many())) };
-        place.take(move |turn| {
+        let node = Arc::clone(&self.handle.node);
+        let Some(permit) = node.pool.permit() else { return done(refused(too_many())) };
+        permit.take(move |turn| {
             if turn == Turn::Late {
                 return done(refused(too_late()));
             }
-            let part = &self.part;
-            match part.read(|| part.chosen().judge_bind_at_once(&attempt)) {
+            let handle = &self.handle;
+            match handle.read(|| handle.chosen().judge_bind_at_once(&attempt)) {
                 Err(result) => done(refused(result)),
                 Ok(Some(conclusion)) => done(conclusion),
-                Ok(None) => part.node.judge_bind(attempt, done),
+                Ok(None) => handle.node.judge_bind(attempt, done),
             }
         });
     }
 
     fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8], then: Box<dyn Send>) {
-        if self.is_own && self.part.node.role() == Role::Leader {
-            self.part.chosen().rehash(dn, old, new, Box::new(|_| drop(then)));
+        if self.is_own && self.handle.node.role() == Role::Leader {
+            self.handle.chosen().rehash(dn, old, new, Box::new(|_| drop(then)));
         }
     }
 }

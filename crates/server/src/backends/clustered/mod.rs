@@ -1,9 +1,9 @@
 //! `database kv`: a database in an engine that several servers share. An event loop reads what the node's cache has; whatever may
 //! wait for the engine runs on the threads of the [node](crate::cluster); changes go to the node's writer where this node leads, and are referred elsewhere.
 
-mod desk;
 mod digests;
 mod judge;
+mod mailbox;
 mod password_modify;
 mod search;
 mod sync;
@@ -149,7 +149,7 @@ impl SharedDatabase {
         &self,
         rules: &[LimitRule],
         subject: &Subject,
-        asked: &Identities<'_>,
+        request: &Identities<'_>,
     ) -> Result<(Vec<NormalDn>, bool), LdapResult> {
         let search = || -> Result<(Vec<NormalDn>, bool), Fault> {
             let database = self.served().database();
@@ -160,10 +160,10 @@ impl SharedDatabase {
                 true => None,
                 false => {
                     let otherwise = view.settings.limits;
-                    Some(limits_of_subject(rules, otherwise, subject, asked.base, &view)?)
+                    Some(limits_of_subject(rules, otherwise, subject, request.base, &view)?)
                 }
             };
-            identities_within((&view, &policy), limits.as_ref(), subject, asked)
+            identities_within((&view, &policy), limits.as_ref(), subject, request)
         };
         search().map_err(|fault| {
             self.common.services.log.notice(format_args!("search failed: {fault}"));
@@ -211,9 +211,9 @@ fn too_late() -> LdapResult {
 
 /// Whether somebody still waits for an operation.
 #[derive(Clone, Debug, Default)]
-struct Wanted(Arc<AtomicBool>);
+struct CancelToken(Arc<AtomicBool>);
 
-impl Wanted {
+impl CancelToken {
     /// What gives it up.
     fn pending(&self) -> Pending {
         let given_up = Arc::clone(&self.0);
@@ -232,18 +232,18 @@ impl Clustered {
 
     /// # Errors
     /// What is answered while the database is not open.
-    fn part(&self) -> Result<SharedDatabase, LdapResult> {
-        let part = SharedDatabase::of(&self.cluster, &self.common)?;
-        note(part.served());
-        Ok(part)
+    fn handle(&self) -> Result<SharedDatabase, LdapResult> {
+        let handle = SharedDatabase::of(&self.cluster, &self.common)?;
+        note(handle.served());
+        Ok(handle)
     }
 
     /// Looks something up out of the cache, or on this thread if it may wait. What cannot be looked up is noted: it must not pass for
     /// what is not there.
     fn look_up<T>(&self, mut read: impl FnMut(&SharedDatabase) -> Result<T, LdapResult>) -> Option<T> {
-        let found = self.part().and_then(|part| match part.at_hand(|| read(&part)) {
+        let found = self.handle().and_then(|handle| match handle.at_hand(|| read(&handle)) {
             Some(found) => Ok(found),
-            None if may_wait() && self.node().role() != Role::CutOff => part.read(|| read(&part)),
+            None if may_wait() && self.node().role() != Role::CutOff => handle.read(|| read(&handle)),
             None => Err(out_of_reach()),
         });
         if found.is_err() {
@@ -282,7 +282,7 @@ impl Clustered {
     }
 
     /// Where a name is, for the router.
-    fn held(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
+    fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
         match context.router.backend(dn).map(of) {
             Some(Some(other)) if Arc::ptr_eq(other.node(), self.node()) => Held::Here,
             Some(_) => Held::Elsewhere,
@@ -323,12 +323,12 @@ pub(crate) fn instance_of(backend: &dyn Backend) -> Option<Option<u64>> {
 
 impl Backend for Clustered {
     fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
-        if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
-            return sync::start(self, context, search, &asked);
+        if let Some(control) = search.controls.values_mut().and_then(|values| values.sync.take()) {
+            return sync::start(self, context, search, &control);
         }
-        let part = self.part().map_err(|result| Box::new((result, Vec::new())))?;
+        let handle = self.handle().map_err(|result| Box::new((result, Vec::new())))?;
         let limits = self.limits.clone();
-        Ok(Box::new(search::ClusteredSearch::new(part, limits, context, search)))
+        Ok(Box::new(search::ClusteredSearch::new(handle, limits, context, search)))
     }
 
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
@@ -344,76 +344,77 @@ impl Backend for Clustered {
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        let part = match self.part() {
-            Ok(part) => part,
+        let handle = match self.handle() {
+            Ok(handle) => handle,
             Err(result) => return Reply::Now((result, Vec::new())),
         };
         let (dn, controls) = (compare.dn, &compare.controls);
-        if let Some(Some(result)) = part.at_hand(|| {
-            let result = part.compared(context.subject, (dn, compare.request), controls)?;
+        if let Some(Some(result)) = handle.at_hand(|| {
+            let result = handle.compared(context.subject, (dn, compare.request), controls)?;
             // What uses up a code, or is judged as a bind is, goes to a thread.
-            let attempt = compared_attempt(part.chosen(), &result, (dn, compare.request), controls);
+            let attempt = compared_attempt(handle.chosen(), &result, (dn, compare.request), controls);
             Ok(attempt.is_none().then_some(result))
         }) {
             return Reply::Now((result, Vec::new()));
         }
-        let place = match self.permit() {
-            Ok(place) => place,
+        let permit = match self.permit() {
+            Ok(permit) => permit,
             Err(result) => return Reply::Now((result, Vec::new())),
         };
-        let (subject, wanted) = (Arc::clone(context.subject), Wanted::default());
+        let (subject, cancel_token) = (Arc::clone(context.subject), CancelToken::default());
         let (dn, controls) = (compare.dn.clone(), compare.controls.clone());
         let CompareRequest { entry, attribute, value } = *compare.request;
         let (entry, attribute, value) = (entry.to_owned(), attribute.to_owned(), value.to_vec());
-        let (pending, done) = (wanted.pending(), later());
-        place.take(move |turn| {
-            if wanted.is_given_up() {
+        let (pending, done) = (cancel_token.pending(), later());
+        permit.take(move |turn| {
+            if cancel_token.is_given_up() {
                 return;
             }
             if turn == Turn::Late {
                 return done((too_late(), Vec::new()));
             }
             let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
-            let compared = part.read(|| part.compared(&subject, (&dn, &request), &controls));
+            let compared = handle.read(|| handle.compared(&subject, (&dn, &request), &controls));
             let result = compared.unwrap_or_else(|result| result);
-            part.judge_compare(result, (&dn, &request), &controls, done);
+            handle.judge_compare(result, (&dn, &request), &controls, done);
         });
         Reply::Later(pending)
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        let part = self.part();
+        let handle = self.handle();
         if let Some(stored) = self.root_password(bind) {
-            let judge = part.map_or_else(|_| passwords::Judge::elsewhere(&self.common), |part| part.judge());
+            let judge = handle
+                .map_or_else(|_| passwords::Judge::without_database(&self.common), |handle| handle.judge());
             return self.common.bind(judge, context, bind, stored, later);
         }
-        let part = match part {
-            Ok(part) => part,
+        let handle = match handle {
+            Ok(handle) => handle,
             Err(result) => return Reply::Now(result.into()),
         };
         let Proof::Password(password) = bind.proof else {
-            return self.common.bind(part.judge(), context, bind, passwords::Stored::none(), later);
+            return self.common.bind(handle.judge(), context, bind, passwords::Stored::none(), later);
         };
-        if let Some(stored) = part.at_hand(|| part.lookup(bind.dn, context.subject, password)) {
-            return self.common.bind(part.judge(), context, bind, stored, later);
+        if let Some(stored) = handle.at_hand(|| handle.lookup(bind.dn, context.subject, password)) {
+            return self.common.bind(handle.judge(), context, bind, stored, later);
         }
-        let place = match self.permit() {
-            Ok(place) => place,
+        let permit = match self.permit() {
+            Ok(permit) => permit,
             Err(result) => return Reply::Now(result.into()),
         };
-        let (subject, wanted) = (Arc::clone(context.subject), Wanted::default());
+        let (subject, cancel_token) = (Arc::clone(context.subject), CancelToken::default());
         let (dn, password, controls) =
             (bind.dn.clone(), Zeroizing::new(password.to_vec()), bind.controls.clone());
         let (by_mechanism, policy_control, began) = (bind.by_mechanism, bind.policy_control, context.began);
-        let (pending, done) = (wanted.pending(), later());
-        place.take(move |turn| {
-            if wanted.is_given_up() {
+        let (pending, done) = (cancel_token.pending(), later());
+        permit.take(move |turn| {
+            if cancel_token.is_given_up() {
                 return;
             }
             if turn == Turn::Late {
                 return done(too_late().into());
             }
-            let stored = match part.read(|| part.lookup(&dn, &subject, &password)) {
+            let stored = match handle.read(|| handle.lookup(&dn, &subject, &password)) {
                 Ok(stored) => stored,
                 Err(result) => return done(result.into()),
             };
@@ -424,11 +425,12 @@ impl Backend for Clustered {
                 policy_control,
                 controls: &controls,
             };
-            let clock = &*part.common.services.clock;
+            let clock = &*handle.common.services.clock;
             let context = Context { subject: &subject, router: &Alone, client: &Alone, clock, began };
             let mut done = Some(done);
             let mut later = || done.take().unwrap_or_else(|| Box::new(|_| {}));
-            if let Reply::Now(verdict) = part.common.bind(part.judge(), &context, &bind, stored, &mut later)
+            if let Reply::Now(verdict) =
+                handle.common.bind(handle.judge(), &context, &bind, stored, &mut later)
                 && let Some(done) = done
             {
                 done(verdict);
@@ -449,28 +451,28 @@ impl Backend for Clustered {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        operation: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        self.digests(context, asked, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
+        self.digests(context, operation, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 
     fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
-        let found = self.look_up(|part| part.chosen().bind_lookup(dn, context.subject));
+        let found = self.look_up(|handle| handle.chosen().bind_lookup(dn, context.subject));
         found.map(|found| found.secrets.into_iter().map(Zeroizing::new).collect()).unwrap_or_default()
     }
 
     fn authentication_values(&self, context: &Context<'_>, dn: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
-        let found = self.look_up(|part| {
-            let values = part.chosen().authentication_values(dn, attribute, context.subject);
+        let found = self.look_up(|handle| {
+            let values = handle.chosen().authentication_values(dn, attribute, context.subject);
             // What cannot be read is not there: a damaged entry must not grant a login.
             Ok(values.unwrap_or_default())
         });
         found.unwrap_or_default()
     }
 
-    fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
-        let own = self.look_up(|part| part.identities(&self.limits, context.subject, asked));
+    fn identities(&self, context: &Context<'_>, request: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
+        let own = self.look_up(|handle| handle.identities(&self.limits, context.subject, request));
         let Some((own, goes_on)) = own else { return false };
         found.extend(own);
         goes_on
@@ -487,19 +489,19 @@ impl Backend for Clustered {
             Changes::Together(requests) => requests.iter().all(is_refused),
         };
         let leads = || if is_refused { Ok(()) } else { self.leads(&target.unwrap_or_default()) };
-        let part = match self.part().and_then(|part| leads().map(|()| part)) {
-            Ok(part) => part,
+        let handle = match self.handle().and_then(|handle| leads().map(|()| handle)) {
+            Ok(handle) => handle,
             Err(result) => {
                 done(result.into());
                 return Pending::default();
             }
         };
-        let held = |dn: &NormalDn| self.held(context, dn);
+        let locate = |dn: &NormalDn| self.locate(context, dn);
         match changes {
             Changes::One(request, target) => {
-                part.database.submit(&self.common.services, request, target, &held, done);
+                handle.database.submit(&self.common.services, request, target, &locate, done);
             }
-            Changes::Together(requests) => part.chosen().submit_all(requests, &held, done),
+            Changes::Together(requests) => handle.chosen().submit_all(requests, &locate, done),
         }
         // An event loop may carry out a change by itself where that takes no waiting. Here it would.
         hand_over_deferred();

@@ -16,7 +16,7 @@ use larix_kv::{KvSnapshot, Noted, take_noted};
 use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
-use super::desk::{Left, SharedDesk};
+use super::mailbox::{MailboxContent, SharedMailbox};
 use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late};
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::stored::limits_of_subject;
@@ -39,16 +39,16 @@ pub(super) struct OwnedSearch {
 
 /// What goes to a thread and comes back.
 struct Work {
-    part: SharedDatabase,
-    asked: OwnedSearch,
+    handle: SharedDatabase,
+    search_request: OwnedSearch,
     task: Option<Box<SearchTask>>,
     /// Whether the client was sent anything.
     has_answered: bool,
     again: usize,
 }
 
-/// A slice that is over.
-struct Over {
+/// A slice that a thread has finished.
+struct FinishedSlice {
     work: Box<Work>,
     out: Vec<u8>,
     step: Step,
@@ -56,7 +56,7 @@ struct Over {
 
 /// A search under way.
 pub(super) struct ClusteredSearch {
-    desk: SharedDesk<Over>,
+    mailbox: SharedMailbox<FinishedSlice>,
     /// Here while no thread has it.
     work: Option<Box<Work>>,
     is_out: bool,
@@ -99,8 +99,8 @@ impl Clustered {
                 }
             };
             let own = (&*self.common, database);
-            let asked = Search { controls: search.controls.clone(), ..*search };
-            Ok(engine_search::first_slice(own, &view, context, asked, (policy, limits), out))
+            let copy = Search { controls: search.controls.clone(), ..*search };
+            Ok(engine_search::first_slice(own, &view, context, copy, (policy, limits), out))
         };
         // A thread meets the same fault, and says so.
         let Some(Ok(slice)) = database.store().at_hand(slice) else {
@@ -111,9 +111,9 @@ impl Clustered {
             Err(end) => First::ended(*end),
             Ok(FirstSlice::Done { result, controls, effort }) => First::Done { result, controls, effort },
             Ok(FirstSlice::Running(task)) => {
-                let part = SharedDatabase::of(&self.cluster, &self.common).ok()?;
-                let asked = Search { controls: search.controls.clone(), ..*search };
-                let mut search = ClusteredSearch::new(part, self.limits.clone(), context, asked);
+                let handle = SharedDatabase::of(&self.cluster, &self.common).ok()?;
+                let copy = Search { controls: search.controls.clone(), ..*search };
+                let mut search = ClusteredSearch::new(handle, self.limits.clone(), context, copy);
                 search.goes_on(task, out.len() > began);
                 First::Running(Box::new(search))
             }
@@ -123,16 +123,16 @@ impl Clustered {
 
 impl ClusteredSearch {
     pub(super) fn new(
-        part: SharedDatabase,
+        handle: SharedDatabase,
         rules: Vec<LimitRule>,
         context: &Context<'_>,
         search: Search<'_>,
     ) -> Self {
         let size_limit = (search.request.size_limit > 0).then_some(search.request.size_limit);
-        let asked = OwnedSearch::new(rules, context, search);
-        let work = Work { part, asked, task: None, has_answered: false, again: 0 };
+        let search_request = OwnedSearch::new(rules, context, search);
+        let work = Work { handle, search_request, task: None, has_answered: false, again: 0 };
         Self {
-            desk: SharedDesk::default(),
+            mailbox: SharedMailbox::default(),
             work: Some(Box::new(work)),
             is_out: false,
             out: Vec::new(),
@@ -156,10 +156,10 @@ impl ClusteredSearch {
     /// Has a thread run the next slice.
     fn send_out(&mut self) -> Result<(), LdapResult> {
         let Some(work) = self.work.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
-        let node = Arc::clone(&work.part.node);
-        self.desk.send_out(&node.pool, move |turn| match turn {
+        let node = Arc::clone(&work.handle.node);
+        self.mailbox.send_out(&node.pool, move |turn| match turn {
             Turn::Go => work.slice(),
-            Turn::Late => Over { work, out: Vec::new(), step: Step::Done(too_late(), Vec::new()) },
+            Turn::Late => FinishedSlice { work, out: Vec::new(), step: Step::Done(too_late(), Vec::new()) },
         })?;
         self.is_out = true;
         Ok(())
@@ -167,14 +167,14 @@ impl ClusteredSearch {
 
     /// Takes in what a thread has done; whether there is anything.
     fn take_in(&mut self) -> Option<Result<(), LdapResult>> {
-        self.desk.looks();
-        let over = match self.desk.take() {
-            Left::Slice(over) => over,
-            Left::Nothing => return None,
-            Left::Lost => return Some(Err(LdapResult::with(ResultCode::OTHER, "internal error"))),
+        self.mailbox.looks();
+        let slice = match self.mailbox.take() {
+            MailboxContent::Slice(slice) => slice,
+            MailboxContent::Nothing => return None,
+            MailboxContent::Lost => return Some(Err(LdapResult::with(ResultCode::OTHER, "internal error"))),
         };
         self.is_out = false;
-        let Over { mut work, mut out, mut step } = *over;
+        let FinishedSlice { mut work, mut out, mut step } = *slice;
         let before = self.effort.entries;
         if let Some(task) = &work.task {
             self.effort = engine_search::effort(task);
@@ -232,7 +232,7 @@ impl Cursor for ClusteredSearch {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
-        self.desk.follow(follower);
+        self.mailbox.follow(follower);
     }
 
     fn size_limit(&self) -> Option<u32> {
@@ -250,14 +250,14 @@ impl Cursor for ClusteredSearch {
 
     fn limit_page(&mut self, entries: u32) {
         if let Some(work) = &mut self.work {
-            work.asked.page_limit = Some(entries);
+            work.search_request.page_limit = Some(entries);
         }
     }
 }
 
 impl Drop for ClusteredSearch {
     fn drop(&mut self) {
-        self.desk.give_up();
+        self.mailbox.give_up();
     }
 }
 
@@ -283,14 +283,14 @@ fn cut(out: &mut Vec<u8>, mut entries: u64) -> bool {
 impl Work {
     /// At most so many entries, with those that were sent.
     fn limit_size(&mut self, entries: u32) {
-        self.asked.size_limit = lowered(self.asked.size_limit, entries);
+        self.search_request.size_limit = lowered(self.search_request.size_limit, entries);
         if let Some(task) = &mut self.task {
             task.limit_size(entries);
         }
     }
 
     /// Runs a slice on this thread, which may wait for the engine.
-    fn slice(mut self: Box<Self>) -> Over {
+    fn slice(mut self: Box<Self>) -> FinishedSlice {
         let mut out = Vec::new();
         loop {
             out.clear();
@@ -300,7 +300,7 @@ impl Work {
                 None => {
                     let step = step.unwrap_or_else(|fault| Step::Done(self.failure(&fault), Vec::new()));
                     self.has_answered |= !out.is_empty();
-                    return Over { work: self, out, step };
+                    return FinishedSlice { work: self, out, step };
                 }
                 // From the beginning, as if it had not been begun.
                 Some(Noted::Stale) if !self.has_answered && self.again < AGAIN_MAX => {
@@ -308,25 +308,25 @@ impl Work {
                     self.task = None;
                     continue;
                 }
-                Some(noted) => self.part.trouble(noted),
+                Some(noted) => self.handle.trouble(noted),
             };
             // Something between may have taken what could not be read for what is not there.
             out.clear();
-            return Over { work: self, out, step: Step::Done(trouble, Vec::new()) };
+            return FinishedSlice { work: self, out, step: Step::Done(trouble, Vec::new()) };
         }
     }
 
     fn failure(&self, fault: &Fault) -> LdapResult {
-        self.part.common.services.log.notice(format_args!("search failed: {fault}"));
+        self.handle.common.services.log.notice(format_args!("search failed: {fault}"));
         LdapResult::with(ResultCode::OTHER, "internal error")
     }
 
     fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
-        let Self { part, asked, task, .. } = self;
-        let database = part.served().database();
+        let Self { handle, search_request, task, .. } = self;
+        let database = handle.served().database();
         let snapshot = match task {
-            Some(_) => database.snapshot_for(&[asked.kept.base()])?,
-            None => asked.snapshot(database)?,
+            Some(_) => database.snapshot_for(&[search_request.kept.base()])?,
+            None => search_request.snapshot(database)?,
         };
         let view = database.view(&snapshot)?;
         let task = match task {
@@ -334,19 +334,19 @@ impl Work {
                 task.follow(database.current_policy());
                 task
             }
-            None => match asked.begin(part, &view)? {
-                Ok(begun) => task.insert(Box::new(begun)),
+            None => match search_request.begin(handle, &view)? {
+                Ok(search_task) => task.insert(Box::new(search_task)),
                 Err((result, controls)) => return Ok(Step::Done(result, controls)),
             },
         };
-        let clock = &*part.common.services.clock;
+        let clock = &*handle.common.services.clock;
         let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
         Ok(task.step(&view, out, budget))
     }
 }
 
 /// A search, or what is answered without looking.
-pub(super) type Begun = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
+pub(super) type TaskOrEnd = Result<SearchTask, (LdapResult, Vec<ControlBuf>)>;
 
 impl OwnedSearch {
     pub(super) fn new(rules: Vec<LimitRule>, context: &Context<'_>, search: Search<'_>) -> Self {
@@ -374,10 +374,10 @@ impl OwnedSearch {
 
     pub(super) fn begin<N: Snapshot>(
         &self,
-        part: &SharedDatabase,
+        handle: &SharedDatabase,
         view: &View<'_, N>,
-    ) -> Result<Begun, Fault> {
-        let database = part.served().database();
+    ) -> Result<TaskOrEnd, Fault> {
+        let database = handle.served().database();
         let policy = database.current_policy();
         let limits: Option<Limits> = match policy.is_root(&self.subject) {
             true => None,
@@ -389,9 +389,10 @@ impl OwnedSearch {
         let Some(search) = self.kept.search() else {
             return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
         };
-        let own = (&*part.common, database);
-        let begun = engine_search::task(own, view, (&self.subject, self.began), search, (policy, limits));
-        Ok(begun.map_err(|end| *end).map(|mut task| {
+        let own = (&*handle.common, database);
+        let task_or_end =
+            engine_search::task(own, view, (&self.subject, self.began), search, (policy, limits));
+        Ok(task_or_end.map_err(|end| *end).map(|mut task| {
             self.size_limit.into_iter().for_each(|entries| task.limit_size(entries));
             self.page_limit.into_iter().for_each(|entries| task.limit_page(entries));
             task

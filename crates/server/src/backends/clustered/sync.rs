@@ -18,7 +18,7 @@ use larix_proto::{ControlBuf, DerefAliases, LdapResult, ResultCode};
 use larix_replication::provider::{ConsumerRequest, RefreshQueue, Start, Stepped, SyncPeer, SyncSearch};
 use larix_store::Store;
 
-use super::desk::{Left, SharedDesk};
+use super::mailbox::{MailboxContent, SharedMailbox};
 use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
 use super::{Clustered, SharedDatabase, too_late};
 use crate::backends::stored::another_mode;
@@ -27,27 +27,27 @@ use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
 
 /// What goes to a thread and comes back.
 struct Work {
-    part: SharedDatabase,
-    asked: OwnedSearch,
+    handle: SharedDatabase,
+    search_request: OwnedSearch,
     consumer: ConsumerRequest,
     any_entry: bool,
     queue: RefreshQueue,
     /// Where it is shown how the search stands.
     peer: Arc<SyncPeer>,
-    heard: Arc<Heard>,
+    signal: Arc<ChangeSignal>,
     /// Begun in the first slice.
     search: Option<SyncSearch<SharedStore>>,
 }
 
 /// Whether there may be something new since the last slice began.
-struct Heard {
+struct ChangeSignal {
     news: AtomicBool,
     /// Of the change log, and of the queue for refreshes.
     follower: Arc<Follower>,
 }
 
-/// A slice that is over.
-struct Over {
+/// A slice that a thread has finished.
+struct FinishedSlice {
     work: Box<Work>,
     out: Vec<u8>,
     step: Stepped,
@@ -55,11 +55,11 @@ struct Over {
 
 /// A consumer's search under way.
 struct ClusteredSync {
-    desk: SharedDesk<Over>,
+    mailbox: SharedMailbox<FinishedSlice>,
     /// Here while no thread has it.
     work: Option<Box<Work>>,
     is_out: bool,
-    heard: Arc<Heard>,
+    signal: Arc<ChangeSignal>,
     /// There is nothing to do before something is heard.
     rests: bool,
     /// The client does not take its answers: to be passed on when the work is back.
@@ -81,10 +81,10 @@ pub(super) fn start(
     clustered: &Clustered,
     context: &Context<'_>,
     search: Search<'_>,
-    asked: &ContentSync,
+    control: &ContentSync,
 ) -> Result<Box<dyn Cursor>, Box<End>> {
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
-    let part = clustered.part().map_err(ended)?;
+    let handle = clustered.handle().map_err(ended)?;
     let Search { request, base, controls, message } = search;
     if matches!(request.deref, DerefAliases::InSearching | DerefAliases::Always) {
         return Err(ended(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases")));
@@ -96,20 +96,28 @@ pub(super) fn start(
     let controls = controls
         .with(|values| (values.sync, values.sort, values.vlv, values.paged) = (None, None, None, None));
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
-    let services = &part.common.services;
-    let (consumer, queue) = (ConsumerRequest::new(asked), services.refreshes.clone());
+    let services = &handle.common.services;
+    let (consumer, queue) = (ConsumerRequest::new(control), services.refreshes.clone());
     let peer = services.sync_peers.add(context.subject, request.base, services.now(), consumer.rid);
-    let asked = Search { request, base, controls, message };
-    let asked = OwnedSearch::new(clustered.limits.clone(), context, asked);
-    let desk = SharedDesk::default();
-    let heard = heard(&desk);
-    let work =
-        Work { part, asked, consumer, any_entry, queue, peer, heard: Arc::clone(&heard), search: None };
+    let search = Search { request, base, controls, message };
+    let search_request = OwnedSearch::new(clustered.limits.clone(), context, search);
+    let mailbox = SharedMailbox::default();
+    let signal = change_signal(&mailbox);
+    let work = Work {
+        handle,
+        search_request,
+        consumer,
+        any_entry,
+        queue,
+        peer,
+        signal: Arc::clone(&signal),
+        search: None,
+    };
     Ok(Box::new(ClusteredSync {
-        desk,
+        mailbox,
         work: Some(Box::new(work)),
         is_out: false,
-        heard,
+        signal,
         rests: false,
         pauses: false,
         out: Vec::new(),
@@ -118,17 +126,17 @@ pub(super) fn start(
     }))
 }
 
-fn heard(desk: &SharedDesk<Over>) -> Arc<Heard> {
-    let waker = desk.waker();
-    Arc::new_cyclic(|heard: &std::sync::Weak<Heard>| {
-        let heard = heard.clone();
+fn change_signal(mailbox: &SharedMailbox<FinishedSlice>) -> Arc<ChangeSignal> {
+    let waker = mailbox.waker();
+    Arc::new_cyclic(|signal: &std::sync::Weak<ChangeSignal>| {
+        let signal = signal.clone();
         let follower = Follower::new(Box::new(move || {
-            if let Some(heard) = heard.upgrade() {
-                heard.news.store(true, Ordering::SeqCst);
+            if let Some(signal) = signal.upgrade() {
+                signal.news.store(true, Ordering::SeqCst);
                 waker.wake();
             }
         }));
-        Heard { news: AtomicBool::new(false), follower }
+        ChangeSignal { news: AtomicBool::new(false), follower }
     })
 }
 
@@ -136,17 +144,19 @@ impl ClusteredSync {
     /// Has a thread run the next slice.
     fn send_out(&mut self) -> Result<(), LdapResult> {
         let Some(work) = self.work.take() else { return Err(internal_error()) };
-        let node = Arc::clone(&work.part.node);
-        self.desk.send_out(&node.pool, move |turn| match turn {
+        let node = Arc::clone(&work.handle.node);
+        self.mailbox.send_out(&node.pool, move |turn| match turn {
             Turn::Go => work.slice(),
-            Turn::Late => Over { work, out: Vec::new(), step: Stepped::Done(too_late(), Vec::new()) },
+            Turn::Late => {
+                FinishedSlice { work, out: Vec::new(), step: Stepped::Done(too_late(), Vec::new()) }
+            }
         })?;
         self.is_out = true;
         Ok(())
     }
 
-    fn take_in(&mut self, over: Over) {
-        let Over { mut work, out, step } = over;
+    fn take_in(&mut self, slice: FinishedSlice) {
+        let FinishedSlice { mut work, out, step } = slice;
         (self.is_out, self.rests) = (false, false);
         if let Some(search) = &mut work.search {
             let (entries, candidates) = search.effort();
@@ -167,22 +177,22 @@ impl ClusteredSync {
 
 impl Cursor for ClusteredSync {
     fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        self.desk.looks();
+        self.mailbox.looks();
         if self.is_out {
-            match self.desk.take() {
-                Left::Nothing => return Slice::Waiting,
-                Left::Lost => {
+            match self.mailbox.take() {
+                MailboxContent::Nothing => return Slice::Waiting,
+                MailboxContent::Lost => {
                     self.is_out = false;
                     return Slice::Done(internal_error(), Vec::new());
                 }
-                Left::Slice(over) => self.take_in(*over),
+                MailboxContent::Slice(slice) => self.take_in(*slice),
             }
         }
         out.append(&mut self.out);
         if let Some((result, controls)) = self.end.take() {
             return Slice::Done(result, controls);
         }
-        if self.rests && !self.heard.news.load(Ordering::SeqCst) {
+        if self.rests && !self.signal.news.load(Ordering::SeqCst) {
             return Slice::Waiting;
         }
         // Behind this the connection sends what there is before it asks for more.
@@ -205,7 +215,7 @@ impl Cursor for ClusteredSync {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
-        self.desk.follow(follower);
+        self.mailbox.follow(follower);
     }
 
     fn pause(&mut self) {
@@ -218,17 +228,17 @@ impl Cursor for ClusteredSync {
 
 impl Drop for ClusteredSync {
     fn drop(&mut self) {
-        self.desk.give_up();
+        self.mailbox.give_up();
     }
 }
 
 impl Work {
     /// Runs a slice on this thread, which may wait for the engine.
-    fn slice(mut self: Box<Self>) -> Over {
+    fn slice(mut self: Box<Self>) -> FinishedSlice {
         // What is heard from here on may not be seen by this slice.
-        self.heard.news.store(false, Ordering::SeqCst);
+        self.signal.news.store(false, Ordering::SeqCst);
         let mut out = Vec::new();
-        let database = Arc::clone(self.part.served().database());
+        let database = Arc::clone(self.handle.served().database());
         take_noted();
         let step = database.store().afresh(|| self.try_slice(&database, &mut out));
         let step = match take_noted() {
@@ -236,10 +246,10 @@ impl Work {
             // Something between may have taken what could not be read for what is not there.
             Some(noted) => {
                 out.clear();
-                Stepped::Done(self.part.trouble(noted), Vec::new())
+                Stepped::Done(self.handle.trouble(noted), Vec::new())
             }
         };
-        Over { work: self, out, step }
+        FinishedSlice { work: self, out, step }
     }
 
     fn try_slice(&mut self, database: &Database<SharedStore>, out: &mut Vec<u8>) -> Stepped {
@@ -252,7 +262,7 @@ impl Work {
         }
         let Some(search) = &mut self.search else { return ended((internal_error(), Vec::new())) };
         let refreshes = !search.persists();
-        let clock = &*self.part.common.services.clock;
+        let clock = &*self.handle.common.services.clock;
         let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
         let stepped = search.step(budget, out);
         self.peer.reached(search);
@@ -277,17 +287,17 @@ impl Work {
         check(database).map_err(|refused| (refused, Vec::new()))?;
         let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
         let view = database.view(&snapshot).map_err(failed)?;
-        let task = self.asked.begin(&self.part, &view).map_err(failed)??;
+        let task = self.search_request.begin(&self.handle, &view).map_err(failed)??;
         let mut search = SyncSearch::new(Start {
             asked: self.consumer.clone(),
-            parts: vec![(Arc::clone(self.part.served()), task)],
+            parts: vec![(Arc::clone(self.handle.served()), task)],
             any_entry: self.any_entry,
             values: false,
-            states: self.asked.controls().states,
+            states: self.search_request.controls().states,
             elsewhere: false,
             queue: self.queue.clone(),
         });
-        search.follow(Arc::clone(&self.heard.follower));
+        search.follow(Arc::clone(&self.signal.follower));
         Ok(search)
     }
 }

@@ -34,7 +34,7 @@ const OWN: [&str; 4] = ["contextCSN", "entryDN", "subschemaSubentry", "hasSubord
 /// A consumer's search below cn=config.
 #[derive(Debug)]
 pub(super) struct ConfigSearch {
-    asked: ConsumerRequest,
+    consumer: ConsumerRequest,
     subject: Arc<Subject>,
     base: NormalDn,
     scope: Scope,
@@ -43,7 +43,7 @@ pub(super) struct ConfigSearch {
     types_only: bool,
     message: MessageId,
     /// The configuration that was looked at last, and what the consumer has of it: entryCSNs and names.
-    seen: Option<Arc<Config>>,
+    last_config: Option<Arc<Config>>,
     has: BTreeMap<Uuid, (Option<Csn>, String)>,
     services: Arc<Services>,
     follower: Option<Arc<Follower>>,
@@ -61,7 +61,7 @@ impl ConfigSearch {
     pub(super) fn new(services: &Arc<Services>, subject: &Arc<Subject>, search: Search<'_>) -> Option<Self> {
         let Search { request, base, controls, message } = search;
         Some(Self {
-            asked: ConsumerRequest::new(controls.sync.as_ref()?),
+            consumer: ConsumerRequest::new(controls.sync.as_ref()?),
             subject: Arc::clone(subject),
             base: base.clone(),
             scope: request.scope,
@@ -69,7 +69,7 @@ impl ConfigSearch {
             attributes: request.attributes.iter().map(str::to_owned).collect(),
             types_only: request.types_only,
             message,
-            seen: None,
+            last_config: None,
             has: BTreeMap::new(),
             services: Arc::clone(services),
             follower: None,
@@ -89,8 +89,8 @@ impl ConfigSearch {
             return done(LdapResult::with(ResultCode::UNAVAILABLE, text));
         };
         let config = Arc::clone(&in_force.config);
-        let is_first = self.seen.is_none();
-        if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
+        let is_first = self.last_config.is_none();
+        if self.last_config.as_ref().is_some_and(|last_config| Arc::ptr_eq(last_config, &config)) {
             return Slice::Waiting;
         }
         let context = config.context_csns();
@@ -99,8 +99,8 @@ impl ConfigSearch {
             Err(result) => return done(result),
         };
         let server_id = config.server_id();
-        let text = cookie(self.asked.rid, server_id, context.as_slice());
-        self.seen = Some(config);
+        let text = cookie(self.consumer.rid, server_id, context.as_slice());
+        self.last_config = Some(config);
         if is_first {
             return self.refresh(now, &context, (server_id, &text), &in_force, out);
         }
@@ -116,7 +116,7 @@ impl ConfigSearch {
     }
 
     /// The entries that the consumer may have, superiors first.
-    fn look(&self, in_force: &ConfigurationInForce) -> Result<Vec<Known>, LdapResult> {
+    fn look(&self, in_force: &ConfigurationInForce) -> Result<Vec<ContentEntry>, LdapResult> {
         let schema = &in_force.config.schema;
         let mut tree = MemoryTree {
             schema,
@@ -137,7 +137,7 @@ impl ConfigSearch {
             let value = entry.attribute(&description)?.values.first()?;
             String::from_utf8(value.clone()).ok()
         };
-        let mut known = Vec::new();
+        let mut content = Vec::new();
         for (dn, entry) in found {
             let uuid = first(entry, "entryUUID").and_then(|text| Uuid::parse_str(&text).ok());
             let Some(uuid) = uuid else {
@@ -145,21 +145,21 @@ impl ConfigSearch {
                 return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
             };
             let csn = first(entry, "entryCSN").and_then(|text| text.parse().ok());
-            known.push(Known { uuid, csn, dn: dn.clone(), entry: entry.clone() });
+            content.push(ContentEntry { uuid, csn, dn: dn.clone(), entry: entry.clone() });
         }
-        Ok(known)
+        Ok(content)
     }
 
     fn refresh(
         &mut self,
-        now: Vec<Known>,
+        now: Vec<ContentEntry>,
         context: &CsnVector,
         (server_id, text): (u16, &str),
         in_force: &ConfigurationInForce,
         out: &mut Vec<u8>,
     ) -> Slice {
         let cookie = Some(text.as_bytes());
-        let (present, changed) = match decide(&self.asked.known, context, server_id) {
+        let (present, changed) = match decide(&self.consumer.known, context, server_id) {
             Decision::Refused(result) => return Slice::Done(result, Vec::new()),
             Decision::Unchanged => (false, false),
             Decision::Everything => {
@@ -173,7 +173,7 @@ impl ConfigSearch {
         };
         self.has = now.into_iter().map(|k| (k.uuid, (k.csn, k.entry.dn))).collect();
         let cookie = cookie.filter(|_| changed);
-        if !self.asked.persist {
+        if !self.consumer.persist {
             let done = SyncDone { cookie, refresh_deletes: !present };
             return Slice::Done(LdapResult::success(), vec![done.to_control(false)]);
         }
@@ -188,12 +188,12 @@ impl ConfigSearch {
     /// Sends what `known` does not cover, and names the rest.
     fn send_new(
         &mut self,
-        now: &[Known],
+        now: &[ContentEntry],
         known: &CsnVector,
         in_force: &ConfigurationInForce,
         out: &mut Vec<u8>,
     ) {
-        let is_known = |entry: &&Known| entry.csn.is_some_and(|csn| known.covers(&csn));
+        let is_known = |entry: &&ContentEntry| entry.csn.is_some_and(|csn| known.covers(&csn));
         for entry in now.iter().filter(|entry| !is_known(entry)) {
             self.send(entry, EntryState::Add, in_force, out);
         }
@@ -204,19 +204,19 @@ impl ConfigSearch {
         }
     }
 
-    fn changes(&mut self, now: Vec<Known>, in_force: &ConfigurationInForce, out: &mut Vec<u8>) {
+    fn changes(&mut self, now: Vec<ContentEntry>, in_force: &ConfigurationInForce, out: &mut Vec<u8>) {
         let before = std::mem::take(&mut self.has);
         for (uuid, (_, dn)) in before.iter().rev() {
-            if !now.iter().any(|known| known.uuid == *uuid) {
+            if !now.iter().any(|current| current.uuid == *uuid) {
                 let control = state(EntryState::Delete, uuid);
                 EntryEncoder::begin(out, self.message, dn).finish(&[control]);
             }
         }
-        for known in &now {
-            match before.get(&known.uuid) {
-                None => self.send(known, EntryState::Add, in_force, out),
-                Some((csn, dn)) if *csn != known.csn || *dn != known.entry.dn => {
-                    self.send(known, EntryState::Modify, in_force, out);
+        for current in &now {
+            match before.get(&current.uuid) {
+                None => self.send(current, EntryState::Add, in_force, out),
+                Some((csn, dn)) if *csn != current.csn || *dn != current.entry.dn => {
+                    self.send(current, EntryState::Modify, in_force, out);
                 }
                 Some(_) => {}
             }
@@ -224,7 +224,13 @@ impl ConfigSearch {
         self.has = now.into_iter().map(|k| (k.uuid, (k.csn, k.entry.dn))).collect();
     }
 
-    fn send(&mut self, known: &Known, what: EntryState, in_force: &ConfigurationInForce, out: &mut Vec<u8>) {
+    fn send(
+        &mut self,
+        content: &ContentEntry,
+        what: EntryState,
+        in_force: &ConfigurationInForce,
+        out: &mut Vec<u8>,
+    ) {
         let selection = SyncSelection {
             schema: &in_force.config.schema,
             policy: &in_force.policy,
@@ -233,7 +239,7 @@ impl ConfigSearch {
             types_only: self.types_only,
         };
         self.sent += 1;
-        selection.write(&known.dn, &known.entry, (self.message, &[state(what, &known.uuid)]), out);
+        selection.write(&content.dn, &content.entry, (self.message, &[state(what, &content.uuid)]), out);
     }
 }
 
@@ -262,7 +268,7 @@ impl Cursor for ConfigSearch {
 }
 
 /// One entry that the consumer may have.
-struct Known {
+struct ContentEntry {
     uuid: Uuid,
     csn: Option<Csn>,
     dn: NormalDn,

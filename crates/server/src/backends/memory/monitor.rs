@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 
 use super::{Common, Content, Tree, not_supported};
 use crate::backends::Stored;
-use crate::virtual_entries::monitor::change::{self, Wanted};
+use crate::virtual_entries::monitor::change::{self, MonitorChange};
 use crate::virtual_entries::monitor::{self, Monitor};
 use larix_backend::memory_tree::Counted;
 use larix_backend::{Announced, Context};
@@ -22,16 +22,16 @@ impl MonitorTree {
         let log = &tree.common.services.log;
         match change::judge(&tree.tree(context), log.configured_levels(), &request.operation) {
             Err(refused) => refused,
-            Ok(Wanted::Levels(levels)) => {
+            Ok(MonitorChange::Levels(levels)) => {
                 log.set_levels(levels);
                 LdapResult::success()
             }
-            Ok(Wanted::Close(of, number)) => match tree.common.services.balancer.close(of, number) {
+            Ok(MonitorChange::Close(of, number)) => match tree.common.services.balancer.close(of, number) {
                 Some(true) => LdapResult::success(),
                 Some(false) => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
                 None => LdapResult::with(ResultCode::BUSY, "the balancer does not answer"),
             },
-            Ok(Wanted::ReadOnly(number, value)) => match context.router.mounts().get(number) {
+            Ok(MonitorChange::ReadOnly(number, value)) => match context.router.mounts().get(number) {
                 Some(mount) => mount.backend.set_read_only(value),
                 None => not_supported(),
             },

@@ -45,18 +45,18 @@ pub(super) fn begin(
     search: &Search<'_>,
 ) -> Result<Box<dyn Cursor>, LdapResult> {
     let (passwd, common) = (&tree.content, &tree.common);
-    if search.controls.sort.as_ref().is_some_and(|asked| asked.critical) {
+    if search.controls.sort.as_ref().is_some_and(|sort| sort.critical) {
         let text = "accounts come in the order of their file, and cannot be sorted otherwise";
         return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
     }
-    let held = (!tree.policy.is_root(context.subject)).then(|| {
+    let subject_limits = (!tree.policy.is_root(context.subject)).then(|| {
         let mut rules = passwd.rules.iter();
         let rule = rules.find(|rule| is_named(&rule.subject, context.subject, search.base));
         rule.map_or(passwd.limits, |rule| rule.limits.into())
     });
-    let asked =
+    let requested =
         RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page: None };
-    let limits = limits::effective(held.as_ref(), asked)?;
+    let limits = limits::effective(subject_limits.as_ref(), requested)?;
     let schema = &common.config.schema;
     let found = OneByOne::new(
         schema,

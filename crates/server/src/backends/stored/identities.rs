@@ -16,15 +16,15 @@ impl Stored {
     pub(super) fn find_identities(
         &self,
         context: &Context<'_>,
-        asked: &Identities<'_>,
+        request: &Identities<'_>,
         found: &mut Vec<NormalDn>,
     ) -> Result<Ended, Fault> {
         let database = self.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
         let policy = database.current_policy();
-        let limits = self.own_limits(&policy, &view, context.subject, asked.base)?;
-        let (own, ended) = search((&view, &policy), limits.as_ref(), context.subject, asked)?;
+        let limits = self.own_limits(&policy, &view, context.subject, request.base)?;
+        let (own, ended) = search((&view, &policy), limits.as_ref(), context.subject, request)?;
         found.extend(own);
         Ok(ended)
     }
@@ -36,9 +36,9 @@ pub(in crate::backends) fn identities_within<N: Snapshot>(
     within: (&View<'_, N>, &AccessPolicy),
     limits: Option<&Limits>,
     subject: &Subject,
-    asked: &Identities<'_>,
+    request: &Identities<'_>,
 ) -> Result<(Vec<NormalDn>, bool), Fault> {
-    let (found, ended) = search(within, limits, subject, asked)?;
+    let (found, ended) = search(within, limits, subject, request)?;
     Ok((found, matches!(ended, Ended::Complete | Ended::NoBase)))
 }
 
@@ -46,13 +46,13 @@ fn search<N: Snapshot>(
     (view, policy): (&View<'_, N>, &AccessPolicy),
     limits: Option<&Limits>,
     subject: &Subject,
-    asked: &Identities<'_>,
+    request: &Identities<'_>,
 ) -> Result<(Vec<NormalDn>, Ended), Fault> {
-    let Identities { base, scope, filter, limit } = *asked;
+    let Identities { base, scope, filter, limit } = *request;
     let query = InternalSearch::for_identity(base, scope, filter, subject);
     let mut found = Vec::new();
-    let asked = RequestedLimits { size: limit, ..RequestedLimits::default() };
-    let Ok(limits) = effective(limits, asked) else { return Ok((found, Ended::TooMuchWork)) };
+    let requested = RequestedLimits { size: limit, ..RequestedLimits::default() };
+    let Ok(limits) = effective(limits, requested) else { return Ok((found, Ended::TooMuchWork)) };
     let limits = InternalLimits {
         entries: limits.size.map_or(u64::MAX, u64::from),
         unchecked: limits.unchecked,

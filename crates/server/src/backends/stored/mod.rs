@@ -1,6 +1,6 @@
 //! The stored directory as a backend: a database of the engine with its writer.
 
-mod elsewhere;
+mod glued_content;
 mod identities;
 #[cfg(feature = "kv")]
 pub(super) use identities::identities_within;
@@ -102,10 +102,10 @@ impl Stored {
         &self,
         request: WriteRequest,
         target: Option<NormalDn>,
-        held: &dyn Fn(&NormalDn) -> Held,
+        locate: &dyn Fn(&NormalDn) -> Held,
         done: Completion,
     ) {
-        self.database().submit(&self.common.services, request, target, held, done);
+        self.database().submit(&self.common.services, request, target, locate, done);
     }
 
     fn chosen(&self) -> Chosen<'_, LmdbStore> {
@@ -113,7 +113,7 @@ impl Stored {
     }
 
     /// Where a name is, for the router.
-    fn held(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
+    fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
         match context.router.backend(dn).map(Self::of) {
             Some(Some(other)) if Arc::ptr_eq(&other.served, &self.served) => Held::Here,
             Some(_) => Held::Elsewhere,
@@ -200,10 +200,10 @@ impl Backend for Stored {
     fn extended(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        operation: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        let reply = self.replica_operation(context, asked, later);
+        let reply = self.replica_operation(context, operation, later);
         reply.unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 
@@ -222,10 +222,10 @@ impl Backend for Stored {
         self.note();
         match changes {
             Changes::One(request, target) => {
-                self.submit(request, target, &|dn| self.held(context, dn), done);
+                self.submit(request, target, &|dn| self.locate(context, dn), done);
             }
             Changes::Together(requests) => {
-                self.chosen().submit_all(requests, &|dn| self.held(context, dn), done);
+                self.chosen().submit_all(requests, &|dn| self.locate(context, dn), done);
             }
         }
         Pending::default()
@@ -247,8 +247,8 @@ impl Backend for Stored {
         engine_database::announce(&self.served.database().settings(), announced);
     }
 
-    fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
-        match self.find_identities(context, asked, found) {
+    fn identities(&self, context: &Context<'_>, request: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
+        match self.find_identities(context, request, found) {
             Ok(ended) => matches!(ended, Ended::Complete | Ended::NoBase),
             Err(fault) => {
                 self.failure(&fault);
@@ -312,7 +312,7 @@ impl Backend for Nowhere {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         if bind.by_mechanism {
-            let judge = passwords::Judge::elsewhere(&self.common);
+            let judge = passwords::Judge::without_database(&self.common);
             return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
         }
         let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);

@@ -27,7 +27,7 @@ impl Stored {
             database: self.database(),
             judge: Judge::of(&self.common, &self.served),
             hashers: self.common.config.hashers(),
-            elsewhere: self.common.elsewhere(),
+            saslauthd: self.common.saslauthd(),
             subject: Arc::clone(context.subject),
             dn: change.dn.clone(),
             target: change.target,

@@ -66,28 +66,28 @@ impl Stored {
     pub(super) fn replica_operation(
         &self,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        operation: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
         let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
-        let value = asked.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
-        match asked.oid {
+        let value = operation.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
+        match operation.oid {
             CONFLICTS_OID => {
                 let request = ConflictsRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
-                self.managed(context, asked.dn)?;
+                self.managed(context, operation.dn)?;
                 self.conflicts(&request).map(Reply::Now)
             }
             digest::OID => {
-                let request = digests::request(asked)?;
-                self.managed(context, asked.dn)?;
-                self.digests(context, request, asked.dn, later)
+                let request = digests::request(operation)?;
+                self.managed(context, operation.dn)?;
+                self.digests(context, request, operation.dn, later)
             }
             RETIRE_OID => {
                 let request = RetireRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
                 if request.server_id > SID_MAX {
                     return Err(protocol("a server id is 0 to 4095".to_owned()));
                 }
-                self.managed(context, asked.dn)?;
+                self.managed(context, operation.dn)?;
                 let (served, done) = (Arc::clone(&self.served), later());
                 spawn(move || done(served.retire_server_id(request.server_id).into()))?;
                 Ok(Reply::Later(Pending::default()))
@@ -96,10 +96,10 @@ impl Stored {
         }
     }
 
-    fn conflicts(&self, asked: &ConflictsRequest) -> Result<ExtendedAnswer, LdapResult> {
+    fn conflicts(&self, request: &ConflictsRequest) -> Result<ExtendedAnswer, LdapResult> {
         let found = || -> Result<Vec<ConflictRecord>, Fault> {
             let snapshot = self.served.database().store().snapshot()?;
-            replica::conflicts(&snapshot, asked.after, CONFLICTS_MAX)
+            replica::conflicts(&snapshot, request.after, CONFLICTS_MAX)
         };
         let found = found().map_err(|fault| internal(&fault))?;
         let text = Value::Array(found.iter().map(conflict_json).collect()).to_string();
@@ -109,7 +109,7 @@ impl Stored {
     fn digests(
         &self,
         context: &Context<'_>,
-        asked: DigestRequest,
+        request: DigestRequest,
         base: &NormalDn,
         later: Later<'_, ExtendedAnswer>,
     ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
@@ -124,7 +124,7 @@ impl Stored {
         let place = RunningSlot::take()?;
         let (base, done) = (base.clone(), later());
         spawn(move || {
-            let answer = digests::made(&all, &asked, base);
+            let answer = digests::made(&all, &request, base);
             drop(place);
             done(answer);
         })?;

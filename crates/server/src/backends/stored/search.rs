@@ -94,11 +94,11 @@ impl Stored {
         context: &Context<'_>,
         mut search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
-        if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
-            return sync::start(self, context, search, &asked);
+        if let Some(control) = search.controls.values_mut().and_then(|values| values.sync.take()) {
+            return sync::start(self, context, search, &control);
         }
-        if let Some(asked) = search.controls.values_mut().and_then(|values| values.persistent.take()) {
-            return persistent::start(self, context, search, asked.asked);
+        if let Some(control) = search.controls.values_mut().and_then(|values| values.persistent.take()) {
+            return persistent::start(self, context, search, control.asked);
         }
         let gate = self.common.services.access_logs.gate(&self.served, &self.common.services.clock);
         let task = self.task_later(context, search)?;

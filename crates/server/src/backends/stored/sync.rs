@@ -12,7 +12,7 @@ use larix_replication::provider::{ConsumerRequest, Start, Stepped, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
-use super::elsewhere::{Builder, Elsewhere, Reached};
+use super::glued_content::{Builder, GluedContent, Progress};
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
 /// The refusal for a consumer whose `conflict-mode` differs from that of the content.
@@ -33,7 +33,7 @@ pub(super) fn start(
     stored: &Stored,
     context: &Context<'_>,
     search: Search<'_>,
-    asked: &ContentSync,
+    control: &ContentSync,
 ) -> Result<Box<dyn Cursor>, Box<End>> {
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
     let Search { request, base, controls, message } = search;
@@ -44,11 +44,11 @@ pub(super) fn start(
     let controls = controls.with(|values| (values.sort, values.vlv, values.paged) = (None, None, None));
     let whole = Search { request, base, controls: controls.clone(), message };
     let asking = Search { request, base, controls: controls.clone(), message };
-    let mut elsewhere = Builder::new(&asking);
+    let mut glued_content = Builder::new(&asking);
     let mut parts = vec![(Arc::clone(&stored.served), stored.task_later(context, whole)?)];
     for (backend, suffix, scope) in context.router.glued_below(base, request.scope) {
         let Some(below) = Stored::of(backend) else {
-            elsewhere.add((backend, suffix, scope));
+            glued_content.add((backend, suffix, scope));
             continue;
         };
         let mut request = request;
@@ -60,27 +60,34 @@ pub(super) fn start(
     if parts.iter().any(|(served, _)| served.database().current_settings().value_conflicts != values) {
         return Err(ended(another_mode(values)));
     }
-    if values && !elsewhere.is_empty() {
+    if values && !glued_content.is_empty() {
         let text = "the conflict mode is `value`: what other servers keep cannot be part of the content";
         return Err(ended(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)));
     }
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
     let services = &stored.common.services;
     let queue = services.refreshes.clone();
-    let asked = ConsumerRequest::new(asked);
+    let consumer = ConsumerRequest::new(control);
     let now = services.now();
-    let peer = services.sync_peers.add(context.subject, request.base, now, asked.rid);
+    let peer = services.sync_peers.add(context.subject, request.base, now, consumer.rid);
     let states = controls.states;
-    let has_elsewhere = !elsewhere.is_empty();
-    let persist = asked.persist;
-    let search =
-        SyncSearch::new(Start { asked, parts, any_entry, values, states, elsewhere: has_elsewhere, queue });
-    let elsewhere = has_elsewhere.then(|| {
+    let has_glued = !glued_content.is_empty();
+    let persist = consumer.persist;
+    let search = SyncSearch::new(Start {
+        asked: consumer,
+        parts,
+        any_entry,
+        values,
+        states,
+        elsewhere: has_glued,
+        queue,
+    });
+    let glued_content = has_glued.then(|| {
         let schema = Arc::clone(&stored.common.config.schema);
         let clock: Arc<dyn Clock> = services.clock.clone();
-        Box::new(elsewhere.build(context, (schema, clock), (persist, search.cookie_elsewhere())))
+        Box::new(glued_content.build(context, (schema, clock), (persist, search.cookie_elsewhere())))
     });
-    Ok(Box::new(Synchronised { search, elsewhere, held: Vec::new(), peer }))
+    Ok(Box::new(Synchronised { search, glued_content, buffer: Vec::new(), peer }))
 }
 
 /// A consumer's search, and where it is shown how it stands.
@@ -88,9 +95,9 @@ pub(super) fn start(
 struct Synchronised {
     search: SyncSearch<LmdbStore>,
     /// What of the content other servers keep.
-    elsewhere: Option<Box<Elsewhere>>,
+    glued_content: Option<Box<GluedContent>>,
     /// Changes of what is stored here, until those are sent that other servers keep and that this server heard of before.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     peer: Arc<SyncPeer>,
 }
 
@@ -98,31 +105,31 @@ impl Synchronised {
     /// Goes on with what is stored here and with what other servers keep. A change is sent behind those that this server heard of before
     /// it: a consumer that judges an entry by its CSN passes over one that comes behind a later change (ADR 0105).
     fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
-        let Some(elsewhere) = &mut self.elsewhere else { return Ok(self.search.step(budget, out)) };
+        let Some(glued_content) = &mut self.glued_content else { return Ok(self.search.step(budget, out)) };
         let mut stepped = Stepped::More;
-        if !elsewhere.is_busy() {
-            stepped = self.search.step(budget, &mut self.held);
+        if !glued_content.is_busy() {
+            stepped = self.search.step(budget, &mut self.buffer);
             if matches!(stepped, Stepped::Elsewhere) {
-                out.append(&mut self.held);
-                return Ok(match elsewhere.refresh(budget, out)? {
-                    Reached::More => Stepped::More,
-                    Reached::Waiting => Stepped::Waiting,
-                    Reached::End => self.search.elsewhere_sent(out),
+                out.append(&mut self.buffer);
+                return Ok(match glued_content.refresh(budget, out)? {
+                    Progress::More => Stepped::More,
+                    Progress::Waiting => Stepped::Waiting,
+                    Progress::End => self.search.elsewhere_sent(out),
                 });
             }
             if matches!(stepped, Stepped::Done(..)) {
-                out.append(&mut self.held);
+                out.append(&mut self.buffer);
                 return Ok(stepped);
             }
             if self.search.persists() {
-                elsewhere.gather()?;
+                glued_content.gather()?;
             }
         }
-        Ok(match elsewhere.persist(budget, out)? {
-            Reached::More => Stepped::More,
-            Reached::Waiting => Stepped::Waiting,
-            Reached::End => {
-                out.append(&mut self.held);
+        Ok(match glued_content.persist(budget, out)? {
+            Progress::More => Stepped::More,
+            Progress::Waiting => Stepped::Waiting,
+            Progress::End => {
+                out.append(&mut self.buffer);
                 stepped
             }
         })
@@ -142,8 +149,8 @@ impl Cursor for Synchronised {
 
     fn effort(&self) -> Effort {
         let (entries, candidates) = self.search.effort();
-        let elsewhere = self.elsewhere.as_ref().map_or(0, |elsewhere| elsewhere.entries());
-        Effort { entries: entries + elsewhere, candidates: candidates.saturating_add(elsewhere) }
+        let glued_entries = self.glued_content.as_ref().map_or(0, |glued_content| glued_content.entries());
+        Effort { entries: entries + glued_entries, candidates: candidates.saturating_add(glued_entries) }
     }
 
     fn waits(&self) -> bool {
@@ -155,14 +162,14 @@ impl Cursor for Synchronised {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
-        if let Some(elsewhere) = &mut self.elsewhere {
-            elsewhere.follow(&follower);
+        if let Some(glued_content) = &mut self.glued_content {
+            glued_content.follow(&follower);
         }
         self.search.follow(follower);
     }
 
     fn deadline(&self) -> Option<Monotonic> {
-        self.elsewhere.as_ref().and_then(|elsewhere| elsewhere.deadline())
+        self.glued_content.as_ref().and_then(|glued_content| glued_content.deadline())
     }
 
     fn pause(&mut self) {

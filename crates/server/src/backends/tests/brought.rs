@@ -57,12 +57,12 @@ impl Interceptor for Bringer {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        asked: &Extended<'_>,
+        operation: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        match asked.oid {
+        match operation.oid {
             OPERATION => Reply::Now(own().into()),
-            _ => next.extended(context, asked, later),
+            _ => next.extended(context, operation, later),
         }
     }
 
@@ -161,7 +161,7 @@ fn the_root_dse_lists_them() {
 #[test]
 fn a_bind_is_answered_with_controls() {
     let admin = format!("cn=admin,{SUFFIX}");
-    for (name, password, controls, told) in [
+    for (name, password, controls, expected_values) in [
         (&*admin, &b"secret"[..], &[control(true, None)][..], Some(&*admin)),
         ("", b"", &[control(false, None)], Some("")),
         (&*admin, b"wrong", &[control(false, None)], None),
@@ -176,6 +176,10 @@ fn a_bind_is_answered_with_controls() {
         }
         let message = Response::decode_message(&client.out).unwrap();
         let values: Vec<&[u8]> = message.controls.iter().filter_map(|control| control.value).collect();
-        assert_eq!(values, told.map(str::as_bytes).into_iter().collect::<Vec<_>>(), "{name} {controls:?}");
+        assert_eq!(
+            values,
+            expected_values.map(str::as_bytes).into_iter().collect::<Vec<_>>(),
+            "{name} {controls:?}"
+        );
     }
 }

@@ -229,9 +229,9 @@ fn requests_are_answered_later() {
     let mut client = bench.connect();
     client.ask(&compare(1, "cn=a,o=toy"));
     client.ask(&who_am_i(2));
-    assert_eq!(client.told(), ["2 0"]);
+    assert_eq!(client.answers(), ["2 0"]);
     let done = one.waiting.lock().unwrap().take().unwrap();
-    elsewhere(move || done((own(), Vec::new())));
+    on_other_thread(move || done((own(), Vec::new())));
     assert_eq!(ask(&mut client, &[]), ["51 own"]);
 }
 
@@ -243,20 +243,20 @@ fn overlays_over_glue_see_what_is_glued_below() {
     // The uppermost database's own requests are none of it: there the overlay stands in front of that database.
     client.ask(&add_top(1));
     client.event();
-    assert_eq!((client.told(), overlay.calls()), (vec!["1 0".to_owned()], 0));
+    assert_eq!((client.answers(), overlay.calls()), (vec!["1 0".to_owned()], 0));
     // A search passes it once, and goes on below.
     for (id, base, first) in [(2, SUFFIX, Some(SUFFIX)), (3, "ou=toy,dc=example,dc=com", None)] {
         let before = overlay.calls();
         client.ask(&search(id, base, 0));
-        assert_eq!(client.told(), first.map(|dn| format!("{id} {dn}")).into_iter().collect::<Vec<_>>());
+        assert_eq!(client.answers(), first.map(|dn| format!("{id} {dn}")).into_iter().collect::<Vec<_>>());
         let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
-        elsewhere(move || {
+        on_other_thread(move || {
             feed.entry("ou=toy,dc=example,dc=com");
             feed.end(ResultCode::SUCCESS);
         });
         client.event();
-        let told = [format!("{id} ou=toy,dc=example,dc=com"), format!("{id} 0")];
-        assert_eq!((client.told(), overlay.calls()), (told.to_vec(), before + 1), "{base}");
+        let expected = [format!("{id} ou=toy,dc=example,dc=com"), format!("{id} 0")];
+        assert_eq!((client.answers(), overlay.calls()), (expected.to_vec(), before + 1), "{base}");
     }
     // Compares go to the database of the entry.
     let before = overlay.calls();

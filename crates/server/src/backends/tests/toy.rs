@@ -28,7 +28,7 @@ pub(super) const STREAM: u64 = 10_000_000;
 #[derive(Debug)]
 pub(super) struct Toy {
     pub(super) counts: Arc<Counts>,
-    asked: Mutex<Sender<PendingRequest>>,
+    sender: Mutex<Sender<PendingRequest>>,
     waiting: Mutex<Receiver<PendingRequest>>,
 }
 
@@ -83,8 +83,8 @@ impl Feed {
 
 impl Toy {
     pub(super) fn new() -> Arc<Self> {
-        let (asked, waiting) = channel();
-        Arc::new(Self { counts: Arc::default(), asked: Mutex::new(asked), waiting: Mutex::new(waiting) })
+        let (sender, waiting) = channel();
+        Arc::new(Self { counts: Arc::default(), sender: Mutex::new(sender), waiting: Mutex::new(waiting) })
     }
 
     /// The next request that waits.
@@ -98,9 +98,9 @@ impl Toy {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
     }
 
-    fn wait(&self, asked: PendingRequest) {
-        let sender = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.send(asked).expect("the receiver is beside it");
+    fn wait(&self, request: PendingRequest) {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.send(request).expect("the receiver is beside it");
     }
 
     /// Of requests that are no searches, which never wait longer than a second.

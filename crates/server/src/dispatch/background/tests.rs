@@ -105,20 +105,20 @@ struct ReceivedAnswers {
 
 impl ReceivedAnswers {
     fn all(mut bytes: &[u8]) -> Self {
-        let mut told = Self::default();
+        let mut answers = Self::default();
         while let Ok(Frame::Complete { len }) = frame(bytes, 1 << 20) {
             let message = Response::decode_message(&bytes[..len]).unwrap();
             match message.response {
-                Response::Entry(entry) => told.names.push(entry.dn.to_owned()),
+                Response::Entry(entry) => answers.names.push(entry.dn.to_owned()),
                 response => {
                     let (_, result) = response.result().unwrap();
-                    told.results.push((message.id.0, result.code.0));
+                    answers.results.push((message.id.0, result.code.0));
                 }
             }
             bytes = &bytes[len..];
         }
         assert!(bytes.is_empty(), "half a message: {bytes:02x?}");
-        told
+        answers
     }
 }
 
@@ -203,15 +203,15 @@ fn a_long_search_answers_all_and_once() {
         trips += 1;
     }
     assert!(trips > 1, "it came back once");
-    let told = ReceivedAnswers::all(&out);
+    let answers = ReceivedAnswers::all(&out);
     let small = trips as usize;
-    assert_eq!(told.results.len(), small + 1);
-    assert_eq!(told.results.last(), Some(&(2, 0)));
-    assert_eq!(told.names.len(), PEOPLE + 1 + small);
-    assert_eq!(told.names.iter().collect::<BTreeSet<_>>().len(), PEOPLE + 1);
+    assert_eq!(answers.results.len(), small + 1);
+    assert_eq!(answers.results.last(), Some(&(2, 0)));
+    assert_eq!(answers.names.len(), PEOPLE + 1 + small);
+    assert_eq!(answers.names.iter().collect::<BTreeSet<_>>().len(), PEOPLE + 1);
     assert_eq!(bench.completed(), u64::from(trips) + 1);
     let sent = bench.local.server().statistics.sum(|counters| &counters.entries_sent);
-    assert_eq!(sent, told.names.len() as u64);
+    assert_eq!(sent, answers.names.len() as u64);
 }
 
 #[test]
@@ -226,9 +226,9 @@ fn several_long_searches_end_each() {
         while connection.parts().0.pending() > 0 {
             come_back(connection, out);
         }
-        let mut told = ReceivedAnswers::all(out);
-        told.results.sort_unstable();
-        assert_eq!((told.names.len(), told.results.as_slice()), (PEOPLE + 1, &[(2, 0), (3, 0)][..]));
+        let mut answers = ReceivedAnswers::all(out);
+        answers.results.sort_unstable();
+        assert_eq!((answers.names.len(), answers.results.as_slice()), (PEOPLE + 1, &[(2, 0), (3, 0)][..]));
     }
 }
 
@@ -244,8 +244,8 @@ fn limits_hold_where_a_search_is_away() {
     while connection.parts().0.pending() > 0 {
         come_back(&mut connection, &mut out);
     }
-    let told = ReceivedAnswers::all(&out);
-    assert_eq!((told.names.len() as u32, told.results), (most, vec![(2, SIZE_LIMIT_EXCEEDED)]));
+    let answers = ReceivedAnswers::all(&out);
+    assert_eq!((answers.names.len() as u32, answers.results), (most, vec![(2, SIZE_LIMIT_EXCEEDED)]));
     out.clear();
     ask(&mut connection, &search(3, ANY, (0, 1)), &mut out);
     // It comes back with a part of its answers, and its client takes them when the time is over.
@@ -256,9 +256,9 @@ fn limits_hold_where_a_search_is_away() {
     while connection.parts().0.pending() > 0 {
         come_back(&mut connection, &mut out);
     }
-    let told = ReceivedAnswers::all(&out);
-    assert!(told.names.len() <= PEOPLE);
-    assert_eq!(told.results, [(3, TIME_LIMIT_EXCEEDED)]);
+    let answers = ReceivedAnswers::all(&out);
+    assert!(answers.names.len() <= PEOPLE);
+    assert_eq!(answers.results, [(3, TIME_LIMIT_EXCEEDED)]);
 }
 
 #[test]
@@ -284,9 +284,9 @@ fn a_search_that_is_away_is_ended_at_once_and_counted() {
         assert_eq!(ask(&mut connection, &how, &mut out), turn, "{name}");
         assert_eq!(connection.parts().0.pending(), 0, "{name}");
         assert_eq!(bench.completed(), number as u64 + 1, "{name}");
-        let told = ReceivedAnswers::all(&out);
-        assert!(told.names.len() <= PEOPLE, "{name}");
-        assert_eq!(told.results, results, "{name}");
+        let answers = ReceivedAnswers::all(&out);
+        assert!(answers.names.len() <= PEOPLE, "{name}");
+        assert_eq!(answers.results, results, "{name}");
         drop::<Sender<()>>(open);
         while !pool.are_idle() {
             std::thread::yield_now();

@@ -14,7 +14,7 @@ use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, OidSet};
 use super::exchange::{Claim, State};
 use super::{Prepared, SaslOutcome, failure, malformed};
 use crate::dispatch::bind::BindStep;
-use crate::dispatch::{Begun, Completion, Dispatcher};
+use crate::dispatch::{Completion, Dispatcher, RequestInFlight};
 use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::security_layer::{LayerError, SecurityLayer};
 
@@ -175,7 +175,11 @@ fn principal(source: &str, target: &str) -> String {
 }
 
 impl Dispatcher {
-    pub(super) fn gssapi_begin(&mut self, begun: Begun, token: &[u8]) -> Result<BindStep, LdapResult> {
+    pub(super) fn gssapi_begin(
+        &mut self,
+        in_flight: RequestInFlight,
+        token: &[u8],
+    ) -> Result<BindStep, LdapResult> {
         if token.is_empty() {
             return Ok(self.challenge(Mechanism::Gssapi, State::Begin, Vec::new()));
         }
@@ -205,17 +209,17 @@ impl Dispatcher {
             let host = settings.host.clone();
             Acceptor { context: None, host, binding, layers, buffer, phase: Phase::Context }
         };
-        self.gssapi_continue(begun, Box::new(acceptor), token)
+        self.gssapi_continue(in_flight, Box::new(acceptor), token)
     }
 
     pub(super) fn gssapi_continue(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         mut acceptor: Box<Acceptor>,
         token: &[u8],
     ) -> Result<BindStep, LdapResult> {
         let token = token.to_vec();
-        let completer = self.completer(&begun);
+        let completer = self.completer(&in_flight);
         let job = move || {
             let step = acceptor.step(&token);
             completer.complete(Completion::Sasl(Box::new(SaslOutcome(Prepared::Gssapi(acceptor, step)))));
@@ -225,13 +229,13 @@ impl Dispatcher {
         self.server.passwords.submit(source, job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their tickets' check")
         })?;
-        self.wait_for(begun);
+        self.wait_for(in_flight);
         Ok(BindStep::Waiting)
     }
 
     pub(super) fn gssapi_stepped(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         acceptor: Box<Acceptor>,
         step: Step,
     ) -> Result<BindStep, LdapResult> {
@@ -243,7 +247,7 @@ impl Dispatcher {
                 let realm = self.server.config().global.sasl.realm.clone().unwrap_or_default();
                 let claim: Claim = self.claim(Mechanism::Gssapi, &principal, &realm, &authzid)?;
                 let layer = layer.map(|layer| -> Box<dyn SecurityLayer> { Box::new(layer) });
-                self.conclude_claim(begun, Mechanism::Gssapi, claim, true, None, layer)
+                self.conclude_claim(in_flight, Mechanism::Gssapi, claim, true, None, layer)
             }
         }
     }

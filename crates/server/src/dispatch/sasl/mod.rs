@@ -21,9 +21,9 @@ use larix_sasl::scram::{self, ClientFirst, ServerBinding};
 use larix_sasl::{Fault, cram_md5};
 use larix_schema::NormalDn;
 
-use super::bind::{BindStep, Login, Way};
+use super::bind::{BindStep, Login, LoginKind};
 use super::identities::{IdentityResolver, none_missed};
-use super::{Begun, Completion, Dispatcher};
+use super::{Completion, Dispatcher, RequestInFlight};
 use crate::background_pool::{Turns, take_missed_lookup, while_waiting};
 use crate::clock::SystemRandom;
 use crate::log::printable;
@@ -76,14 +76,14 @@ impl SaslLogin {
         if !self.asks_for_another() {
             return Ok(None);
         }
-        let asked = IdentityResolver { server, anonymous, subject: anonymous, who: None };
+        let resolver = IdentityResolver { server, anonymous, subject: anonymous, who: None };
         let refuse = |text: &str| {
             let text = format!("SASL(-14): authorization failure: {text}");
             LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
         };
         take_missed_lookup();
-        let whom = asked.authorization(&self.authzid, self.mechanism.name());
-        let is_allowed = whom.as_ref().is_ok_and(|whom| asked.allows(Some(dn), whom));
+        let whom = resolver.authorization(&self.authzid, self.mechanism.name());
+        let is_allowed = whom.as_ref().is_ok_and(|whom| resolver.allows(Some(dn), whom));
         none_missed()?;
         let whom = whom.map_err(|fault| refuse(fault.text()))?;
         if is_allowed { Ok(Some(whom)) } else { Err(refuse("not authorized")) }
@@ -117,7 +117,7 @@ impl Dispatcher {
     /// One step of a SASL bind.
     pub(crate) fn sasl_bind(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         mechanism: &str,
         credentials: Option<&[u8]>,
         continued: Option<Box<Exchange>>,
@@ -142,19 +142,19 @@ impl Dispatcher {
         // Another mechanism begins anew (RFC 4513 section 5.2.1.4).
         let state = continued.filter(|exchange| exchange.mechanism == known).map(|exchange| exchange.state);
         match state {
-            None => self.sasl_begin(begun, known, credentials),
-            Some(state) => self.sasl_continue(begun, known, state, credentials.unwrap_or_default()),
+            None => self.sasl_begin(in_flight, known, credentials),
+            Some(state) => self.sasl_continue(in_flight, known, state, credentials.unwrap_or_default()),
         }
     }
 
     fn sasl_begin(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         mechanism: Mechanism,
         credentials: Option<&[u8]>,
     ) -> Result<BindStep, LdapResult> {
         match (mechanism, credentials) {
-            (Mechanism::External, credentials) => self.external(&begun, credentials.unwrap_or_default()),
+            (Mechanism::External, credentials) => self.external(&in_flight, credentials.unwrap_or_default()),
             (Mechanism::DigestMd5, _) => self.digest_challenge(),
             (Mechanism::CramMd5, _) => {
                 let host = self.server.config().global.sasl.host.clone();
@@ -163,29 +163,33 @@ impl Dispatcher {
                 Ok(self.challenge(mechanism, State::CramMd5 { challenge }, sent))
             }
             #[cfg(feature = "gssapi")]
-            (Mechanism::Gssapi, credentials) => self.gssapi_begin(begun, credentials.unwrap_or_default()),
+            (Mechanism::Gssapi, credentials) => self.gssapi_begin(in_flight, credentials.unwrap_or_default()),
             // The client's to begin: it is asked to.
             (_, None | Some([])) => Ok(self.challenge(mechanism, State::Begin, Vec::new())),
-            (Mechanism::Plain, Some(message)) => self.plain(begun, message),
-            (Mechanism::Scram { hash, plus }, Some(message)) => self.scram_first(begun, hash, plus, message),
+            (Mechanism::Plain, Some(message)) => self.plain(in_flight, message),
+            (Mechanism::Scram { hash, plus }, Some(message)) => {
+                self.scram_first(in_flight, hash, plus, message)
+            }
         }
     }
 
     fn sasl_continue(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         mechanism: Mechanism,
         state: State,
         message: &[u8],
     ) -> Result<BindStep, LdapResult> {
         match state {
             State::Begin if message.is_empty() => Err(malformed("an empty message")),
-            State::Begin => self.sasl_begin(begun, mechanism, Some(message)),
-            State::Scram { server, claim } => self.scram_final(&begun, mechanism, &server, *claim, message),
-            State::DigestMd5(server) => self.digest_response(&begun, &server, message),
-            State::CramMd5 { challenge } => self.cram_response(&begun, &challenge, message),
+            State::Begin => self.sasl_begin(in_flight, mechanism, Some(message)),
+            State::Scram { server, claim } => {
+                self.scram_final(&in_flight, mechanism, &server, *claim, message)
+            }
+            State::DigestMd5(server) => self.digest_response(&in_flight, &server, message),
+            State::CramMd5 { challenge } => self.cram_response(&in_flight, &challenge, message),
             #[cfg(feature = "gssapi")]
-            State::Gssapi(acceptor) => self.gssapi_continue(begun, acceptor, message),
+            State::Gssapi(acceptor) => self.gssapi_continue(in_flight, acceptor, message),
         }
     }
 
@@ -194,31 +198,31 @@ impl Dispatcher {
         BindStep::Challenge(challenge)
     }
 
-    fn external(&mut self, begun: &Begun, authzid: &[u8]) -> Result<BindStep, LdapResult> {
+    fn external(&mut self, in_flight: &RequestInFlight, authzid: &[u8]) -> Result<BindStep, LdapResult> {
         let databases = self.server.databases();
         let schema = databases.schema();
         let not_there = || sasl_mechanisms::not_found(Mechanism::External.name());
         let identity = external::identity(&self.session, schema)
             .ok_or_else(|| LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, not_there()))?;
         let authzid = std::str::from_utf8(authzid).map_err(|_| malformed("UTF-8"))?;
-        let (dn, shown) = self.map_identity(&identity)?;
+        let (dn, shown_dn) = self.map_identity(&identity)?;
         let login = SaslLogin::new(Mechanism::External, identity, authzid);
-        self.sasl_bound(begun, dn, &shown, login)
+        self.sasl_bound(in_flight, dn, &shown_dn, login)
     }
 
-    fn plain(&mut self, begun: Begun, message: &[u8]) -> Result<BindStep, LdapResult> {
+    fn plain(&mut self, in_flight: RequestInFlight, message: &[u8]) -> Result<BindStep, LdapResult> {
         let plain = Plain::parse(message).map_err(|fault| faulty(&fault))?;
         let claim = self.claim(Mechanism::Plain, plain.authcid, "", plain.authzid)?;
-        let shown = claim.dn.as_str().to_owned();
-        let way = Way::Sasl(Box::new(SaslLogin::new(Mechanism::Plain, claim.authcid, claim.authzid)));
-        let login = Login { dn: claim.dn, shown, way };
-        self.verify_password(begun, login, plain.password.as_bytes())
+        let shown_dn = claim.dn.as_str().to_owned();
+        let kind = LoginKind::Sasl(Box::new(SaslLogin::new(Mechanism::Plain, claim.authcid, claim.authzid)));
+        let login = Login { dn: claim.dn, shown_dn, kind };
+        self.verify_password(in_flight, login, plain.password.as_bytes())
     }
 
     /// Finds the user and has his verifier made, which takes long.
     fn scram_first(
         &mut self,
-        begun: Begun,
+        in_flight: RequestInFlight,
         hash: scram::Hash,
         plus: bool,
         message: &[u8],
@@ -229,7 +233,7 @@ impl Dispatcher {
         let source = self.job_source(&claim.dn);
         let server_secret = self.server.sasl_secret;
         let mut start = ScramStart { first, hash, plus, claim, secret, server_secret };
-        let completer = self.completer(&begun);
+        let completer = self.completer(&in_flight);
         let job = move || {
             let verifier = start.verifier();
             completer.complete(Completion::Sasl(Box::new(SaslOutcome(Prepared::Scram(
@@ -240,22 +244,22 @@ impl Dispatcher {
         self.server.passwords.submit(source, job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
         })?;
-        self.wait_for(begun);
+        self.wait_for(in_flight);
         Ok(BindStep::Waiting)
     }
 
     /// What takes long is done.
     pub(crate) fn sasl_prepared(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         outcome: SaslOutcome,
     ) -> Result<BindStep, LdapResult> {
         // Only Kerberos may end here.
-        let _ = begun;
+        let _ = in_flight;
         match outcome.0 {
             Prepared::Scram(start, verifier) => self.scram_challenge(*start, verifier),
             #[cfg(feature = "gssapi")]
-            Prepared::Gssapi(acceptor, step) => self.gssapi_stepped(begun, acceptor, step),
+            Prepared::Gssapi(acceptor, step) => self.gssapi_stepped(in_flight, acceptor, step),
         }
     }
 
@@ -284,7 +288,7 @@ impl Dispatcher {
 
     fn scram_final(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         mechanism: Mechanism,
         server: &scram::Server,
         claim: Claim,
@@ -296,7 +300,7 @@ impl Dispatcher {
             Err(fault) => return Err(faulty(&fault)),
         };
         let matched = answer.is_some();
-        self.conclude_claim(begun, mechanism, claim, matched, answer, None)
+        self.conclude_claim(in_flight, mechanism, claim, matched, answer, None)
     }
 
     fn digest_challenge(&mut self) -> Result<BindStep, LdapResult> {
@@ -324,7 +328,7 @@ impl Dispatcher {
 
     fn digest_response(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         server: &digest_md5::Server,
         message: &[u8],
     ) -> Result<BindStep, LdapResult> {
@@ -340,18 +344,18 @@ impl Dispatcher {
         };
         let accepted = match server.finish(&response, secret.as_deref().map(Vec::as_slice)) {
             Ok(accepted) => accepted,
-            Err(Fault::Proof) => return self.conclude_claim(begun, mechanism, claim, false, None, None),
+            Err(Fault::Proof) => return self.conclude_claim(in_flight, mechanism, claim, false, None, None),
             Err(fault) => return Err(faulty(&fault)),
         };
         let ssf = accepted.quality.strength();
         let layer =
             accepted.layer.map(|layer| -> Box<dyn SecurityLayer> { Box::new(DigestLayer { layer, ssf }) });
-        self.conclude_claim(begun, mechanism, claim, true, Some(accepted.answer.into_bytes()), layer)
+        self.conclude_claim(in_flight, mechanism, claim, true, Some(accepted.answer.into_bytes()), layer)
     }
 
     fn cram_response(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         challenge: &str,
         message: &[u8],
     ) -> Result<BindStep, LdapResult> {
@@ -363,12 +367,12 @@ impl Dispatcher {
             _ => &[],
         };
         let matched = answer.is_of(password, challenge) && !password.is_empty();
-        self.conclude_claim(begun, Mechanism::CramMd5, claim, matched, None, None)
+        self.conclude_claim(in_flight, Mechanism::CramMd5, claim, matched, None, None)
     }
 
     fn conclude_claim(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         mechanism: Mechanism,
         claim: Claim,
         matched: bool,
@@ -377,16 +381,16 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let Claim { authcid, authzid, dn, .. } = claim;
         let login = SaslLogin { mechanism, authcid, authzid, answer, layer, acting: None };
-        let shown = dn.as_str().to_owned();
-        self.judge_login(begun, Login { dn, shown, way: Way::Sasl(Box::new(login)) }, matched)
+        let shown_dn = dn.as_str().to_owned();
+        self.judge_login(in_flight, Login { dn, shown_dn, kind: LoginKind::Sasl(Box::new(login)) }, matched)
     }
 
     /// The mechanism has said who is there, and nothing speaks against him: he becomes who he wants to be, if he may.
     pub(crate) fn sasl_bound(
         &mut self,
-        begun: &Begun,
+        in_flight: &RequestInFlight,
         dn: NormalDn,
-        shown: &str,
+        shown_dn: &str,
         login: SaslLogin,
     ) -> Result<BindStep, LdapResult> {
         let acting = match &login.acting {
@@ -397,15 +401,15 @@ impl Dispatcher {
         if self.logs_stats() {
             let effective = if authzid.is_empty() { &authcid } else { &authzid };
             let (authcid, authzid) = (printable(&authcid), printable(effective));
-            self.log_operation(begun, format_args!("BIND authcid=\"{authcid}\" authzid=\"{authzid}\""));
+            self.log_operation(in_flight, format_args!("BIND authcid=\"{authcid}\" authzid=\"{authzid}\""));
         }
         if let Some(layer) = layer {
             self.install_layer(layer);
         }
-        self.bound(begun, dn, shown, Method::Sasl, mechanism.name());
+        self.bound(in_flight, dn, shown_dn, Method::Sasl, mechanism.name());
         if let Some(whom) = acting {
-            let shown = whom.as_str().to_owned();
-            self.session.act_as(whom, &shown);
+            let shown_dn = whom.as_str().to_owned();
+            self.session.act_as(whom, &shown_dn);
         }
         Ok(BindStep::Bound(answer))
     }

@@ -23,7 +23,7 @@ use larix_store::lmdb::LmdbStore;
 use uuid::Uuid;
 
 use super::batches::Manner;
-use super::{Ended, Runner};
+use super::{Runner, SessionEnd};
 use crate::clock::SystemRandom;
 use crate::log::LogLevel;
 use crate::replication::connect::connect;
@@ -51,17 +51,17 @@ struct Pass {
 
 impl Runner {
     /// One pass.
-    pub(super) fn follow_directory(&mut self, full: bool) -> Result<Ended, String> {
+    pub(super) fn follow_directory(&mut self, full: bool) -> Result<SessionEnd, String> {
         let shown = |error: ClientError| error.to_string();
         let stored = self.task.followed.as_ref().and_then(|followed| followed.stored().cloned());
         let served = stored.ok_or("type=dirsync is for a database of kind mdb")?;
         let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
         note.iter().for_each(|note| self.tell(note));
         let schema = self.schema();
-        let place = LocalEntries { served: &served, schema: &schema };
-        let cookie = if full { Vec::new() } else { self.cookie(&place)? };
+        let local_entries = LocalEntries { served: &served, schema: &schema };
+        let cookie = if full { Vec::new() } else { self.cookie(&local_entries)? };
         let is_full = cookie.is_empty();
-        let had_content = is_full && place.has_entries()?;
+        let had_content = is_full && local_entries.has_entries()?;
         let mut pass = Pass {
             massage: self.task.massage(Arc::clone(&schema)),
             full: is_full,
@@ -107,7 +107,7 @@ impl Runner {
         }
         self.tell_left_out(&pass.left);
         self.refreshed();
-        Ok(Ended::Poll)
+        Ok(SessionEnd::Poll)
     }
 
     /// Takes the answers to one search; then what it ended with.
@@ -173,7 +173,7 @@ impl Runner {
             None => pass.suffix_at(&dn)?,
             found => found,
         };
-        let uuid = found.as_ref().map_or(received.uuid, |known| known.uuid);
+        let uuid = found.as_ref().map_or(received.uuid, |local| local.uuid);
         if let Some(present) = &mut pass.present {
             present.insert(uuid);
         }
@@ -181,8 +181,8 @@ impl Runner {
             pass.in_part.push(received.dn);
             return Ok(());
         }
-        let known = found.map(|known| known.entry);
-        if let Some(entry) = merge.merged(known.as_ref(), &dn, received, &mut pass.left)? {
+        let local = found.map(|local| local.entry);
+        if let Some(entry) = merge.merged(local.as_ref(), &dn, received, &mut pass.left)? {
             pass.put(Known { uuid, entry });
         }
         Ok(())
@@ -192,12 +192,12 @@ impl Runner {
     fn delete_gone(&mut self, pass: &mut Pass) -> Result<(), String> {
         let Some(mut present) = pass.present.take() else { return Ok(()) };
         present.settle();
-        let place = LocalEntries { served: &pass.served, schema: &pass.schema };
+        let local_entries = LocalEntries { served: &pass.served, schema: &pass.schema };
         let (mut entries, mut absent) = (0_u64, Vec::new());
-        place.search(&format!("({GUID}=*)"), &mut |known| {
+        local_entries.search(&format!("({GUID}=*)"), &mut |local| {
             entries += 1;
-            if !present.contains(&known.uuid) {
-                absent.push(known.uuid);
+            if !present.contains(&local.uuid) {
+                absent.push(local.uuid);
             }
             true
         })?;
@@ -237,19 +237,19 @@ impl Runner {
     }
 
     /// Where the next pass begins.
-    fn cookie(&self, place: &LocalEntries<'_>) -> Result<Vec<u8>, String> {
-        let known = place.suffix(&self.task.suffix)?;
-        let Ok(description) = place.schema.describe(larix_replication::dirsync::COOKIE) else {
+    fn cookie(&self, local_entries: &LocalEntries<'_>) -> Result<Vec<u8>, String> {
+        let local = local_entries.suffix(&self.task.suffix)?;
+        let Ok(description) = local_entries.schema.describe(larix_replication::dirsync::COOKIE) else {
             return Ok(Vec::new());
         };
-        let kept = known.as_ref().and_then(|known| known.entry.attribute(&description));
-        Ok(kept.and_then(|kept| kept.values.first().cloned()).unwrap_or_default())
+        let attribute = local.as_ref().and_then(|local| local.entry.attribute(&description));
+        Ok(attribute.and_then(|attribute| attribute.values.first().cloned()).unwrap_or_default())
     }
 
     fn store_cookie(&mut self, pass: &mut Pass, cookie: &[u8]) -> Result<(), String> {
-        let place = LocalEntries { served: &pass.served, schema: &pass.schema };
-        let known = match place.suffix(&self.task.suffix)? {
-            Some(known) => known,
+        let local_entries = LocalEntries { served: &pass.served, schema: &pass.schema };
+        let local = match local_entries.suffix(&self.task.suffix)? {
+            Some(local) => local,
             None => {
                 let entry = suffix_entry(&pass.schema, &self.task.suffix).ok_or_else(|| {
                     format!(
@@ -262,26 +262,26 @@ impl Runner {
                 Known { uuid: uuid::Builder::from_random_bytes(bytes).into_uuid(), entry }
             }
         };
-        let mut kept = known.clone();
-        set_cookie(&pass.schema, &mut kept.entry, cookie);
-        if kept.entry.attributes.len() == known.entry.attributes.len()
-            && kept
+        let mut updated = local.clone();
+        set_cookie(&pass.schema, &mut updated.entry, cookie);
+        if updated.entry.attributes.len() == local.entry.attributes.len()
+            && updated
                 .entry
                 .attributes
                 .iter()
-                .zip(&known.entry.attributes)
+                .zip(&local.entry.attributes)
                 .all(|(new, old)| new.values == old.values)
         {
             return Ok(());
         }
-        pass.put(kept);
+        pass.put(updated);
         self.store(pass)?;
         self.status.change(|status| status.cookie_received = Some(format!("{} bytes", cookie.len())));
         Ok(())
     }
 
     /// A cookie that is not taken is forgotten: everything is asked for, and what is here and was not named goes.
-    fn directory_refused(&self, result: &LdapResult, is_full: bool) -> Result<Ended, String> {
+    fn directory_refused(&self, result: &LdapResult, is_full: bool) -> Result<SessionEnd, String> {
         let of_cookie = [
             ResultCode::PROTOCOL_ERROR,
             ResultCode::UNAVAILABLE_CRITICAL_EXTENSION,
@@ -290,7 +290,7 @@ impl Runner {
         let provider = self.task.provider();
         if !is_full && of_cookie.contains(&result.code) {
             self.tell(&format!("{provider} does not take our cookie: {result}"));
-            return Ok(Ended::FullRefresh);
+            return Ok(SessionEnd::FullRefresh);
         }
         let mend = match result.code {
             ResultCode::INSUFFICIENT_ACCESS_RIGHTS => {
@@ -332,8 +332,8 @@ impl Runner {
 
 impl Pass {
     fn find(&self, uuid: Uuid) -> Result<Option<Known>, String> {
-        if let Some(known) = self.pending.get(&uuid) {
-            return Ok(Some(known.clone()));
+        if let Some(local) = self.pending.get(&uuid) {
+            return Ok(Some(local.clone()));
         }
         LocalEntries { served: &self.served, schema: &self.schema }.find(uuid)
     }
@@ -348,19 +348,19 @@ impl Pass {
         }
     }
 
-    fn put(&mut self, known: Known) {
-        let attributes = known.entry.attributes.iter().map(|attribute| AttributeValues {
+    fn put(&mut self, local: Known) {
+        let attributes = local.entry.attributes.iter().map(|attribute| AttributeValues {
             description: attribute.description.to_text(&self.schema),
             values: attribute.values.clone(),
         });
         self.changes.push(ReplicatedChange::Put {
-            entry_uuid: known.uuid,
-            dn: known.entry.dn.clone(),
+            entry_uuid: local.uuid,
+            dn: local.entry.dn.clone(),
             attributes: attributes.collect(),
             state: None,
             place: None,
         });
-        self.pending.insert(known.uuid, known);
+        self.pending.insert(local.uuid, local);
     }
 
     fn gone(&mut self, uuid: Uuid) -> Result<(), String> {
@@ -381,8 +381,8 @@ struct LocalEntries<'a> {
 impl LocalEntries<'_> {
     fn find(&self, uuid: Uuid) -> Result<Option<Known>, String> {
         let mut found = None;
-        self.search(&format!("(entryUUID={uuid})"), &mut |known| {
-            found = Some(known);
+        self.search(&format!("(entryUUID={uuid})"), &mut |local| {
+            found = Some(local);
             false
         })?;
         Ok(found)
@@ -392,8 +392,8 @@ impl LocalEntries<'_> {
     fn suffix(&self, dn: &str) -> Result<Option<Known>, String> {
         let base = self.schema.parse_dn(dn).map_err(|error| format!("\"{dn}\": {error}"))?;
         let mut found = None;
-        self.look((&base, Scope::Base), "(!(objectClass=glue))", &mut |known| {
-            found = Some(known);
+        self.look((&base, Scope::Base), "(!(objectClass=glue))", &mut |local| {
+            found = Some(local);
             false
         })?;
         Ok(found)
@@ -428,14 +428,14 @@ impl LocalEntries<'_> {
             let view = database.view(&snapshot)?;
             let query = InternalSearch::new(base, scope, &filter).of_what_is_stored();
             internal::search(&view, &database.current_policy(), &query, &mut |entry| {
-                Ok(self.known(entry)?.is_none_or(&mut *found))
+                Ok(self.local_entry(entry)?.is_none_or(&mut *found))
             })?;
             Ok(())
         };
         read().map_err(|fault| format!("entries cannot be looked for: {fault}"))
     }
 
-    fn known(&self, found: &dyn FoundEntry) -> Result<Option<Known>, Fault> {
+    fn local_entry(&self, found: &dyn FoundEntry) -> Result<Option<Known>, Fault> {
         let Entry { dn, attributes } = found.owned()?;
         let mut entry = Entry::new(dn);
         for EntryAttribute { description, mut values, .. } in attributes {

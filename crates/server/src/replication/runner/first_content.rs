@@ -9,7 +9,7 @@ use larix_proto::ResponseMessage;
 use larix_replication::consumer::{Action, FirstEntry, Session};
 
 use super::batches::Manner;
-use super::{Ended, Runner};
+use super::{Runner, SessionEnd};
 
 /// How often the first content is taken as a whole. A provider that is gone before its end each time gets further with
 /// batches, which stay.
@@ -73,7 +73,7 @@ impl Runner {
         &mut self,
         action: Action,
         full: bool,
-    ) -> Result<Option<Ended>, String> {
+    ) -> Result<Option<SessionEnd>, String> {
         match action {
             Action::Apply { changes, csns, .. } if changes.iter().all(is_delete) => {
                 let is_end = changes.is_empty() || !csns.is_empty();
@@ -121,7 +121,7 @@ impl Runner {
 
     /// The first content has come. Nothing of the deletes that came with it was here, and others may have it: they are to be
     /// told of them.
-    fn finish_fill(&mut self, csns: Vec<Csn>, full: bool) -> Result<Option<Ended>, String> {
+    fn finish_fill(&mut self, csns: Vec<Csn>, full: bool) -> Result<Option<SessionEnd>, String> {
         self.judge_clocks(&csns);
         let newest = csns.iter().map(|csn| csn.time).max();
         let Some(fill) = self.first.fill.take() else { return Ok(None) };
@@ -149,12 +149,12 @@ impl Runner {
     }
 
     /// What cannot be stored as a whole is asked for again, to be stored in batches, unless something else was in the way.
-    pub(super) fn fill_failed(&mut self, error: &LoadError) -> Ended {
+    pub(super) fn fill_failed(&mut self, error: &LoadError) -> SessionEnd {
         self.first.abandon();
         if !matches!(error, LoadError::Stopped(_)) {
             self.first.left = 0;
         }
-        Ended::Again(format!("the database was not filled, the content is asked for again: {error}"))
+        SessionEnd::Again(format!("the database was not filled, the content is asked for again: {error}"))
     }
 }
 

@@ -4,7 +4,7 @@
 use larix_engine::csn::Csn;
 use larix_engine::log::CsnVector;
 
-use super::Ended;
+use super::SessionEnd;
 
 /// The state between sessions, and of the one under way.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct LogState {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum After {
     /// What comes after it by its end.
-    Ended(Ended),
+    SessionEnd(SessionEnd),
     /// Another session at once, which asks for the other thing; why, where that is to be told.
     OtherSide(Option<String>),
 }
@@ -67,25 +67,27 @@ impl LogState {
 
     /// From the log to the entries, when the log does not lead on from here, and back when they were refreshed. The second time in
     /// a row it is a failure, which waits as the others do. `is_empty`: nothing came to be here.
-    pub(super) fn after(&mut self, ended: Ended, is_empty: impl FnOnce() -> bool) -> After {
+    pub(super) fn after(&mut self, ended: SessionEnd, is_empty: impl FnOnce() -> bool) -> After {
         let refused = std::mem::take(&mut self.refused);
         let why = match (self.logged, ended) {
-            (true, Ended::FullRefresh) => "the provider's log does not lead on from here".to_owned(),
-            (true, Ended::Failed(why)) if refused => why,
-            (false, Ended::Poll) => {
+            (true, SessionEnd::FullRefresh) => "the provider's log does not lead on from here".to_owned(),
+            (true, SessionEnd::Failed(why)) if refused => why,
+            (false, SessionEnd::Poll) => {
                 self.plain = false;
                 return match is_empty() {
                     // Its log leads on from nowhere: not at once again.
-                    true => After::Ended(Ended::Failed("the provider has no content yet".to_owned())),
+                    true => {
+                        After::SessionEnd(SessionEnd::Failed("the provider has no content yet".to_owned()))
+                    }
                     false => After::OtherSide(None),
                 };
             }
-            (_, ended) => return After::Ended(ended),
+            (_, ended) => return After::SessionEnd(ended),
         };
         self.plain = true;
         self.fallbacks += 1;
         if self.fallbacks > 1 {
-            return After::Ended(Ended::Failed(why));
+            return After::SessionEnd(SessionEnd::Failed(why));
         }
         After::OtherSide(Some(format!("{why}: the entries themselves are asked for")))
     }
@@ -102,7 +104,7 @@ mod tests {
     }
 
     fn failed(why: &str) -> After {
-        After::Ended(Ended::Failed(why.to_owned()))
+        After::SessionEnd(SessionEnd::Failed(why.to_owned()))
     }
 
     fn fallen(why: &str) -> After {
@@ -125,25 +127,26 @@ mod tests {
 
     #[test]
     fn what_comes_after_a_session() {
-        let check = |logged: bool, refused: bool, ended: Ended, is_empty: bool, after: After, plain: bool| {
-            let case = format!("logged {logged}, refused {refused}, {ended:?}, empty {is_empty}");
-            let mut log = LogState { plain: !logged, logged, ..LogState::default() };
-            if refused {
-                log.note_refused();
-            }
-            assert_eq!(log.after(ended, || is_empty), after, "{case}");
-            assert_eq!(log.plain, plain, "{case}");
-        };
-        let lost = || Ended::Failed("lost".to_owned());
-        check(true, false, Ended::FullRefresh, false, fallen(GAP), true);
+        let check =
+            |logged: bool, refused: bool, ended: SessionEnd, is_empty: bool, after: After, plain: bool| {
+                let case = format!("logged {logged}, refused {refused}, {ended:?}, empty {is_empty}");
+                let mut log = LogState { plain: !logged, logged, ..LogState::default() };
+                if refused {
+                    log.note_refused();
+                }
+                assert_eq!(log.after(ended, || is_empty), after, "{case}");
+                assert_eq!(log.plain, plain, "{case}");
+            };
+        let lost = || SessionEnd::Failed("lost".to_owned());
+        check(true, false, SessionEnd::FullRefresh, false, fallen(GAP), true);
         check(true, true, lost(), false, fallen("lost"), true);
         check(true, false, lost(), false, failed("lost"), false);
-        check(true, false, Ended::Poll, false, After::Ended(Ended::Poll), false);
-        check(false, false, Ended::Poll, false, After::OtherSide(None), false);
-        check(false, false, Ended::Poll, true, failed("the provider has no content yet"), false);
+        check(true, false, SessionEnd::Poll, false, After::SessionEnd(SessionEnd::Poll), false);
+        check(false, false, SessionEnd::Poll, false, After::OtherSide(None), false);
+        check(false, false, SessionEnd::Poll, true, failed("the provider has no content yet"), false);
         // What was refused of the entries is no reason to ask for them again.
         check(false, true, lost(), false, failed("lost"), true);
-        check(false, false, Ended::FullRefresh, false, After::Ended(Ended::FullRefresh), true);
+        check(false, false, SessionEnd::FullRefresh, false, After::SessionEnd(SessionEnd::FullRefresh), true);
     }
 
     #[test]
@@ -154,11 +157,11 @@ mod tests {
             if refreshed {
                 log.refreshed();
             }
-            let after = log.after(Ended::FullRefresh, || false);
+            let after = log.after(SessionEnd::FullRefresh, || false);
             assert!(!log.begin(false, &[csn()]));
             // That the entries were refreshed says nothing of the log.
             log.refreshed();
-            assert_eq!(log.after(Ended::Poll, || false), After::OtherSide(None));
+            assert_eq!(log.after(SessionEnd::Poll, || false), After::OtherSide(None));
             after
         };
         assert_eq!(sessions(false), fallen(GAP));

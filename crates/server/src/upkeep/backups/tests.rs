@@ -117,7 +117,7 @@ impl Bench {
     }
 
     /// What is in the folder: the seconds of each full backup, and how many increments it has.
-    fn kept(&self) -> Vec<(i64, usize)> {
+    fn chain_sizes(&self) -> Vec<(i64, usize)> {
         let seconds = |chain: &Chain| {
             let made = Timestamp::parse_generalized(&chain.full.made_at).unwrap();
             made.0 / MICROS - 1_893_456_000
@@ -153,7 +153,7 @@ fn increments_follow_full_ones_and_old_ones_go() {
     ] {
         bench.write();
         assert_eq!(bench.at(seconds), wait, "at {seconds}");
-        assert_eq!(bench.kept(), expected, "at {seconds}");
+        assert_eq!(bench.chain_sizes(), expected, "at {seconds}");
     }
     assert!(foreign.is_dir(), "what is not a backup stays");
     let status = bench.local.server().backups.status();
@@ -176,7 +176,7 @@ fn what_a_killed_server_left_goes() {
     let held = fs::File::open(place(busy)).unwrap();
     held.lock().unwrap();
     bench.at(0);
-    assert_eq!(bench.kept(), [(0, 0)]);
+    assert_eq!(bench.chain_sizes(), [(0, 0)]);
     for name in names {
         assert!(!place(name).exists(), "{name}");
     }
@@ -200,7 +200,7 @@ fn a_clock_that_was_set_back_does_not_end_the_backups() {
         (2_100, &[(2_000, 1), (WRONG, 0)]),
     ] {
         bench.at(seconds);
-        assert_eq!(bench.kept(), expected, "at {seconds}");
+        assert_eq!(bench.chain_sizes(), expected, "at {seconds}");
     }
     let now = Timestamp((1_893_456_000 + 2_100) * MICROS);
     let status = read_status(Some(&bench.schedule), &BackupStatus::default(), now);
@@ -241,7 +241,7 @@ fn a_failure_is_tried_again_after_a_while() {
     bench.at(400);
     let status = bench.local.server().backups.status();
     assert!(status.last_error.is_none() && status.successes == 2, "{status:?}");
-    assert_eq!(bench.kept(), [(0, 1)]);
+    assert_eq!(bench.chain_sizes(), [(0, 1)]);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn an_increment_that_does_not_lead_on_becomes_a_full_one() {
     let now = Timestamp(1_893_456_000 * MICROS);
     other.local.server().backups.change(|status| *status = read_status(Some(&bench.schedule), status, now));
     other.at(100);
-    assert_eq!(other.kept(), [(0, 0), (100, 0)]);
+    assert_eq!(other.chain_sizes(), [(0, 0), (100, 0)]);
 }
 
 /// What somebody asks for is done beside the schedule, one at a time.
@@ -273,13 +273,13 @@ fn what_is_asked_for_is_done_beside_the_schedule() {
     bench.write();
     bench.seconds.set(10);
     ask(BackupRequest::Increment);
-    assert_eq!(bench.kept(), [(0, 1)]);
+    assert_eq!(bench.chain_sizes(), [(0, 1)]);
     // Twice within a second: each has its own place, and the oldest goes.
     bench.seconds.set(20);
     ask(BackupRequest::Full);
-    assert_eq!(bench.kept(), [(0, 1), (20, 0)]);
+    assert_eq!(bench.chain_sizes(), [(0, 1), (20, 0)]);
     ask(BackupRequest::Full);
-    assert_eq!(bench.kept(), [(20, 0), (20, 0)]);
+    assert_eq!(bench.chain_sizes(), [(20, 0), (20, 0)]);
     let status = backups.status();
     assert_eq!((status.successes, status.failures, status.running), (4, 0, false));
     // The schedule counts from there.

@@ -16,7 +16,7 @@ use larix_backend::memory_tree::MemoryTree;
 
 /// What a permitted change comes to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum MonitorChange {
     Levels(u32),
     /// Of the database with this number.
     ReadOnly(usize, bool),
@@ -32,7 +32,7 @@ pub(crate) fn judge(
     tree: &MemoryTree<'_>,
     levels: u32,
     operation: &WriteOperation,
-) -> Result<Wanted, LdapResult> {
+) -> Result<MonitorChange, LdapResult> {
     let WriteOperation::Modify { object, changes } = operation else {
         return Err(unwilling("operation not supported within namingContext"));
     };
@@ -45,7 +45,7 @@ pub(crate) fn judge(
         true => result,
         false => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
     };
-    let mut wanted = None;
+    let mut monitor_change = None;
     let mut now = level_names(levels).map(str::to_owned).collect::<BTreeSet<_>>();
     for change in changes {
         let name = &change.attribute.description;
@@ -65,19 +65,19 @@ pub(crate) fn judge(
                 return Err(hidden(LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS)));
             }
         }
-        wanted = Some(match (target_of(&entry.dn), attribute.name()) {
+        monitor_change = Some(match (target_of(&entry.dn), attribute.name()) {
             (Some(ChangeTarget::Log), "managedInfo") => {
                 change_levels(&mut now, change.operation, &change.attribute.values).map_err(hidden)?;
                 let bits = now.iter().filter_map(|name| LogLevel::parse_word(name));
-                Wanted::Levels(bits.fold(0, |sum, level| sum | level.0))
+                MonitorChange::Levels(bits.fold(0, |sum, level| sum | level.0))
             }
             (Some(ChangeTarget::Database(number)), "readOnly") => {
                 let value = read_only(change.operation, &change.attribute.values)?;
-                Wanted::ReadOnly(number, value)
+                MonitorChange::ReadOnly(number, value)
             }
             (Some(ChangeTarget::Connection(of, number)), "olmConnectionState") => {
                 closing(change.operation, &change.attribute.values).map_err(hidden)?;
-                Wanted::Close(of, number)
+                MonitorChange::Close(of, number)
             }
             _ => {
                 return Err(hidden(unwilling(
@@ -86,7 +86,7 @@ pub(crate) fn judge(
             }
         });
     }
-    wanted.ok_or_else(|| LdapResult::with(ResultCode::PROTOCOL_ERROR, "no modifications specified"))
+    monitor_change.ok_or_else(|| LdapResult::with(ResultCode::PROTOCOL_ERROR, "no modifications specified"))
 }
 
 enum ChangeTarget {

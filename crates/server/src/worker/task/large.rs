@@ -8,7 +8,7 @@ use std::sync::Arc;
 use larix_engine::writer;
 use tokio::sync::oneshot;
 
-use super::{Ended, Task};
+use super::{Task, TaskEnd};
 use crate::background_pool::{Turns, while_waiting};
 use crate::connection::{Connection, Turn};
 use crate::dispatch::Dispatcher;
@@ -17,18 +17,18 @@ use crate::panics;
 use crate::server::Server;
 
 /// A task's connection: there, but while a large request of it is started elsewhere.
-pub(super) struct Held(Option<Connection<Dispatcher>>);
+pub(super) struct TaskConnection(Option<Connection<Dispatcher>>);
 
-impl Held {
+impl TaskConnection {
     pub(super) fn new(connection: Connection<Dispatcher>) -> Self {
         Self(Some(connection))
     }
 }
 
-/// Why a [`Held`] is never asked while it is empty.
+/// Why a [`TaskConnection`] is never asked while it is empty.
 const THERE: &str = "its task does nothing but wait while the connection is elsewhere";
 
-impl Deref for Held {
+impl Deref for TaskConnection {
     type Target = Connection<Dispatcher>;
 
     #[inline]
@@ -37,7 +37,7 @@ impl Deref for Held {
     }
 }
 
-impl DerefMut for Held {
+impl DerefMut for TaskConnection {
     #[inline]
     fn deref_mut(&mut self) -> &mut Self::Target {
         self.0.as_mut().expect(THERE)
@@ -86,7 +86,7 @@ impl Turns for Large {
 
 impl Task<'_> {
     /// Has the request that is next started elsewhere. What comes meanwhile waits.
-    pub(super) async fn start_large(&mut self) -> Result<Turn, Ended> {
+    pub(super) async fn start_large(&mut self) -> Result<Turn, TaskEnd> {
         self.lend();
         let server = &self.core.server;
         let waits = self.connection.has_lookup_next();
@@ -98,15 +98,15 @@ impl Task<'_> {
         // Lines and changes come in the order of the requests.
         writer::hand_over_deferred();
         log::hand_over();
-        let Some(connection) = self.connection.0.take() else { return Err(Ended::Lost) };
+        let Some(connection) = self.connection.0.take() else { return Err(TaskEnd::Lost) };
         let (back, started) = oneshot::channel();
         pool.take(Large { server: Arc::clone(server), waits, connection, back });
         match started.await {
             Ok(connection) => {
-                self.connection = Held::new(connection);
+                self.connection = TaskConnection::new(connection);
                 Ok(Turn::More)
             }
-            Err(_) => Err(Ended::Because("internal error")),
+            Err(_) => Err(TaskEnd::Because("internal error")),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Ended, Task};
+use super::{Task, TaskEnd};
 use crate::connection::Turn;
 use crate::dispatch::LayerChange;
 use crate::input::overwrite;
@@ -22,8 +22,8 @@ const PLAIN_BUFFER_BYTES: usize = 128 * 1024;
 const NO_TLS: &str = "TLS negotiation failure";
 
 impl Task<'_> {
-    pub(super) fn take_protected(&mut self, count: usize) -> Result<Turn, Ended> {
-        let Some(layers) = &mut self.layers else { return Err(Ended::Lost) };
+    pub(super) fn take_protected(&mut self, count: usize) -> Result<Turn, TaskEnd> {
+        let Some(layers) = &mut self.layers else { return Err(TaskEnd::Lost) };
         let mut plain = self.core.plain.take();
         let received = layers.receive(self.core.read_buffer.borrow().get(..count).unwrap_or(&[]), &mut plain);
         let turn = received.map_err(|error| self.broken(&error)).map(|received| {
@@ -44,15 +44,15 @@ impl Task<'_> {
     }
 
     /// A handshake's next step, on another thread: a loop has other clients to serve meanwhile.
-    pub(super) async fn take_handshake(&mut self, count: usize) -> Result<Turn, Ended> {
-        let Some(mut layers) = self.layers.take() else { return Err(Ended::Lost) };
+    pub(super) async fn take_handshake(&mut self, count: usize) -> Result<Turn, TaskEnd> {
+        let Some(mut layers) = self.layers.take() else { return Err(TaskEnd::Lost) };
         let bytes = self.core.read_buffer.borrow().get(..count).unwrap_or(&[]).to_vec();
         let step = tokio::task::spawn_blocking(move || {
             let mut plain = Vec::new();
             let received = layers.receive(&bytes, &mut plain);
             (layers, plain, received)
         });
-        let Ok((layers, mut plain, received)) = step.await else { return Err(Ended::Lost) };
+        let Ok((layers, mut plain, received)) = step.await else { return Err(TaskEnd::Lost) };
         self.layers = Some(layers);
         let received = received.map_err(|error| {
             self.core.server.tls.count(None);
@@ -80,16 +80,16 @@ impl Task<'_> {
     }
 
     /// The input cannot be trusted. The peer gets the alert of TLS for it.
-    fn broken(&mut self, error: &LayersError) -> Ended {
+    fn broken(&mut self, error: &LayersError) -> TaskEnd {
         self.connection.service().log_broken_layer(error);
         if let Some(layers) = &mut self.layers {
             let _ = layers.flush(&mut Writer(&self.stream));
         }
-        Ended::Because(error.reason())
+        TaskEnd::Because(error.reason())
     }
 
     /// What is in the output goes out as until now; what comes after it in the new way.
-    pub(super) fn change_layers(&mut self) -> Result<(), Ended> {
+    pub(super) fn change_layers(&mut self) -> Result<(), TaskEnd> {
         let change = self.connection.service_mut().layer_change.take();
         let layers = self.layers.get_or_insert_default();
         let before = self.connection.output();
@@ -114,8 +114,8 @@ impl Task<'_> {
     }
 
     /// TLS begins: what is in the output still goes out as until now.
-    pub(super) fn start_tls(&mut self) -> Result<(), Ended> {
-        let Some(state) = self.core.server.tls.current() else { return Err(Ended::Because(NO_TLS)) };
+    pub(super) fn start_tls(&mut self) -> Result<(), TaskEnd> {
+        let Some(state) = self.core.server.tls.current() else { return Err(TaskEnd::Because(NO_TLS)) };
         let before = self.connection.output();
         let count = before.len();
         let started = self.layers.get_or_insert_default().start_tls(TlsSession::new(state), before);
@@ -131,7 +131,7 @@ impl Task<'_> {
 
     /// The same through the layers. They are given more only when all they had is sent: what they hold is bounded by
     /// what a connection's output holds.
-    pub(super) fn flush_layers(&mut self) -> Result<(), Ended> {
+    pub(super) fn flush_layers(&mut self) -> Result<(), TaskEnd> {
         let Some(layers) = &mut self.layers else { return Ok(()) };
         loop {
             if layers.wants_write() {

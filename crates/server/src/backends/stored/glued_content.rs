@@ -38,7 +38,7 @@ const OF_THE_SERVER: [&str; 2] = ["contextCSN", "auditContext"];
 
 /// How far it has come.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reached {
+pub(super) enum Progress {
     More,
     /// Nothing can be done until something wakes the follower.
     Waiting,
@@ -48,18 +48,18 @@ pub(super) enum Reached {
 
 /// The part of one search.
 #[derive(Debug)]
-pub(super) struct Elsewhere {
+pub(super) struct GluedContent {
     parts: Vec<GluedDatabase>,
     context: KeptContext,
     schema: Arc<Schema>,
     clock: Arc<dyn Clock>,
     follower: Option<Arc<Follower>>,
-    form: Form,
+    form: EntryForm,
     /// The next part of the refresh.
     at: usize,
     running: Option<Running>,
     /// Changes to be looked at, each with the number of its part.
-    gathered: VecDeque<(usize, ChangedEntry)>,
+    pending: VecDeque<(usize, ChangedEntry)>,
     /// None: the search does not go on with changes.
     sent: Option<SentNames>,
     /// What a server has answered, before it is sent on.
@@ -75,12 +75,12 @@ struct GluedDatabase {
     suffix: NormalDn,
     scope: Scope,
     search: KeptSearch,
-    heard: Arc<HeardChanges>,
+    changes: Arc<HeardChanges>,
 }
 
 /// How entries are sent.
 #[derive(Debug)]
-struct Form {
+struct EntryForm {
     message: MessageId,
     /// The consumer has not asked for it.
     drops_uuid: bool,
@@ -135,7 +135,7 @@ impl<'s, 'a> Builder<'s, 'a> {
     /// Takes in a database below, if its entries are part of the content: from now on its changes are heard.
     pub(super) fn add(&mut self, (backend, suffix, scope): Below<'_>) {
         let Some(teller) = backend.change_teller() else { return };
-        let heard = teller.listen();
+        let changes = teller.listen();
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let request = SearchRequest {
             base: suffix.as_str(),
@@ -153,7 +153,7 @@ impl<'s, 'a> Builder<'s, 'a> {
         });
         let search = Search { request, base: suffix, controls, message: self.search.message };
         let search = KeptSearch::asking(search, &names);
-        self.parts.push(GluedDatabase { suffix: suffix.clone(), scope, search, heard });
+        self.parts.push(GluedDatabase { suffix: suffix.clone(), scope, search, changes });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -166,14 +166,14 @@ impl<'s, 'a> Builder<'s, 'a> {
         context: &Context<'_>,
         (schema, clock): (Arc<Schema>, Arc<dyn Clock>),
         (persist, cookie): (bool, Option<String>),
-    ) -> Elsewhere {
-        let form = Form {
+    ) -> GluedContent {
+        let form = EntryForm {
             message: self.search.message,
             drops_uuid: self.drops_uuid,
             types_only: self.search.request.types_only,
             cookie,
         };
-        Elsewhere {
+        GluedContent {
             parts: self.parts,
             context: KeptContext::new(context, &clock),
             schema,
@@ -182,7 +182,7 @@ impl<'s, 'a> Builder<'s, 'a> {
             form,
             at: 0,
             running: None,
-            gathered: VecDeque::new(),
+            pending: VecDeque::new(),
             sent: persist.then(|| SentNames::new(SENT_MAX)),
             buffer: Vec::new(),
             entries: 0,
@@ -191,10 +191,10 @@ impl<'s, 'a> Builder<'s, 'a> {
     }
 }
 
-impl Elsewhere {
+impl GluedContent {
     pub(super) fn follow(&mut self, follower: &Arc<Follower>) {
         for part in &self.parts {
-            part.heard.follow(Arc::clone(follower));
+            part.changes.follow(Arc::clone(follower));
         }
         self.follower = Some(Arc::clone(follower));
     }
@@ -213,20 +213,20 @@ impl Elsewhere {
     ///
     /// # Errors
     /// A server that does not answer, or does not answer everything.
-    pub(super) fn refresh(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Reached, LdapResult> {
+    pub(super) fn refresh(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Progress, LdapResult> {
         loop {
             if out.len() >= budget.bytes {
-                return Ok(Reached::More);
+                return Ok(Progress::More);
             }
             if self.running.is_none() {
                 if self.at >= self.parts.len() {
-                    return Ok(Reached::End);
+                    return Ok(Progress::End);
                 }
                 let cursor = self.open(self.at, None)?;
                 self.running = Some(Running { cursor, part: self.at, changed: None });
             }
             match self.step(budget, out)? {
-                Reached::End => self.at += 1,
+                Progress::End => self.at += 1,
                 goes_on => return Ok(goes_on),
             }
         }
@@ -235,7 +235,7 @@ impl Elsewhere {
     /// Whether something that was gathered was not sent yet.
     pub(super) fn is_busy(&self) -> bool {
         let looks_up = self.running.as_ref().is_some_and(|running| running.changed.is_some());
-        looks_up || !self.gathered.is_empty()
+        looks_up || !self.pending.is_empty()
     }
 
     /// Takes up what was heard of changes until now.
@@ -244,8 +244,8 @@ impl Elsewhere {
     /// Not all was heard: the consumer has to come again.
     pub(super) fn gather(&mut self) -> Result<(), LdapResult> {
         for (at, part) in self.parts.iter().enumerate() {
-            let heard = part.heard.take().map_err(search_again)?;
-            self.gathered.extend(heard.into_iter().map(|changed| (at, changed)));
+            let changes = part.changes.take().map_err(search_again)?;
+            self.pending.extend(changes.into_iter().map(|changed| (at, changed)));
         }
         Ok(())
     }
@@ -254,17 +254,17 @@ impl Elsewhere {
     ///
     /// # Errors
     /// A change that cannot be told: the consumer has to come again.
-    pub(super) fn persist(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Reached, LdapResult> {
+    pub(super) fn persist(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Progress, LdapResult> {
         loop {
             if out.len() >= budget.bytes {
-                return Ok(Reached::More);
+                return Ok(Progress::More);
             }
             if self.running.is_none() && !self.begin_lookup()? {
-                return Ok(Reached::End);
+                return Ok(Progress::End);
             }
             if self.running.is_some() {
                 match self.step(budget, out)? {
-                    Reached::End => {}
+                    Progress::End => {}
                     goes_on => return Ok(goes_on),
                 }
             }
@@ -273,7 +273,7 @@ impl Elsewhere {
 
     /// Looks at the next change; whether there was one.
     fn begin_lookup(&mut self) -> Result<bool, LdapResult> {
-        let Some((at, changed)) = self.gathered.pop_front() else { return Ok(false) };
+        let Some((at, changed)) = self.pending.pop_front() else { return Ok(false) };
         let ChangedEntry { dn, renamed, is_tree, is_certain } = changed;
         let Some(part) = self.parts.get(at) else { return Ok(false) };
         let is_renamed = renamed.is_some();
@@ -291,7 +291,7 @@ impl Elsewhere {
                 // It has the one name or the other.
                 let other = std::mem::replace(&mut now, dn.clone());
                 let other = ChangedEntry { dn: other, renamed: None, is_tree: false, is_certain };
-                self.gathered.push_front((at, other));
+                self.pending.push_front((at, other));
             }
         }
         let cursor = self.open(at, Some(&now))?;
@@ -328,8 +328,8 @@ impl Elsewhere {
     }
 
     /// Goes on with the search that is on its way.
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Reached, LdapResult> {
-        let Some(mut running) = self.running.take() else { return Ok(Reached::End) };
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Progress, LdapResult> {
+        let Some(mut running) = self.running.take() else { return Ok(Progress::End) };
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = running.cursor.step(budget, &mut buffer);
         // Changes of this server wake the search as well: only what the other server says counts.
@@ -347,12 +347,12 @@ impl Elsewhere {
         let result = match slice {
             Slice::More => {
                 self.running = Some(running);
-                return Ok(Reached::More);
+                return Ok(Progress::More);
             }
             Slice::Waiting => {
                 self.silent.get_or_insert_with(|| self.clock.monotonic());
                 self.running = Some(running);
-                return Ok(Reached::Waiting);
+                return Ok(Progress::Waiting);
             }
             Slice::Done(result, _) => result,
         };
@@ -364,7 +364,7 @@ impl Elsewhere {
         if let Some(Lookup { before, is_tree, found: false, .. }) = running.changed {
             self.is_gone((&before, is_tree), out)?;
         }
-        Ok(Reached::End)
+        Ok(Progress::End)
     }
 
     /// Sends an entry.
@@ -384,12 +384,12 @@ impl Elsewhere {
         let mut state = EntryState::Add;
         if let (Some(lookup), Some(sent)) = (&mut running.changed, &mut self.sent) {
             lookup.found = true;
-            let known = sent.remove(&lookup.before);
+            let previous = sent.remove(&lookup.before);
             let replaced = if lookup.now == lookup.before { None } else { sent.remove(&lookup.now) };
-            for other in known.iter().chain(&replaced).filter(|other| **other != uuid) {
+            for other in previous.iter().chain(&replaced).filter(|other| **other != uuid) {
                 self.form.write_delete(&lookup.before, *other, out);
             }
-            if known.iter().chain(&replaced).any(|known| *known == uuid) {
+            if previous.iter().chain(&replaced).any(|previous| *previous == uuid) {
                 state = EntryState::Modify;
             }
             sent.insert(&lookup.now, uuid);
@@ -421,7 +421,7 @@ impl Elsewhere {
     }
 }
 
-impl Form {
+impl EntryForm {
     fn control(&self, state: EntryState, uuid: Uuid) -> ControlBuf {
         state_control(state, uuid, self.cookie.as_deref())
     }

@@ -12,14 +12,14 @@ use crate::generation::Generation;
 
 /// It holds neither its connection nor the generation of its request.
 #[derive(Debug)]
-pub(super) struct KeptConnection {
+pub(super) struct DetachedClient {
     pub(super) request: Option<(u64, MessageId)>,
     pub(super) lifetime: Option<Weak<dyn Any + Send + Sync>>,
     pub(super) events: UnboundedSender<ConnectionEvent>,
     pub(super) generation: Weak<Generation>,
 }
 
-impl Client for KeptConnection {
+impl Client for DetachedClient {
     fn handle(&self) -> Box<dyn ClientHandle> {
         Box::new(Connected(self.events.clone()))
     }
@@ -33,7 +33,7 @@ impl Client for KeptConnection {
     }
 }
 
-impl KeptClient for KeptConnection {
+impl KeptClient for DetachedClient {
     fn as_client(&self) -> &dyn Client {
         self
     }

@@ -1,4 +1,4 @@
-//! What a search found: its table, its order, and the ways to the pages before and behind.
+//! The results of a search: their table, their order, and the ways to the pages before and behind.
 
 use larix_schema::Schema;
 use maud::{Markup, html};
@@ -8,7 +8,7 @@ use super::layout;
 use super::overview::thousands;
 use super::search::PAGE;
 use super::values::entry_url;
-use crate::admin::client::{Found, FoundPage};
+use crate::admin::client::{EntryPage, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::respond::Visit;
 
@@ -19,14 +19,14 @@ const TRAIL_MAX: usize = 2_000;
 /// The first page's cookie in a trail.
 const START: &str = "-";
 
-/// The addresses of a search's pages and orders.
-pub(super) struct Ways<'a> {
+/// What the page of a search shows of its results, with the addresses of its other pages and orders.
+pub(super) struct SearchResults<'a> {
     query: &'a Form,
     base: &'a str,
     filter: &'a str,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> SearchResults<'a> {
     pub(super) fn new(query: &'a Form, base: &'a str, filter: &'a str) -> Self {
         Self { query, base, filter }
     }
@@ -55,7 +55,7 @@ impl<'a> Ways<'a> {
     }
 
     /// How many there are, as far as that is known.
-    pub(super) fn heading(&self, found: &FoundPage) -> String {
+    pub(super) fn heading(&self, found: &EntryPage) -> String {
         let count = found.entries.len() as u64;
         let first = self.first();
         let last = first.saturating_add(count.saturating_sub(1));
@@ -73,7 +73,7 @@ impl<'a> Ways<'a> {
     }
 
     /// The ways to other pages. A page before is asked for by the cookie that led to it.
-    pub(super) fn pages(&self, found: &FoundPage) -> Markup {
+    pub(super) fn pages(&self, found: &EntryPage) -> Markup {
         let (first, trail) = (self.first(), self.query.get("trail"));
         let before = trail.rsplit_once('.').unwrap_or(("", trail));
         let here = if self.query.get("page").is_empty() { START } else { self.query.get("page") };
@@ -96,7 +96,7 @@ impl<'a> Ways<'a> {
     }
 
     /// The table, in a form that takes what is ticked to a look before it is deleted.
-    pub(super) fn results(&self, visit: &Visit<'_>, entries: &[Found], columns: &[&str]) -> Markup {
+    pub(super) fn results(&self, visit: &Visit<'_>, entries: &[ReceivedEntry], columns: &[&str]) -> Markup {
         let schema = visit.admin.server.config().schema.clone();
         html! {
             @if !entries.is_empty() {
@@ -148,7 +148,7 @@ fn longer(trail: &str, page: &str) -> String {
     longer
 }
 
-fn cell(entry: &Found, name: &str) -> String {
+fn cell(entry: &ReceivedEntry, name: &str) -> String {
     let values = entry.values(name);
     let mut text: Vec<String> = values
         .iter()
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn a_heading_says_how_many_there_are() {
         let heading = |query: &str, count: usize, cookie: &[u8], estimate: u32| {
-            let entry = Found { dn: String::new(), attributes: Vec::new() };
+            let entry = ReceivedEntry { dn: String::new(), attributes: Vec::new() };
             let entries = std::iter::repeat_with(|| entry.clone()).take(count).collect();
-            let page = FoundPage { entries, cookie: cookie.to_vec(), estimate, limited: false };
-            Ways::new(&Form::parse(query.as_bytes()), "", "").heading(&page)
+            let page = EntryPage { entries, cookie: cookie.to_vec(), estimate, limited: false };
+            SearchResults::new(&Form::parse(query.as_bytes()), "", "").heading(&page)
         };
         assert_eq!(heading("", 1, b"", 0), "1 entry");
         assert_eq!(heading("", 100, b"x", 0), "Entries 1 to 100, and more");

@@ -15,14 +15,14 @@ pub(super) type Requests = Vec<(Request, AuditFacts)>;
 
 /// Those that wait.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct RequestQueue {
     /// Each with its bytes.
     requests: VecDeque<(Request, AuditFacts, usize)>,
     bytes: usize,
     lost: u64,
 }
 
-impl Waiting {
+impl RequestQueue {
     /// Takes one; false: there is no room for it, and it is counted.
     pub(super) fn push(&mut self, request: Request, facts: AuditFacts) -> bool {
         let own = size_of::<(Request, AuditFacts, usize)>() + request.bytes() + facts.bytes();
@@ -77,43 +77,43 @@ mod tests {
         (Request::Compare { assertion: vec![b'x'; bytes] }, AuditFacts::default())
     }
 
-    fn push(waiting: &mut Waiting, bytes: usize) -> bool {
+    fn push(queue: &mut RequestQueue, bytes: usize) -> bool {
         let (request, facts) = compare(bytes);
-        waiting.push(request, facts)
+        queue.push(request, facts)
     }
 
     #[test]
     fn so_many_wait_and_so_many_bytes() {
-        let mut waiting = Waiting::default();
-        let large = (0..100).filter(|_| push(&mut waiting, 1 << 20)).count();
-        assert_eq!((large, waiting.take_lost(), waiting.take_lost()), (63, 37, 0));
+        let mut queue = RequestQueue::default();
+        let large = (0..100).filter(|_| push(&mut queue, 1 << 20)).count();
+        assert_eq!((large, queue.take_lost(), queue.take_lost()), (63, 37, 0));
         // There is room for small ones.
-        assert!(push(&mut waiting, 1));
-        waiting.done(1);
-        assert!(push(&mut waiting, 1 << 20) && !push(&mut waiting, 1 << 20));
-        let mut waiting = Waiting::default();
-        assert_eq!((0..REQUESTS + 5).filter(|_| push(&mut waiting, 1)).count(), REQUESTS);
-        waiting.done(REQUESTS);
-        assert!(waiting.is_empty());
-        assert_eq!((waiting.take_lost(), waiting.bytes), (5, 0));
+        assert!(push(&mut queue, 1));
+        queue.done(1);
+        assert!(push(&mut queue, 1 << 20) && !push(&mut queue, 1 << 20));
+        let mut queue = RequestQueue::default();
+        assert_eq!((0..REQUESTS + 5).filter(|_| push(&mut queue, 1)).count(), REQUESTS);
+        queue.done(REQUESTS);
+        assert!(queue.is_empty());
+        assert_eq!((queue.take_lost(), queue.bytes), (5, 0));
     }
 
     #[test]
     fn a_group_has_a_limit_and_is_never_empty() {
-        let mut waiting = Waiting::default();
-        assert_eq!(waiting.first(10, GROUP).0.len(), 0);
+        let mut queue = RequestQueue::default();
+        assert_eq!(queue.first(10, GROUP).0.len(), 0);
         for bytes in [9 << 20, 1, 1, 7 << 20, 1 << 20] {
-            assert!(push(&mut waiting, bytes));
+            assert!(push(&mut queue, bytes));
         }
         let mut groups = Vec::new();
-        while !waiting.is_empty() {
-            let (group, more) = waiting.first(10, GROUP);
+        while !queue.is_empty() {
+            let (group, more) = queue.first(10, GROUP);
             groups.push((group.len(), more));
-            waiting.done(group.len());
+            queue.done(group.len());
         }
         assert_eq!(groups, [(1, true), (3, true), (1, false)]);
-        (0..5).for_each(|_| assert!(push(&mut waiting, 1)));
-        let (group, more) = waiting.first(2, GROUP);
+        (0..5).for_each(|_| assert!(push(&mut queue, 1)));
+        let (group, more) = queue.first(2, GROUP);
         assert_eq!((group.len(), more), (2, true));
     }
 }

@@ -7,25 +7,25 @@ use larix_engine::overlay::committed::Committed as _;
 use larix_engine::{CommittedFollower, Served};
 use larix_store::Store;
 
-use super::in_force::InForce;
-use super::{Known, OverlayHost, OverlayThread};
+use super::current_overlay::CurrentOverlay;
+use super::{OverlayHost, OverlayThread, Progress};
 use crate::panics;
 
 impl<H: OverlayHost> OverlayThread<H> {
     /// Settles where the overlay begins in the change log, durably. To be called before anybody is answered that the overlay is in force:
     /// it is shown each change that is made after this, however late its thread runs, and after a crash as well. What fails here is
     /// tried again, and reported, by the thread.
-    pub(in crate::overlay_threads) fn place(&self) -> Known<H> {
-        let mut known = Known::default();
+    pub(in crate::overlay_threads) fn settle_position(&self) -> Progress<H> {
+        let mut progress = Progress::default();
         let acts = self.host.served().and_then(|served| Some((served, self.host.term()?)));
         if let Some((served, term)) = acts
             && self.overlay().interests().has(Interests::COMMITTED)
         {
             let _ = panics::contained(|| {
-                self.begin_term((served, term), &mut known).and_then(|()| self.join(served, &mut known))
+                self.begin_term((served, term), &mut progress).and_then(|()| self.join(served, &mut progress))
             });
         }
-        known
+        progress
     }
 
     /// From now on the overlay acts here, unless it does already.
@@ -35,19 +35,19 @@ impl<H: OverlayHost> OverlayThread<H> {
     pub(super) fn begin_term(
         &self,
         (served, term): (&Arc<Served<H::Store>>, u64),
-        known: &mut Known<H>,
+        progress: &mut Progress<H>,
     ) -> Result<(), String> {
-        if known.term == Some(term) {
+        if progress.term == Some(term) {
             return Ok(());
         }
-        known.look = None;
+        progress.look = None;
         if <H::Store as Store>::SHARED {
             served.follow_store().map_err(|error| error.to_string())?;
         }
-        if let Some(follower) = &mut known.follower {
+        if let Some(follower) = &mut progress.follower {
             follower.resume().map_err(|fault| fault.to_string())?;
         }
-        (known.term, known.begun) = (Some(term), false);
+        (progress.term, progress.has_begun) = (Some(term), false);
         Ok(())
     }
 
@@ -55,17 +55,21 @@ impl<H: OverlayHost> OverlayThread<H> {
     ///
     /// # Errors
     /// A store that cannot be read or written.
-    pub(super) fn join(&self, served: &Arc<Served<H::Store>>, known: &mut Known<H>) -> Result<(), String> {
-        if known.follower.is_some() {
+    pub(super) fn join(
+        &self,
+        served: &Arc<Served<H::Store>>,
+        progress: &mut Progress<H>,
+    ) -> Result<(), String> {
+        if progress.follower.is_some() {
             // What it took in a term before is durable before its place is.
-            InForce(self).settle()?;
+            CurrentOverlay(self).settle()?;
         } else {
-            let held = known.held.take();
-            let held = held.unwrap_or_else(|| CommittedFollower::hold(served, self.waker()));
-            let joined = CommittedFollower::join_with(served, &self.name, held);
-            known.follower = Some(joined.map_err(|fault| fault.to_string())?);
+            let reader = progress.reader.take();
+            let reader = reader.unwrap_or_else(|| CommittedFollower::hold(served, self.waker()));
+            let joined = CommittedFollower::join_with(served, &self.name, reader);
+            progress.follower = Some(joined.map_err(|fault| fault.to_string())?);
         }
-        let Some(follower) = &mut known.follower else { return Ok(()) };
+        let Some(follower) = &mut progress.follower else { return Ok(()) };
         // From here on nothing is missed.
         follower.keep_position().map_err(|error| error.to_string())
     }

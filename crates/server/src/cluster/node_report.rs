@@ -11,7 +11,7 @@ const TITLE: &str = "larix node ";
 const REASON_CHARS_MAX: usize = 1_000;
 
 /// What a node says.
-pub(super) fn words(state: &ConfigurationState) -> Vec<u8> {
+pub(super) fn encode(state: &ConfigurationState) -> Vec<u8> {
     let ConfigurationState { is_shared, newest, in_force, refused } = state;
     let shared = if *is_shared { "shared" } else { "own" };
     let mut text = format!(
@@ -27,8 +27,8 @@ pub(super) fn words(state: &ConfigurationState) -> Vec<u8> {
 }
 
 /// What a node has said; none where this version cannot read it.
-pub(super) fn read(words: &[u8]) -> Option<NodeReport> {
-    let text = std::str::from_utf8(words).ok()?;
+pub(super) fn decode(bytes: &[u8]) -> Option<NodeReport> {
+    let text = std::str::from_utf8(bytes).ok()?;
     let (title, lines) = text.split_once('\n')?;
     let form: u32 = title.strip_prefix(TITLE)?.parse().ok()?;
     if form != FORM {
@@ -62,22 +62,22 @@ mod tests {
         for (refused, expected) in
             [(None, None), (Some("line 3:\nwhy"), Some("line 3: why")), (Some(&long), Some(&*cut))]
         {
-            let said = words(&state(refused));
-            let read = read(&said).expect("it is read");
-            assert_eq!(read.version, env!("CARGO_PKG_VERSION"));
-            assert_eq!((read.is_shared, read.newest, read.in_force), (refused.is_some(), 7, 6));
-            assert_eq!(read.refused.as_deref(), expected);
+            let bytes = encode(&state(refused));
+            let report = decode(&bytes).expect("it is read");
+            assert_eq!(report.version, env!("CARGO_PKG_VERSION"));
+            assert_eq!((report.is_shared, report.newest, report.in_force), (refused.is_some(), 7, 6));
+            assert_eq!(report.refused.as_deref(), expected);
         }
     }
 
     #[test]
     fn what_others_say_is_read_as_far_as_it_is_known() {
-        let said = String::from_utf8(words(&ConfigurationState::default())).expect("text");
-        assert!(read(format!("{said}later thing\n").as_bytes()).is_some(), "a line more");
-        for other in [&*said.replace("node 1", "node 2"), &said.replace("newest 0", "newest -"), "", "larix"]
+        let text = String::from_utf8(encode(&ConfigurationState::default())).expect("text");
+        assert!(decode(format!("{text}later thing\n").as_bytes()).is_some(), "a line more");
+        for other in [&*text.replace("node 1", "node 2"), &text.replace("newest 0", "newest -"), "", "larix"]
         {
-            assert_eq!(read(other.as_bytes()), None, "{other}");
+            assert_eq!(decode(other.as_bytes()), None, "{other}");
         }
-        assert_eq!(read(b"\xff\n"), None);
+        assert_eq!(decode(b"\xff\n"), None);
     }
 }
