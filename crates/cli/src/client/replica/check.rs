@@ -173,7 +173,7 @@ impl Check<'_> {
         let mut shown = [BTreeMap::new(), BTreeMap::new()];
         for (server, shown) in self.servers.iter_mut().zip(&mut shown) {
             let found = entries::by_uuid(&mut server.session, &self.base, &uuids, &self.args.without);
-            *shown = at(&server.url, found)?;
+            *shown = at(&server.url, found.map_err(|error| advised(error, server.anonymous, BOUND)))?;
         }
         Ok(shown)
     }
