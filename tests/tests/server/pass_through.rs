@@ -1,10 +1,14 @@
 //! `{SASL}` passwords: a real saslauthd is asked, which asks an IMAP server, which is this test.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use larix_proto::extended::{ExtendedValue, PasswordModify};
+use larix_proto::{MessageId, client, oid};
 use larix_testkit::{Kind, Server, Site, packages};
 use larix_tests::raw::{Raw, bind};
 
@@ -79,7 +83,7 @@ fn saslauthd_is_asked() {
     let _daemon = Daemon(child);
     let socket = folder.path().join("mux");
     for _ in 0..1_000 {
-        if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+        if UnixStream::connect(&socket).is_ok() {
             break;
         }
         std::thread::park_timeout(Duration::from_millis(10));
@@ -110,4 +114,103 @@ fn without_saslauthd_nobody_is_let_in() {
         }
         assert!(server.stop());
     }
+}
+
+/// Answers as saslauthd does: `ann` is let in with `annpw`. Questions about `bob` are `held` without an answer while there is a list.
+fn program(listener: &UnixListener, held: &Mutex<Option<Vec<UnixStream>>>) {
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let parts = [(); 4].map(|()| {
+            let mut count = [0; 2];
+            stream.read_exact(&mut count).unwrap();
+            let mut part = vec![0; usize::from(u16::from_be_bytes(count))];
+            stream.read_exact(&mut part).unwrap();
+            String::from_utf8(part).unwrap()
+        });
+        if parts[0] == "bob"
+            && let Some(held) = &mut *held.lock().unwrap()
+        {
+            held.push(stream);
+            continue;
+        }
+        let answer: &[u8] = if parts[..2] == ["ann", "annpw"] { b"OK" } else { b"NO" };
+        let _ = stream.write_all(&[&[0, 2][..], answer].concat());
+    }
+}
+
+fn password_modify(name: &str, old: Option<&str>, new: &str) -> Vec<u8> {
+    let dn = format!("cn={name},{SUFFIX}");
+    let request =
+        PasswordModify { user: Some(dn.as_bytes()), old: old.map(str::as_bytes), new: Some(new.as_bytes()) };
+    let mut out = Vec::new();
+    client::extended(&mut out, MessageId(2), oid::PASSWORD_MODIFY, request.encode().as_deref(), &[]);
+    out
+}
+
+#[test]
+fn an_old_password_that_saslauthd_knows_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("mux");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let held = Arc::new(Mutex::new(Some(Vec::new())));
+    let holds = Arc::clone(&held);
+    std::thread::spawn(move || program(&listener, &holds));
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "sasl-saslauthd {}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn cn=admin,{SUFFIX}\nrootpw secret\n\
+             directory @DATA@\noverlay ppolicy\nppolicy_default cn=policy,{SUFFIX}\n\
+             access to attrs=userPassword by self write by anonymous auth\naccess to * by * read\n",
+            socket.display()
+        ),
+    );
+    let person = |name: &str, password: &str| {
+        format!(
+            "dn: cn={name},{SUFFIX}\nobjectClass: person\ncn: {name}\nsn: s\nuserPassword: {password}\n\n"
+        )
+    };
+    site.load(&format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: cn=policy,{SUFFIX}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+         pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxFailure: 1\n\n{}{}{}",
+        person("ann", "{SASL}ann@example.com"),
+        person("bob", "{SASL}bob"),
+        person("eve", "evepw")
+    ));
+    let server = site.start().unwrap();
+    let connect = |dn: &str, password: &str| {
+        let mut connection = Raw::connect(server.address).unwrap();
+        assert_eq!(connection.ask(&bind(1, dn, password)).unwrap().code, 0, "{dn}");
+        connection
+    };
+    let admin = || connect(&format!("cn=admin,{SUFFIX}"), "secret");
+
+    // The policy hears that it was right.
+    let mut ann = connect(&format!("cn=ann,{SUFFIX}"), "annpw");
+    let changed = ann.ask(&password_modify("ann", Some("annpw"), "annother")).unwrap();
+    assert_eq!(changed.code, 0, "{}", changed.text);
+    assert_eq!(ask(&server, "ann", "annother"), 0);
+
+    // A program that is silent keeps nobody else waiting: more questions than there are threads that hash.
+    let asked = std::thread::available_parallelism().map_or(2, usize::from) + 1;
+    let waiting: Vec<_> = (0..asked)
+        .map(|_| {
+            let mut connection = admin();
+            assert!(connection.send(&password_modify("bob", Some("bobpw"), "bobother")));
+            connection
+        })
+        .collect();
+    for _ in 0..1_000 {
+        if held.lock().unwrap().as_ref().is_some_and(|held| !held.is_empty()) {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    let mut other = admin();
+    other.socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let changed = other.ask(&password_modify("eve", None, "evenew"));
+    assert_eq!(changed.map(|changed| changed.code), Some(0), "it waits behind saslauthd");
+    *held.lock().unwrap() = None;
+    drop(waiting);
+    assert!(server.stop());
 }

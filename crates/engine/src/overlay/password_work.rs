@@ -117,6 +117,11 @@ impl PasswordWork {
         matches
     }
 
+    /// Notes what another program says of a stored value that it alone can compare (`{SASL}`).
+    pub fn learn(&self, stored: &[u8], password: &[u8], matches: bool) {
+        self.lock().compared.push((secret(stored), secret(password), matches));
+    }
+
     /// The value to store for a password.
     ///
     /// # Errors
@@ -220,6 +225,14 @@ mod tests {
             !early.matches(&costly(36), b"x") && !early.matches(&costly(37), b"x") && !early.has_exceeded()
         );
         assert!(!early.matches(&costly(38), b"x") && early.has_exceeded());
+    }
+
+    #[test]
+    fn what_another_program_says_is_known() {
+        let work = PasswordWork::default();
+        work.learn(b"{SASL}ann", b"right", true);
+        assert!(work.matches(b"{SASL}ann", b"right"));
+        assert!(!work.matches(b"{SASL}ann", b"wrong") && !work.matches(b"{SASL}bob", b"right"));
     }
 
     #[test]

@@ -15,8 +15,9 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
 
-use super::passwords::{Judge, Saslauthd, matches, replacement};
+use super::passwords::{Judge, Saslauthd, asks_saslauthd, matches, replacement};
 use crate::clock::SystemRandom;
+use crate::password_pool::PasswordPool;
 use crate::services::Services;
 
 /// A database and the directory that it is part of, for jobs on other threads.
@@ -137,6 +138,12 @@ pub(super) struct PasswordReplacement<S: Store> {
 }
 
 impl<S: Store> PasswordReplacement<S> {
+    /// The pool that carries it out. One that asks another program takes no thread from those that compute, as a bind.
+    pub(super) fn pool<'s>(&self, services: &'s Services) -> &'s PasswordPool {
+        let asks = self.saslauthd.is_some() && self.stored.iter().any(|value| asks_saslauthd(value));
+        if asks { &services.askers } else { &services.passwords }
+    }
+
     /// Compares and hashes on the calling thread, one of the pool, and hands the change to the writer.
     pub(super) fn carry_out(self, done: Done<PasswordChanged>) {
         let Self {

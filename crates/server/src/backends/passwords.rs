@@ -277,7 +277,7 @@ pub(super) fn compared(verdict: BindConclusion) -> End {
 }
 
 /// Whether comparing with a stored value means to ask another program.
-fn asks_saslauthd(stored: &[u8]) -> bool {
+pub(super) fn asks_saslauthd(stored: &[u8]) -> bool {
     password::pass_through(password::password_behind(stored).unwrap_or(stored)).is_some()
 }
 
@@ -473,10 +473,11 @@ pub(super) fn is_match(stored: &[u8], password: &[u8], saslauthd: Option<&Saslau
 
 /// Whether the old password is the one that is stored, or that saslauthd knows.
 pub(super) fn matches(saslauthd: Option<&Saslauthd>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
-    match password::pass_through(stored) {
-        Some(_) => is_match(stored, old, saslauthd),
-        None => work.matches(stored, old),
+    if password::pass_through(stored).is_some() {
+        // The overlays ask as well, and cannot ask the program.
+        work.learn(stored, old, is_match(stored, old, saslauthd));
     }
+    work.matches(stored, old)
 }
 
 /// A password that is to be stored anew.

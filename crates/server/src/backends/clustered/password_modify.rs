@@ -80,10 +80,11 @@ fn replace(
         replacement.stored = found.secrets.into_iter().map(Zeroizing::new).collect();
         handle.common.drop_costly(&mut replacement.stored, &replacement.dn);
     }
-    let passwords = &handle.common.services.passwords;
-    let source = passwords.source(&replacement.subject.peer.peer_name, replacement.dn.as_str());
+    let services = &handle.common.services;
+    let source = services.passwords.source(&replacement.subject.peer.peer_name, replacement.dn.as_str());
+    let pool = replacement.pool(services);
     let mut work = Some((replacement, done));
-    let queued = passwords.submit_made(source, || {
+    let queued = pool.submit_made(source, || {
         let work = work.take();
         move || {
             if let Some((replacement, done)) = work {

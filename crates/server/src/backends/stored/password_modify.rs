@@ -37,7 +37,7 @@ impl Stored {
             new,
             generated,
         };
-        let queued = services.passwords.submit_made(source, || {
+        let queued = job.pool(services).submit_made(source, || {
             let done = later();
             move || job.carry_out(done)
         });
