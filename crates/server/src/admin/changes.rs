@@ -56,6 +56,22 @@ fn lacking(values: &[Vec<u8>], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
     values.iter().filter(|value| !others.contains(*value)).cloned().collect()
 }
 
+/// What a browser sends back of a value in a text field, where that is something else: it ends lines its own way, and has no zero byte.
+fn as_sent_back(value: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(value).ok().filter(|text| text.contains(['\r', '\0']))?;
+    Some(text.replace("\r\n", "\n").replace('\r', "\n").replace('\0', "\u{fffd}").into_bytes())
+}
+
+/// The values of a form; one that nothing but the browser has altered as it is stored.
+fn as_meant(values: &[Vec<u8>], stored: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let altered: HashMap<Vec<u8>, &Vec<u8>> =
+        stored.iter().filter_map(|value| Some((as_sent_back(value)?, value))).collect();
+    values
+        .iter()
+        .map(|value| altered.get(value).map_or_else(|| value.clone(), |&stored| stored.clone()))
+        .collect()
+}
+
 /// What is to be changed for the entry to become what the form says. Attributes that the form does not name stay.
 pub(super) fn between(
     schema: &Schema,
@@ -69,18 +85,19 @@ pub(super) fn between(
     }
     for attribute in form_attributes {
         let old = held.get(&attribute.name.to_ascii_lowercase()).copied().unwrap_or_default();
-        let gone = lacking(old, &attribute.values);
-        let new = lacking(&attribute.values, old);
+        let values = as_meant(&attribute.values, old);
+        let gone = lacking(old, &values);
+        let new = lacking(&values, old);
         let named = schema::has_named_values(schema, &attribute.name);
         let mut change = |operation, values| {
             changes.push(AttributeChange { operation, name: attribute.name.clone(), values });
         };
-        if gone.is_empty() && new.is_empty() && (named || old == attribute.values) {
+        if gone.is_empty() && new.is_empty() && (named || old == values) {
             continue;
         }
         if old.is_empty() {
             change(ModifyOperation::Add, new);
-        } else if attribute.values.is_empty() {
+        } else if values.is_empty() {
             change(ModifyOperation::Delete, Vec::new());
         } else if named {
             if !gone.is_empty() {
@@ -90,7 +107,7 @@ pub(super) fn between(
                 change(ModifyOperation::Add, new);
             }
         } else {
-            change(ModifyOperation::Replace, attribute.values.clone());
+            change(ModifyOperation::Replace, values);
         }
     }
     changes
@@ -140,6 +157,29 @@ mod tests {
         check("v:sn=s&v:sn=", &[(ModifyOperation::Add, "sn", &["s"])]);
         check("b:sn=YQ%3D%3D", &[(ModifyOperation::Add, "sn", &["a"])]);
         assert!(values(&Form::parse(b"b:sn=%%")).is_err());
+    }
+
+    #[test]
+    fn what_a_browser_alone_alters_stays() {
+        let schema = Schema::system();
+        let attribute = |name: &str, values: &[&str]| FoundAttribute {
+            name: name.to_owned(),
+            values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
+        };
+        let stored = ["a\r\nb", "c\rd", "e\0f", "g\nh"];
+        let entry = Found { dn: "cn=x".to_owned(), attributes: vec![attribute("description", &stored)] };
+        let others = "v:description=c%0D%0Ad&v:description=e%EF%BF%BDf&v:description=g%0D%0Ah&v:sn=";
+        let same = format!("v:description=a%0D%0Ab&{others}");
+        assert_eq!(between(schema, &entry, &attributes(&same)), []);
+        // One that the user changes is what the user writes.
+        let found = between(schema, &entry, &attributes(&format!("v:description=a%0D%0Abb&{others}")));
+        let change = |operation, value: &str| AttributeChange {
+            operation,
+            name: "description".to_owned(),
+            values: vec![value.as_bytes().to_vec()],
+        };
+        let expected = [change(ModifyOperation::Delete, "a\r\nb"), change(ModifyOperation::Add, "a\nbb")];
+        assert_eq!(found, expected);
     }
 
     #[test]

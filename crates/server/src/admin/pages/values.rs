@@ -126,11 +126,12 @@ fn input(field: &Field<'_>, id: Option<&str>, value: &[u8], required: bool, at_f
             input.narrow id=[id] name=(name) value=(text) inputmode="numeric" required[required] aria-label=[label]
                 aria-invalid=[invalid];
         },
+        // Browsers drop the first line break of a textarea's content.
         (Look::Lines, Ok(text)) => html! {
-            textarea id=[id] name=(name) rows="2" aria-label=[label] aria-invalid=[invalid] { (text) }
+            textarea id=[id] name=(name) rows="2" aria-label=[label] aria-invalid=[invalid] { "\n" (text) }
         },
-        // The first line break of a textarea's content is dropped by browsers.
-        (_, Ok(text)) if text.contains('\n') || text.len() > 100 => html! {
+        // A field of one line would lose its line breaks.
+        (_, Ok(text)) if text.contains(['\n', '\r']) || text.len() > 100 => html! {
             textarea id=[id] name=(name) rows="3" aria-label=[label] aria-invalid=[invalid] spellcheck="false" {
                 "\n" (text)
             }
