@@ -1,5 +1,6 @@
 //! Work with passwords outside the writer, and one change that the server makes by itself: a hash of another scheme.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
@@ -11,7 +12,7 @@ use super::changes::check;
 use super::{Chosen, Directory, Held};
 use crate::access::Subject;
 use crate::change::prepare::{self, Change, ChangeKind, Prepared, Standing};
-use crate::overlay::{PasswordWork, PendingChange, Purpose};
+use crate::overlay::{Entries as _, PasswordWork, PendingChange, Purpose};
 use crate::search::present::Present;
 use crate::write::authority::Authority;
 use crate::write::{AttributeValues, Completion, Forward, Modification, WriteOperation, WriteRequest};
@@ -110,6 +111,23 @@ impl<S: Store> Chosen<'_, S> {
         let operation = Prepared::Modify { dn: dn.clone(), mods: vec![replace, add] };
         let authority = Authority { view: &view, policy: &policy, subject };
         authority.admits(&settings, &operation).unwrap_or(false)
+    }
+
+    /// How many bytes a new password of this entry has at least and at most, where an overlay has a rule for it. A store that cannot be
+    /// read says nothing: the overlays judge the change in any case.
+    pub fn password_length(self, dn: &NormalDn) -> Option<RangeInclusive<usize>> {
+        let database = &self.served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        if !settings.overlays.iter().any(|overlay| overlay.works_on_passwords()) {
+            return None;
+        }
+        let snapshot = database.store().snapshot().ok()?;
+        let view = database.view(&snapshot).ok()?;
+        let entries = Present::of(&view, &policy);
+        let entry = entries.entry(dn).ok()??;
+        let schema = &self.frontend.schema;
+        let mut overlays = settings.overlays.iter();
+        overlays.find_map(|overlay| overlay.password_length(dn, &entry, schema, &entries).ok().flatten())
     }
 
     /// Whether a change sets a password that needs work: then [`Self::work_on_passwords`] is worth a call, on

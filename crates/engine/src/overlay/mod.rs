@@ -28,6 +28,7 @@ pub mod shown;
 mod password_work;
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -128,6 +129,20 @@ pub trait Overlay: Debug + Send + Sync {
     /// the writer's thread: [`PasswordWork`] then knows the answers.
     fn works_on_passwords(&self) -> bool {
         false
+    }
+
+    /// How many bytes a new password of an entry has at least and at most; `None`: no rule says so.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn password_length(
+        &self,
+        _dn: &NormalDn,
+        _entry: &Entry,
+        _schema: &Schema,
+        _entries: &dyn Entries,
+    ) -> Result<Option<RangeInclusive<usize>>, Failure> {
+        Ok(None)
     }
 
     /// The hook around binds.

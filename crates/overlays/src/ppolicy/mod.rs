@@ -23,6 +23,7 @@ mod holders_tests;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -195,6 +196,16 @@ impl Overlay for PasswordPolicy {
 
     fn works_on_passwords(&self) -> bool {
         true
+    }
+
+    fn password_length(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        schema: &Schema,
+        entries: &dyn Entries,
+    ) -> Result<Option<RangeInclusive<usize>>, Failure> {
+        Ok(self.policy_of(schema, dn, entry, entries)?.and_then(|policy| policy.length()))
     }
 
     fn authentication(&self) -> Option<&dyn Authentication> {

@@ -1,5 +1,7 @@
 //! What a policy entry says.
 
+use std::ops::RangeInclusive;
+
 use larix_schema::Schema;
 
 use larix_engine::entry::Entry;
@@ -139,6 +141,13 @@ impl Policy {
             policy.max_delay = policy.min_delay;
         }
         Some(policy)
+    }
+
+    /// How many bytes a new password has at least and at most; `None`: nobody looks.
+    pub fn length(&self) -> Option<RangeInclusive<usize>> {
+        let least = usize::try_from(self.min_length).unwrap_or(0);
+        let most = usize::try_from(self.max_length).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        (self.check_quality > 0).then_some(least..=most)
     }
 
     /// How a password is hashed under this policy.

@@ -15,7 +15,7 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
 
-use super::passwords::{Judge, Saslauthd, asks_saslauthd, matches, replacement};
+use super::passwords::{Judge, Saslauthd, asks_saslauthd, matches, new_password, replacement};
 use crate::clock::SystemRandom;
 use crate::password_pool::PasswordPool;
 use crate::services::Services;
@@ -132,9 +132,8 @@ pub(super) struct PasswordReplacement<S: Store> {
     pub(super) old: Option<Secret>,
     /// The values of which one must match the old password, if there is one.
     pub(super) stored: Vec<Secret>,
-    pub(super) new: Secret,
-    /// The new password, if the server made it up.
-    pub(super) generated: Option<Secret>,
+    /// `None`: the server makes one up.
+    pub(super) new: Option<Secret>,
 }
 
 impl<S: Store> PasswordReplacement<S> {
@@ -158,8 +157,9 @@ impl<S: Store> PasswordReplacement<S> {
             old,
             stored,
             new,
-            generated,
         } = self;
+        let allowed = new.is_none().then(|| database.chosen().password_length(&dn)).flatten();
+        let (new, generated) = new_password(new.as_ref(), allowed);
         let proof = old.is_some().then_some(true);
         let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
         if let Some(old) = &work.old

@@ -1,5 +1,6 @@
 //! A bind with what is stored: the password is compared, the outcome judged, and the password stored in a better way.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use zeroize::Zeroizing;
 
 use super::Common;
 use crate::clock::SystemRandom;
-use crate::generated_password::generate_password;
+use crate::generated_password::{generate_password, generate_within};
 use crate::log::printable;
 use crate::password_pool::JobSource;
 use crate::saslauthd;
@@ -304,12 +305,18 @@ fn verdict(conclusion: BindConclusion, shown: Option<String>) -> Verdict {
     Verdict { result, controls, must_change_password, shown, identity: None, forward }
 }
 
-/// The new password of a request, and it once more if it is made up here.
-pub(super) fn new_password(given: Option<&Secret>) -> (Secret, Option<Secret>) {
+/// The new password of a request, and it once more if it is made up here, with so many bytes as are `allowed`.
+pub(super) fn new_password(
+    given: Option<&Secret>,
+    allowed: Option<RangeInclusive<usize>>,
+) -> (Secret, Option<Secret>) {
     match given {
         Some(new) => (new.clone(), None),
         None => {
-            let made = generate_password(&SystemRandom);
+            let made = match allowed {
+                Some(allowed) => generate_within(&SystemRandom, &allowed),
+                None => generate_password(&SystemRandom),
+            };
             (made.clone(), Some(made))
         }
     }
@@ -550,7 +557,7 @@ pub(super) fn replace_unstored(
         let text = "unwilling to verify old password";
         return Reply::Now(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
     }
-    let (new, generated) = new_password(change.new.as_ref());
+    let (new, generated) = new_password(change.new.as_ref(), None);
     // It is not kept: a scheme that takes no time will do.
     let hash = match Hasher::new(Scheme::SSHA).hash(&new, &SystemRandom) {
         Ok(hash) => hash.to_vec(),

@@ -8,7 +8,6 @@ use zeroize::Zeroizing;
 
 use super::{CancelToken, Clustered, SharedDatabase, too_late};
 use crate::backends::engine_database::{PasswordReplacement, too_many_passwords, unwilling};
-use crate::backends::passwords::new_password;
 use crate::cluster::{SharedStore, Turn};
 
 impl Clustered {
@@ -28,7 +27,6 @@ impl Clustered {
             (change.proof_begins)()?;
         }
         let permit = self.permit()?;
-        let (new, generated) = new_password(change.new.as_ref());
         let replacement = PasswordReplacement {
             database: handle.database.clone(),
             judge: handle.judge(),
@@ -40,8 +38,7 @@ impl Clustered {
             policy_control: change.policy_control,
             old: change.old,
             stored: Vec::new(),
-            new,
-            generated,
+            new: change.new,
         };
         let cancel_token = CancelToken::default();
         let (pending, done) = (cancel_token.pending(), later());

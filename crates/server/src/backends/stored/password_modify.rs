@@ -7,7 +7,7 @@ use larix_proto::LdapResult;
 
 use super::Stored;
 use crate::backends::engine_database::{PasswordReplacement, too_many_passwords, unwilling};
-use crate::backends::passwords::{Judge, new_password};
+use crate::backends::passwords::Judge;
 
 impl Stored {
     pub(super) fn change_password(
@@ -21,7 +21,6 @@ impl Stored {
             Some(_) => self.old_passwords(context, &change)?,
         };
         let services = &self.common.services;
-        let (new, generated) = new_password(change.new.as_ref());
         let source = services.passwords.source(&context.subject.peer.peer_name, change.dn.as_str());
         let job = PasswordReplacement {
             database: self.database(),
@@ -34,8 +33,7 @@ impl Stored {
             policy_control: change.policy_control,
             old: change.old,
             stored,
-            new,
-            generated,
+            new: change.new,
         };
         let queued = job.pool(services).submit_made(source, || {
             let done = later();
