@@ -7,7 +7,7 @@ use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 
-use super::http::{ADMIN, Answer, FORM, Http, escape, send, start};
+use super::http::{ADMIN, Answer, FORM, Http, escape, send, start, start_under};
 
 #[test]
 fn only_who_may_bind_gets_in() {
@@ -192,10 +192,44 @@ fn an_entry_that_changed_meanwhile_is_not_overwritten() {
     let late = http.post("/entry/edit", &with_csn("Boss"));
     assert_eq!(late.status, 422);
     assert!(late.body.contains("Somebody has changed this entry meanwhile"), "{}", late.body);
+    // Nor by way of the form with one more field.
+    let more = [("dn", ann), ("v:title", "Boss"), ("step", "add"), ("add", "mail"), ("csn", csn.as_str())];
+    let more = http.post("/entry/edit", &more);
+    assert!(more.body.contains(&format!("name=\"csn\" value=\"{csn}\"")), "{}", more.body);
     // What the schema does not allow is said, and the form stays.
     let wrong = http.post("/entry/edit", &[("dn", ann), ("v:uidNumber", "twelve"), ("step", "save")]);
     assert_eq!(wrong.status, 422);
     assert!(wrong.body.contains("value=\"twelve\""), "{}", wrong.body);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn nor_is_it_by_those_who_may_not_read_its_csn() {
+    let rules = "access to attrs=entryCSN by * none\naccess to attrs=title,mail by self write by users read";
+    let fixture = start_under("", rules);
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    let (mut own, mut admin) = (Http::new(fixture.http), Http::new(fixture.http));
+    assert_eq!(own.log_in(ann, "annpass").status, 303);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    admin.get("/account");
+    let mail_is = |admin: &mut Http, mail: &str| {
+        let saved = admin.post("/entry/edit", &[("dn", ann), ("v:mail", mail), ("step", "save")]);
+        assert_eq!(saved.status, 303, "{mail}: {}", saved.body);
+    };
+    for path in ["/account".to_owned(), format!("/entry/edit?dn={}", escape(ann))] {
+        let page = own.get(&path).body;
+        let state = page.split("name=\"csn\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let state = state.filter(|state| !state.is_empty()).unwrap_or_else(|| panic!("{path}: {page}"));
+        let fields = [("dn", ann), ("v:mail", ""), ("v:title", "Chief"), ("csn", state), ("step", "save")];
+        mail_is(&mut admin, "ann@example.com");
+        let late = own.post("/entry/edit", &fields);
+        assert_eq!(late.status, 422, "{path}");
+        assert!(late.body.contains("Somebody has changed this entry meanwhile"), "{path}: {}", late.body);
+        assert!(admin.get(&format!("/browse?dn={}", escape(ann))).body.contains("ann@example.com"), "{path}");
+        // As it was.
+        mail_is(&mut admin, "");
+        assert_eq!(own.post("/entry/edit", &fields).status, 303, "{path}");
+    }
     assert!(fixture.server.stop());
 }
 

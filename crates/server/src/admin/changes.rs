@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use base64::Engine as _;
 use larix_proto::ModifyOperation;
 use larix_schema::Schema;
+use sha2::{Digest as _, Sha256};
 
 use super::client::{AttributeChange, ReceivedAttribute, ReceivedEntry};
 use super::form::Form;
@@ -54,6 +55,25 @@ pub(super) fn values(form: &Form) -> Result<Vec<ReceivedAttribute>, String> {
 fn lacking(values: &[Vec<u8>], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let others: HashSet<&Vec<u8>> = others.iter().collect();
     values.iter().filter(|value| !others.contains(*value)).cloned().collect()
+}
+
+/// Which state of an entry a form is made from: the entryCSN or, for those who may not read it, a hash of what they may.
+pub(super) fn state(entry: &Found) -> String {
+    if let Some(csn) = entry.text("entryCSN") {
+        return csn.to_owned();
+    }
+    let mut hash = Sha256::new();
+    let mut add = |part: &[u8]| {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    };
+    // Rights that were asked for are no part of the entry.
+    for attribute in entry.attributes.iter().filter(|attribute| !attribute.name.starts_with("aclRights")) {
+        add(attribute.name.as_bytes());
+        add(&(attribute.values.len() as u64).to_be_bytes());
+        attribute.values.iter().for_each(|value| add(value));
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a browser sends back of a value in a text field, where that is something else: it ends lines its own way, and has no zero byte.

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
+use crate::admin::changes;
 use crate::admin::client::{ReceivedAttribute, ReceivedEntry};
 use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
@@ -93,7 +94,7 @@ fn account(visit: &Visit<'_>, schema: &Schema, entry: &ReceivedEntry) -> Markup 
         let field = |attribute| Field { schema, attribute, must: false, at_fault: false };
         html! { @for name in names { (values::fields(&field(name), entry.values(name))) } }
     };
-    let csn = entry.text("entryCSN").unwrap_or("");
+    let csn = changes::state(entry);
     html! {
         p { code { (dn) } }
         div.actions {

@@ -2,7 +2,7 @@
 
 use larix_proto::control::{Assertion, ControlValue as _};
 use larix_proto::ldif::{Modification, Writer};
-use larix_proto::{FilterBuf, LdapResult, ModifyOperation};
+use larix_proto::{FilterBuf, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::Schema;
 use maud::{Markup, html};
 
@@ -67,14 +67,21 @@ async fn save(
 ) -> PageResult {
     let dn = &entry.dn;
     // What was reviewed is what is changed: nothing else may have come between.
-    let assertion = match form.get("csn") {
+    let (seen, csn) = (form.get("csn"), entry.text("entryCSN"));
+    let assertion = match seen {
         "" => None,
-        csn => FilterBuf::parse(&format!("(entryCSN={})", names::filter_value(csn))).ok(),
+        _ if csn.is_none() => None,
+        seen => FilterBuf::parse(&format!("(entryCSN={})", names::filter_value(seen))).ok(),
     };
+    let is_stale = csn.is_none() && !seen.is_empty() && seen != changes::state(entry);
     let control = assertion.as_ref().map(|filter| Assertion { filter: filter.as_filter() }.to_control(true));
     let controls: Vec<_> = control.into_iter().collect();
     let mut client = visit.session.client.lock().await;
     let changed = match changes.is_empty() {
+        _ if is_stale => {
+            let text = "the entry is another one than that of the form";
+            Err(LdapResult::with(ResultCode::ASSERTION_FAILED, text))
+        }
         true => Ok(()),
         false => client.modify(dn, changes, &controls).await.map(drop),
     };
@@ -161,7 +168,7 @@ fn edit_page(
         form method="post" action="/entry/edit" {
             (layout::csrf(visit))
             input type="hidden" name="dn" value=(entry.dn);
-            input type="hidden" name="csn" value=(entry.text("entryCSN").unwrap_or(""));
+            input type="hidden" name="csn" value=(form_state(visit, entry, trouble.as_ref()));
             @let from = visit.form.unwrap_or(visit.query).get("from");
             input type="hidden" name="from" value=(from);
             @for (name, values) in shown.iter().map(|a| (a.name.as_str(), a.values.as_slice()))
@@ -211,6 +218,17 @@ fn edit_page(
             content,
         ),
     )
+}
+
+/// The state that the fields were made from. It stays that of the first form, except for those who were told that the entry is another one
+/// now.
+fn form_state(visit: &Visit<'_>, entry: &Found, trouble: Option<&Trouble>) -> String {
+    let was_told =
+        matches!(trouble, Some(Trouble::Refused(result)) if result.code == ResultCode::ASSERTION_FAILED);
+    match visit.form.map_or("", |form| form.get("csn")) {
+        seen if !was_told && !seen.is_empty() => seen.to_owned(),
+        _ => changes::state(entry),
+    }
 }
 
 /// Whether the (lower-case) text names an attribute as a word of its own.
