@@ -58,7 +58,7 @@ fn lacking(values: &[Vec<u8>], others: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// Which state of an entry a form is made from: the entryCSN or, for those who may not read it, a hash of what they may.
-pub(super) fn state(entry: &Found) -> String {
+pub(super) fn state(entry: &ReceivedEntry) -> String {
     if let Some(csn) = entry.text("entryCSN") {
         return csn.to_owned();
     }
@@ -182,12 +182,12 @@ mod tests {
     #[test]
     fn what_a_browser_alone_alters_stays() {
         let schema = Schema::system();
-        let attribute = |name: &str, values: &[&str]| FoundAttribute {
+        let attribute = |name: &str, values: &[&str]| ReceivedAttribute {
             name: name.to_owned(),
             values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
         };
         let stored = ["a\r\nb", "c\rd", "e\0f", "g\nh"];
-        let entry = Found { dn: "cn=x".to_owned(), attributes: vec![attribute("description", &stored)] };
+        let entry = ReceivedEntry { dn: "cn=x".to_owned(), attributes: vec![attribute("description", &stored)] };
         let others = "v:description=c%0D%0Ad&v:description=e%EF%BF%BDf&v:description=g%0D%0Ah&v:sn=";
         let same = format!("v:description=a%0D%0Ab&{others}");
         assert_eq!(between(schema, &entry, &attributes(&same)), []);

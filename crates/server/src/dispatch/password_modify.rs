@@ -66,6 +66,10 @@ impl Dispatcher {
         }
         let request_value = PasswordModify::decode(request.value)
             .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
+        // It is no password: it counts as no wrong one.
+        if request_value.old.is_some_and(<[u8]>::is_empty) {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "old password value is empty");
+        }
         if request_value.new.is_some_and(<[u8]>::is_empty) {
             return refuse(ResultCode::UNWILLING_TO_PERFORM, "new password value is empty");
         }

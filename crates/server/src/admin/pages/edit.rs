@@ -222,7 +222,7 @@ fn edit_page(
 
 /// The state that the fields were made from. It stays that of the first form, except for those who were told that the entry is another one
 /// now.
-fn form_state(visit: &Visit<'_>, entry: &Found, trouble: Option<&Trouble>) -> String {
+fn form_state(visit: &Visit<'_>, entry: &ReceivedEntry, trouble: Option<&Trouble>) -> String {
     let was_told =
         matches!(trouble, Some(Trouble::Refused(result)) if result.code == ResultCode::ASSERTION_FAILED);
     match visit.form.map_or("", |form| form.get("csn")) {
