@@ -112,6 +112,28 @@ fn a_program_of_openldap_is_answered_with_its_command() {
     }
 }
 
+#[test]
+fn searches_from_a_file_go_on_after_a_bad_filter() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines");
+    fs::write(&lines, "a)(b\nann\n").unwrap();
+    let search = |file: &Path, more: &[&str]| {
+        let mut command = Command::new(larix());
+        command.args(["search", "-n", "-x", "-b", "dc=x"]).args(more).arg("-f").arg(file).arg("(uid=%s)");
+        command.output().unwrap()
+    };
+    for (more, goes_on) in [(&["-c"][..], true), (&[], false)] {
+        let output = search(&lines, more);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {said}");
+        assert!(said.contains("larix: filter `(uid=a)(b)`"), "{more:?}: {said}");
+        assert_eq!(said.contains("# filter: (uid=ann)"), goes_on, "{more:?}: {said}");
+    }
+    // Nothing is said of a search before there is one.
+    let output = search(&folder.path().join("none"), &[]);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+}
+
 /// Runs a program where `etc` lies in the place of /etc/ldap, in a mount namespace of its own. None: the system permits none,
 /// or has no such folder to be covered.
 fn with_etc(etc: &Path, program: &Path, arguments: &[&str]) -> Option<Output> {

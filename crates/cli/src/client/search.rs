@@ -13,6 +13,7 @@ use larix_proto::{
 };
 
 use super::controls::{self, Paging};
+use super::error;
 use super::options::CommonArgs;
 use super::report;
 use super::search_output::{Format, Heading, Output};
@@ -168,7 +169,6 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         }
         return Ok(report::status(code));
     };
-    output.heading(&heading)?;
     search.each_line(path, filter, &heading, &mut output)
 }
 
@@ -227,6 +227,7 @@ impl Search<'_> {
         } else {
             Box::new(BufReader::new(File::open(path).map_err(fault)?))
         };
+        output.heading(heading)?;
         let mut status = ExitCode::SUCCESS;
         for (number, line) in lines.lines().enumerate() {
             let filter = pattern.replace("%s", &line.map_err(fault)?);
@@ -234,6 +235,14 @@ impl Search<'_> {
                 output.gap()?;
             }
             output.filter(&filter)?;
+            if let Err(error) = parse_filter(&filter) {
+                if !self.args.go_on {
+                    return Err(error);
+                }
+                eprintln!("{}", error::shown(&error));
+                status = error::status_of(&error);
+                continue;
+            }
             let code = self.all_pages(&filter, heading, output, false)?;
             if code != ResultCode::SUCCESS {
                 status = report::status(code);
