@@ -187,7 +187,8 @@ mod tests {
             values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
         };
         let stored = ["a\r\nb", "c\rd", "e\0f", "g\nh"];
-        let entry = ReceivedEntry { dn: "cn=x".to_owned(), attributes: vec![attribute("description", &stored)] };
+        let entry =
+            ReceivedEntry { dn: "cn=x".to_owned(), attributes: vec![attribute("description", &stored)] };
         let others = "v:description=c%0D%0Ad&v:description=e%EF%BF%BDf&v:description=g%0D%0Ah&v:sn=";
         let same = format!("v:description=a%0D%0Ab&{others}");
         assert_eq!(between(schema, &entry, &attributes(&same)), []);
