@@ -78,6 +78,7 @@ pub(crate) struct Paid {
 
 /// Why a connection is not served.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::enum_variant_names, reason = "each says what there is too much of")]
 pub(crate) enum Refusal {
     /// `connections=`, or open files.
     TooMany(usize),

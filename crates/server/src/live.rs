@@ -23,7 +23,7 @@ use larix_configuration::{
     Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester,
 };
 #[cfg(feature = "kv")]
-use larix_configuration::{FollowedDatabase, SharedLines};
+use larix_configuration::{Followed, SharedLines};
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Retiring, WriteOutcome, WriteRequest};
@@ -365,7 +365,7 @@ impl Configurator<'_> {
             let stamp = Stamp { clock: &*clock, random: &SystemRandom };
             config.with_shared_lines(&suffix, &lines, &stamp)
         });
-        let Some(FollowedDatabase { changed, difference }) =
+        let Some(Followed { changed, difference }) =
             judged.map_err(|refused| refused.0.diagnostic)?
         else {
             return Ok(None);

@@ -124,14 +124,14 @@ fn searches_from_a_file_go_on_after_a_bad_filter() {
     };
     for (more, goes_on) in [(&["-c"][..], true), (&[], false)] {
         let output = search(&lines, more);
-        let said = said(&output);
+        let said = output_text(&output);
         assert_eq!(output.status.code(), Some(1), "{more:?}: {said}");
         assert!(said.contains("larix: filter `(uid=a)(b)`"), "{more:?}: {said}");
         assert_eq!(said.contains("# filter: (uid=ann)"), goes_on, "{more:?}: {said}");
     }
     // Nothing is said of a search before there is one.
     let output = search(&folder.path().join("none"), &[]);
-    assert!(!output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+    assert!(!output.status.success() && output.stdout.is_empty(), "{}", output_text(&output));
 }
 
 /// Runs a program where `etc` lies in the place of /etc/ldap, in a mount namespace of its own. None: the system permits none,

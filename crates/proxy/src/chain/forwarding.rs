@@ -65,7 +65,7 @@ impl Forwarding {
         let referral =
             LdapResult { referrals: self.referrals.clone(), ..LdapResult::new(ResultCode::REFERRAL) };
         // It ends by its deadline; nobody gives it up before.
-        let ended = move |outcome: Outcome| {
+        let finish = move |outcome: Outcome| {
             // Somebody else was faster.
             let is_settled = conditional && outcome.result.code == ResultCode::ASSERTION_FAILED;
             if is_settled { self.go_on() } else { self.finish(&target, &outcome, exact) }

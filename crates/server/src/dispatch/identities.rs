@@ -37,7 +37,7 @@ impl Dispatcher {
 
     /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names (RFC 4370).
     pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
-        let Some(resolver) = &controls.proxied_authorization else {
+        let Some(control) = &controls.proxied_authorization else {
             return Ok(self.session.subject().clone());
         };
         let denied = |text: &str| LdapResult::with(control.denial, text);
