@@ -561,6 +561,9 @@ impl<S: Service> Connection<S> {
     }
 
     fn abandon_all(&mut self) {
+        if self.pending() == 0 {
+            return;
+        }
         for (operation, search) in self.searches.take_working() {
             self.service.end(operation, search, None, &mut self.output);
         }

@@ -239,7 +239,7 @@ impl Search<'_> {
                 if !self.args.go_on {
                     return Err(error);
                 }
-                eprintln!("{}", error::shown(&error));
+                eprintln!("{}", error::error_text(&error));
                 status = error::status_of(&error);
                 continue;
             }
