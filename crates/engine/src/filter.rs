@@ -445,7 +445,7 @@ fn dn_attribute_matches(
     for ava in dn.rdns().iter().flat_map(|rdn| rdn.avas()) {
         let Ok(own) = schema.describe(ava.attribute) else { continue };
         let is_covered = match &assertion.description {
-            Some(description) => schema.is_subtype(own.attribute, description.attribute),
+            Some(description) => own.is_subdescription_of(schema, description),
             None => assertion.asks(schema.attribute(own.attribute)),
         };
         if is_covered

@@ -213,10 +213,13 @@ impl Schema {
     ) -> Result<(), InvalidValue> {
         match rule.normal {
             Normal::Boolean
+            | Normal::BitAnd
+            | Normal::BitOr
             | Normal::CaseExact
             | Normal::CaseIgnore
             | Normal::CaseIgnoreList
             | Normal::Integer
+            | Normal::IntegerFirstComponent
             | Normal::NumericString
             | Normal::Telephone
                 if attribute.is_none_or(|attribute| rule.applies_to(&attribute.syntax.oid)) =>
@@ -231,10 +234,23 @@ impl Schema {
         }
     }
 
+    /// Whether a piece of a substring assertion may stand in a value that the equality rule compares, as slapd asks. The syntax of
+    /// whole lists, and that no string is empty, says nothing of pieces.
+    fn check_piece(&self, attribute: &AttributeType, piece: &[u8]) -> Result<(), InvalidValue> {
+        match attribute.equality {
+            Some(rule) if rule.normal != Normal::CaseIgnoreList && !piece.is_empty() => {
+                self.check_assertion(Some(attribute), rule, piece)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn bind_substrings(&self, filter: &SubstringFilter<'_>) -> Result<BoundSubstrings, BindError> {
         let description = self.describe(filter.attribute).map_err(|_| BindError::UnknownAttribute)?;
-        let rule = self.attribute(description.attribute).substring.ok_or(BindError::NoRule)?;
+        let attribute = self.attribute(description.attribute);
+        let rule = attribute.substring.ok_or(BindError::NoRule)?;
         let piece = |piece: &[u8], position| {
+            self.check_piece(attribute, piece)?;
             let mut key = Vec::with_capacity(piece.len());
             rule.normalize_substring(self, piece, position, &mut key)?;
             Ok::<Box<[u8]>, BindError>(key.into())

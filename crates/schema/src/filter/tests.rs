@@ -161,6 +161,15 @@ const FILTERS: &[(&str, Match)] = &[
     ("(cn:=)", Match::Undefined),
     ("(!(:caseIgnoreMatch:=))", Match::Undefined),
     ("(mail:=\\c3\\a9)", Match::Undefined),
+    ("(!(uidNumber:1.2.840.113556.1.4.803:=05))", Match::Undefined),
+    ("(!(uidNumber:1.2.840.113556.1.4.804:=+5))", Match::Undefined),
+    ("(!(uidNumber:integerFirstComponentMatch:=05))", Match::Undefined),
+    // Nor any piece of one.
+    ("(!(mail=*\\c3\\a9*))", Match::Undefined),
+    ("(!(mail=ann*\\c3\\a9))", Match::Undefined),
+    ("(!(telephoneNumber=*5_5*))", Match::Undefined),
+    ("(telephoneNumber=*5-5*)", Match::True),
+    ("(!(serialNumber=*_*))", Match::True),
 ];
 
 /// What slapd of OpenLDAP 2.5 answers, but for in-chain matching and the two lines after it, which it does not know.
