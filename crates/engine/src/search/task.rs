@@ -497,10 +497,12 @@ impl SearchTask {
                 Err(LdapResult::with(ResultCode::BUSY, "search base is gone").into())
             }
             Base::Missing(nearest) => Err(self.missing(view, gate, nearest)?.into()),
-            Base::AliasProblem(problem, alias) => {
-                let dn = alias.map(|id| self.disclosed(view, gate, id)).transpose()?.flatten();
-                Err(problem.matched(dn.unwrap_or_default()).into())
-            }
+            Base::AliasProblem(problem, None) => Err(problem.into()),
+            // One that the requester may not know of is answered as one that is not there.
+            Base::AliasProblem(problem, Some(alias)) => Err(match self.disclosed(view, gate, alias)? {
+                Some(dn) => problem.matched(dn).into(),
+                None => ResultCode::NO_SUCH_OBJECT.into(),
+            }),
         }
     }
 
