@@ -67,16 +67,15 @@ fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> R
     // Of these every one is operational.
     let of_name = |computed: &Computed| kind.is_operational() && computed.name() == kind.name();
     let bound = view.schema.bind_equality(&description, request.value);
-    match Computed::ALL.into_iter().find(of_name) {
+    // What is no value of its syntax is refused as for other attributes.
+    let is_valid = !matches!(bound, Err(BindError::InvalidValue));
+    match Computed::ALL.into_iter().find(of_name).filter(|_| is_valid) {
         Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {
             let text = format!("{} compare not supported", computed.name());
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
         }
-        // What is no value of its syntax is refused as for other attributes.
-        Some(computed) if !matches!(bound, Err(BindError::InvalidValue)) => {
-            return Ok(Asserted::Computed(computed, description));
-        }
-        _ => {}
+        Some(computed) => return Ok(Asserted::Computed(computed, description)),
+        None => {}
     }
     let bound = bound.map_err(|error| {
         let code = match error {
