@@ -234,6 +234,19 @@ fn a_rename_leaves_values_and_attributes_in_their_order() {
 }
 
 #[test]
+fn a_rename_to_another_spelling_spells_the_value_so() {
+    for (keeps, spelled) in [(false, "A"), (true, "a")] {
+        let f = member();
+        let suffix: uuid::Uuid = f.value(SUFFIX, "entryUUID").unwrap().parse().unwrap();
+        apply(&f, [put(1, A, csn(2, 1), &[("cn", "a")])]);
+        assert_eq!(apply(&f, [rename(csn(6, 15), "A", keeps, suffix)]), "done");
+        let (dn, content) = content(&f);
+        assert_eq!((dn.as_str(), content["cn"].join(" ")), ("cn=A,dc=example,dc=com", spelled.to_owned()));
+        find_nothing(&f);
+    }
+}
+
+#[test]
 fn one_value_is_exchanged_for_another_by_two_members_at_once() {
     let exchange = |csn: Csn, to: &str| {
         let mods = vec![

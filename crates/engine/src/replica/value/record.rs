@@ -2,6 +2,8 @@
 //! registers as whole versions are, so that it does not matter in which order, on which way and how often records come
 //! (`docs/adr/0052-records-are-merged-by-registers.md`).
 
+use std::collections::BTreeMap;
+
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::AttributeDescription;
 use larix_store::{Snapshot, Store};
@@ -185,6 +187,8 @@ fn recorded_version<V: Snapshot>(
     let all: Vec<&Change> = changes.iter().collect();
     let mut by_attribute = attribute_changes(op, current, &all)?;
     let mut content = Content::new();
+    // Values that the record takes away: one that comes again is written as the record adds it.
+    let mut removed: BTreeMap<&AttributeDescription, foldhash::HashSet<&[u8]>> = BTreeMap::new();
     for change in changes {
         let rule = rule_of(schema, known, &change.description);
         if matches!(rule, Rule::Newest | Rule::Ours) {
@@ -206,13 +210,17 @@ fn recorded_version<V: Snapshot>(
             ChangeKind::Delete => {
                 let gone: foldhash::HashSet<&[u8]> = change.keys.iter().map(Vec::as_slice).collect();
                 values.retain(|value| !gone.contains(value.normal.as_slice()));
+                removed.entry(&change.description).or_default().extend(gone);
             }
             ChangeKind::Replace => *values = sent(change).collect(),
             ChangeKind::Add | ChangeKind::SoftAdd => {
                 if rule == Rule::Whole {
                     values.clear();
                 }
-                add_values(values, ours.filter(|_| change.kind == ChangeKind::SoftAdd), change);
+                let ours = ours.map(Vec::as_slice).filter(|_| change.kind == ChangeKind::SoftAdd);
+                let gone = removed.get(&change.description);
+                let stays = |value: &&Value| gone.is_none_or(|gone| !gone.contains(value.normal.as_slice()));
+                add_values(values, ours.unwrap_or_default().iter().filter(stays), change);
             }
         }
     }
@@ -236,10 +244,9 @@ fn keep_order(ours: &Content, merged: &mut Content) {
 }
 
 /// Adds what is sent and not there yet. What is in `known` already keeps its spelling.
-fn add_values(values: &mut Vec<Value>, known: Option<&Vec<Value>>, change: &Change) {
-    let known = known.map(Vec::as_slice).unwrap_or_default();
+fn add_values<'v>(values: &mut Vec<Value>, known: impl Iterator<Item = &'v Value>, change: &Change) {
     let known: foldhash::HashMap<&[u8], &Value> =
-        known.iter().map(|value| (value.normal.as_slice(), value)).collect();
+        known.map(|value| (value.normal.as_slice(), value)).collect();
     let mut present: foldhash::HashSet<Vec<u8>> = values.iter().map(|value| value.normal.clone()).collect();
     for value in sent(change) {
         if present.insert(value.normal.clone()) {
