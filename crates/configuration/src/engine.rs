@@ -77,6 +77,7 @@ impl Config {
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
             update_referrals: database.update_refs.clone(),
             forwards: self.forwards_logins(database),
+            multi_provider: database.multi_provider,
             last_modified: database.last_mod && !database.is_translucent(),
             holds_parts: database.is_translucent(),
             durability_relaxed: relaxed,

@@ -1,17 +1,23 @@
 //! `larix deleted`: what an access log keeps of deleted entries, and the way back, from Larix and from slapd.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use larix_testkit::Kind;
-use larix_testkit::process::free_port;
+use larix_testkit::process::{free_port, free_ports};
 use larix_tests::replicas::{ADMIN, Content, Member, SUFFIX, ask, differences};
 
 const LOG: &str = "cn=deleted";
 
 /// A server that keeps what is deleted; `overlays`: more lines of the database.
 fn member(kind: Kind, overlays: &str) -> Member {
-    let modules = if kind == Kind::Slapd { "moduleload accesslog\n" } else { "" };
     let number = if overlays.contains("syncrepl") { 2 } else { 1 };
+    member_at(kind, free_port(), number, overlays)
+}
+
+/// The same with this server ID, at a port that others know.
+fn member_at(kind: Kind, port: u16, number: usize, overlays: &str) -> Member {
+    let modules = if kind == Kind::Slapd { "moduleload accesslog\n" } else { "" };
     let body = format!(
         "{modules}serverID {number}\ndatabase config\nrootpw secret\n\
          database mdb\nsuffix {LOG}\nrootdn {ADMIN}\ndirectory @DATA@/log\n\
@@ -21,7 +27,7 @@ fn member(kind: Kind, overlays: &str) -> Member {
          index objectClass,uid,entryUUID,member eq\naccess to attrs=userPassword by * auth\naccess to * by * read\n\
          overlay accesslog\nlogdb {LOG}\nlogops delete\nlogsuccess TRUE\nlogold (objectClass=*)\n{overlays}\n"
     );
-    Member::with(kind, free_port(), &body).started()
+    Member::with(kind, port, &body).started()
 }
 
 const TREE: &str = "add dc=example,dc=com\nobjectClass: domain\ndc: example
@@ -328,4 +334,41 @@ fn every_replica_keeps_what_is_deleted() {
     done(&provider, &["restore", ann]);
     consumer.wait_until_like(&provider);
     assert_same(&consumer, &before);
+}
+
+/// The other members know of the delete: they have to tell the entry that comes back from a change of the deleted one.
+#[test]
+fn what_is_restored_stays_where_several_servers_take_changes() {
+    for mode in ["entry", "value"] {
+        let ports = free_ports(2);
+        let [one, two] = [0, 1].map(|own: usize| {
+            let other = ports[1 - own];
+            let lines = format!(
+                "syncrepl rid=001 provider=ldap://127.0.0.1:{other} bindmethod=simple binddn={ADMIN} credentials=secret \
+                 searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"\nmultiprovider on\nconflict-mode {mode}\n\
+                 overlay syncprov"
+            );
+            member_at(Kind::Larix, ports[own], own + 1, &lines)
+        });
+        one.change(TREE);
+        two.wait_until_like(&one);
+        let sales = "ou=sales,dc=example,dc=com";
+        one.change(&format!(
+            "delete uid=bo,ou=north,{sales}\n\ndelete ou=north,{sales}\n\ndelete uid=old,{sales}\n\ndelete uid=ann,{sales}\n\n\
+             delete {sales}"
+        ));
+        two.wait_until_like(&one);
+        // The log follows the changes.
+        let are_listed = (0..200).any(|_| {
+            std::thread::park_timeout(Duration::from_millis(50));
+            done(&two, &["list"]).lines().count() == 5
+        });
+        assert!(are_listed, "{mode}");
+        done(&two, &["restore", "--below", sales, "--since", "1h"]);
+        one.wait_for("what was restored", |content| content.len() == 6);
+        // The delete does not come back from there either.
+        two.change("modify uid=ann,ou=sales,dc=example,dc=com\nreplace sn: Other");
+        one.wait_until_like(&two);
+        assert_eq!(content(&two).len(), 6, "{mode}");
+    }
 }

@@ -53,6 +53,8 @@ pub struct DatabaseSettings {
     pub update_referrals: Vec<String>,
     /// Whether a shadow hands on to its provider what logins change: something follows its referral (`overlay chain`).
     pub forwards: bool,
+    /// Other servers take changes, too, and each follows the others (`multiprovider`).
+    pub multi_provider: bool,
     /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
     pub last_modified: bool,
     /// Entries need no object classes and no attributes that these require: they are parts of entries that another server has

@@ -57,6 +57,11 @@ pub(crate) fn add<V: Snapshot>(
     if let Some(given) = entry.values(context.known.entry_uuid).first()
         && let Ok(uuid) = Uuid::try_parse_ascii(given)
     {
+        if context.settings.multi_provider
+            && let Some(dead) = replica_state::tombstone(operator.snapshot(), &uuid)?
+        {
+            operational::begin_behind(context.known, &mut entry, &operator.stamp, &dead.csn);
+        }
         replica_state::unbury(&mut operator.set, &uuid);
     }
     if context.settings.last_modified {

@@ -7,6 +7,7 @@ use super::known::KnownSchema;
 use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntryAttribute};
+use crate::time::Timestamp;
 
 /// The value of creatorsName and modifiersName for an anonymous requester.
 pub const ANONYMOUS: &str = "cn=anonymous";
@@ -55,6 +56,24 @@ pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uui
             let description = AttributeDescription::plain(attribute);
             entry.attributes.push(EntryAttribute::new(description, vec![value.into_bytes()]));
         }
+    }
+}
+
+/// Has a new entry begin behind the delete of one with its entryUUID, be it that the request sets an earlier createTimestamp. By
+/// that the other members, which know of the delete, tell another life of the entry from a change of the one that is over.
+pub(crate) fn begin_behind(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, delete: &Csn) {
+    let first = delete.time.seconds().saturating_add(1);
+    let given = entry.values(known.create_timestamp).first();
+    let given = given.and_then(|text| Timestamp::parse_generalized(std::str::from_utf8(text).ok()?));
+    if given.is_some_and(|given| given.seconds() >= first) {
+        return;
+    }
+    let begun = stamp.csn.time.max(Timestamp::from_seconds(first)).generalized();
+    let description = AttributeDescription::plain(known.create_timestamp);
+    match entry.attributes.iter_mut().find(|attribute| attribute.description == description) {
+        // It stays in its place.
+        Some(attribute) => attribute.values = vec![begun.into_bytes()],
+        None => entry.attributes.push(EntryAttribute::new(description, vec![begun.into_bytes()])),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 
+use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{
@@ -208,6 +209,32 @@ fn what_was_deleted_does_not_come_back() {
     );
     assert!(last.lost.iter().any(|a| a.description == "cn" && a.values == [b"n"]));
     find_nothing(&f);
+}
+
+/// A client may add an entry again under the entryUUID of a deleted one: where several servers take changes, the others are to
+/// take it for another life of the entry, whatever createTimestamp the client sets.
+#[test]
+fn what_a_client_adds_again_begins_behind_the_delete() {
+    for (multi_provider, begun, there) in
+        [(false, "20200101000000Z", "delete ours"), (true, "20260101000003Z", "done")]
+    {
+        let schema = common::schema("");
+        let settings = DatabaseSettings { multi_provider, ..common::settings(&schema) };
+        let f = common::Fixture::of(schema, vec![(common::memory(), settings)]);
+        let other = filled();
+        f.apply(common::TREE);
+        for member in [&f, &other] {
+            assert_eq!(apply(member, [put(1, A, csn(2, 1), &[]), delete(1, csn(3, 2))]), "done, done");
+        }
+        f.apply(&format!(
+            "dn: {A}\ncontrol: 1.3.6.1.4.1.4203.666.5.12 true\nchangetype: add\nobjectClass: device\ncn: a\n\
+             entryUUID: {}\ncreateTimestamp: 20200101000000Z\n",
+            uuid(1)
+        ));
+        assert_eq!(f.value(A, "createTimestamp").as_deref(), Some(begun));
+        let sent = put(1, A, csn(1, 3), &[("createTimestamp", begun)]);
+        assert_eq!(apply(&other, [sent]), there, "several: {multi_provider}");
+    }
 }
 
 #[test]
