@@ -158,6 +158,8 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {
     full: bool,
+    /// The session under way came at once behind another.
+    at_once: bool,
 }
 
 impl Attempts {
@@ -173,15 +175,20 @@ impl Attempts {
 
     /// `None`: the connection was lost.
     pub fn after(&mut self, end: Option<&End>) -> Next {
+        let was_at_once = std::mem::take(&mut self.at_once);
         match end {
             Some(End::Poll) => {
                 self.full = false;
                 Next::Interval
             }
-            // Asked for twice in a row it is no way out.
-            Some(End::FullRefresh | End::NotLogged(_)) if !self.full => {
-                self.full = true;
+            // Asked for twice in a row it is no way out, be it that all came in between: it would come again and again.
+            Some(End::FullRefresh | End::NotLogged(_)) if !self.full && !was_at_once => {
+                (self.full, self.at_once) = (true, true);
                 Next::FullAtOnce
+            }
+            Some(End::FullRefresh | End::NotLogged(_)) => {
+                self.full = true;
+                Next::Retry
             }
             _ => Next::Retry,
         }
@@ -207,5 +214,16 @@ mod tests {
         check(Some(End::Failed(LdapResult::new(ResultCode::BUSY))), Next::Retry, true);
         check(Some(End::Poll), Next::Interval, false);
         check(None, Next::Retry, false);
+    }
+
+    #[test]
+    fn a_provider_that_asks_for_everything_again_and_again_is_waited_for() {
+        let mut attempts = Attempts::default();
+        for expected in [Next::FullAtOnce, Next::Retry, Next::FullAtOnce, Next::Retry] {
+            assert_eq!((attempts.after(Some(&End::FullRefresh)), attempts.is_full()), (expected, true));
+            // The refresh is complete, and then the provider asks for another.
+            attempts.start_over();
+        }
+        assert_eq!((attempts.after(None), attempts.is_full()), (Next::Retry, false));
     }
 }
