@@ -232,7 +232,7 @@ fn what_a_client_adds_again_begins_behind_the_delete() {
             uuid(1)
         ));
         assert_eq!(f.value(A, "createTimestamp").as_deref(), Some(begun));
-        let sent = put(1, A, csn(1, 3), &[("createTimestamp", begun)]);
+        let sent = put(1, A, csn(4, 3), &[("createTimestamp", begun)]);
         assert_eq!(apply(&other, [sent]), there, "several: {multi_provider}");
     }
 }
