@@ -38,6 +38,8 @@ use log_state::{After, LogState};
 
 /// While a refresh goes on, what has come waits so long for more, to be committed together.
 const GATHER: Duration = Duration::from_millis(50);
+/// How long a consumer of an access log waits that gets nothing from the log and nothing from the entries.
+const IDLE_TURN: Duration = Duration::from_secs(1);
 const MICROS: i64 = 1_000_000;
 /// How often the node of a shared engine looks whether it is its turn to follow.
 const LOOK: Duration = Duration::from_millis(500);
@@ -172,7 +174,11 @@ impl Runner {
         match log.after(ended, is_empty) {
             After::SessionEnd(ended) => Some(ended),
             After::OtherSide(why) => {
+                let waits = why.is_some() && log.turns_idly();
                 why.iter().for_each(|why| self.tell(why));
+                if waits {
+                    self.stop.wait(IDLE_TURN);
+                }
                 None
             }
         }

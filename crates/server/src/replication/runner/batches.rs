@@ -108,6 +108,9 @@ impl Runner {
     /// Counts what came of the changes; one that was refused ends the session, so that it is asked for again.
     fn judge(&mut self, outcome: &ReplicatedOutcome, names: &[String]) -> Result<(), String> {
         self.count(&outcome.changes);
+        if outcome.changes.iter().any(|change| matches!(change, Applied::Done | Applied::Conflict(_))) {
+            self.log.iter_mut().for_each(LogState::note_stored);
+        }
         let mut refused = None;
         for (change, name) in outcome.changes.iter().zip(names) {
             match change {

@@ -6,6 +6,9 @@ use larix_engine::log::CsnVector;
 
 use super::SessionEnd;
 
+/// How often in a row the log may not lead on, and the entries bring nothing, before the next session has to wait.
+const IDLE_TURNS_MAX: u32 = 2;
+
 /// The state between sessions, and of the one under way.
 #[derive(Debug, Default)]
 pub(super) struct LogState {
@@ -13,6 +16,8 @@ pub(super) struct LogState {
     plain: bool,
     /// How often that was so since a session with the log went well.
     fallbacks: u32,
+    /// How often that was so since a change was stored here.
+    idle_turns: u32,
     /// The session under way is one with the log.
     logged: bool,
     /// A change of the log was refused here.
@@ -48,6 +53,16 @@ impl LogState {
         if self.logged {
             self.fallbacks = 0;
         }
+    }
+
+    /// A change was stored here.
+    pub(super) fn note_stored(&mut self) {
+        self.idle_turns = 0;
+    }
+
+    /// Whether neither the log nor the entries bring anything: who turns from the one to the other waits first.
+    pub(super) fn turns_idly(&self) -> bool {
+        self.idle_turns > IDLE_TURNS_MAX
     }
 
     /// A change was refused here.
@@ -86,6 +101,7 @@ impl LogState {
         };
         self.plain = true;
         self.fallbacks += 1;
+        self.idle_turns = self.idle_turns.saturating_add(1);
         if self.fallbacks > 1 {
             return After::SessionEnd(SessionEnd::Failed(why));
         }
@@ -167,6 +183,26 @@ mod tests {
         assert_eq!(sessions(false), fallen(GAP));
         assert_eq!(sessions(false), failed(GAP));
         assert_eq!(sessions(true), fallen(GAP));
+    }
+
+    #[test]
+    fn turns_that_bring_nothing_are_noticed() {
+        let mut log = LogState::default();
+        let turn = |log: &mut LogState| {
+            assert!(log.begin(false, &[csn()]));
+            log.refreshed();
+            assert_eq!(log.after(Ended::FullRefresh, || false), fallen(GAP));
+            let is_idle = log.turns_idly();
+            assert!(!log.begin(false, &[csn()]));
+            assert_eq!(log.after(Ended::Poll, || false), After::OtherSide(None));
+            is_idle
+        };
+        assert_eq!(
+            [turn(&mut log), turn(&mut log), turn(&mut log), turn(&mut log)],
+            [false, false, true, true]
+        );
+        log.note_stored();
+        assert!(!turn(&mut log));
     }
 
     #[test]
