@@ -191,10 +191,10 @@ mod tests {
         let turn = |log: &mut LogState| {
             assert!(log.begin(false, &[csn()]));
             log.refreshed();
-            assert_eq!(log.after(Ended::FullRefresh, || false), fallen(GAP));
+            assert_eq!(log.after(SessionEnd::FullRefresh, || false), fallen(GAP));
             let is_idle = log.turns_idly();
             assert!(!log.begin(false, &[csn()]));
-            assert_eq!(log.after(Ended::Poll, || false), After::OtherSide(None));
+            assert_eq!(log.after(SessionEnd::Poll, || false), After::OtherSide(None));
             is_idle
         };
         assert_eq!(
