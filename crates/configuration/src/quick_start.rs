@@ -54,13 +54,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     }
     let mut builder = slapd_conf::read_more(builder, &start.includes)?;
     // After the files, which may define its attributes.
-    builder.schema().parse_dn(&start.suffix).map_err(|why| {
-        let message = format!("--suffix {} is not a DN: {why}", start.suffix);
-        ConfigError::new(Origin::BuiltIn, message).with_help(format!(
-            "the names in it are those of {}, or of a schema in a file of --include",
-            SCHEMA.join(", ")
-        ))
-    })?;
+    check_suffix(&mut builder, &start.suffix)?;
     let account = format!("dn.exact={}", QuickReplicas::ACCOUNT);
     if replicas.is_some() {
         run(&mut builder, "index", &["entryCSN", "eq"])?;
@@ -102,6 +96,17 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     let reader = format!("dn.exact={root}");
     run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;
     super::validate::complete(builder.finish(Source::QuickStart))
+}
+
+fn check_suffix(builder: &mut Builder, suffix: &str) -> Result<(), ConfigError> {
+    let parsed = builder.schema().parse_dn(suffix).map_err(|why| {
+        let message = format!("--suffix {suffix} is not a DN: {why}");
+        ConfigError::new(Origin::BuiltIn, message).with_help(format!(
+            "the names in it are those of {}, or of a schema in a file of --include",
+            SCHEMA.join(", ")
+        ))
+    });
+    parsed.map(drop)
 }
 
 /// What mail servers, address books and hosts use.

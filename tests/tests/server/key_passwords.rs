@@ -5,13 +5,17 @@ use larix_tests::client::run;
 use larix_tests::running::Running;
 
 /// What the test needs of Heimdal's hdb.schema, and an account.
-const BODY: &str = "attributetype ( 1.3.6.1.4.1.5322.10.1.1 NAME 'krb5PrincipalName' EQUALITY caseExactIA5Match SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )
-attributetype ( 1.3.6.1.4.1.5322.10.1.2 NAME 'krb5KeyVersionNumber' EQUALITY integerMatch SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
+const BODY: &str = "attributetype ( 1.3.6.1.4.1.5322.10.1.1 NAME 'krb5PrincipalName'
+  EQUALITY caseExactIA5Match SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.26 )
+attributetype ( 1.3.6.1.4.1.5322.10.1.2 NAME 'krb5KeyVersionNumber'
+  EQUALITY integerMatch SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
 attributetype ( 1.3.6.1.4.1.5322.10.1.5 NAME 'krb5KDCFlags' EQUALITY integerMatch SINGLE-VALUE SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
-attributetype ( 1.3.6.1.4.1.5322.10.1.9 NAME 'krb5PasswordEnd' EQUALITY generalizedTimeMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )
+attributetype ( 1.3.6.1.4.1.5322.10.1.9 NAME 'krb5PasswordEnd'
+  EQUALITY generalizedTimeMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.24 SINGLE-VALUE )
 attributetype ( 1.3.6.1.4.1.5322.10.1.10 NAME 'krb5Key' SYNTAX 1.3.6.1.4.1.1466.115.121.1.5 )
 objectclass ( 1.3.6.1.4.1.5322.10.2.1 NAME 'krb5Principal' SUP top AUXILIARY MUST krb5PrincipalName )
-objectclass ( 1.3.6.1.4.1.5322.10.2.2 NAME 'krb5KDCEntry' SUP krb5Principal AUXILIARY MUST krb5KeyVersionNumber MAY ( krb5PasswordEnd $ krb5KDCFlags $ krb5Key ) )
+objectclass ( 1.3.6.1.4.1.5322.10.2.2 NAME 'krb5KDCEntry'
+  SUP krb5Principal AUXILIARY MUST krb5KeyVersionNumber MAY ( krb5PasswordEnd $ krb5KDCFlags $ krb5Key ) )
 database mdb
 suffix dc=example,dc=com
 rootdn cn=admin,dc=example,dc=com

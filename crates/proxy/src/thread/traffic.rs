@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, oid};
+use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResponseMessage, ResultCode, oid};
 use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
 
@@ -83,14 +83,7 @@ impl Exchange {
             }
             if answer.is_last {
                 let Some(numbered) = connection.sent.remove(&message) else { continue };
-                let result = answer.message.response.result().map(|(_, result)| result.to_owned());
-                let value = match answer.message.response {
-                    Response::Extended { value, .. } => value.map(<[u8]>::to_vec),
-                    _ => None,
-                };
-                let controls = answer.message.controls.iter().map(|control| control.to_owned()).collect();
-                let result = result.unwrap_or_else(|| LdapResult::new(ResultCode::OTHER));
-                let outcome = Outcome { result, controls, value, is_unsent: false, is_of_target: true };
+                let outcome = outcome_of(&answer.message);
                 ended.push((numbered, outcome));
                 continue;
             }
@@ -285,4 +278,16 @@ fn hand_over(connection: u64, sent: &HashMap<u32, Numbered>, gathered: &mut (u32
         Some(Sink::Feed(feed)) => feed.add_from(connection, messages) >= FEED_HIGH,
         _ => false,
     }
+}
+
+/// How an operation ended, by the last of its answers.
+fn outcome_of(message: &ResponseMessage<'_>) -> Outcome {
+    let result = message.response.result().map(|(_, result)| result.to_owned());
+    let value = match message.response {
+        Response::Extended { value, .. } => value.map(<[u8]>::to_vec),
+        _ => None,
+    };
+    let controls = message.controls.iter().map(|control| control.to_owned()).collect();
+    let result = result.unwrap_or_else(|| LdapResult::new(ResultCode::OTHER));
+    Outcome { result, controls, value, is_unsent: false, is_of_target: true }
 }
