@@ -173,6 +173,11 @@ impl Attempts {
         self.full = false;
     }
 
+    /// The session under way went on for long after its refresh: how it ends has nothing to do with the one before it.
+    pub fn lasted(&mut self) {
+        self.at_once = false;
+    }
+
     /// `None`: the connection was lost.
     pub fn after(&mut self, end: Option<&End>) -> Next {
         let was_at_once = std::mem::take(&mut self.at_once);
@@ -225,5 +230,15 @@ mod tests {
             attempts.start_over();
         }
         assert_eq!((attempts.after(None), attempts.is_full()), (Next::Retry, false));
+    }
+
+    #[test]
+    fn a_provider_that_asks_for_everything_now_and_then_is_asked_at_once() {
+        let mut attempts = Attempts::default();
+        for _ in 0..3 {
+            assert_eq!(attempts.after(Some(&End::FullRefresh)), Next::FullAtOnce);
+            attempts.start_over();
+            attempts.lasted();
+        }
     }
 }

@@ -17,7 +17,7 @@ use larix_client::{ClientError, Connection, Session as ClientSession, Stop};
 use larix_engine::csn::{Csn, SKEW_FOLLOWED};
 use larix_engine::injected;
 use larix_engine::log::CsnVector;
-use larix_engine::time::Timestamp;
+use larix_engine::time::{Clock as _, Monotonic, Timestamp};
 use larix_proto::control::SyncMode;
 use larix_proto::{client, oid};
 use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session};
@@ -40,6 +40,8 @@ use log_state::{After, LogState};
 const GATHER: Duration = Duration::from_millis(50);
 /// How long a consumer of an access log waits that gets nothing from the log and nothing from the entries.
 const IDLE_TURN: Duration = Duration::from_secs(1);
+/// A session that goes on for so long after its refresh has nothing to do with how the one before it ended.
+const LASTING_SECONDS: u32 = 60;
 const MICROS: i64 = 1_000_000;
 /// How often the node of a shared engine looks whether it is its turn to follow.
 const LOOK: Duration = Duration::from_millis(500);
@@ -51,6 +53,8 @@ pub(super) struct Runner {
     status: Arc<Status>,
     retries: Retries,
     attempts: Attempts,
+    /// Since when the session under way has all of the content.
+    refreshed_at: Option<Monotonic>,
     /// How the records of an access log stand; none where entries are followed.
     log: Option<LogState>,
     clocks: Clocks,
@@ -81,6 +85,7 @@ impl Runner {
             stop,
             status,
             attempts: Attempts::default(),
+            refreshed_at: None,
             clocks: Clocks::default(),
             underway: None,
             first: FirstContent::new(),
@@ -104,6 +109,10 @@ impl Runner {
                 self.forget_session();
                 SessionEnd::Failed(panicked.to_string())
             });
+            let (now, refreshed_at) = (self.server.clock.monotonic(), self.refreshed_at.take());
+            if refreshed_at.is_some_and(|at| now >= at.plus_seconds(LASTING_SECONDS)) {
+                self.attempts.lasted();
+            }
             if self.stop.is_stopped() {
                 break;
             }
@@ -459,6 +468,7 @@ impl Runner {
         self.log.iter_mut().for_each(LogState::refreshed);
         self.retries.reset();
         self.attempts.start_over();
+        self.refreshed_at = Some(self.server.clock.monotonic());
         self.tell("the refresh is complete");
         self.status.change(|status| {
             (status.phase, status.refreshed, status.error) = (ConsumerPhase::Persisting, true, None);
