@@ -35,10 +35,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
             run(&mut builder, keyword, &[&path.to_string_lossy()])?;
         }
     }
-    let root = start.root_dn.clone().unwrap_or_else(|| match start.suffix.is_empty() {
-        true => "cn=admin".to_owned(),
-        false => format!("cn=admin,{}", start.suffix),
-    });
+    let root = start.root_dn.clone().unwrap_or_else(|| administrator(&start.suffix));
     // One administrator for all: cn=config knows the same name, whose password the database has.
     run(&mut builder, "database", &["config"])?;
     run(&mut builder, "rootdn", &[&root])?;
@@ -93,9 +90,16 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         run(&mut builder, "rootpw", &[&String::from_utf8_lossy(&replicas.password)])?;
     }
     run(&mut builder, "database", &["monitor"])?;
-    let reader = format!("dn.exact={root}");
-    run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;
+    run(&mut builder, "access", &["to", "*", "by", &format!("dn.exact={root}"), "read", "by", "*", "none"])?;
     super::validate::complete(builder.finish(Source::QuickStart))
+}
+
+/// Who administers the directory unless somebody is named.
+fn administrator(suffix: &str) -> String {
+    match suffix.is_empty() {
+        true => "cn=admin".to_owned(),
+        false => format!("cn=admin,{suffix}"),
+    }
 }
 
 fn check_suffix(builder: &mut Builder, suffix: &str) -> Result<(), ConfigError> {
