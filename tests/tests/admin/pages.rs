@@ -7,7 +7,7 @@ use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 
-use super::http::{ADMIN, Answer, FORM, Http, escape, send, start, start_under};
+use super::http::{ADMIN, Answer, ENTRIES, FORM, Http, escape, send, start, start_under, start_with};
 
 #[test]
 fn only_who_may_bind_gets_in() {
@@ -230,6 +230,25 @@ fn nor_is_it_by_those_who_may_not_read_its_csn() {
         mail_is(&mut admin, "");
         assert_eq!(own.post("/entry/edit", &fields).status, 303, "{path}");
     }
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn the_own_entry_is_saved_also_with_values_that_an_overlay_computes() {
+    let rules = "overlay dynlist\ndynlist-attrset inetOrgPerson labeledURI\n\
+                 access to attrs=entryCSN by * none\naccess to attrs=title by self write by users read";
+    let listed = "userPassword: annpass\nlabeledURI: ldap:///dc=example,dc=com?o?base?(objectClass=*)";
+    let fixture = start_with("", rules, &ENTRIES.replacen("userPassword: annpass", listed, 1));
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    let mut own = Http::new(fixture.http);
+    assert_eq!(own.log_in(ann, "annpass").status, 303);
+    let page = own.get("/account").body;
+    assert!(page.contains(">o</th>"), "the overlay computes nothing: {page}");
+    let state = page.split("name=\"csn\" value=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let state = state.unwrap_or_else(|| panic!("{page}"));
+    let fields = [("dn", ann), ("v:title", "Chief"), ("csn", state), ("step", "save")];
+    let saved = own.post("/entry/edit", &fields);
+    assert_eq!(saved.status, 303, "{}", saved.body);
     assert!(fixture.server.stop());
 }
 

@@ -67,8 +67,7 @@ pub(super) fn state(entry: &ReceivedEntry) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     };
-    // Rights that were asked for are no part of the entry.
-    for attribute in entry.attributes.iter().filter(|attribute| !attribute.name.starts_with("aclRights")) {
+    for attribute in &entry.attributes {
         add(attribute.name.as_bytes());
         add(&(attribute.values.len() as u64).to_be_bytes());
         attribute.values.iter().for_each(|value| add(value));

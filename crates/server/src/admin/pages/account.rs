@@ -39,9 +39,10 @@ const RIGHTS: &str = "aclRights;attributeLevel;";
 pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let dn = visit.session.dn.as_str();
     let schema = visit.admin.server.config().schema.clone();
-    let entry = {
+    let read = {
         let mut client = visit.session.client.lock().await;
-        let seen = client.read(dn, &["objectClass"]).await;
+        // As the review of the form reads it: overlays show another entry to who asks otherwise. The fields are no older.
+        let seen = client.read(dn, &["*", "entryCSN"]).await;
         if client.is_gone() {
             return Err(Problem::LoggedOut);
         }
@@ -49,15 +50,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             Ok(Some(seen)) => {
                 let attributes = editable(&schema, &seen);
                 let attributes: Vec<&str> = attributes.iter().take(ASKED_MAX).map(String::as_str).collect();
-                client.read_with_rights(dn, dn, &attributes).await.attempt("Reading your entry")?
+                let entry =
+                    client.read_with_rights(dn, dn, &attributes).await.attempt("Reading your entry")?;
+                entry.map(|entry| (entry, changes::state(&seen)))
             }
             // The root DN needs no entry, and some may not see their own.
             _ => None,
         }
     };
     let content = html! {
-        @match &entry {
-            Some(entry) => (account(visit, &schema, entry)),
+        @match &read {
+            Some((entry, state)) => (account(visit, &schema, entry, state)),
             None => {
                 p { "You are logged in as " code { (dn) } "." }
                 p.help {
@@ -75,7 +78,8 @@ fn password() -> Markup {
     html! { div.actions { a.button.primary href="/password" { "Change my password" } } }
 }
 
-fn account(visit: &Visit<'_>, schema: &Schema, entry: &ReceivedEntry) -> Markup {
+/// `state` is that of the entry.
+fn account(visit: &Visit<'_>, schema: &Schema, entry: &ReceivedEntry, state: &str) -> Markup {
     let dn = entry.dn.as_str();
     let shown: Vec<&ReceivedAttribute> = sorted(
         entry.attributes.iter().filter(|a| {
@@ -94,7 +98,6 @@ fn account(visit: &Visit<'_>, schema: &Schema, entry: &ReceivedEntry) -> Markup 
         let field = |attribute| Field { schema, attribute, must: false, at_fault: false };
         html! { @for name in names { (values::fields(&field(name), entry.values(name))) } }
     };
-    let csn = changes::state(entry);
     html! {
         p { code { (dn) } }
         div.actions {
@@ -121,7 +124,7 @@ fn account(visit: &Visit<'_>, schema: &Schema, entry: &ReceivedEntry) -> Markup 
             form method="post" action="/entry/edit" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(dn);
-                input type="hidden" name="csn" value=(csn);
+                input type="hidden" name="csn" value=(state);
                 input type="hidden" name="from" value="account";
                 (fields(&usual))
                 @if !others.is_empty() {
