@@ -81,14 +81,24 @@ fn as_sent_back(value: &[u8]) -> Option<Vec<u8>> {
     Some(text.replace("\r\n", "\n").replace('\r', "\n").replace('\0', "\u{fffd}").into_bytes())
 }
 
-/// The values of a form; one that nothing but the browser has altered as it is stored.
+/// The values of a form; one that nothing but the browser has altered as it is stored. Stored values that come back alike are all meant.
 fn as_meant(values: &[Vec<u8>], stored: &[Vec<u8>]) -> Vec<Vec<u8>> {
-    let altered: HashMap<Vec<u8>, &Vec<u8>> =
-        stored.iter().filter_map(|value| Some((as_sent_back(value)?, value))).collect();
-    values
-        .iter()
-        .map(|value| altered.get(value).map_or_else(|| value.clone(), |&stored| stored.clone()))
-        .collect()
+    let mut altered: HashMap<Vec<u8>, Vec<&Vec<u8>>> = HashMap::new();
+    for value in stored {
+        if let Some(sent_back) = as_sent_back(value) {
+            altered.entry(sent_back).or_default().push(value);
+        }
+    }
+    let stored: HashSet<&Vec<u8>> = stored.iter().collect();
+    let mut meant = Vec::with_capacity(values.len());
+    for value in values {
+        let sources = altered.get(value).map(Vec::as_slice).unwrap_or_default();
+        if sources.is_empty() || stored.contains(value) {
+            meant.push(value.clone());
+        }
+        meant.extend(sources.iter().map(|&source| source.clone()));
+    }
+    meant
 }
 
 /// What is to be changed for the entry to become what the form says. Attributes that the form does not name stay.
@@ -200,6 +210,12 @@ mod tests {
         };
         let expected = [change(ModifyOperation::Delete, "a\r\nb"), change(ModifyOperation::Add, "a\nbb")];
         assert_eq!(found, expected);
+        // Three that come back as one.
+        let alike = ["a\nb", "a\r\nb", "a\rb"];
+        let entry =
+            ReceivedEntry { dn: "cn=x".to_owned(), attributes: vec![attribute("description", &alike)] };
+        let thrice = "v:description=a%0D%0Ab&v:description=a%0D%0Ab&v:description=a%0D%0Ab&v:description=";
+        assert_eq!(between(schema, &entry, &attributes(thrice)), []);
     }
 
     #[test]
