@@ -15,5 +15,31 @@ pub const WITHHELD: &str = "(withheld)";
 
 /// The same for a description that may name the type by its OID, or by a name of this schema's own.
 pub(crate) fn is_secret_in(schema: &Schema, description: &str) -> bool {
-    larix_schema::is_secret_in(schema, description) || is_secret(description)
+    let described = schema.describe(description).ok();
+    let by_name = described.is_some_and(|described| {
+        schema.attribute(described.attribute).names.iter().any(|name| is_secret(name))
+    });
+    by_name || is_secret(description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_of_the_configuration_are_known_by_their_oids() {
+        let schema = Schema::system();
+        for secret in [
+            "olcRootPW",
+            "1.3.6.1.4.1.4203.1.12.2.3.2.0.9",
+            "1.3.6.1.4.1.4203.1.12.2.3.0.99;binary",
+            "2.5.4.35",
+            "userPassword;x-a",
+        ] {
+            assert!(is_secret_in(schema, secret), "{secret}");
+        }
+        for shown in ["1.3.6.1.4.1.4203.1.12.2.3.2.0.8", "2.5.4.3", "nobody"] {
+            assert!(!is_secret_in(schema, shown), "{shown}");
+        }
+    }
 }
