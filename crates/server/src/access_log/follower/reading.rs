@@ -109,7 +109,8 @@ impl<H: OverlayHost> LogWriter<H> {
             return Err(fault);
         }
         if ended {
-            reached = target;
+            // Another server may have recorded more than this one has followed: what is recorded stays so.
+            reached = if target.sequence > from.sequence { target } else { from };
         }
         let now = Position { history, key: reached };
         if position != Some(now) {

@@ -402,3 +402,21 @@ fn two_that_record_at_once_record_each_change_once() {
     }
     check(&machines[0], CHANGES);
 }
+
+#[test]
+fn a_server_that_has_followed_less_takes_nothing_back() {
+    let (schema, stores) = (schema(), stores());
+    let [mut one, two] = [Machine::new(&schema, &stores), Machine::new(&schema, &stores)];
+    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    one.add(&schema, 0);
+    two.database.served.follow_store().unwrap();
+    (1..4).for_each(|number| one.add(&schema, number));
+    one.record();
+    let recorders = two.writer.lock().recorders.clone();
+    recorders.iter().for_each(|recorder| drop(recorder.source.joined(&two.writer.own)));
+    let round = two.writer.gather(&mut Progress::default(), &recorders, Vec::new()).unwrap();
+    let reached: Vec<LogKey> = round.positions.iter().map(|(_, position)| position.key).collect();
+    let recorded: Vec<LogKey> = one.progress.positions.values().map(|position| position.key).collect();
+    assert_eq!(reached, recorded);
+    assert!(round.recording.records.is_empty());
+}
