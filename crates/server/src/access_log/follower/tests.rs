@@ -413,7 +413,7 @@ fn a_server_that_has_followed_less_takes_nothing_back() {
     (1..4).for_each(|number| one.add(&schema, number));
     one.record();
     let recorders = two.writer.lock().recorders.clone();
-    recorders.iter().for_each(|recorder| drop(recorder.source.joined(&two.writer.own)));
+    assert!(recorders.iter().all(|recorder| recorder.source.joined(&two.writer.own).is_some()));
     let round = two.writer.gather(&mut Progress::default(), &recorders, Vec::new()).unwrap();
     let reached: Vec<LogKey> = round.positions.iter().map(|(_, position)| position.key).collect();
     let recorded: Vec<LogKey> = one.progress.positions.values().map(|position| position.key).collect();
