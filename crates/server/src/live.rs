@@ -365,9 +365,7 @@ impl Configurator<'_> {
             let stamp = Stamp { clock: &*clock, random: &SystemRandom };
             config.with_shared_lines(&suffix, &lines, &stamp)
         });
-        let Some(Followed { changed, difference }) =
-            judged.map_err(|refused| refused.0.diagnostic)?
-        else {
+        let Some(Followed { changed, difference }) = judged.map_err(|refused| refused.0.diagnostic)? else {
             return Ok(None);
         };
         self.carry_out(&earlier, &changed, Maker::Server).map_err(|refused| refused.diagnostic)?;
