@@ -61,7 +61,7 @@ pub(crate) trait RequestCarrier: Send {
 /// Requests in, answers out.
 pub(crate) struct Shared {
     commands: Mutex<Vec<Command>>,
-    /// Somebody has found the exchange taken: who has it sends what waits. Who gathers requests comes by himself.
+    /// A thread has found the exchange taken: the one that has it sends what waits. A thread that gathers requests does not ask.
     is_asked: AtomicBool,
     /// None before the thread begins, and once it has ended.
     exchange: Mutex<Option<Box<dyn RequestCarrier>>>,

@@ -37,9 +37,19 @@ impl Kind {
     }
 
     /// Whether a test has to do without slapd, because it is not installed: then this says that the test skips what needs it.
-    /// Never of Larix, which cargo builds.
+    /// Never of Larix, which `cargo xtask test` builds.
     pub fn is_lacking(self) -> bool {
         self == Self::Slapd && SLAPD.is_lacking()
+    }
+
+    /// What to do where the program is missing.
+    fn lack(self) -> &'static str {
+        match self {
+            Self::Larix => {
+                "larix is not built (`cargo xtask test` builds it), or what LARIX names is missing"
+            }
+            Self::Slapd => "slapd is not installed, or what SLAPD names is missing",
+        }
     }
 
     /// A command that acts as slapd's tool `tool` (`add`, `cat`, `index` ...).
@@ -47,7 +57,7 @@ impl Kind {
     /// # Panics
     /// When the program is not installed.
     pub fn tool(self, tool: &str) -> Command {
-        let program = self.program().unwrap_or_else(|| panic!("{self:?} is not installed"));
+        let program = self.program().unwrap_or_else(|| panic!("{}", self.lack()));
         let mut command = Command::new(program);
         match self {
             Self::Larix => command.arg(tool),
@@ -235,7 +245,7 @@ impl Server {
         environment: &[(&str, &Path)],
     ) -> Result<Self, StartError> {
         let fail = |reason: String| StartError { reason, log: String::new() };
-        let program = kind.program().ok_or_else(|| fail(format!("{kind:?} is not installed")))?;
+        let program = kind.program().ok_or_else(|| fail(kind.lack().to_owned()))?;
         let log = configuration.with_extension(format!("{kind:?}.log"));
         let output = std::fs::OpenOptions::new().create(true).append(true).open(&log);
         let output = output.map_err(|error| fail(format!("{}: {error}", log.display())))?;
