@@ -26,6 +26,7 @@ const STRETCHES: [usize; 2] = [96, 512];
 /// Length of a piece.
 const PIECE: usize = 8;
 const HASH_BITS: u32 = 19;
+const HASHES: usize = 1 << HASH_BITS;
 /// A dictionary that does not bring records below this share of what they take without it, in percent, is not worth
 /// its trouble.
 const WORTH_PERCENT: usize = 85;
@@ -159,7 +160,7 @@ struct Piece {
 
 impl Counting {
     fn new() -> Self {
-        Self { next: 0, pieces: vec![Piece::default(); 1 << HASH_BITS].into_boxed_slice() }
+        Self { next: 0, pieces: vec![Piece::default(); HASHES].into_boxed_slice() }
     }
 
     /// Goes through one record. Answers its bytes; `None`: that was the last.
@@ -167,10 +168,10 @@ impl Counting {
         let record = records.get(self.next)?;
         self.next += 1;
         let number = self.next as u16;
+        let pieces = self.pieces.first_chunk_mut::<HASHES>()?;
         for hash in &record.hashes {
-            if let Some(piece) = self.pieces.get_mut(*hash as usize)
-                && piece.last != number
-            {
+            let piece = &mut pieces[place(*hash)];
+            if piece.last != number {
                 *piece = Piece { records: piece.records + 1, last: number };
             }
         }
@@ -186,8 +187,8 @@ impl Counting {
 /// Chooses stretches of one length.
 #[derive(Debug)]
 struct Choosing {
-    /// What was counted, for the next length.
-    all_counts: Counts,
+    /// What was counted, if another length comes.
+    all_counts: Option<Counts>,
     /// Without the pieces that are in the dictionary already.
     counts: Counts,
     /// The lengths that are left behind this one.
@@ -203,9 +204,10 @@ struct Choosing {
     /// Parts one after the other without a stretch that is worth anything.
     idle: usize,
     /// What the best stretch of each record was worth when it was looked for last. It is not worth more since.
-    bounds: Box<[u32]>,
-    /// Room for the worth of each piece of a record.
-    values: Vec<u32>,
+    bounds: Box<[i32]>,
+    /// Room for what the pieces before each place of a record are worth together. Every x86-64 compares several signed numbers
+    /// at once; the sums of 8 KiB are far below 2^31.
+    sums: Vec<i32>,
     /// The dictionaries of the lengths before.
     dictionaries: Vec<Dictionary>,
 }
@@ -213,7 +215,7 @@ struct Choosing {
 /// A stretch of a record, and what it is worth.
 #[derive(Debug)]
 struct Chosen {
-    value: u32,
+    value: i32,
     record: usize,
     place: Range<usize>,
 }
@@ -229,8 +231,8 @@ impl Choosing {
         let most = most.min(DICTIONARY_BYTES_MAX);
         let parts = (most / stretch).min(records.len()).max(1);
         Self {
-            counts: all_counts.clone(),
-            all_counts,
+            all_counts: (!lengths.is_empty()).then(|| all_counts.clone()),
+            counts: all_counts,
             lengths,
             stretch,
             most,
@@ -240,8 +242,8 @@ impl Choosing {
             chosen: Vec::new(),
             bytes: 0,
             idle: 0,
-            bounds: vec![u32::MAX; records.len()].into_boxed_slice(),
-            values: Vec::new(),
+            bounds: vec![i32::MAX; records.len()].into_boxed_slice(),
+            sums: Vec::new(),
             dictionaries: Vec::new(),
         }
     }
@@ -262,12 +264,11 @@ impl Choosing {
                 continue;
             }
             bytes += record.bytes.len();
-            let found = self.best(record);
-            self.bounds
-                .get_mut(at)
-                .into_iter()
-                .for_each(|bound| *bound = found.as_ref().map_or(0, |(value, _)| *value));
-            if let Some((value, place)) = found.filter(|(value, _)| *value >= least) {
+            let value = self.most_worth(record);
+            self.bounds.get_mut(at).into_iter().for_each(|bound| *bound = value);
+            if value >= least
+                && let Some(place) = self.place_worth(value, record)
+            {
                 best = Some(Chosen { value, record: at, place });
             }
         }
@@ -283,30 +284,40 @@ impl Choosing {
         Some(bytes.max(1))
     }
 
-    /// The most valuable stretch of a record, without worthless ends.
-    fn best(&mut self, record: &Taught) -> Option<(u32, Range<usize>)> {
-        let length = self.stretch.min(record.bytes.len());
-        let pieces = length.checked_sub(PIECE - 1)?;
-        let counts = &self.counts;
-        let worth = |hash: &u32| u32::from(counts.get(*hash as usize).copied().unwrap_or_default());
-        self.values.clear();
-        self.values.extend(record.hashes.iter().map(worth));
-        let (first, rest) = self.values.split_at_checked(pieces)?;
-        // A stretch at the beginning that is worth something is worth the most when it is whole.
-        let mut value = first.iter().sum::<u32>();
-        let (mut best, mut start, mut at) = (value, 0, 0_usize);
-        for (come, gone) in rest.iter().zip(&self.values) {
-            // What goes is part of the sum, which is far below 2^32.
-            value = value.wrapping_add(*come).wrapping_sub(*gone);
-            at = at.wrapping_add(1);
-            if value > best {
-                (best, start) = (value, at);
-            }
-        }
-        let values = self.values.get(start..start + pieces)?;
-        let worthless = values.iter().take_while(|value| **value == 0).count();
-        let behind = values.iter().rev().take_while(|value| **value == 0).count();
-        (best > 0).then(|| (best, start + worthless..start + length - behind))
+    /// What the most valuable stretch of a record is worth.
+    fn most_worth(&mut self, record: &Taught) -> i32 {
+        let Some(counts) = self.counts.first_chunk::<HASHES>() else { return 0 };
+        let mut sum = 0_i32;
+        let sums = record.hashes.iter().map(|hash| {
+            sum = i32::wrapping_add(sum, counts[place(*hash)].into());
+            sum
+        });
+        self.sums.clear();
+        self.sums.push(0);
+        self.sums.extend(sums);
+        self.worths(record).fold(0, i32::max)
+    }
+
+    /// What the stretch at each place of a record is worth. Its sums are there.
+    fn worths(&self, record: &Taught) -> impl Iterator<Item = i32> {
+        let behind = self.sums.get(self.pieces(record)..).unwrap_or_default();
+        // The sums do not fall, so no difference overflows.
+        behind.iter().zip(&self.sums).map(|(behind, before)| behind.wrapping_sub(*before))
+    }
+
+    /// Pieces of a stretch of a record.
+    fn pieces(&self, record: &Taught) -> usize {
+        self.stretch.min(record.bytes.len()).saturating_sub(PIECE - 1)
+    }
+
+    /// The first stretch of a record that is worth so much, without worthless ends. Its sums are there.
+    fn place_worth(&self, value: i32, record: &Taught) -> Option<Range<usize>> {
+        let start = self.worths(record).position(|worth| worth == value)?;
+        let sums = self.sums.get(start..=start + self.pieces(record))?;
+        let (first, last) = (sums.first()?, sums.last()?);
+        let worthless = sums.iter().skip(1).take_while(|sum| *sum == first).count();
+        let behind = sums.iter().rev().skip(1).take_while(|sum| *sum == last).count();
+        Some(start + worthless..start + self.stretch.min(record.bytes.len()) - behind)
     }
 
     /// What is chosen is worth nothing any more.
@@ -329,7 +340,7 @@ impl Choosing {
         bytes.drain(..bytes.len().saturating_sub(self.most));
         self.dictionaries.push(Dictionary::new(&bytes));
         let (next, rest) = self.lengths.split_first()?;
-        let all_counts = std::mem::take(&mut self.all_counts);
+        let all_counts = self.all_counts.take()?;
         Some(Self {
             dictionaries: std::mem::take(&mut self.dictionaries),
             ..Self::of(records, all_counts, *next, rest)
@@ -381,4 +392,9 @@ fn packed_length(dictionary: Option<&Dictionary>, record: &[u8], room: &mut Vec<
 
 fn hash(piece: &[u8; PIECE]) -> u32 {
     (u64::from_le_bytes(*piece).wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - HASH_BITS)) as u32
+}
+
+/// The place of a hash in a table of [`HASHES`]. The mask leaves the hash as it is, and shows the compiler that the place exists.
+fn place(hash: u32) -> usize {
+    hash as usize & (HASHES - 1)
 }
