@@ -13,7 +13,8 @@ pub const SKIPS_VARIABLE: &str = "LARIX_SKIPS";
 #[derive(Debug)]
 pub struct Package {
     pub name: &'static str,
-    /// Names a program to be used instead of the package's, or one that does not exist, to do without.
+    /// Names a program (of PostgreSQL: the folder of its programs) to be used instead of the package's, or one that does not
+    /// exist, to do without.
     variable: Option<&'static str>,
     /// The package is installed when of each row one file is there. `*` stands for any letters of one component.
     files: &'static [&'static [&'static str]],
@@ -126,7 +127,7 @@ pub const REDIS: Package = Package {
 
 pub const POSTGRESQL: Package = Package {
     name: "postgresql",
-    variable: None,
+    variable: Some("POSTGRESQL"),
     files: &[
         &["/usr/lib/postgresql/*/bin/initdb"],
         &["/usr/lib/postgresql/*/bin/postgres"],
@@ -139,7 +140,7 @@ pub const POSTGRESQL: Package = Package {
 
 pub const ETCD: Package = Package {
     name: "etcd-server",
-    variable: None,
+    variable: Some("ETCD"),
     files: &[&["/usr/bin/etcd"]],
     folders: &[],
     tests: "the store over etcd",
@@ -234,10 +235,15 @@ const fn kerberos(name: &'static str, files: &'static [&'static [&'static str]])
 
 impl Package {
     pub fn is_installed(&self) -> bool {
-        if let Some(own) = self.variable.and_then(std::env::var_os) {
-            return is_content(Path::new(&own));
+        if let Some(own) = self.named() {
+            return is_content(&own) || own.is_dir();
         }
         self.files.iter().all(|any| any.iter().any(|pattern| find(pattern).is_some()))
+    }
+
+    /// What its variable names in place of the package's.
+    pub fn named(&self) -> Option<PathBuf> {
+        self.variable.and_then(std::env::var_os).map(PathBuf::from)
     }
 
     /// The files of the package that are there: of each row the first.

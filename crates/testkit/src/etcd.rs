@@ -118,7 +118,7 @@ impl Etcd {
     fn spawn(&mut self, at: usize) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_of(at)).expect("a log");
         let member = self.members.get_mut(at).expect("a member");
-        let server = Command::new("etcd")
+        let server = Command::new(crate::packages::ETCD.named().unwrap_or_else(|| "etcd".into()))
             .args(&member.arguments)
             .env_clear()
             .env("PATH", "/usr/bin:/bin")

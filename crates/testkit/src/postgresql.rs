@@ -73,8 +73,9 @@ impl Engine {
         if crate::packages::POSTGRESQL.is_lacking() {
             return None;
         }
-        let programs = crate::packages::POSTGRESQL.files();
-        let programs = programs.first().and_then(|initdb| initdb.parent()).expect("a directory").to_owned();
+        let package = crate::packages::POSTGRESQL;
+        let installed = || package.files().first()?.parent().map(Path::to_owned);
+        let programs = package.named().or_else(installed).expect("a directory");
         // The path of a socket has about a hundred bytes.
         let directory = tempfile::Builder::new().prefix("kv").tempdir_in("/tmp").expect("a directory");
         if is_root() {
