@@ -54,6 +54,8 @@ pub struct Descriptor {
     pub name: &'static str,
     /// Kinds of old that are served as this one.
     pub(super) formerly: &'static [&'static str],
+    /// Where its entries are.
+    pub(super) storage: Storage,
     /// The structural class of its entry under cn=config beside `olcDatabaseConfig`.
     pub(super) class: Option<&'static str>,
     /// The naming attribute and the class of the entries that its targets are.
@@ -76,9 +78,29 @@ pub struct Descriptor {
     pub(super) schema: &'static str,
 }
 
+/// Where the entries of a kind of database are. What tools, overlays, backups and other databases can do with a database follows from this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// The server computes them when a client asks, or there are none.
+    Computed,
+    /// In LMDB files in a directory of this server. Tools open them without the server, and backups contain them.
+    Lmdb,
+    /// In LDIF files in a directory of this server; its store is an image of them.
+    LdifFiles,
+    /// In an engine that several servers share.
+    SharedEngine,
+    /// On another LDAP server.
+    OtherServer,
+    /// On several other LDAP servers.
+    OtherServers,
+    /// In another database of this server, or with a program.
+    Elsewhere,
+}
+
 const NOTHING: Descriptor = Descriptor {
     name: "",
     formerly: &[],
+    storage: Storage::Computed,
     class: None,
     target: None,
     own_suffix: None,
@@ -267,9 +289,44 @@ impl DatabaseKind {
         self.settings()
     }
 
-    /// Whether the database keeps entries of clients.
+    /// Where the entries are.
+    pub fn storage(&self) -> Storage {
+        self.descriptor.storage
+    }
+
+    /// Whether the entries are in a directory of this server: the engine serves them, and tools read them without the server.
     pub fn is_stored(&self) -> bool {
-        self.directory().is_some()
+        matches!(self.storage(), Storage::Lmdb | Storage::LdifFiles)
+    }
+
+    /// Whether the entries are in LMDB files. [`Self::mdb`] has their settings.
+    pub fn is_in_lmdb(&self) -> bool {
+        self.storage() == Storage::Lmdb
+    }
+
+    /// Whether the entries are in an engine that several servers share.
+    pub fn is_in_shared_engine(&self) -> bool {
+        self.storage() == Storage::SharedEngine
+    }
+
+    /// Whether one other LDAP server has the entries.
+    pub fn is_on_another_server(&self) -> bool {
+        self.storage() == Storage::OtherServer
+    }
+
+    /// Whether other LDAP servers have the entries, one or several: the database has connections to them.
+    pub fn is_proxied(&self) -> bool {
+        matches!(self.storage(), Storage::OtherServer | Storage::OtherServers)
+    }
+
+    /// Whether who has the entries may know other names than those below the suffixes of the database.
+    pub fn is_kept_elsewhere(&self) -> bool {
+        self.is_proxied() || self.storage() == Storage::Elsewhere
+    }
+
+    /// Whether the database can take the records of an access log.
+    pub fn holds_access_logs(&self) -> bool {
+        matches!(self.storage(), Storage::Lmdb | Storage::SharedEngine)
     }
 
     /// Where the entries are kept; none of a database that keeps none.
@@ -338,6 +395,39 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    /// The settings that a kind has follow from where its entries are, and the other way round.
+    #[test]
+    fn every_kind_has_the_settings_of_its_storage() {
+        for descriptor in descriptors() {
+            let kind = DatabaseKind::of(descriptor);
+            let found = (
+                kind.directory().is_some(),
+                kind.mdb().is_some(),
+                kind.settings::<LdapSettings>().is_some(),
+                kind.settings::<MetaSettings>().is_some(),
+            );
+            let expected = match kind.storage() {
+                Storage::Computed | Storage::SharedEngine | Storage::Elsewhere => {
+                    (false, false, false, false)
+                }
+                Storage::Lmdb => (true, true, false, false),
+                Storage::LdifFiles => (true, false, false, false),
+                Storage::OtherServer => (false, false, true, false),
+                Storage::OtherServers => (false, false, false, true),
+            };
+            assert_eq!(found, expected, "{}", kind.name());
+            assert_eq!(kind.is_stored(), kind.directory().is_some(), "{}", kind.name());
+            assert!(kind.is_served() || kind.storage() == Storage::Computed, "{}", kind.name());
+            #[cfg(feature = "kv")]
+            assert_eq!(
+                kind.is_in_shared_engine(),
+                kind.settings::<KvSettings>().is_some(),
+                "{}",
+                kind.name()
+            );
+        }
+    }
 
     #[test]
     fn every_kind_has_names_of_its_own() {

@@ -14,10 +14,11 @@ use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, Database, Overlay};
 use super::super::values::{ChangeLog, IndexLine, ServerId, SyncData};
 use super::mdb::{indexed, show_index};
-use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
+use super::{Descriptor, KindSettings, NOTHING, Storage, StoredSettings};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "kv",
+    storage: Storage::SharedEngine,
     class: Some("olcLarixKvConfig"),
     follows: true,
     is_recorded: true,

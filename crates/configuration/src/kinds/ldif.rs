@@ -8,10 +8,11 @@ use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::Database;
 use super::super::values::ChangeLog;
-use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
+use super::{Descriptor, KindSettings, NOTHING, Storage, StoredSettings};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "ldif",
+    storage: Storage::LdifFiles,
     class: Some("olcLdifConfig"),
     is_recorded: true,
     follows: true,

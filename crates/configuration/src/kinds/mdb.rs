@@ -15,7 +15,7 @@ use super::super::line::c_integer;
 use super::super::model::Database;
 use super::super::settings::Settings;
 use super::super::values::{ChangeLog, EnvFlags, IndexLine, SyncData};
-use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
+use super::{Descriptor, KindSettings, NOTHING, Storage, StoredSettings};
 
 /// Where a `database mdb` without `directory` has its files: where Debian's slapd has them.
 pub const DEFAULT_DATABASE_DIRECTORY: &str = "/var/lib/ldap";
@@ -23,6 +23,7 @@ pub const DEFAULT_DATABASE_DIRECTORY: &str = "/var/lib/ldap";
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "mdb",
     formerly: &["bdb", "hdb"],
+    storage: Storage::Lmdb,
     class: Some("olcMdbConfig"),
     is_recorded: true,
     follows: true,

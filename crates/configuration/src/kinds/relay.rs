@@ -6,10 +6,11 @@ use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, Database};
 use super::super::values::ConfigDn;
-use super::{Descriptor, KindSettings, NOTHING};
+use super::{Descriptor, KindSettings, NOTHING, Storage};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "relay",
+    storage: Storage::Elsewhere,
     class: Some("olcRelayConfig"),
     settings: || Box::new(RelaySettings::default()),
     directives: TABLE,

@@ -9,10 +9,11 @@ use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::Database;
-use super::{Descriptor, KindSettings, NOTHING};
+use super::{Descriptor, KindSettings, NOTHING, Storage};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "sock",
+    storage: Storage::Elsewhere,
     class: Some("olcDbSocketConfig"),
     settings: || Box::new(SockSettings::default()),
     directives: TABLE,

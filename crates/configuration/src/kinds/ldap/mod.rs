@@ -15,10 +15,11 @@ use super::super::builder::directive::{Directive, Form, MANY, Scope};
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::model::{Config, Database};
 use super::super::values::SyncData;
-use super::{Descriptor, KindSettings, MetaSettings, NOTHING, meta};
+use super::{Descriptor, KindSettings, MetaSettings, NOTHING, Storage, meta};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "ldap",
+    storage: Storage::OtherServer,
     class: Some("olcLDAPConfig"),
     settings: || Box::new(LdapSettings::default()),
     directives: TABLE,

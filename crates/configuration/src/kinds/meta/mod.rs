@@ -20,10 +20,11 @@ use super::super::diagnostic::{ConfigError, Origin};
 use super::super::model::{Config, Database};
 use super::super::settings::Settings;
 use super::super::values::ConfigDn;
-use super::{Descriptor, KindSettings, NOTHING, ldap};
+use super::{Descriptor, KindSettings, NOTHING, Storage, ldap};
 
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     name: "meta",
+    storage: Storage::OtherServers,
     class: Some("olcMetaConfig"),
     target: Some(("olcMetaSub", "olcMetaTargetConfig")),
     settings: || Box::new(MetaSettings::default()),
@@ -33,6 +34,7 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
 
 pub(super) static ASYNCHRONOUS: Descriptor = Descriptor {
     name: "asyncmeta",
+    storage: Storage::OtherServers,
     class: Some("olcAsyncMetaConfig"),
     target: Some(("olcAsyncMetaSub", "olcAsyncMetaTargetConfig")),
     settings: || Box::new(MetaSettings::asynchronous()),
