@@ -69,13 +69,13 @@ impl Config {
             return Err(ConfigError::new(overlay.origin.clone(), message)
                 .with_help("put `overlay accesslog` into a `database mdb`, `ldif`, `kv` or `config`"));
         }
-        if is_in_engine(database) && !is_own {
+        if database.kind.is_in_shared_engine() && !is_own {
             // An overlay for all databases is refused beside one in an engine.
             return Ok(None);
         }
         let settings = self.access_log_of(overlay)?;
         let holds = |other: &&Database| {
-            (other.kind.mdb().is_some() || is_in_engine(other))
+            other.kind.holds_access_logs()
                 && other.suffixes.iter().any(|suffix| suffix.normal == settings.database.normal)
         };
         let text = &settings.database.text;
@@ -85,7 +85,7 @@ impl Config {
         match self.databases.iter().find(holds) {
             None => fault(
                 format!("logdb \"{text}\": no database has this suffix"),
-                match is_in_engine(database) {
+                match database.kind.is_in_shared_engine() {
                     false => "add a `database mdb` with this suffix and a directory of its own",
                     true => {
                         "add a `database kv` with this suffix, the same `engine` and `node`, and an `engine-schema` of its own"
@@ -110,7 +110,7 @@ impl Config {
         log: &Database,
     ) -> Option<(String, &'static str)> {
         let place = &log.origin;
-        match (is_in_engine(database), is_in_engine(log)) {
+        match (database.kind.is_in_shared_engine(), log.kind.is_in_shared_engine()) {
             (false, false) => None,
             (true, false) => Some((
                 format!(
@@ -220,11 +220,6 @@ impl Config {
             FilterBuf::parse(text).map_err(|error| format!("logold `{text}` is not a filter: {error}"))?;
         Ok(Some(OldValues { filter: self.schema.bind_filter(filter.as_filter()), attributes }))
     }
-}
-
-/// Whether a database is in an engine that several servers share.
-fn is_in_engine(database: &Database) -> bool {
-    database.kind.name() == "kv"
 }
 
 fn purge(words: &[String], batch: Option<&str>) -> Result<Purge, String> {

@@ -47,8 +47,6 @@ const OF_ALL: &[&str] = &[
 ];
 /// Settings of the server as a whole that [`SharedLines::of_node`] adds.
 const ADDED: &[&str] = &["olcTLSCertificateFile", "olcTLSCertificateKeyFile"];
-/// Databases of a node that has joined.
-const KINDS: &[&str] = &["config", "kv", "monitor"];
 /// What each node says of the database.
 const OF_NODE: &[&str] = &["olcLarixKvEngine", "olcLarixKvNode", "olcLarixKvConfiguration", SERVER_ID];
 /// The same at all nodes: where none has it, nodes that join get what `serverID` says.
@@ -123,7 +121,7 @@ impl Config {
     /// The `database kv` whose first suffix has this normal form.
     pub fn in_engine(&self, suffix: &str) -> Option<&Database> {
         self.databases.iter().find(|database| {
-            database.kind.settings::<KvSettings>().is_some()
+            database.kind.is_in_shared_engine()
                 && database.suffixes.first().is_some_and(|own| own.normal.as_str() == suffix)
         })
     }
@@ -261,7 +259,9 @@ impl SharedLines {
         if let Some(attribute) = settings.into_iter().find(others) {
             return Err(format!("it sets {attribute}, which is each node's own"));
         }
-        if let Some(database) = config.databases.iter().find(|own| !KINDS.contains(&own.kind.name())) {
+        let is_of_all =
+            |own: &Database| own.kind.is_in_shared_engine() || own.kind.is_config() || own.kind.is_monitor();
+        if let Some(database) = config.databases.iter().find(|own| !is_of_all(own)) {
             return Err(format!("it has a database {}", database.kind.name()));
         }
         let lines = config.databases.iter().flat_map(|own| &own.sync_replication);

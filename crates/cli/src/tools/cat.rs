@@ -122,7 +122,7 @@ enum Opened {
 
 impl Opened {
     fn open(config: &Config, section: &larix_configuration::Database) -> anyhow::Result<Self> {
-        if cluster::is_shared(section) {
+        if section.kind.is_in_shared_engine() {
             let opened = cluster::open_to_read(config, section).map_err(anyhow::Error::msg);
             return opened.map(|database| Self::Shared(Box::new(database)));
         }

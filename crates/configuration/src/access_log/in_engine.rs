@@ -62,7 +62,7 @@ impl Config {
     fn other_with_log(&self, database: &Database, settings: &AccessLogSettings) -> Option<Fault> {
         let has_it = |other: &&Database| {
             let is_other = !std::ptr::eq(*other, database) && !other.disabled;
-            is_other && other.kind.settings::<KvSettings>().is_some() && {
+            is_other && other.kind.is_in_shared_engine() && {
                 let overlay = self.access_log_overlay(other).ok().flatten();
                 let logs = overlay.and_then(|(overlay, _)| self.access_log_of(overlay).ok());
                 logs.is_some_and(|logs| logs.database.normal == settings.database.normal)

@@ -83,11 +83,6 @@ pub fn remove(_: &Config, _: Option<&str>, _: &str, _: Duration) -> Result<Remov
 /// Stands for the store of an engine.
 pub type ToolStore = LmdbStore;
 
-/// Whether a database is in a shared engine.
-pub fn is_shared(_: &Section) -> bool {
-    false
-}
-
 /// # Errors
 /// Always.
 pub fn open_to_read(_: &Config, _: &Section) -> Result<Database<ToolStore>, String> {

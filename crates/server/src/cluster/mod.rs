@@ -51,8 +51,8 @@ pub use published::Published;
 pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
 pub(crate) use role::Role;
 pub use tool::{
-    ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, is_shared, open_to_read,
-    published, remove, status, step_down, whole,
+    ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, open_to_read, published,
+    remove, status, step_down, whole,
 };
 
 /// How long one answer of the engine may take.

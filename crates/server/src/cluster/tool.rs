@@ -199,11 +199,6 @@ pub fn check_kept(config: &Config, engine: &str, schema: &str, node: &str) -> Re
 /// The store of a database that tools read.
 pub type ToolStore = Arc<KvStore>;
 
-/// Whether a database is in a shared engine.
-pub fn is_shared(section: &Section) -> bool {
-    section.kind.settings::<KvSettings>().is_some()
-}
-
 /// Opens a database in a shared engine for reading, beside servers that write. Behind the reading, [`whole`] says whether
 /// everything could be read.
 ///

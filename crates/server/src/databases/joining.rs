@@ -43,9 +43,7 @@ impl DatabaseBuilder<'_> {
 
 /// Whether what is configured of the database is as it was before.
 fn is_alike(earlier: &Config, config: &Config, database: &Database) -> bool {
-    let is_it = |other: &&Database| {
-        other.kind.settings::<KvSettings>().is_some() && other.suffixes == database.suffixes
-    };
+    let is_it = |other: &&Database| other.kind.is_in_shared_engine() && other.suffixes == database.suffixes;
     alike_for_all(earlier, config)
         && earlier.databases.iter().find(is_it).is_some_and(|other| {
             other.settings == database.settings && overlays_alike(&other.overlays, &database.overlays)

@@ -114,7 +114,7 @@ impl Databases {
             looks_up: config
                 .databases
                 .iter()
-                .any(|database| !database.disabled && database.kind.name() == "kv"),
+                .any(|database| !database.disabled && database.kind.is_in_shared_engine()),
         };
         // What is the same in all respects is not disturbed.
         let reused = reused.into_iter().filter(|one| !(alike && one.alike)).map(|one| (one.served, one.next));

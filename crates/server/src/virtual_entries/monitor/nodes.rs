@@ -10,7 +10,7 @@ impl Monitor<'_> {
     /// Whether a database is read-only that is in a shared engine; none of another kind.
     pub(super) fn node_is_read_only(&self, database: &Database) -> Option<bool> {
         let suffix = database.suffixes.first()?.normal.as_str();
-        let is_it = |figures: &&NodeFigures| database.kind.name() == "kv" && figures.suffix == suffix;
+        let is_it = |figures: &&NodeFigures| database.kind.is_in_shared_engine() && figures.suffix == suffix;
         self.nodes.iter().find(is_it).map(|figures| figures.read_only)
     }
 
