@@ -237,7 +237,7 @@ fn load_sample(
     data: &Path,
 ) -> anyhow::Result<Loaded> {
     say(&format!("loading {}", ldif.display()));
-    if section.kind.mdb().is_none() {
+    if !section.kind.is_in_lmdb() {
         bail!("a {} database stores no entries", section.kind.name());
     }
     std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;

@@ -347,7 +347,7 @@ impl Config {
 
 /// What an administrator should know of the overlays of a database.
 pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
-    if database.kind.mdb().is_none() {
+    if !database.kind.is_in_lmdb() {
         return;
     }
     // What is wrong there is said elsewhere.

@@ -140,7 +140,7 @@ pub(super) fn open_entry(builder: &mut Builder, origin: &Origin) -> Result<(), F
 /// It stands in front of all databases, on one that is no mdb, or with what needs whole entries.
 pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
     let is_it = |overlay: &&Overlay| overlay.name == NAME && !overlay.disabled;
-    let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
+    let strange = config.databases.iter().filter(|database| !database.kind.is_in_lmdb());
     let mut misplaced = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
     if let Some(overlay) = misplaced.find(is_it) {
         let text =

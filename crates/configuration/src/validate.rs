@@ -62,7 +62,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
 
 /// Overlays that let another server judge binds stand on databases with entries of their own, not in front of all databases.
 fn judged_elsewhere(config: &Config) -> Result<(), ConfigError> {
-    let strange = config.databases.iter().filter(|database| database.kind.name() != "mdb");
+    let strange = config.databases.iter().filter(|database| !database.kind.is_in_lmdb());
     let overlays = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
     let judging = |overlay: &&Overlay| [remote_auth::NAME, pbind::NAME].contains(&overlay.name.as_str());
     match overlays.into_iter().filter(judging).find(|overlay| !overlay.disabled) {
@@ -421,7 +421,7 @@ fn refuse_without_change_log(database: &Database) -> Option<ConfigError> {
 fn refuse_directory_synchronization(database: &Database) -> Option<ConfigError> {
     let lines = &database.sync_replication;
     let line = lines.iter().find(|line| line.dir_sync)?;
-    let (what, mend) = if database.kind.mdb().is_none() {
+    let (what, mend) = if !database.kind.is_in_lmdb() {
         ("is for a database of kind mdb", "put the line into one")
     } else if lines.len() > 1 {
         ("stands alone in a database", "put the other syncrepl lines into databases of their own")

@@ -427,7 +427,7 @@ impl Prepared {
 
 impl Prepared {
     fn administrator(&self) -> String {
-        let mut databases = self.config.databases.iter().filter(|it| it.kind.mdb().is_some());
+        let mut databases = self.config.databases.iter().filter(|it| it.kind.is_in_lmdb());
         databases
             .find_map(|database| database.root_dn.as_ref())
             .map_or_else(String::new, |dn| dn.text.clone())

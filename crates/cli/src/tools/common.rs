@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::{Args, Parser};
 use larix_configuration::slapd_d::{self, InUse, Stamp};
-use larix_configuration::{Config, ConfigChange, ConfigError, Location, Requester, Source};
+use larix_configuration::{Config, ConfigChange, ConfigError, Location, Requester, Source, Storage};
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::SERVER_ID_MAX;
 use larix_engine::order::CommitOrder;
@@ -392,9 +392,8 @@ pub(crate) fn open(
     access: Access,
 ) -> anyhow::Result<Database<LmdbStore>> {
     let settings = config.engine_settings(database).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let mdb = match (database.kind.mdb(), database.kind.directory()) {
-        (Some(mdb), _) => mdb,
-        (None, Some(directory)) => {
+    let mdb = match (database.kind.storage(), database.kind.directory()) {
+        (Storage::LdifFiles, Some(directory)) => {
             let file_use = match access {
                 Access::Read => FileUse::Read,
                 Access::Change | Access::Write => FileUse::Change,
@@ -403,7 +402,10 @@ pub(crate) fn open(
             opened.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
             return Ok(opened.database);
         }
-        (None, None) => bail!("a {} database stores no entries", database.kind.name()),
+        _ => database
+            .kind
+            .mdb()
+            .with_context(|| format!("a {} database stores no entries", database.kind.name()))?,
     };
     let options = match access {
         Access::Read => LmdbOptions::for_reading(),

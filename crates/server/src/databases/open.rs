@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_configuration::{Config, Database, LdapSettings, MdbSettings, Overlay};
+use larix_configuration::{Config, Database, LdapSettings, MdbSettings, Overlay, Storage};
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
@@ -264,8 +264,7 @@ impl<'a> DatabaseBuilder<'a> {
             }
             None => {
                 let file = directory.join(DATA_FILE);
-                let is_mdb = database.kind.mdb().is_some();
-                if self.earlier.is_some() && is_mdb && !file.exists() {
+                if self.earlier.is_some() && database.kind.is_in_lmdb() && !file.exists() {
                     self.created.0.push(file);
                 }
                 let opened = open_stored(self.config, database, settings, self.log)?;
@@ -388,9 +387,8 @@ fn open_stored(
     settings: DatabaseSettings,
     log: &Log,
 ) -> Result<EngineDatabase<LmdbStore>, OpenError> {
-    let mdb = match (database.kind.mdb(), database.kind.directory()) {
-        (Some(mdb), _) => mdb,
-        (None, Some(directory)) => {
+    let mdb = match (database.kind.storage(), database.kind.directory()) {
+        (Storage::LdifFiles, Some(directory)) => {
             let opened = ldif_tree::open(config, settings, directory, FileUse::Change);
             let opened = opened.map_err(OpenError::Ldif)?;
             opened.warnings.iter().for_each(|warning| log.warning(format_args!("{warning}")));
@@ -400,7 +398,7 @@ fn open_stored(
             }
             return Ok(opened.database);
         }
-        (None, None) => return Err(not_served(database)),
+        _ => database.kind.mdb().ok_or_else(|| not_served(database))?,
     };
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
     let store = open_store(mdb).map_err(|source| OpenError::Store {

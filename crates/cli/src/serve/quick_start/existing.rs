@@ -76,7 +76,7 @@ fn database(start: &Start<'_>, config: &Config, config_dir: &Path) -> anyhow::Re
     let serves = |database: &Database| database.suffixes.iter().any(|suffix| suffix.normal == dn.normal);
     let found = config.databases.iter().position(serves);
     found.ok_or_else(|| {
-        let all = config.databases.iter().filter(|it| it.kind.mdb().is_some());
+        let all = config.databases.iter().filter(|it| it.kind.is_in_lmdb());
         let names: Vec<String> =
             all.flat_map(|it| &it.suffixes).map(|suffix| format!("\"{}\"", suffix.text)).collect();
         anyhow::anyhow!(

@@ -158,7 +158,7 @@ fn chosen<'c>(
     config: &'c Config,
 ) -> anyhow::Result<Vec<&'c larix_configuration::Database>> {
     if args.database.is_unset() {
-        let stored = |database: &&larix_configuration::Database| database.kind.mdb().is_some();
+        let stored = |database: &&larix_configuration::Database| database.kind.is_in_lmdb();
         let all: Vec<_> = config.databases.iter().filter(stored).collect();
         if all.is_empty() {
             bail!("the configuration has no database that stores entries");

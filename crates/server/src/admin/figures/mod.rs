@@ -133,6 +133,6 @@ impl Figures {
 /// takes them along.
 fn folder(server: &Server) -> Option<PathBuf> {
     let config = server.config();
-    let first = config.databases.iter().find(|database| database.kind.mdb().is_some())?;
+    let first = config.databases.iter().find(|database| database.kind.is_in_lmdb())?;
     first.kind.directory().map(PathBuf::from)
 }

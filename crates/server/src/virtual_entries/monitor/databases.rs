@@ -43,7 +43,7 @@ impl Monitor<'_> {
 
     fn database(&self, n: usize, database: &Database) -> Entry {
         let kind = database.kind.name();
-        let backend = self.kinds().iter().position(|k| *k == kind).unwrap_or(0);
+        let backend = self.kinds().iter().position(|known| known.name() == kind).unwrap_or(0);
         let (contexts, names) = contexts(database);
         let figures = self.stored.get(n).and_then(Option::as_ref);
         let read_only = figures.map(|figures| figures.read_only);

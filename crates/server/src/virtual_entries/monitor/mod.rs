@@ -13,7 +13,7 @@ mod replication;
 mod threads;
 
 use larix_balance::Figures;
-use larix_configuration::{Config, Database};
+use larix_configuration::{Config, Database, DatabaseKind};
 use larix_engine::entry::Entry;
 use larix_engine::time::{Monotonic, Timestamp};
 use larix_proto::oid;
@@ -117,15 +117,16 @@ impl Monitor<'_> {
 
     fn backends(&self, out: &mut Vec<Entry>) {
         let kinds = self.kinds();
-        let names = kinds.iter().map(|name| (*name).to_owned());
+        let names = kinds.iter().map(|kind| kind.name().to_owned());
         let about = "This subsystem contains information about available backends.";
         out.push(self.container("Backends", about, true).add("monitoredInfo", names).build());
         for (n, kind) in kinds.iter().enumerate() {
-            let databases = self.config.databases.iter().enumerate().filter(|(_, d)| d.kind.name() == *kind);
+            let databases =
+                self.config.databases.iter().enumerate().filter(|(_, d)| d.kind.name() == kind.name());
             let see = databases.map(|(i, _)| format!("cn=Database {i},cn=Databases,{DN}"));
             out.push(
                 self.child("Backends", &format!("Backend {n}"), "monitoredObject")
-                    .one("monitoredInfo", *kind)
+                    .one("monitoredInfo", kind.name())
                     .one("monitorRuntimeConfig", "TRUE")
                     .add("supportedControl", controls(kind).iter().copied())
                     .add("seeAlso", see)
@@ -134,11 +135,12 @@ impl Monitor<'_> {
         }
     }
 
-    fn kinds(&self) -> Vec<&str> {
-        let mut kinds: Vec<&str> = Vec::new();
+    /// The kinds of the databases, each once.
+    fn kinds(&self) -> Vec<&DatabaseKind> {
+        let mut kinds: Vec<&DatabaseKind> = Vec::new();
         for database in &self.config.databases {
-            if !kinds.contains(&database.kind.name()) {
-                kinds.push(database.kind.name());
+            if !kinds.iter().any(|known| known.name() == database.kind.name()) {
+                kinds.push(&database.kind);
             }
         }
         kinds
@@ -279,7 +281,7 @@ fn level_names(levels: u32) -> impl Iterator<Item = &'static str> {
 }
 
 /// Controls that the databases of a kind take beside those that are everywhere.
-fn controls(kind: &str) -> &'static [&'static str] {
+fn controls(kind: &DatabaseKind) -> &'static [&'static str] {
     const STORED: [&str; 9] = [
         oid::ASSERTION,
         oid::MANAGE_DSA_IT,
@@ -291,9 +293,9 @@ fn controls(kind: &str) -> &'static [&'static str] {
         oid::PERMISSIVE_MODIFY,
         oid::TRANSACTION_SPECIFICATION,
     ];
-    match kind {
-        "mdb" => &STORED,
-        _ => &[oid::MANAGE_DSA_IT],
+    match kind.is_in_lmdb() {
+        true => &STORED,
+        false => &[oid::MANAGE_DSA_IT],
     }
 }
 
