@@ -11,7 +11,6 @@ use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::overlay_kind;
-use super::kinds::LdapSettings;
 use super::line;
 use super::model::{Config, Database, Overlay};
 
@@ -170,7 +169,7 @@ impl Config {
     /// Whether consumers of the database that this one is glued to are sent its entries, too, though another server keeps them: the
     /// administrator says so by putting the overlay that provides the content behind `overlay glue`. What a cache answers may be old.
     pub fn is_provided_above(&self, database: &Database) -> bool {
-        let is_elsewhere = database.kind.settings::<LdapSettings>().is_some();
+        let is_elsewhere = database.kind.is_on_another_server();
         let provides = |overlay: &Overlay| {
             !overlay.disabled && overlay.descriptor().is_some_and(|descriptor| descriptor.provides_content)
         };

@@ -252,7 +252,7 @@ pub(super) fn complete(config: &mut Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     let is_it = |overlay: &&Overlay| overlay.name == NAME && !overlay.disabled;
-    let strange = config.databases.iter().filter(|one| one.kind.settings::<LdapSettings>().is_none());
+    let strange = config.databases.iter().filter(|one| !one.kind.is_on_another_server());
     let mut misplaced = strange.flat_map(|database| &database.overlays).chain(&config.frontend.overlays);
     if let Some(overlay) = misplaced.find(is_it) {
         let text = "overlay pcache keeps answers of another server: put it behind a `database ldap` line";

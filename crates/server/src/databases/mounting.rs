@@ -57,9 +57,6 @@ const BACKENDS: &[(&str, Make)] = &[
     ("null", null),
 ];
 
-/// Kinds of databases whose entries are kept elsewhere, where other names than theirs may be known.
-const KEPT_ELSEWHERE: [&str; 5] = ["ldap", "meta", "asyncmeta", "relay", "sock"];
-
 /// Mounts a database under its suffixes; with it what it has in front of those glued below.
 ///
 /// # Errors
@@ -76,7 +73,7 @@ fn mount(common: &Arc<Common>, opened: OpenedDatabase<'_>) -> Result<(Mount, Opt
         .transpose()?
         .flatten()
         .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
-    if KEPT_ELSEWHERE.contains(&name) {
+    if database.kind.is_kept_elsewhere() {
         in_front = in_front.behind(Arc::new(RenamesWithin::new(Arc::clone(&common.config.schema))));
     }
     if common.config.is_provided_above(database) {

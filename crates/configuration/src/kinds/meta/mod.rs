@@ -56,6 +56,8 @@ pub struct MetaSettings {
     pub default_target: Option<usize>,
     /// How long it is remembered which of several targets has an entry; none: not at all.
     pub known_names: Option<NameLifetime>,
+    /// Whether this is `database asyncmeta`, which OpenLDAP's monitor shows in another way.
+    pub is_asynchronous: bool,
 }
 
 impl Default for MetaSettings {
@@ -67,6 +69,7 @@ impl Default for MetaSettings {
             on_error: OnError::default(),
             default_target: None,
             known_names: None,
+            is_asynchronous: false,
         }
     }
 }
@@ -108,7 +111,7 @@ impl MetaTarget {
 impl MetaSettings {
     /// Of `database asyncmeta`: a target that is about to close may still answer.
     fn asynchronous() -> Self {
-        let mut settings = Self::default();
+        let mut settings = Self { is_asynchronous: true, ..Self::default() };
         settings.common.outlives_notice = true;
         settings
     }

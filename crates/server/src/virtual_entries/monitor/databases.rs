@@ -5,7 +5,7 @@ use std::path::Path;
 use larix_configuration::Database;
 use larix_engine::entry::Entry;
 
-use super::proxies::{is_proxied, name_of};
+use super::proxies::name_of;
 use super::{DN, Monitor, truth};
 
 /// What a database that is only read refuses.
@@ -56,7 +56,7 @@ impl Monitor<'_> {
         let numbers = used.clone().filter_map(|used| overlays.iter().position(|name| *name == used.name));
         let has_children = !database.overlays.is_empty()
             || !self.consumers_of(n, database).is_empty()
-            || is_proxied(database);
+            || database.kind.is_proxied();
         let mut built = self
             .object(&dn, &format!("Database {n}"), "monitoredObject", has_children)
             .one("monitoredInfo", kind)

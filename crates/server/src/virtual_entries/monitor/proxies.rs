@@ -1,16 +1,11 @@
 //! The connections of a database to other servers, below its entry: as slapd-ldap(5)'s monitor has them, in one container for
 //! all targets. Those of `database asyncmeta` stand in groups (`connection_groups.rs`).
 
-use larix_configuration::{Database, LdapSettings, MetaSettings};
+use larix_configuration::{Database, MetaSettings};
 use larix_engine::entry::Entry;
 use larix_proxy::{ProxyFigures, TargetState};
 
 use super::{DN, Monitor};
-
-/// Whether other servers have the database.
-pub(super) fn is_proxied(database: &Database) -> bool {
-    database.kind.settings::<LdapSettings>().is_some() || database.kind.settings::<MetaSettings>().is_some()
-}
 
 /// The suffix that names the proxies of a database.
 pub(super) fn name_of(database: &Database) -> &str {
@@ -20,10 +15,10 @@ pub(super) fn name_of(database: &Database) -> &str {
 impl Monitor<'_> {
     /// `n`: the number of the database.
     pub(super) fn proxy_connections(&self, n: usize, database: &Database, out: &mut Vec<Entry>) {
-        if !is_proxied(database) {
+        if !database.kind.is_proxied() {
             return;
         }
-        if database.kind.name() == "asyncmeta" {
+        if database.kind.settings::<MetaSettings>().is_some_and(|settings| settings.is_asynchronous) {
             return self.connection_groups(n, database, out);
         }
         let own = || self.proxies_of(name_of(database));
