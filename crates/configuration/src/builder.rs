@@ -11,7 +11,9 @@ use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 use super::balancer;
 use super::defaults::is_default;
 use super::diagnostic::{Notes, Origin};
-use super::kinds::{DatabaseKind, KindSettings, MdbSettings, target_settings};
+use super::kinds::{
+    CACHE_KIND, DatabaseKind, Descriptor, KindSettings, MdbSettings, SERVER_KIND, target_settings,
+};
 use super::line;
 use super::model::{
     Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay, SchemaSection, Shared,
@@ -22,15 +24,14 @@ use super::values::ConfigDn;
 use call::{Call, Fault};
 use directive::{BalancerPart, Cardinality, Directive, Form, Handling, Scope};
 
-/// The overlay that asks a server as a database of this kind does.
+/// The overlay that asks a server as a database of [`SERVER_KIND`] does.
 const TRANSLUCENT: &str = "translucent";
-const ASKING: &str = "ldap";
 
 /// What a keyword may mean depends on this.
 #[derive(Debug, Default)]
 pub(super) struct DirectiveContext<'a> {
     /// Kind of the database that is open.
-    pub(super) kind: Option<&'a str>,
+    pub(super) kind: Option<&'static Descriptor>,
     /// The database's kind is not served here.
     pub(super) foreign: bool,
     /// In a `backend` section.
@@ -158,14 +159,14 @@ impl Builder {
                 DirectiveContext { balancer: Some(part), ..DirectiveContext::default() }
             }
             Section::Below { .. } => {
-                let kind = self.database().map(|database| database.kind.name());
+                let kind = self.database().map(|database| database.kind.descriptor());
                 DirectiveContext { kind, ..DirectiveContext::default() }
             }
             Section::Database(_) | Section::Target { .. } => {
                 let Some(database) = self.database() else { return DirectiveContext::default() };
                 let own = database.overlays.iter().rev().map(|overlay| overlay.name.as_str());
                 DirectiveContext {
-                    kind: Some(database.kind.name()),
+                    kind: Some(database.kind.descriptor()),
                     foreign: !database.kind.is_served(),
                     backend: false,
                     balancer: None,
@@ -309,9 +310,7 @@ impl Builder {
         let found = self.overlays_mut(Some(database)).and_then(|overlays| overlays.get_mut(overlay));
         let below = &mut found.ok_or_else(|| Fault::keyword("there is no such overlay"))?.below;
         if below.is_empty() {
-            let kind = DatabaseKind::named(ASKING);
-            let kind = kind.ok_or_else(|| Fault::keyword("there are no ldap databases"))?;
-            below.push(Database::new(kind, Shared::default(), origin.clone()));
+            below.push(Database::new(DatabaseKind::server(), Shared::default(), origin.clone()));
         }
         Ok(Section::Below { database: Some(database), overlay, number: 0 })
     }
@@ -331,7 +330,7 @@ impl Builder {
             return applied;
         }
         if let (Scope::Kind(kind), Section::Database(number)) = (directive.scope, self.section)
-            && kind == ASKING
+            && kind == SERVER_KIND
             && let Some(overlay) = self.asking_overlay(number)
         {
             // A setting of the server that the overlay asks.
@@ -376,7 +375,7 @@ impl Builder {
             }
             Handling::Done => {}
         }
-        if matches!(directive.scope, Scope::Kind("mdb")) && self.context().kind != Some("mdb") {
+        if self.is_of_cache(directive) {
             // Settings of the cache below an overlay: kept for it.
             self.keep(call);
             return Ok(());
@@ -386,6 +385,12 @@ impl Builder {
         }
         self.keep(call);
         Ok(())
+    }
+
+    /// Whether a directive is about the cache of an overlay: its kind is not that of the database.
+    fn is_of_cache(&self, directive: &Directive) -> bool {
+        directive.scope == Scope::Kind(CACHE_KIND)
+            && self.context().kind.is_none_or(|kind| kind.name != CACHE_KIND)
     }
 
     /// What the directive itself says about its arguments. Before the schema is read, this is not known.
@@ -452,7 +457,7 @@ impl Builder {
         if let Scope::Overlay(name) = directive.scope {
             return self.overlay_settings(name);
         }
-        if matches!(directive.scope, Scope::Kind("mdb")) && self.context().kind != Some("mdb") {
+        if self.is_of_cache(directive) {
             return self.overlay_settings("pcache");
         }
         if let Section::Below { database, overlay, number } = self.section {

@@ -12,7 +12,7 @@ use super::builder::directive::{Directive, Form, Scope};
 use super::builder::{Builder, Section};
 use super::diagnostic::{ConfigError, Origin};
 use super::directives;
-use super::kinds::{DatabaseKind, LdapSettings};
+use super::kinds::{DatabaseKind, LdapSettings, SERVER_KIND};
 use super::model::{Database, Overlay, Shared};
 use super::settings::Settings;
 
@@ -20,8 +20,6 @@ use super::settings::Settings;
 pub(super) const NAME: &str = "chain";
 /// The class of the entries below it.
 pub(super) const SERVER_CLASS: &str = "olcChainDatabase";
-/// The kind of database that these are.
-const KIND: &str = "ldap";
 /// What may stand before the first `chain-uri`, as in OpenLDAP.
 const COMMON: [&str; 6] =
     ["timeout", "tls", "rebind-as-user", "chase-referrals", "t-f-support", "proxy-whoami"];
@@ -182,7 +180,7 @@ fn of_server(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         return Err(fault.with_help("put it behind the `chain-uri` line of that server"));
     }
     let directive = directives::by_keyword(bare, &builder.context())
-        .filter(|directive| directive.scope == Scope::Kind(KIND));
+        .filter(|directive| directive.scope == Scope::Kind(SERVER_KIND));
     let applied = match directive {
         Some(directive) => builder.apply(&Call { directive, arguments, ..*call }),
         None => Err(Fault::keyword(format!("unknown directive `{keyword}`"))),
@@ -209,13 +207,13 @@ fn select(builder: &mut Builder, is_new: bool, origin: &Origin) -> Result<(), Fa
     let below = &mut found.ok_or_else(missing)?.below;
     // The first one has what holds for all.
     if below.is_empty() {
-        below.push(section(None, origin)?);
+        below.push(section(None, origin));
     }
     if is_new {
         if below.len() > SERVERS_MAX {
             return Err(Fault::keyword(format!("more than {SERVERS_MAX} servers to chain to")));
         }
-        let server = section(below.first(), origin)?;
+        let server = section(below.first(), origin);
         below.push(server);
     }
     builder.section = Section::Below { database, overlay, number: below.len() - 1 };
@@ -239,10 +237,9 @@ pub(super) fn open_entry(builder: &mut Builder, has_uri: bool, origin: &Origin) 
 }
 
 /// A section with what holds for all.
-fn section(common: Option<&Database>, origin: &Origin) -> Result<Database, Fault> {
-    let kind = common.map(|common| common.kind.clone()).or_else(|| DatabaseKind::named(KIND));
-    let kind = kind.ok_or_else(|| Fault::keyword("there are no ldap databases"))?;
-    Ok(Database::new(kind, Shared::default(), origin.clone()))
+fn section(common: Option<&Database>, origin: &Origin) -> Database {
+    let kind = common.map_or_else(DatabaseKind::server, |common| common.kind.clone());
+    Database::new(kind, Shared::default(), origin.clone())
 }
 
 /// What of a section below the overlay slapd.conf has: in the first one, of what holds for all, nothing but what may stand before the first
@@ -250,7 +247,7 @@ fn section(common: Option<&Database>, origin: &Origin) -> Result<Database, Fault
 pub(super) fn slapd_conf_settings(number: usize, settings: &Settings) -> Settings {
     let is_common = |attribute: &str| {
         COMMON.iter().any(|keyword| {
-            let of_kind = |directive: &&Directive| directive.scope == Scope::Kind(KIND);
+            let of_kind = |directive: &&Directive| directive.scope == Scope::Kind(SERVER_KIND);
             let mut candidates = directives::all().filter(of_kind).filter(|own| own.is_attribute(attribute));
             candidates.any(|own| own.is_keyword(keyword))
         })

@@ -16,8 +16,7 @@ use std::sync::LazyLock;
 
 use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope};
-use super::kinds;
-use super::translucent;
+use super::{kinds, pcache, translucent};
 
 pub(super) use overlays::overlay_kind;
 
@@ -79,19 +78,27 @@ fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
                 None => UNREACHABLE,
             }
         }
-        Scope::Kind(kind) if place.kind == Some(kind) => 1,
-        // asyncmeta is meta by another name, and targets of both are asked as an ldap database asks.
-        Scope::Kind("meta") if place.kind == Some("asyncmeta") => 2,
-        Scope::Kind("ldap") if matches!(place.kind, Some("meta" | "asyncmeta")) => 3,
-        // The cache of pcache is an mdb database whose settings follow its `overlay` line.
-        Scope::Kind("mdb") if place.overlays.contains(&"pcache") => 20,
+        Scope::Kind(kind) => rank_of_kind(kind, place),
         Scope::Foreign if place.foreign => 2,
-        // translucent asks a server as an ldap database would.
-        Scope::Kind("ldap") if place.overlays.contains(&translucent::NAME) => 20,
         Scope::Backend if place.backend => 1,
         Scope::Balancer(part) if place.balancer == Some(part) => 1,
-        Scope::Kind(_) | Scope::Foreign | Scope::Backend | Scope::Balancer(_) => UNREACHABLE,
+        Scope::Foreign | Scope::Backend | Scope::Balancer(_) => UNREACHABLE,
         _ => 0,
+    }
+}
+
+/// How near the directives of a kind of database are to a place.
+fn rank_of_kind(kind: &str, place: &DirectiveContext<'_>) -> usize {
+    let distance = place.kind.and_then(|own| own.distance_of_directives(kind));
+    let follows_overlay = match kind {
+        kinds::CACHE_KIND => place.overlays.contains(&pcache::NAME),
+        kinds::SERVER_KIND => place.overlays.contains(&translucent::NAME),
+        _ => false,
+    };
+    match distance {
+        Some(distance) => 1 + distance,
+        None if follows_overlay => 20,
+        None => UNREACHABLE,
     }
 }
 

@@ -60,6 +60,8 @@ pub struct Descriptor {
     pub(super) class: Option<&'static str>,
     /// The naming attribute and the class of the entries that its targets are.
     pub(super) target: Option<(&'static str, &'static str)>,
+    /// Kinds whose directives it has, too, in the order in which they are looked through.
+    pub(super) shares_directives_of: &'static [&'static str],
     /// The suffix of a kind that has a single database: as shown, and normal.
     pub(super) own_suffix: Option<(&'static str, &'static str)>,
     /// The root DN where none is configured.
@@ -76,6 +78,14 @@ pub struct Descriptor {
     pub(super) directives: &'static [Directive],
     /// Definitions that come with it, one a line.
     pub(super) schema: &'static str,
+}
+
+impl Descriptor {
+    /// How far from its own directives those of another kind are: 0 of its own; none where it has not that kind's.
+    pub(super) fn distance_of_directives(&self, kind: &str) -> Option<usize> {
+        let mut kinds = [&self.name].into_iter().chain(self.shares_directives_of);
+        kinds.position(|known| *known == kind)
+    }
 }
 
 /// Where the entries of a kind of database are. What tools, overlays, backups and other databases can do with a database follows from this.
@@ -103,6 +113,7 @@ const NOTHING: Descriptor = Descriptor {
     storage: Storage::Computed,
     class: None,
     target: None,
+    shares_directives_of: &[],
     own_suffix: None,
     own_root: None,
     closed: false,
@@ -156,6 +167,11 @@ static DESCRIPTORS: &[&Descriptor] = &[
 fn descriptors() -> impl Iterator<Item = &'static Descriptor> {
     DESCRIPTORS.iter().copied().chain(foreign::DESCRIPTORS)
 }
+
+/// The kind of the servers that overlays ask (`overlay chain`, `overlay translucent`): they are configured as a database of it is.
+pub(super) const SERVER_KIND: &str = ldap::NAME;
+/// The kind whose settings may follow `overlay pcache`, for the cache.
+pub(super) const CACHE_KIND: &str = mdb::NAME;
 
 /// The directives of the kinds that are served, in the order of their kinds.
 pub(super) fn directives() -> impl Iterator<Item = &'static Directive> {
@@ -262,6 +278,11 @@ impl DatabaseKind {
     /// cn=config.
     pub(super) fn config() -> Self {
         Self::of(&CONFIG)
+    }
+
+    /// A server that an overlay asks.
+    pub(super) fn server() -> Self {
+        Self::of(&ldap::DESCRIPTOR)
     }
 
     pub fn descriptor(&self) -> &'static Descriptor {

@@ -11,7 +11,7 @@ use super::super::builder::{Builder, Section};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
-use super::super::kinds::DatabaseKind;
+use super::super::kinds::{DatabaseKind, SERVER_KIND};
 use super::super::line;
 use super::super::model::{Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
@@ -215,7 +215,7 @@ fn is_below(name: &EntryName, asking: &str) -> bool {
     above == "olcoverlay"
         && split_number(overlay).1 == asking
         && attribute == "olcdatabase"
-        && split_number(kind).1 == "ldap"
+        && split_number(kind).1 == SERVER_KIND
 }
 
 /// Whether an entry is that of a target of a database.

@@ -20,8 +20,11 @@ use super::{Descriptor, KindSettings, NOTHING, Storage, StoredSettings};
 /// Where a `database mdb` without `directory` has its files: where Debian's slapd has them.
 pub const DEFAULT_DATABASE_DIRECTORY: &str = "/var/lib/ldap";
 
+/// The name of the kind.
+pub(super) const NAME: &str = "mdb";
+
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
-    name: "mdb",
+    name: NAME,
     formerly: &["bdb", "hdb"],
     storage: Storage::Lmdb,
     class: Some("olcMdbConfig"),

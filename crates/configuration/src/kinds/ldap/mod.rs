@@ -17,8 +17,11 @@ use super::super::model::{Config, Database};
 use super::super::values::SyncData;
 use super::{Descriptor, KindSettings, MetaSettings, NOTHING, Storage, meta};
 
+/// The name of the kind.
+pub(super) const NAME: &str = "ldap";
+
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
-    name: "ldap",
+    name: NAME,
     storage: Storage::OtherServer,
     class: Some("olcLDAPConfig"),
     settings: || Box::new(LdapSettings::default()),

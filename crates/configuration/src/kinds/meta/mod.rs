@@ -22,8 +22,12 @@ use super::super::settings::Settings;
 use super::super::values::ConfigDn;
 use super::{Descriptor, KindSettings, NOTHING, Storage, ldap};
 
+/// The name of the kind.
+const NAME: &str = "meta";
+
 pub(super) static DESCRIPTOR: Descriptor = Descriptor {
-    name: "meta",
+    name: NAME,
+    shares_directives_of: &[ldap::NAME],
     storage: Storage::OtherServers,
     class: Some("olcMetaConfig"),
     target: Some(("olcMetaSub", "olcMetaTargetConfig")),
@@ -34,6 +38,7 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
 
 pub(super) static ASYNCHRONOUS: Descriptor = Descriptor {
     name: "asyncmeta",
+    shares_directives_of: &[NAME, ldap::NAME],
     storage: Storage::OtherServers,
     class: Some("olcAsyncMetaConfig"),
     target: Some(("olcAsyncMetaSub", "olcAsyncMetaTargetConfig")),
