@@ -14,8 +14,9 @@ use super::defaults::is_default;
 use super::definition::meaning;
 use super::diagnostic::without_secrets;
 use super::directives::{self, is_secret_setting};
-use super::entries::{EntryBelow, EntryName, PLAIN, Role, is_server_below, is_target, split_number};
+use super::entries::{EntryBelow, EntryName, Role, is_plain, is_server_below, is_target, split_number};
 use super::entry::ConfigEntry;
+use super::kinds::{descriptor_of, target_attributes};
 use super::model::Config;
 
 /// Requests that make one configuration out of another, in an order in which each is valid after those before it.
@@ -81,10 +82,6 @@ const DATABASE: Group = Group { attribute: "olcDatabase", first: 1, number_behin
 const OVERLAY: Group = Group { attribute: "olcOverlay", first: 0, number_behind: false };
 /// Databases that an overlay has below it.
 const BELOW: Group = Group { attribute: "olcDatabase", first: 0, number_behind: false };
-
-/// Targets of a database.
-const TARGET: Group = Group { attribute: "olcMetaSub", first: 0, number_behind: false };
-const ASYNCHRONOUS_TARGET: Group = Group { attribute: "olcAsyncMetaSub", first: 0, number_behind: false };
 
 impl Group {
     /// Of the entries below those of this one.
@@ -249,9 +246,7 @@ impl Node {
         let name = name.split_once('{').map_or(name, |(name, _)| name).to_owned();
         let names = entry.values("olcSuffix").first().or_else(|| entry.values("olcDbURI").first());
         let suffix = names.map(|suffix| String::from_utf8_lossy(suffix).to_lowercase());
-        let attributes = entry.attributes.iter().filter(|attribute| {
-            !PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(&attribute.description))
-        });
+        let attributes = entry.attributes.iter().filter(|attribute| !is_plain(&attribute.description));
         let attributes = attributes.filter_map(|attribute| {
             let ordered = is_ordered(&attribute.description);
             let values = attribute.values.iter().map(|value| if ordered { unnumbered(value) } else { value });
@@ -274,10 +269,11 @@ impl Node {
         }
     }
 
-    /// The attribute that names a target.
+    /// The numbers of a target: of its siblings, which have the same naming attribute.
     fn target_group(&self) -> Group {
         let leaf = self.dn.split_once('=').map_or("", |(attribute, _)| attribute);
-        if leaf.eq_ignore_ascii_case(ASYNCHRONOUS_TARGET.attribute) { ASYNCHRONOUS_TARGET } else { TARGET }
+        let attribute = target_attributes().find(|known| known.eq_ignore_ascii_case(leaf));
+        Group { attribute: attribute.unwrap_or_default(), first: 0, number_behind: false }
     }
 
     /// Without the lines that are entries.
@@ -308,13 +304,12 @@ fn is_default_here(role: &Role, attribute: &str, value: &[u8]) -> bool {
         }
         _ => return is_default(attribute, value),
     };
-    let special = match (kind, attribute) {
-        ("config", "olcRootDN") => value == b"cn=config",
-        ("config", "olcAddContentAcl") => value == b"TRUE",
-        ("config", "olcAccess") => value == b"to * by * none",
-        ("frontend", "olcMaxDerefDepth") => value == b"0",
-        ("mdb", "olcMonitoring") => value == b"TRUE",
-        (_, "olcMonitoring") => value == b"FALSE",
+    let of_kind = descriptor_of(kind).map_or(&[][..], |descriptor| descriptor.defaults);
+    let of_kind = of_kind.iter().find(|(known, _)| *known == attribute);
+    let special = match (of_kind, kind, attribute) {
+        (Some((_, default)), ..) => value == default.as_bytes(),
+        (None, "frontend", "olcMaxDerefDepth") => value == b"0",
+        (None, _, "olcMonitoring") => value == b"FALSE",
         _ => false,
     };
     special || is_default(attribute, value)

@@ -13,11 +13,12 @@ use super::balancer::{self, TierSettings};
 use super::builder::directive::Cardinality;
 use super::directives;
 use super::entry::ConfigEntry;
+use super::kinds::descriptor_of;
 use super::model::{Config, Database, Overlay};
 use super::settings::Settings;
 use super::value_list::ValueList;
 
-pub(super) use apply::{PLAIN, from_entries, is_server_below, is_target};
+pub(super) use apply::{from_entries, is_plain, is_server_below, is_target};
 pub(super) use below_overlays::EntryBelow;
 pub(super) use names::{EntryName, Role, split_number};
 
@@ -85,10 +86,9 @@ pub(super) fn from_model(config: &Config) -> Vec<ConfigEntry> {
         let name = format!("{{{number}}}{}", backend.name);
         let mut classes = vec!["olcBackendConfig"];
         classes.extend(match backend.name.as_str() {
-            "mdb" => Some("olcMdbBkConfig"),
             "harness" => Some("olcBkHarnessConfig"),
             balancer::MODULE => Some(balancer::CLASS),
-            _ => None,
+            kind => descriptor_of(kind).and_then(|descriptor| descriptor.backend_class),
         });
         let mut entry = ConfigEntry::new(format!("olcBackend={name},cn=config"), &classes);
         entry.text("olcBackend", &name);

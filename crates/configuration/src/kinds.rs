@@ -58,6 +58,10 @@ pub struct Descriptor {
     pub(super) storage: Storage,
     /// The structural class of its entry under cn=config beside `olcDatabaseConfig`.
     pub(super) class: Option<&'static str>,
+    /// The class of the entry of its `backend` section beside `olcBackendConfig`.
+    pub(super) backend_class: Option<&'static str>,
+    /// Olc attributes with the values that hold where none is written, if they are others than in most kinds.
+    pub(super) defaults: &'static [(&'static str, &'static str)],
     /// The naming attribute and the class of the entries that its targets are.
     pub(super) target: Option<(&'static str, &'static str)>,
     /// Kinds whose directives it has, too, in the order in which they are looked through.
@@ -112,6 +116,8 @@ const NOTHING: Descriptor = Descriptor {
     formerly: &[],
     storage: Storage::Computed,
     class: None,
+    backend_class: None,
+    defaults: &[],
     target: None,
     shares_directives_of: &[],
     own_suffix: None,
@@ -130,6 +136,7 @@ static CONFIG: Descriptor = Descriptor {
     name: "config",
     own_suffix: Some(("cn=config", "cn=config")),
     own_root: Some("cn=config"),
+    defaults: &[("olcRootDN", "cn=config"), ("olcAddContentAcl", "TRUE"), ("olcAccess", "to * by * none")],
     closed: true,
     is_recorded: true,
     follows: true,
@@ -166,6 +173,16 @@ static DESCRIPTORS: &[&Descriptor] = &[
 /// The descriptors of all kinds, those that are not served last.
 fn descriptors() -> impl Iterator<Item = &'static Descriptor> {
     DESCRIPTORS.iter().copied().chain(foreign::DESCRIPTORS)
+}
+
+/// The descriptor of the kind that has this name now.
+pub(super) fn descriptor_of(name: &str) -> Option<&'static Descriptor> {
+    descriptors().find(|descriptor| descriptor.name == name)
+}
+
+/// The naming attributes of the entries that targets of databases are.
+pub(super) fn target_attributes() -> impl Iterator<Item = &'static str> {
+    descriptors().filter_map(|descriptor| descriptor.target).map(|(attribute, _)| attribute)
 }
 
 /// The kind of the servers that overlays ask (`overlay chain`, `overlay translucent`): they are configured as a database of it is.

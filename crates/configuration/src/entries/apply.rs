@@ -11,7 +11,7 @@ use super::super::builder::{Builder, Section};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
-use super::super::kinds::{DatabaseKind, SERVER_KIND};
+use super::super::kinds::{DatabaseKind, SERVER_KIND, target_attributes};
 use super::super::line;
 use super::super::model::{Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
@@ -25,13 +25,11 @@ use super::reusable_schema::ReusableSchema;
 const DISABLED: &str = "olcDisabled";
 
 /// Attributes that say nothing to a directive.
-pub(crate) const PLAIN: [&str; 17] = [
+pub(super) const PLAIN: [&str; 15] = [
     "objectClass",
     "cn",
     "olcDatabase",
     "olcOverlay",
-    "olcMetaSub",
-    "olcAsyncMetaSub",
     "olcBackend",
     "olcConfigFile",
     "olcConfigDir",
@@ -44,6 +42,11 @@ pub(crate) const PLAIN: [&str; 17] = [
     "modifyTimestamp",
     "contextCSN",
 ];
+
+/// Whether an attribute says nothing to a directive.
+pub(crate) fn is_plain(description: &str) -> bool {
+    PLAIN.into_iter().chain(target_attributes()).any(|plain| plain.eq_ignore_ascii_case(description))
+}
 
 /// Builds and validates a configuration. The entries are kept as they are, in their order of effect.
 ///
@@ -235,7 +238,7 @@ pub(super) fn apply_attributes(
     let mut attributes: Vec<(usize, &'static Directive, &ConfigAttribute)> = Vec::new();
     for attribute in given {
         let description = attribute.description.as_str();
-        if PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(description)) {
+        if is_plain(description) {
             continue;
         }
         let Some(directive) = directives::by_attribute(description, &builder.context()) else {

@@ -28,6 +28,8 @@ pub(super) static DESCRIPTOR: Descriptor = Descriptor {
     formerly: &["bdb", "hdb"],
     storage: Storage::Lmdb,
     class: Some("olcMdbConfig"),
+    backend_class: Some("olcMdbBkConfig"),
+    defaults: &[("olcMonitoring", "TRUE")],
     is_recorded: true,
     follows: true,
     settings: || Box::new(MdbSettings::default()),
