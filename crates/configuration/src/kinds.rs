@@ -152,8 +152,6 @@ static MONITOR: Descriptor = Descriptor {
 
 /// Every kind.
 static DESCRIPTORS: &[&Descriptor] = &[
-    &CONFIG,
-    &MONITOR,
     &mdb::DESCRIPTOR,
     &ldif::DESCRIPTOR,
     #[cfg(feature = "kv")]
@@ -168,6 +166,8 @@ static DESCRIPTORS: &[&Descriptor] = &[
     &sock::DESCRIPTOR,
     &dnssrv::DESCRIPTOR,
     &changelog::DESCRIPTOR,
+    &MONITOR,
+    &CONFIG,
 ];
 
 /// The descriptors of all kinds, those that are not served last.
@@ -178,6 +178,11 @@ fn descriptors() -> impl Iterator<Item = &'static Descriptor> {
 /// The descriptor of the kind that has this name now.
 pub(super) fn descriptor_of(name: &str) -> Option<&'static Descriptor> {
     descriptors().find(|descriptor| descriptor.name == name)
+}
+
+/// The names of the kinds that this server serves.
+pub fn served_kinds() -> Vec<&'static str> {
+    DESCRIPTORS.iter().map(|descriptor| descriptor.name).collect()
 }
 
 /// The naming attributes of the entries that targets of databases are.

@@ -2,7 +2,7 @@
 
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
-use super::super::kinds::DatabaseKind;
+use super::super::kinds::{DatabaseKind, served_kinds};
 use super::super::model::Overlay;
 use super::super::settings::Settings;
 use super::{Directive, Form, Scope, overlay_kind, overlay_suggestion};
@@ -102,7 +102,7 @@ fn unknown_kind(name: &str) -> Fault {
             .with_help("build it with `--features postgresql,etcd`, or take a packaged one: they have it");
     }
     Fault::argument(0, format!("no database kind `{name}`"))
-        .with_help("mdb, ldif, kv, ldap, meta, asyncmeta, relay, changelog, monitor, config, null, passwd, sock, dnssrv or frontend")
+        .with_help(format!("{} or frontend", served_kinds().join(", ")))
 }
 
 fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
