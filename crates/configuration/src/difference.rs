@@ -169,7 +169,7 @@ impl Tree {
                         None => continue,
                     }
                 }
-                Role::Database(kind) if kind == "frontend" || kind == "config" => &mut tree.fixed,
+                Role::Database(_) if name.role.fixed_number().is_some() => &mut tree.fixed,
                 Role::Database(_) => &mut tree.databases,
                 Role::Overlay(_) => match tree.owner_of(&node.dn) {
                     Some(owner) => &mut owner.children,

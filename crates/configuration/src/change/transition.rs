@@ -167,12 +167,12 @@ impl<'a> Transition<'a> {
 
     fn check_free(&self, node: &Node) -> Result<Free, ConfigRefusal> {
         let already_exists = || Err(LdapResult::new(ResultCode::ENTRY_ALREADY_EXISTS).into());
-        let only_one = |kind: &str| matches!(kind, "config" | "frontend");
+        let is_only_one = node.name.role.fixed_number().is_some();
         match &node.name.role {
             // What is built in is built in; OpenLDAP, too, takes it as given.
             Role::SchemaRoot if self.tree.find(&node.normal).is_some() => return Ok(Free::NothingToDo),
-            Role::Database(kind)
-                if only_one(kind) && self.tree.iter().any(|other| other.name.role == node.name.role) =>
+            Role::Database(_)
+                if is_only_one && self.tree.iter().any(|other| other.name.role == node.name.role) =>
             {
                 return already_exists();
             }
@@ -335,7 +335,7 @@ impl<'a> Transition<'a> {
             Role::Global | Role::SchemaRoot => {
                 return Err(unwilling(&format!("{}: every configuration has this entry", before.dn)));
             }
-            Role::Database(kind) if kind == "frontend" || kind == "config" => {
+            Role::Database(_) if name.role.fixed_number().is_some() => {
                 return Err(unwilling("Cannot delete config or frontend database"));
             }
             _ => {}

@@ -23,6 +23,17 @@ pub(crate) enum Role {
     Detail,
 }
 
+impl Role {
+    /// The number of an entry whose number is not its place among its siblings: -1 of the frontend, 0 of cn=config itself.
+    pub(crate) fn fixed_number(&self) -> Option<i32> {
+        match self {
+            Self::Database(kind) if kind == "frontend" => Some(-1),
+            Self::Database(kind) if kind == "config" => Some(0),
+            _ => None,
+        }
+    }
+}
+
 /// A DN under cn=config, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EntryName {

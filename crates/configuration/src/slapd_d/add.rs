@@ -89,11 +89,8 @@ fn add_one(all: &mut Vec<(EntryName, ConfigEntry)>, mut entry: ConfigEntry) -> R
             | Role::Overlay(_)
     );
     if numbered && name.number.is_none() {
-        let number = match &name.role {
-            Role::Database(kind) if kind == "frontend" => -1,
-            Role::Database(kind) if kind == "config" => 0,
-            _ => i32::try_from(siblings).unwrap_or(i32::MAX).saturating_add(base),
-        };
+        let next = i32::try_from(siblings).unwrap_or(i32::MAX).saturating_add(base);
+        let number = name.role.fixed_number().unwrap_or(next);
         renumber(&mut entry, number);
         name = name_of(&entry)?;
     }
@@ -128,7 +125,7 @@ fn close_gaps(all: &mut [(EntryName, ConfigEntry)], first_new: usize) -> Result<
 /// Whether its number is its place among its siblings.
 fn is_counted(name: &EntryName) -> bool {
     match &name.role {
-        Role::Database(kind) => kind != "frontend" && kind != "config",
+        Role::Database(_) => name.role.fixed_number().is_none(),
         Role::Module
         | Role::Schema(_)
         | Role::Backend(_)
@@ -172,7 +169,7 @@ fn is_same(one: &EntryName, other: &EntryName) -> bool {
 
 /// Whether two entries are counted together. The frontend and the config database have numbers of their own.
 fn is_sibling(one: &EntryName, other: &EntryName) -> bool {
-    let fixed = |name: &EntryName| matches!(&name.role, Role::Database(kind) if kind == "frontend" || kind == "config");
+    let fixed = |name: &EntryName| name.role.fixed_number().is_some();
     std::mem::discriminant(&one.role) == std::mem::discriminant(&other.role)
         && one.path.len() == other.path.len()
         && one.path.iter().rev().skip(1).eq(other.path.iter().rev().skip(1))
