@@ -437,6 +437,7 @@ impl DatabaseKind {
 mod tests {
     use std::collections::HashSet;
 
+    use super::super::builder::directive::Scope;
     use super::*;
 
     /// The settings that a kind has follow from where its entries are, and the other way round.
@@ -469,6 +470,31 @@ mod tests {
                 "{}",
                 kind.name()
             );
+        }
+    }
+
+    /// What a descriptor says of other kinds and of olc attributes, these have.
+    #[test]
+    fn every_descriptor_names_what_there_is() {
+        for descriptor in descriptors() {
+            let name = descriptor.name;
+            assert!(!descriptor.shares_directives_of.contains(&name), "{name} shares its own directives");
+            for other in descriptor.shares_directives_of {
+                let other = descriptor_of(other).unwrap_or_else(|| panic!("{name}: {other} is no kind"));
+                assert!(!other.directives.is_empty(), "{name}: {} has no directives", other.name);
+            }
+            for directive in descriptor.directives {
+                let Scope::Kind(kind) = directive.scope else { panic!("{name}: {}", directive.keyword) };
+                assert_eq!(kind, name, "{}", directive.keyword);
+            }
+            for (attribute, _) in descriptor.defaults {
+                let is_known = super::super::directives::all().any(|known| known.attribute == *attribute);
+                assert!(is_known, "{name}: {attribute} is no directive");
+            }
+            assert!(descriptor.own_root.is_none() || descriptor.own_suffix.is_some(), "{name}");
+        }
+        for kind in [SERVER_KIND, CACHE_KIND] {
+            assert!(served_kinds().contains(&kind), "{kind}");
         }
     }
 
