@@ -41,7 +41,7 @@ use larix_backend::{DatabaseFigures, Router, Routing};
 /// A database that cannot be opened, and why.
 #[derive(Debug)]
 pub enum OpenError {
-    /// `database null`, `ldap`, `meta` and others that are not served.
+    /// A kind of database that is not served.
     Kind {
         origin: ConfigOrigin,
         kind: String,

@@ -437,3 +437,18 @@ fn root_dse_files(config: &Config) -> Result<NamedValues, OpenError> {
     }
     Ok(extra)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::BACKENDS;
+
+    #[test]
+    fn every_kind_has_one_backend() {
+        let kinds: BTreeSet<&str> = larix_configuration::served_kinds().into_iter().collect();
+        let backends: BTreeSet<&str> = BACKENDS.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(backends, kinds);
+        assert_eq!(backends.len(), BACKENDS.len(), "a kind has two");
+    }
+}
