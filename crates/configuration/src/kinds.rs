@@ -218,6 +218,11 @@ pub trait KindSettings: Any + Debug + Send + Sync {
         StoredSettings::default()
     }
 
+    /// The server id of its own, under which the changes of the database are numbered at all nodes.
+    fn server_id(&self) -> Option<u16> {
+        None
+    }
+
     /// What is shown of its targets, each an entry below its own under cn=config.
     fn targets(&self) -> Vec<&Settings> {
         Vec::new()
@@ -410,6 +415,10 @@ impl DatabaseKind {
     /// The same in its normal form.
     pub(super) fn own_suffix_normal(&self) -> Option<NormalDn> {
         self.descriptor.own_suffix.map(|(_, normal)| NormalDn::from_normal(normal))
+    }
+
+    pub(super) fn server_id(&self) -> Option<u16> {
+        self.settings.server_id()
     }
 
     pub(super) fn targets(&self) -> Vec<&Settings> {

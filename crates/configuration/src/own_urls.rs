@@ -31,15 +31,8 @@ impl Config {
     }
 
     /// Under which id the changes of a database are numbered: [`Self::server_id`], unless all nodes of a shared engine have one.
-    #[cfg_attr(not(feature = "kv"), allow(unused_variables, reason = "only a shared engine has one"))]
     pub fn server_id_of(&self, database: &Database) -> u16 {
-        #[cfg(feature = "kv")]
-        if let Some(id) =
-            database.kind.settings::<super::KvSettings>().and_then(|settings| settings.server_id)
-        {
-            return id;
-        }
-        self.server_id()
+        database.kind.server_id().unwrap_or_else(|| self.server_id())
     }
 
     /// Whether a `syncrepl` line names this server as its provider: all members of a group may have the same lines, one for

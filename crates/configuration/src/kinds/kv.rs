@@ -156,6 +156,10 @@ impl KindSettings for KvSettings {
         }
     }
 
+    fn server_id(&self) -> Option<u16> {
+        self.server_id
+    }
+
     fn check(&self, database: &Database) -> Result<(), ConfigError> {
         let refused = |message: &str, help: &str| {
             Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
