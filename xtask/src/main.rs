@@ -6,6 +6,7 @@ mod dependencies;
 mod documents;
 mod image;
 mod instructions;
+mod kind_names;
 mod layers;
 mod overlay_names;
 mod package;

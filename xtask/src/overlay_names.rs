@@ -47,14 +47,14 @@ const WORDS: &[(&str, &str)] = &[
 
 /// String literals of a file, tests left out, with their lines.
 #[derive(Default)]
-struct Literals {
-    all: Vec<(String, usize)>,
+pub(crate) struct Literals {
+    pub(crate) all: Vec<(String, usize)>,
     /// First arguments of `OverlayDirective::...`: keywords.
     keywords: Vec<String>,
 }
 
 impl Literals {
-    fn of(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn of(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let mut found = Self::default();
         found.visit_file(&syn::parse_file(&text)?);
@@ -104,7 +104,7 @@ impl<'a> Visit<'a> for Literals {
     }
 }
 
-fn is_for_tests(attribute: &syn::Attribute) -> bool {
+pub(crate) fn is_for_tests(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.parse_args::<syn::Path>().is_ok_and(|condition| condition.is_ident("test"))
 }
@@ -168,7 +168,7 @@ pub(crate) fn faults(root: &Path, sources: &[PathBuf], faults: &mut Vec<String>)
 }
 
 /// Crates of tests and of load name what they like: they write configurations for servers.
-fn is_watched(file: &Path) -> bool {
+pub(crate) fn is_watched(file: &Path) -> bool {
     let is_source = file.components().nth(2).is_some_and(|folder| folder.as_os_str() == "src");
     let apart = ["overlays", "load", "testkit", "packages"];
     file.starts_with("crates")

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 
 use crate::documents::{links, words};
-use crate::{layers, overlay_names};
+use crate::{kind_names, layers, overlay_names};
 
 /// Lines of a source file that holds no tests; tests live beside it in `tests.rs` when it grows.
 const FILE_LINES_MAX: usize = 1_200;
@@ -55,7 +55,9 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     words::faults(root, &files, &mut faults)?;
     layers::faults(root, &mut faults)?;
     let sources = files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs") && !is_test(file));
-    overlay_names::faults(root, &sources.cloned().collect::<Vec<_>>(), &mut faults)?;
+    let sources: Vec<PathBuf> = sources.cloned().collect();
+    overlay_names::faults(root, &sources, &mut faults)?;
+    kind_names::faults(root, &sources, &mut faults)?;
     if !faults.is_empty() {
         bail!("tidy:\n  {}", faults.join("\n  "));
     }
