@@ -1,7 +1,8 @@
 //! The kinds of databases: one [`Descriptor`] each, and the settings that only that kind has.
 //!
-//! Nothing else tells kinds apart. A new kind is a file beside these with its settings, its directives and its descriptor, one line in
-//! [`DESCRIPTORS`], and one in the server's table of backends.
+//! Nothing else tells kinds apart: other code asks a kind what can be done with it, most of which follows from its [`Storage`]. A new kind
+//! is a file beside these with its settings, its directives and its descriptor, one line in [`DESCRIPTORS`], and one in the server's table
+//! of backends. CONTRIBUTING.md has the steps.
 
 mod changelog;
 mod dnssrv;
