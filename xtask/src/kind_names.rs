@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use syn::visit::{self, Visit};
-use syn::{BinOp, Expr, ExprBinary, ExprStruct, ItemConst, ItemMod, Lit, Member};
+use syn::{BinOp, Expr, ExprBinary, ExprMatch, ExprStruct, ItemConst, ItemMod, Lit, Member};
 
 use crate::overlay_names::{Literals, is_for_tests, is_watched};
 
@@ -20,7 +20,7 @@ const NAMED_ELSEWHERE: &[(&str, &str)] = &[
     ("crates/server/src/databases/mounting.rs", "the table of backends"),
 ];
 
-/// Kinds whose names are words for other things, too: of these, a comparison with the name of a kind is a fault.
+/// Kinds whose names are words for other things, too. The check finds them only where code compares the name of a kind with them.
 const WORDS: &[(&str, &str)] = &[
     ("changelog", "a word of syncrepl, and an attribute of the root DSE"),
     ("config", "the suffix cn=config"),
@@ -69,7 +69,7 @@ impl<'a> Visit<'a> for Names {
     }
 }
 
-/// What names of kinds are compared with, tests left out, with the lines.
+/// Texts that code compares the name of a kind with, outside of tests, with their lines.
 #[derive(Default)]
 struct Comparisons(Vec<(String, usize)>);
 
@@ -92,6 +92,17 @@ impl<'a> Visit<'a> for Comparisons {
             }
         }
         visit::visit_expr_binary(self, binary);
+    }
+
+    fn visit_expr_match(&mut self, matched: &'a ExprMatch) {
+        if is_name_of_kind(&matched.expr) {
+            let mut found = Literals::default();
+            for arm in &matched.arms {
+                found.visit_pat(&arm.pat);
+            }
+            self.0.extend(found.all);
+        }
+        visit::visit_expr_match(self, matched);
     }
 }
 
@@ -175,7 +186,9 @@ mod tests {
             ("database.kind.name() == \"a\"", &["a"][..]),
             ("x && \"a\" != kind.name()", &["a"]),
             ("kind.name() == other.kind.name()", &[]),
+            ("match database.kind.name() { \"a\" | \"b\" => x, _ => \"c\" == y }", &["a", "b"]),
             ("overlay.name() == \"a\"", &[]),
+            ("match overlay.name() { \"a\" => x, _ => y }", &[]),
         ] {
             let mut found = Comparisons::default();
             found.visit_file(&file(&format!("fn f() -> bool {{ {text} }}")));

@@ -54,7 +54,7 @@ pub(crate) struct Literals {
 }
 
 impl Literals {
-    pub(crate) fn of(path: &Path) -> anyhow::Result<Self> {
+    fn of(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let mut found = Self::default();
         found.visit_file(&syn::parse_file(&text)?);
