@@ -24,13 +24,13 @@ use super::values::ConfigDn;
 use call::{Call, Fault};
 use directive::{BalancerPart, Cardinality, Directive, Form, Handling, Scope};
 
-/// The overlay that asks a server as a database of [`SERVER_KIND`] does.
+/// The overlay that asks a server, with the directives of [`SERVER_KIND`].
 const TRANSLUCENT: &str = "translucent";
 
 /// What a keyword may mean depends on this.
 #[derive(Debug, Default)]
 pub(super) struct DirectiveContext<'a> {
-    /// Kind of the database that is open.
+    /// The kind of the database that is open.
     pub(super) kind: Option<&'static Descriptor>,
     /// The database's kind is not served here.
     pub(super) foreign: bool,
@@ -387,7 +387,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Whether a directive is about the cache of an overlay: its kind is not that of the database.
+    /// Whether a directive of [`CACHE_KIND`] is about the cache of an overlay: the database is of another kind.
     fn is_of_cache(&self, directive: &Directive) -> bool {
         directive.scope == Scope::Kind(CACHE_KIND)
             && self.context().kind.is_none_or(|kind| kind.name != CACHE_KIND)

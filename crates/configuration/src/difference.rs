@@ -269,7 +269,7 @@ impl Node {
         }
     }
 
-    /// The numbers of a target: of its siblings, which have the same naming attribute.
+    /// The group that a target is numbered in: its siblings have the same naming attribute.
     fn target_group(&self) -> Group {
         let leaf = self.dn.split_once('=').map_or("", |(attribute, _)| attribute);
         let attribute = target_attributes().find(|known| known.eq_ignore_ascii_case(leaf));

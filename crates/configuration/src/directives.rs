@@ -87,7 +87,7 @@ fn rank(scope: Scope, place: &DirectiveContext<'_>) -> usize {
     }
 }
 
-/// How near the directives of a kind of database are to a place.
+/// How near the directives of this kind of database are to a place.
 fn rank_of_kind(kind: &str, place: &DirectiveContext<'_>) -> usize {
     let distance = place.kind.and_then(|own| own.distance_of_directives(kind));
     let follows_overlay = match kind {

@@ -1,8 +1,8 @@
 //! The kinds of databases: one [`Descriptor`] each, and the settings that only that kind has.
 //!
-//! Nothing else tells kinds apart: other code asks a kind what can be done with it, most of which follows from its [`Storage`]. A new kind
-//! is a file beside these with its settings, its directives and its descriptor, one line in [`DESCRIPTORS`], and one in the server's table
-//! of backends. CONTRIBUTING.md has the steps.
+//! No other code tells kinds apart by name. It asks a kind what can be done with its databases; most answers follow from the [`Storage`].
+//! A new kind is a file beside these with its settings, its directives and its descriptor, one line in [`DESCRIPTORS`], and one in the
+//! server's table of backends. CONTRIBUTING.md has the steps.
 
 mod changelog;
 mod dnssrv;
@@ -59,13 +59,13 @@ pub struct Descriptor {
     pub(super) storage: Storage,
     /// The structural class of its entry under cn=config beside `olcDatabaseConfig`.
     pub(super) class: Option<&'static str>,
-    /// The class of the entry of its `backend` section beside `olcBackendConfig`.
+    /// The class that the entry of its `backend` section has beside `olcBackendConfig`.
     pub(super) backend_class: Option<&'static str>,
-    /// Olc attributes with the values that hold where none is written, if they are others than in most kinds.
+    /// Attributes under cn=config whose default is not that of most kinds, with the default.
     pub(super) defaults: &'static [(&'static str, &'static str)],
     /// The naming attribute and the class of the entries that its targets are.
     pub(super) target: Option<(&'static str, &'static str)>,
-    /// Kinds whose directives it has, too, in the order in which they are looked through.
+    /// Kinds whose directives it takes, too, the nearest one first.
     pub(super) shares_directives_of: &'static [&'static str],
     /// The suffix of a kind that has a single database: as shown, and normal.
     pub(super) own_suffix: Option<(&'static str, &'static str)>,
@@ -86,14 +86,15 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// How far from its own directives those of another kind are: 0 of its own; none where it has not that kind's.
+    /// How near the directives of a kind are to a database of this one: 0 if they are its own, 1 or more if it shares them; none if it does
+    /// not take them.
     pub(super) fn distance_of_directives(&self, kind: &str) -> Option<usize> {
         let mut kinds = [&self.name].into_iter().chain(self.shares_directives_of);
         kinds.position(|known| *known == kind)
     }
 }
 
-/// Where the entries of a kind of database are. What tools, overlays, backups and other databases can do with a database follows from this.
+/// Where the entries of a kind of database are. It decides what tools, overlays, backups and other databases can do with the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// The server computes them when a client asks, or there are none.
@@ -186,14 +187,14 @@ pub fn served_kinds() -> Vec<&'static str> {
     DESCRIPTORS.iter().map(|descriptor| descriptor.name).collect()
 }
 
-/// The naming attributes of the entries that targets of databases are.
+/// The naming attributes of the entries under cn=config that stand for targets of databases.
 pub(super) fn target_attributes() -> impl Iterator<Item = &'static str> {
     descriptors().filter_map(|descriptor| descriptor.target).map(|(attribute, _)| attribute)
 }
 
-/// The kind of the servers that overlays ask (`overlay chain`, `overlay translucent`): they are configured as a database of it is.
+/// The kind whose directives configure the servers that overlays ask (`overlay chain`, `overlay translucent`).
 pub(super) const SERVER_KIND: &str = ldap::NAME;
-/// The kind whose settings may follow `overlay pcache`, for the cache.
+/// The kind whose directives may follow `overlay pcache`: they configure its cache.
 pub(super) const CACHE_KIND: &str = mdb::NAME;
 
 /// The directives of the kinds that are served, in the order of their kinds.
@@ -219,7 +220,7 @@ pub trait KindSettings: Any + Debug + Send + Sync {
         StoredSettings::default()
     }
 
-    /// The server id of its own, under which the changes of the database are numbered at all nodes.
+    /// The server id in the CSNs of the database's changes, the same at all nodes; none: each server's own.
     fn server_id(&self) -> Option<u16> {
         None
     }
@@ -368,7 +369,7 @@ impl DatabaseKind {
         matches!(self.storage(), Storage::OtherServer | Storage::OtherServers)
     }
 
-    /// Whether who has the entries may know other names than those below the suffixes of the database.
+    /// Whether a server, a program or another database has the entries, and so may know names outside of the suffixes of this one, too.
     pub fn is_kept_elsewhere(&self) -> bool {
         self.is_proxied() || self.storage() == Storage::Elsewhere
     }
@@ -483,7 +484,7 @@ mod tests {
         }
     }
 
-    /// What a descriptor says of other kinds and of olc attributes, these have.
+    /// The other kinds, the directives and the attributes that a descriptor names are there.
     #[test]
     fn every_descriptor_names_what_there_is() {
         for descriptor in descriptors() {
