@@ -359,6 +359,12 @@ impl DatabaseKind {
         self.storage() == Storage::SharedEngine
     }
 
+    /// Whether the database has entries of its own, in a directory of this server or in a shared engine: they are read and changed with all
+    /// controls and in transactions.
+    pub fn keeps_entries(&self) -> bool {
+        self.is_stored() || self.is_in_shared_engine()
+    }
+
     /// Whether one other LDAP server has the entries.
     pub fn is_on_another_server(&self) -> bool {
         self.storage() == Storage::OtherServer

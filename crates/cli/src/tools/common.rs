@@ -227,7 +227,7 @@ impl DatabaseArgs {
 
     /// The same for tools that read, where databases in shared engines are among those to choose from.
     pub(crate) fn choose_to_read<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
-        self.choose_among(config, |database| database.kind.is_stored() || database.kind.is_in_shared_engine())
+        self.choose_among(config, |database| database.kind.keeps_entries())
     }
 
     /// As [`Self::choose`] for a tool that reads below `base` alone: where no database is named, that DN names it, as for slapd's tools.

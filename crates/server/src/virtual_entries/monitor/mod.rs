@@ -280,9 +280,10 @@ fn level_names(levels: u32) -> impl Iterator<Item = &'static str> {
         .map(|(name, _)| *name)
 }
 
-/// Controls that the databases of a kind take beside those that are everywhere.
+/// Controls that the databases of a kind take beside those that are everywhere. The engine serves all databases that keep entries; slapd's
+/// `database ldif` takes and lists fewer than its `database mdb`.
 fn controls(kind: &DatabaseKind) -> &'static [&'static str] {
-    const STORED: [&str; 9] = [
+    const OF_ENTRIES: [&str; 9] = [
         oid::ASSERTION,
         oid::MANAGE_DSA_IT,
         oid::NO_OP,
@@ -293,8 +294,8 @@ fn controls(kind: &DatabaseKind) -> &'static [&'static str] {
         oid::PERMISSIVE_MODIFY,
         oid::TRANSACTION_SPECIFICATION,
     ];
-    match kind.is_in_lmdb() {
-        true => &STORED,
+    match kind.keeps_entries() {
+        true => &OF_ENTRIES,
         false => &[oid::MANAGE_DSA_IT],
     }
 }
@@ -319,4 +320,32 @@ pub(crate) fn counted(entry: &Entry, entries: u64, bytes: u64) -> Option<Entry> 
 
 fn truth(value: bool) -> &'static str {
     if value { "TRUE" } else { "FALSE" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_that_keep_entries_list_the_same_controls() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, data) = (folder.path().join("slapd.conf"), folder.path().display());
+        for (kind, lines, keeps_entries) in [
+            ("mdb", format!("directory {data}"), true),
+            ("ldif", format!("directory {data}"), true),
+            #[cfg(feature = "kv")]
+            ("kv", "engine postgresql://larix:x@127.0.0.1/directory\nnode ldap://a.example".to_owned(), true),
+            ("ldap", "uri ldap://127.0.0.1".to_owned(), false),
+            ("null", String::new(), false),
+        ] {
+            std::fs::write(&file, format!("database {kind}\nsuffix dc=a\n{lines}\n")).unwrap();
+            let config = Config::from_slapd_conf(&file).unwrap();
+            let database = config.databases.iter().find(|database| database.kind.name() == kind).unwrap();
+            let listed = controls(&database.kind);
+            assert!(listed.contains(&oid::MANAGE_DSA_IT), "{kind}");
+            for control in [oid::ASSERTION, oid::PAGED_RESULTS, oid::TRANSACTION_SPECIFICATION] {
+                assert_eq!(listed.contains(&control), keeps_entries, "{kind}: {control}");
+            }
+        }
+    }
 }
