@@ -92,6 +92,11 @@ impl Descriptor {
         let mut kinds = [&self.name].into_iter().chain(self.shares_directives_of);
         kinds.position(|known| *known == kind)
     }
+
+    /// Whether an administrator chooses the indexes of such a database.
+    fn has_index_lines(&self) -> bool {
+        self.directives.iter().any(|directive| directive.attribute == "olcDbIndex")
+    }
 }
 
 /// Where the entries of a kind of database are. It decides what tools, overlays, backups and other databases can do with the database.
@@ -185,6 +190,12 @@ pub(super) fn descriptor_of(name: &str) -> Option<&'static Descriptor> {
 /// The names of the kinds that this server serves.
 pub fn served_kinds() -> Vec<&'static str> {
     DESCRIPTORS.iter().map(|descriptor| descriptor.name).collect()
+}
+
+/// The classes under cn=config of databases whose indexes an administrator chooses, with `olcDbIndex`.
+pub fn indexed_classes() -> impl Iterator<Item = &'static str> {
+    let indexed = DESCRIPTORS.iter().filter(|descriptor| descriptor.has_index_lines());
+    indexed.filter_map(|descriptor| descriptor.class)
 }
 
 /// The naming attributes of the entries under cn=config that stand for targets of databases.
@@ -513,6 +524,13 @@ mod tests {
         for kind in [SERVER_KIND, CACHE_KIND] {
             assert!(served_kinds().contains(&kind), "{kind}");
         }
+    }
+
+    #[test]
+    fn some_kinds_have_index_lines() {
+        let expected: &[&str] =
+            if cfg!(feature = "kv") { &["olcMdbConfig", "olcLarixKvConfig"] } else { &["olcMdbConfig"] };
+        assert_eq!(indexed_classes().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use interceptors::{InFront, MakeInterceptor};
 pub use kinds::{
     ChangelogSettings, DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, DnssrvSettings, KindSettings,
     LdapSettings, MdbSettings, MetaSettings, MetaTarget, NullSettings, PasswdSettings, RelaySettings,
-    SockSettings, Storage, StoredSettings, served_kinds,
+    SockSettings, Storage, StoredSettings, indexed_classes, served_kinds,
 };
 #[cfg(feature = "kv")]
 pub use kinds::{Consistency, KvSettings, check_node};

@@ -504,3 +504,21 @@ fn pages_with_nothing_to_show_say_why() {
     assert!(!crumbs.contains("dn=dc%3Dcom"), "{crumbs}");
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn databases_with_index_lines_have_a_section_of_indexes() {
+    // The engine need not be there: the page is about the configuration.
+    let fixture = start(
+        "database kv\nengine postgresql://larix:x@127.0.0.1:1/directory?sslmode=disable\nnode ldap://127.0.0.1\n\
+         suffix dc=shared\nindex cn eq\n\
+         database null\nsuffix dc=none",
+    );
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in(ADMIN, "secret").status, 303);
+    let page = http.get("/config").body;
+    for (suffix, has_section) in [("dc=example,dc=com", true), ("dc=shared", true), ("dc=none", false)] {
+        let heading = format!(">Indexes of {suffix}</h2>");
+        assert_eq!(page.contains(&heading), has_section, "{suffix}: {page}");
+    }
+    assert!(fixture.server.stop());
+}

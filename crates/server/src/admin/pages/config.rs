@@ -1,6 +1,6 @@
 //! The configuration: what is asked for most, each a change of cn=config that is reviewed first.
 
-use larix_configuration::Source;
+use larix_configuration::{Source, indexed_classes};
 use larix_engine::index::IndexStatus;
 use larix_proto::Scope;
 use maud::{Markup, html};
@@ -47,7 +47,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             a.button href=(url("/entry/ldif", &[("dn", "cn=config"), ("scope", "sub")])) { "All of it as LDIF" }
         }
         (databases(&entries))
-        @for database in entries.iter().filter(|entry| entry.is_a("olcMdbConfig")) { (indexes(visit, database, figures)) }
+        @for database in entries.iter().filter(|entry| has_index_lines(entry)) { (indexes(visit, database, figures)) }
         (log_level(visit, global))
         (schema(&entries))
     };
@@ -94,6 +94,11 @@ fn overlays(entries: &[ReceivedEntry], database: &str) -> String {
         .iter()
         .filter(|entry| entry.is_a("olcOverlayConfig") && entry.dn.ends_with(&format!(",{database}")));
     own.filter_map(|entry| entry.text("olcOverlay")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether an entry is that of a database whose indexes an administrator chooses.
+fn has_index_lines(entry: &ReceivedEntry) -> bool {
+    indexed_classes().any(|class| entry.is_a(class))
 }
 
 fn indexes(visit: &Visit<'_>, database: &ReceivedEntry, figures: bool) -> Markup {
