@@ -527,6 +527,18 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_kind_is_refused_with_the_served_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(&file, "database mbd\n").unwrap();
+        let error = Config::from_slapd_conf(&file).unwrap_err().to_string();
+        let (_, help) = error.split_once("help: ").unwrap();
+        let offered: Vec<&str> = help.split([',', ' ']).filter(|word| !["", "or"].contains(word)).collect();
+        assert_eq!(offered, [served_kinds(), vec!["frontend"]].concat());
+        assert_eq!(offered.contains(&"kv"), cfg!(feature = "kv"));
+    }
+
+    #[test]
     fn some_kinds_have_index_lines() {
         let expected: &[&str] =
             if cfg!(feature = "kv") { &["olcMdbConfig", "olcLarixKvConfig"] } else { &["olcMdbConfig"] };
