@@ -1,4 +1,4 @@
-//! For tests only: servers started on loopback and ended by their own process id.
+//! For tests only: servers started on loopback and ended by their own process id, and waiting for them.
 
 pub mod dns;
 pub mod etcd;
@@ -8,9 +8,11 @@ pub mod postgresql;
 pub mod process;
 pub mod site;
 pub mod terminal;
+mod waiting;
 
 pub use larix_packages as packages;
 pub use pki::{Authority, Issued, self_signed};
 pub use process::{Kind, Running, Server, StartError};
 pub use site::Site;
 pub use terminal::Terminal;
+pub use waiting::{SetAtEnd, until, until_some};
