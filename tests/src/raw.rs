@@ -1,6 +1,6 @@
 //! Connections that send what they like: for tests of bad input and of attacks.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -100,6 +100,19 @@ fn answer(id: MessageId, result: ResultView<'_>, entries: usize) -> Answer {
         entries,
         controls: Vec::new(),
     }
+}
+
+/// Everything up to the end of a connection, which the other side may also reset.
+///
+/// # Panics
+/// It does not end before the socket's read timeout.
+pub fn read_to_end(mut socket: &TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let read = socket.read_to_end(&mut bytes);
+    let is_open =
+        read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    assert!(!is_open, "the connection does not end behind {} bytes", bytes.len());
+    bytes
 }
 
 /// A search request.

@@ -15,6 +15,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use crate::raw::read_to_end;
+
 /// How long an answer may take before it is missed; longer than a handshake is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -153,7 +155,5 @@ pub fn ask(stream: &mut (impl Read + Write), requests: &[u8]) -> Vec<String> {
 
 /// Everything up to the end of the connection.
 pub fn rest(socket: &mut TcpStream) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let _ = socket.read_to_end(&mut bytes);
-    bytes
+    read_to_end(socket)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use larix_proto::control::PersistentSearch;
 use larix_proto::control::{SyncMode, SyncRequest};
 use larix_proto::{ControlBuf, ControlValue, FilterBuf, MessageId, Scope, client};
-use larix_testkit::{Kind, Server};
+use larix_testkit::{Kind, Server, SetAtEnd};
 use larix_tests::raw::{Raw, bind, search};
 
 use super::http::{ADMIN, ENTRIES, Http, start, start_with};
@@ -92,8 +92,9 @@ fn codes_beside(server: &Server, work: impl FnOnce()) -> BTreeMap<u32, usize> {
             }
             codes
         });
+        let end = SetAtEnd(&done);
         work();
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         searching.join().unwrap()
     })
 }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larix_load::generate::Random;
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, SetAtEnd, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
@@ -188,15 +188,6 @@ fn load(address: SocketAddr, seed: u64, writes: bool, is_over: &AtomicBool, dura
     }
 }
 
-/// The load ends with what it goes beside, also when that fails.
-struct EndOfLoad<'o>(&'o AtomicBool);
-
-impl Drop for EndOfLoad<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Runs `work` beside the load, and gives how long its requests took.
 fn beside_load(server: &Server, work: impl FnOnce()) -> Requests {
     let (is_over, durations) = (AtomicBool::new(false), Mutex::new(Requests::default()));
@@ -206,7 +197,7 @@ fn beside_load(server: &Server, work: impl FnOnce()) -> Requests {
             let address = server.address;
             scope.spawn(move || load(address, number as u64, number < WRITERS, is_over, durations));
         }
-        let _ends = EndOfLoad(&is_over);
+        let _end = SetAtEnd(&is_over);
         work();
     });
     durations.into_inner().unwrap()

@@ -13,7 +13,7 @@ use larix_proto::{
     FilterBuf, Frame, Message, MessageId, ModifyOperation, Response, Scope, client, frame, oid,
 };
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Authority, Kind, Running, Server, Site};
+use larix_testkit::{Authority, Kind, Running, Server, SetAtEnd, Site};
 use larix_tests::client::Client;
 use larix_tests::secure::Secure;
 
@@ -344,6 +344,7 @@ fn many_clients_and_a_server_that_is_killed() {
         panic!("{count} rounds are not reached: {}", balance.log());
     };
     std::thread::scope(|scope| {
+        let end = SetAtEnd(&ends);
         let workers: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || work(number))).collect();
         reached(50);
         assert_eq!(failed.load(Ordering::Relaxed), 0, "{}", balance.log());
@@ -363,7 +364,7 @@ fn many_clients_and_a_server_that_is_killed() {
         }
         second.kill();
         reached(done.load(Ordering::Relaxed) + 100);
-        ends.store(true, Ordering::Relaxed);
+        drop(end);
         for worker in workers {
             worker.join().unwrap();
         }

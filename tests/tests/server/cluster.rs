@@ -21,14 +21,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use larix_testkit::Kind;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_ports;
+use larix_testkit::{Kind, SetAtEnd, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often something is looked for that another process brings about: a minute.
+/// How often a change is asked for until a node is known that writes: a minute.
 const LOOKS: usize = 3_000;
 const BASE: &str = "add dc=example,dc=com\n  objectClass: domain\n  dc: example\n\n\
     add ou=people,dc=example,dc=com\n  objectClass: organizationalUnit\n  ou: people\n\n\
@@ -53,16 +53,6 @@ fn nodes_with(address: &str, count: usize, lease: u32, (global, more): (&str, &s
         Member::with(Kind::Larix, *port, &body).arguments(&["-d", "256"])
     };
     ports.iter().map(node).collect()
-}
-
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    for _ in 0..LOOKS {
-        if reached() {
-            return;
-        }
-        std::thread::park_timeout(PAUSE);
-    }
-    panic!("{what}");
 }
 
 fn describe(text: &str) -> String {
@@ -404,6 +394,7 @@ fn lose_nothing(address: &str, rounds: usize, mut trouble: impl FnMut(usize)) {
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (acknowledged, refused) = (Mutex::new(BTreeSet::new()), Mutex::new(BTreeSet::new()));
     std::thread::scope(|scope| {
+        let _end = SetAtEnd(&stop);
         for _ in 0..WRITERS {
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
@@ -442,7 +433,6 @@ fn lose_nothing(address: &str, rounds: usize, mut trouble: impl FnMut(usize)) {
             until("the other one leads", || change(&nodes[1 - at], &describe("found")) == "=> 0\n");
             nodes[at].start();
         }
-        stop.store(true, Ordering::Release);
     });
     let (acknowledged, refused) =
         (acknowledged.into_inner().expect("whole"), refused.into_inner().expect("whole"));

@@ -9,9 +9,7 @@ use larix_proto::client::ClientAttribute;
 use larix_proto::{ControlBuf, FilterBuf, MessageId, Response, Scope, client, oid};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
-
-/// How long an answer may take before it is missed.
-const PATIENCE: Duration = Duration::from_secs(10);
+use larix_tests::raw::{PATIENCE, read_to_end};
 
 fn serving() -> (Site, Server) {
     let site = Site::example(Kind::Larix);
@@ -30,9 +28,7 @@ fn exchange(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut socket = connect(server);
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(Shutdown::Write);
-    let mut answer = Vec::new();
-    let _ = socket.read_to_end(&mut answer);
-    answer
+    read_to_end(&socket)
 }
 
 /// Each answer as `id:code`, a notice of disconnection as `notice:code`.

@@ -9,7 +9,7 @@ use std::thread;
 
 use larix_proto::client::{self, Search};
 use larix_proto::{FilterBuf, Frame, MessageId, Response, Scope, frame};
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, SetAtEnd, Site, until};
 use larix_tests::raw::{Raw, bind, search};
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -85,6 +85,7 @@ fn everybody_is_answered_beside_small_searches_and_changes() {
     let (_site, server) = serving();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let end = SetAtEnd(&is_over);
         let huge: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| {
@@ -137,7 +138,7 @@ fn everybody_is_answered_beside_small_searches_and_changes() {
                 assert_eq!(names.into_iter().collect::<BTreeSet<_>>().len(), PEOPLE);
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+        drop(end);
         small.into_iter().for_each(|small| assert!(small.join().unwrap() > 0));
         changes.join().unwrap();
     });
@@ -152,9 +153,7 @@ fn abandoned_with_a_client_that_does_not_read() {
     assert!(raw.send(&everybody(2)));
     // A client that reads nothing is sent no more than its first window holds.
     let mut begun = vec![0; 1 << 16];
-    while raw.socket.peek(&mut begun).unwrap() < begun.len() {
-        thread::yield_now();
-    }
+    until("its first window is full", || raw.socket.peek(&mut begun).unwrap() == begun.len());
     let mut abandon = Vec::new();
     client::abandon(&mut abandon, MessageId(3), MessageId(2), &[]);
     assert!(raw.send(&[abandon, search(4, SUFFIX, Scope::Base, "(objectClass=*)")].concat()));

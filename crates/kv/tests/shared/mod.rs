@@ -12,6 +12,9 @@ use larix_store::contract::{self, INTEGER, ORDERED, POSTINGS, TABLES};
 use larix_store::{
     CommitError, CommitId, Direction, Durability, KeyRange, ReadError, Snapshot, Store, Transaction, WriteSet,
 };
+use larix_testkit::SetAtEnd;
+// `in_time` waits for what a busy machine need not do at once.
+pub(crate) use larix_testkit::{until, until_some as in_time};
 
 /// Where a store is.
 #[derive(Clone, Debug)]
@@ -57,15 +60,6 @@ pub(crate) fn commit(store: &KvStore, set: &WriteSet) -> Result<CommitId, Commit
 pub(crate) fn get(store: &KvStore, key: &[u8]) -> Option<Vec<u8>> {
     let snapshot = store.snapshot().expect("snapshot");
     snapshot.get(ORDERED, key).expect("get").map(|value| value.into_owned())
-}
-
-/// Waits for what another thread or process brings about.
-pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < end, "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 pub(crate) fn keeps_the_contract(engine: &impl TestEngine) {
@@ -461,16 +455,6 @@ pub(crate) fn nodes_hear_of_commits(engine: &impl TestEngine) {
     assert!(feed.wait(Duration::from_secs(3600)).expect("a feed"), "it does not wait");
 }
 
-/// What succeeds when the engine answers in time, which it need not at once on a busy machine.
-pub(crate) fn in_time<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let mut result = None;
-    until(what, || {
-        result = done();
-        result.is_some()
-    });
-    result.expect("it was reached")
-}
-
 /// What a node says of itself is shown to all until it says something else, or ends.
 pub(crate) fn nodes_say_what_they_are(engine: &impl TestEngine) {
     let place = engine.place();
@@ -499,13 +483,6 @@ pub(crate) fn nodes_say_what_they_are(engine: &impl TestEngine) {
 /// Readers of the handle that commits hear of its commits before the answer comes, too. What it wrote stays known.
 pub(crate) fn what_was_written_stays_known(engine: &impl TestEngine) {
     const ROUNDS: u32 = 200;
-    /// Ends the readers, after a panic as well.
-    struct Stop<'a>(&'a AtomicBool);
-    impl Drop for Stop<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-        }
-    }
     let (store, _) = fresh(engine);
     store.take_over().expect("take over");
     commit(&store, &put(b"a", b"first")).expect("commit");
@@ -513,7 +490,7 @@ pub(crate) fn what_was_written_stays_known(engine: &impl TestEngine) {
     let before = store.figures().misses;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let _stop = Stop(&stop);
+        let _end = SetAtEnd(&stop);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {

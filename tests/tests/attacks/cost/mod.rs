@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use larix_load::generate::Random;
 use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation, client};
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, SetAtEnd, Site};
 use larix_tests::raw::bind;
 
 use super::{ADMIN, SUFFIX, connect, durations, figure, one_entry, shown};
@@ -368,9 +368,8 @@ fn while_eight<T>(attack: impl Fn(usize, &AtomicBool) + Sync, measured: impl FnO
                 attack(first, done);
             });
         }
-        let figures = measured();
-        done.store(true, Ordering::Relaxed);
-        figures
+        let _end = SetAtEnd(&done);
+        measured()
     })
 }
 

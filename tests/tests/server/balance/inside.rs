@@ -106,7 +106,7 @@ fn tiers_and_servers_come_and_go_under_load() {
         for number in 0..CLIENTS {
             scope.spawn(move || work(number));
         }
-        let end = Ends(&ends);
+        let end = SetAtEnd(&ends);
         reached(20);
         // Another server, more and fewer connections, another kind of tier, weights, limits and times.
         assert_eq!(add_server(&mut admin, "two", second.address.port(), "  olcBkLloadWeight: 3"), "=> 0\n");
@@ -150,15 +150,6 @@ fn tiers_and_servers_come_and_go_under_load() {
     assert!(server.stop(), "the server ends with its balancer");
     assert!(Client::try_connect(address).is_err());
     assert!(second.stop());
-}
-
-/// Ends the load, also when a test fails.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use larix_testkit::Kind;
 use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
+use larix_testkit::{Kind, SetAtEnd};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 
 use super::provider::{apply, churn, context, syncrepl};
@@ -128,6 +128,7 @@ pub(super) fn record_once(address: &str) {
     let addresses: Vec<SocketAddr> = nodes.iter().map(Member::address).collect();
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
+        let _end = SetAtEnd(&stop);
         for _ in 0..WRITERS {
             scope.spawn(|| {
                 while !stop.load(Ordering::Acquire) {
@@ -148,7 +149,6 @@ pub(super) fn record_once(address: &str) {
             until("the other one writes", || change(&nodes[1 - at], &describe("found")) == "=> 0\n");
             nodes[at].start();
         }
-        stop.store(true, Ordering::Release);
     });
     nodes.iter().for_each(recorded_once);
     until("one node writes both", || {
@@ -193,6 +193,7 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
     // The node that writes dies amid changes.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = SetAtEnd(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Acquire) {
                 next();
@@ -203,7 +204,6 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
         nodes[0].kill();
         let reached = number.load(Ordering::Acquire) + CHANGES / 2;
         until("the other node writes", || number.load(Ordering::Acquire) >= reached);
-        stop.store(true, Ordering::Release);
     });
     all_equal(&nodes[1]);
     // The log has led them on: nothing was missing from it.

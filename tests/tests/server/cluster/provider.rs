@@ -4,9 +4,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use larix_testkit::Kind;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
+use larix_testkit::{Kind, SetAtEnd};
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 use larix_tests::sync::{Consumer, SearchEnd, SyncSearch};
@@ -90,6 +90,7 @@ pub(super) fn follow_nodes(address: &str) {
     // The node that writes dies amid changes.
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _end = SetAtEnd(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Acquire) {
                 next();
@@ -100,7 +101,6 @@ pub(super) fn follow_nodes(address: &str) {
         nodes[0].kill();
         let reached = number.load(Ordering::Acquire) + CHANGES / 2;
         until("the other node writes", || number.load(Ordering::Acquire) >= reached);
-        stop.store(true, Ordering::Release);
     });
     nodes[0].start();
     all_equal(&nodes[1]);
