@@ -8,7 +8,8 @@ use std::process;
 use anyhow::{Context, bail};
 use larix_packages::{Command, PACKAGES, Package, SKIPS_VARIABLE};
 
-/// In the environment: a test that is skipped for want of a package is an error. CI sets it, where all are installed.
+/// In the environment: a test that is skipped for want of a package, or of something else of the machine, is an error. CI sets it, where
+/// all packages are installed.
 const REQUIRED_VARIABLE: &str = "LARIX_PACKAGES_REQUIRED";
 /// Tests of one package that are named; more are counted.
 const NAMED_MAX: usize = 6;
@@ -92,7 +93,7 @@ pub(crate) fn with_skips(
     eprint!("{}", summary(&skipped));
     done?;
     if !skipped.is_empty() && std::env::var_os(REQUIRED_VARIABLE).is_some() {
-        bail!("tests were skipped for want of packages, and {REQUIRED_VARIABLE} is set");
+        bail!("tests were skipped, as said above, and {REQUIRED_VARIABLE} is set");
     }
     Ok(())
 }
@@ -142,9 +143,13 @@ exec "$@"
 "#;
 
 /// Runs some tests, or all, where the packages are hidden, in a mount namespace of their own, and checks that they skip what
-/// needs them and fail for no want of one. Where the system permits no such namespace, that is said and nothing is run.
+/// needs them and fail for no want of one. Where the system permits no such namespace, that is said and nothing is run; in CI it is
+/// an error.
 pub(crate) fn without(root: &Path, all: bool) -> anyhow::Result<()> {
     let Some(unshare) = namespaces() else {
+        if std::env::var_os(REQUIRED_VARIABLE).is_some() {
+            bail!("this system permits no mount namespace, and {REQUIRED_VARIABLE} is set");
+        }
         println!("without-packages: this system permits no mount namespace: skipped");
         return Ok(());
     };

@@ -90,7 +90,7 @@ impl Peer {
         drop(options);
         // A client that fails before it connects (`localhost` has no address, say) leaves the server waiting: this ends that.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
-        drop(self.thread.join());
+        self.thread.join().expect("the server's thread");
         match told {
             // It has nothing to say to what it could read.
             Err(ClientError::Closed) => Ok(()),

@@ -374,6 +374,7 @@ fn slapd_d_and_back() {
     super::convert(&config, &target, &stamp).unwrap_or_else(|error| panic!("{error}"));
     let again = Config::from_slapd_d(&target).unwrap_or_else(|error| panic!("{error}"));
     assert!(again.notes.iter().all(|note| !note.text.contains("checksum")), "{:?}", again.notes);
+    assert_eq!(config.databases.len(), again.databases.len());
     for (before, after) in config.databases.iter().zip(&again.databases) {
         assert_eq!(before.settings.get("olcDbIndex"), after.settings.get("olcDbIndex"));
         assert_eq!(before.settings.get("olcAccess"), after.settings.get("olcAccess"));
@@ -513,7 +514,10 @@ fn rewriting_rules_and_back() {
 
 /// `OPENLDAP_CONF`: a directory of slapd.conf files; `OPENLDAP_CONFDIR`: a slapd.d. Not part of the repository.
 #[test]
+#[ignore = "reads what OPENLDAP_CONF and OPENLDAP_CONFDIR name"]
 fn foreign_files() {
+    let is_named = |name| std::env::var_os(name).is_some();
+    assert!(is_named("OPENLDAP_CONF") || is_named("OPENLDAP_CONFDIR"), "neither is set");
     if let Ok(directory) = std::env::var("OPENLDAP_CONF") {
         let mut paths: Vec<_> =
             std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();

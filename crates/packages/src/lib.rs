@@ -268,17 +268,51 @@ impl Package {
         if self.is_installed() {
             return false;
         }
-        let test = this_test();
-        eprintln!("skipped: {test}: the package {} is not installed ({})", self.name, self.tests);
-        if let Some(file) = skips {
-            let line = format!("{}\t{test}\n", self.name);
-            let written = OpenOptions::new().create(true).append(true).open(file);
-            // One write: tests of several processes append to the same file.
-            if let Err(error) = written.and_then(|mut file| file.write_all(line.as_bytes())) {
-                eprintln!("cannot write {}: {error}", Path::new(file).display());
-            }
-        }
+        note(self.name, &format!("the package {} is not installed ({})", self.name, self.tests), skips);
         true
+    }
+
+    /// Whether a test has to do without a file of the package that not every version of it has, such as a module of slapd. As
+    /// [`Self::is_lacking`], this says so.
+    pub fn is_lacking_file(&self, file: &Path) -> bool {
+        if self.is_lacking() {
+            return true;
+        }
+        let is_there = file.exists();
+        if !is_there {
+            note(
+                self.name,
+                &format!("{} of the package {} is not there", file.display(), self.name),
+                std::env::var_os(SKIPS_VARIABLE).as_deref(),
+            );
+        }
+        !is_there
+    }
+}
+
+/// What some tests need of the machine beside packages.
+pub const ROOT: &str = "root";
+pub const MOUNT_NAMESPACE: &str = "a mount namespace";
+
+/// Says that the test that runs does without something of the machine that no package brings, as [`Package::is_lacking`] says it of
+/// a package.
+pub fn note_lack(what: &str) {
+    note(
+        what,
+        &format!("this machine has not, or does not give, {what}"),
+        std::env::var_os(SKIPS_VARIABLE).as_deref(),
+    );
+}
+
+/// Writes down that the test that runs skips something.
+fn note(what: &str, why: &str, skips: Option<&OsStr>) {
+    let test = this_test();
+    eprintln!("skipped: {test}: {why}");
+    let Some(file) = skips else { return };
+    let written = OpenOptions::new().create(true).append(true).open(file);
+    // One write: tests of several processes append to the same file.
+    if let Err(error) = written.and_then(|mut file| file.write_all(format!("{what}\t{test}\n").as_bytes())) {
+        eprintln!("cannot write {}: {error}", Path::new(file).display());
     }
 }
 
@@ -368,6 +402,8 @@ mod tests {
         assert!(!there.is_lacking_as_noted_in(Some(noted.as_os_str())));
         let name = "larix_packages::tests::what_is_missing_is_said_with_the_tests_name";
         assert_eq!(fs::read_to_string(&noted).expect("the file"), format!("none\t{name}\n"));
+        note("root", "it is not", Some(noted.as_os_str()));
+        assert!(fs::read_to_string(&noted).expect("the file").ends_with(&format!("\nroot\t{name}\n")));
         fs::remove_file(&noted).expect("removed");
     }
 

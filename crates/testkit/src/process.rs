@@ -42,6 +42,13 @@ impl Kind {
         self == Self::Slapd && SLAPD.is_lacking()
     }
 
+    /// Whether a test has to do without slapd, or without a module of it such as `back_ldap`: then this says so, too.
+    pub fn is_lacking_module(self, name: &str) -> bool {
+        let folder =
+            std::env::var_os("SLAPD_MODULES").map_or_else(|| PathBuf::from("/usr/lib/ldap"), PathBuf::from);
+        self == Self::Slapd && SLAPD.is_lacking_file(&folder.join(format!("{name}.la")))
+    }
+
     /// What to do where the program is missing.
     fn lack(self) -> &'static str {
         match self {

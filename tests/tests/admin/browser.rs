@@ -6,7 +6,7 @@ use base64::Engine as _;
 use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation, client};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Running, Server, Site, until, until_some};
 use larix_tests::browser::Browser;
 use larix_tests::client::Client;
 
@@ -66,6 +66,17 @@ impl Desk {
     fn shows(&mut self, text: &str) {
         let shown = self.browser.text();
         assert!(shown.contains(text), "{text:?} is not in\n{shown}");
+    }
+
+    /// Opens a page again until a condition, in JavaScript, holds.
+    fn shows_again(&mut self, path: &str, condition: &str) {
+        until(&format!("{path} has {condition}"), || {
+            let holds = self.browser.run(condition) == true;
+            if !holds {
+                self.open(path);
+            }
+            holds
+        });
     }
 
     /// Nothing went wrong in a script, and nothing was blocked.
@@ -480,9 +491,7 @@ fn a_backup_is_made_and_verified() {
     desk.browser.click("nav a[href='/backup']");
     let idle = |desk: &mut Desk| {
         let done = "document.querySelector('#state').textContent.includes('nothing is under way') && document.querySelector('tbody') !== null";
-        while desk.browser.run(done) != true {
-            desk.open("/backup");
-        }
+        desk.shows_again("/backup", done);
     };
     idle(&mut desk);
     desk.browser.click("form[action='/backup'] button.primary");
@@ -492,9 +501,7 @@ fn a_backup_is_made_and_verified() {
     desk.shows("0 changes");
     desk.browser.click("tbody form[action='/backup'] button");
     desk.shows("The verification of larix-");
-    while desk.browser.run("document.querySelector('tbody .tag.good') !== null") != true {
-        desk.open("/backup");
-    }
+    desk.shows_again("/backup", "document.querySelector('tbody .tag.good') !== null");
     picture(&mut desk.browser, "admin-backup");
     desk.browser.click("form.restore button");
     desk.shows("What it needs");
@@ -524,9 +531,7 @@ fn a_backup_is_made_and_verified() {
     desk.browser.click("button.danger");
     desk.shows("The restore of larix-");
     let done = "document.querySelector('main').textContent.includes(' was restored ')";
-    while desk.browser.run(done) != true {
-        desk.open("/backup");
-    }
+    desk.shows_again("/backup", done);
     desk.shows("Clients got no answers from the databases for ");
     desk.open("/browse?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
     assert!(!desk.browser.text().contains("Later"));
@@ -655,9 +660,7 @@ fn who_follows_whom_and_what_was_logged() {
     desk.shows("ldap://127.0.0.1:1");
     desk.shows("Nobody is connected now.");
     let failed = "document.querySelector('.problem') !== null";
-    while desk.browser.run(failed) != true {
-        desk.open("/replication");
-    }
+    desk.shows_again("/replication", failed);
     desk.browser.run("document.querySelector('details').open = true");
     desk.shows("Cookie received");
     picture(&mut desk.browser, "admin-replication");
@@ -709,28 +712,21 @@ fn the_first_quarter_of_an_hour_takes_a_minute() {
     let folder = tempfile::tempdir().expect("a folder");
     let (shown, ports) = (folder.path().join("shown"), folder.path().join("ports"));
     let begun = std::time::Instant::now();
-    let mut server = std::process::Command::new(Kind::Larix.program().expect("larix is built"))
+    let server = std::process::Command::new(Kind::Larix.program().expect("larix is built"))
         .current_dir(folder.path())
         .args(["serve", "--suffix", "dc=example,dc=com", "--data", "data", "-h", "ldap://127.0.0.1:0/"])
         .args(["--admin", "127.0.0.1:0", "--port-file", "ports"])
         .stdout(std::fs::File::create(&shown).expect("a file"))
         .spawn()
         .expect("larix starts");
-    let port = loop {
-        let text = std::fs::read_to_string(&ports).unwrap_or_default();
-        match text.lines().nth(1) {
-            Some(port) => break port.to_owned(),
-            None => assert!(server.try_wait().expect("its state").is_none(), "it ended"),
-        }
-        std::thread::yield_now();
-    };
-    let text = loop {
-        let text = std::fs::read_to_string(&shown).expect("what it shows");
-        if text.contains(&format!(":{port}/")) {
-            break text;
-        }
-        std::thread::yield_now();
-    };
+    let mut server = Running(server);
+    let port = until_some("it has its ports", || {
+        assert!(server.try_wait().expect("its state").is_none(), "it ended");
+        std::fs::read_to_string(&ports).unwrap_or_default().lines().nth(1).map(str::to_owned)
+    });
+    let text = until_some("it shows its address", || {
+        std::fs::read_to_string(&shown).ok().filter(|text| text.contains(&format!(":{port}/")))
+    });
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix("password"));
     let password = line.and_then(|line| line.split_whitespace().next()).expect("a password").to_owned();
     let mut newcomer = Newcomer { browser, steps: vec!["larix serve".to_owned()] };

@@ -3,22 +3,19 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, until, until_some};
 use serde_json::Value;
 
 use crate::http::{Http, start};
 
 /// The figures of a range, once there are some.
 fn figures(http: &mut Http, range: &str) -> Value {
-    loop {
+    until_some("there are figures", || {
         let answer = http.get(&format!("/api/figures?range={range}&since=0"));
         assert_eq!(answer.status, 200, "{}", answer.body);
         let figures: Value = serde_json::from_str(&answer.body).expect("JSON");
-        if figures["samples"].as_array().is_some_and(|samples| !samples.is_empty()) {
-            return figures;
-        }
-        std::thread::yield_now();
-    }
+        figures["samples"].as_array().is_some_and(|samples| !samples.is_empty()).then_some(figures)
+    })
 }
 
 fn binds(figures: &Value) -> u64 {
@@ -54,9 +51,7 @@ fn figures_outlive_the_server_and_a_damaged_file_does_not_end_it() {
     for _ in 0..3 {
         Http::new(fixture.http).log_in("admin", "secret");
     }
-    while binds(&figures(&mut http, "30d")) < 3 {
-        std::thread::yield_now();
-    }
+    until("three binds are counted", || binds(&figures(&mut http, "30d")) >= 3);
     let page = http.get("/?range=7d").body;
     assert!(page.contains("data-range=\"7d\"") && page.contains("Each point covers 30 minutes"), "{page}");
     assert!(http.get("/?range=none").body.contains("data-range=\"10m\""));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
 use larix_testkit::process::{free_port, free_ports};
-use larix_testkit::{Authority, Kind};
+use larix_testkit::{Authority, Kind, until, until_some};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
 use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, SyncSearch, read};
@@ -657,9 +657,9 @@ fn clocks_that_are_ahead_are_told_of() {
         } else {
             search.inform(&SyncInfo::NewCookie(cookie.as_bytes()));
         }
-        while csn_of(&dn).is_none() || consumer.log().matches("s ahead of our clock").count() == 0 {
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+        until("the entry is there, and a line of the log", || {
+            csn_of(&dn).is_some() && consumer.log().contains("s ahead of our clock")
+        });
         let elsewhere = format!("uid=u1,ou=people,{SUFFIX}");
         let describe = |dn: &str| format!("modify \"{dn}\"\n  replace description: {number}");
         assert_eq!(ask(&mut client, &describe(&elsewhere)), "=> 0\n");
@@ -672,10 +672,8 @@ fn clocks_that_are_ahead_are_told_of() {
     assert_eq!(consumer.log().matches("s ahead of our clock").count(), 1, "{}", consumer.log());
     let monitor =
         "search \"cn=Consumer 003,cn=Replication,cn=Larix,cn=Monitor\" base (objectClass=*) monitoredInfo";
-    let mut figures = ask(&mut client, monitor);
-    while !figures.contains("ahead=2") {
-        std::thread::park_timeout(Duration::from_millis(20));
-        figures = ask(&mut client, monitor);
-    }
+    let figures = until_some("both are counted", || {
+        Some(ask(&mut client, monitor)).filter(|figures| figures.contains("ahead=2"))
+    });
     assert!(figures.contains("clock_ahead_us=863") && figures.contains("sid=003"), "{figures}");
 }

@@ -3,13 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
 
 use larix_proto::control::{ControlValue, EntryState, SyncState};
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{Frame, LdapResult, Message, Request, ResponseOp, Scope, frame};
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, until};
 use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, SyncSearch, read};
 
@@ -98,12 +97,7 @@ fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
     let site = between(stalling_provider());
     let server = site.start().expect("the server in between");
     let new = SyncSearch { base: NEW, scope: Scope::Base, ..SyncSearch::default() };
-    for _ in 0..1_200 {
-        if read(server.address, &new).is_some_and(|found| !found.is_empty()) {
-            break;
-        }
-        thread::park_timeout(Duration::from_millis(50));
-    }
+    until("the new entry is there", || read(server.address, &new).is_some_and(|found| !found.is_empty()));
     let context = context_csns(server.address);
     assert!(!context.is_empty() && !context.iter().any(|csn| csn.contains("#002#")), "{context:?}");
     let cookie = format!("rid=009,csn={}", context.join(";"));
@@ -124,9 +118,7 @@ fn who_may_have_what_was_deleted_elsewhere_goes_through_the_content() {
     let own = context_csns(server.address);
     let cookie = format!("rid=002,sid=002,csn={NEW_CSN}");
     pass.inform(&SyncInfo::RefreshPresent { cookie: Some(cookie.as_bytes()), done: true });
-    while !context_csns(server.address).contains(&NEW_CSN.to_owned()) {
-        thread::park_timeout(Duration::from_millis(20));
-    }
+    until("the CSN is there", || context_csns(server.address).contains(&NEW_CSN.to_owned()));
     let check = |sid: &str, known: &[&str], expected: &str| {
         let mut consumer = Consumer::default();
         let own = own.iter().map(String::as_str);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::ask;
 
@@ -89,9 +89,7 @@ fn what_a_kill_interrupts_is_taken_up_again() {
         let ask_for_panic = panics.join("overlay");
         std::fs::write(&ask_for_panic, "").expect("a file");
         assert_eq!(ask(&mut client, change), "=> 0\n");
-        while ask_for_panic.exists() {
-            std::thread::yield_now();
-        }
+        until("the thread has panicked", || !ask_for_panic.exists());
         server.take().expect("a server").kill();
         let (next, connected) = start(&site, &panics);
         (server, client) = (Some(next), connected);
@@ -209,9 +207,7 @@ fn an_overlay_that_is_new_misses_nothing_however_late_its_threads_run() {
     let overlay = "add \"olcOverlay=refint,olcDatabase={2}mdb,cn=config\"\n  objectClass: olcRefintConfig\n  \
                    olcOverlay: refint\n  olcRefintAttribute: member";
     assert_eq!(ask(&mut client, overlay), "=> 0\n");
-    while ask_for_panic.exists() {
-        std::thread::yield_now();
-    }
+    until("the thread has panicked", || !ask_for_panic.exists());
     for change in
         ["modrdn \"cn=ann,ou=glued,dc=top\" cn=anna delete", "modrdn \"cn=tip,dc=top\" cn=tap delete"]
     {

@@ -121,7 +121,7 @@ fn answers(address: SocketAddr) -> Vec<(String, String)> {
 /// slapd's overlay and this one (without compares: 2.5 answers them twice, with the result and the referral), each in front of a server with the people: the same answers, for a database and for all.
 #[test]
 fn slapd_chains_the_same() {
-    if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/back_ldap.la").exists() {
+    if Kind::Slapd.is_lacking_module("back_ldap") {
         return;
     }
     for (is_global, more) in [(true, ""), (false, ""), (true, "chain-return-error TRUE")] {
@@ -165,9 +165,9 @@ fn shadow(provider: SocketAddr, global: &str, more: &str) -> Running {
 
 /// Asks until the answer has this in it: replication takes its time.
 fn until(client: &mut Client, request: &str, wanted: &str) {
-    while !run(client, request).contains(wanted) {
-        thread::yield_now();
-    }
+    larix_testkit::until(&format!("{wanted:?} is the answer to {request}"), || {
+        run(client, request).contains(wanted)
+    });
 }
 
 fn writes_on_a_shadow(kind: Kind) {

@@ -12,7 +12,7 @@ use std::thread;
 use larix_load::generate::Random;
 use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation, Response, client};
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, until};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
@@ -69,19 +69,13 @@ fn nothing_acknowledged_is_lost() {
         thread::scope(|scope| {
             for writer in 0..WRITERS[cycle as usize % WRITERS.len()] {
                 let (count, acknowledged) = (&count, &acknowledged);
-                let main = thread::current();
                 scope.spawn(move || {
                     write_until_gone(address, &format!("{cycle}.{writer}"), acknowledged, || {
-                        if count.fetch_add(1, Ordering::Relaxed) + 1 >= target {
-                            main.unpark();
-                        }
+                        count.fetch_add(1, Ordering::Relaxed);
                     });
-                    main.unpark();
                 });
             }
-            while count.load(Ordering::Relaxed) < target {
-                thread::park();
-            }
+            until("enough is acknowledged", || count.load(Ordering::Relaxed) >= target);
             server.kill();
         });
         consistent(&site, cycle);
@@ -98,7 +92,7 @@ fn write_until_gone(
     address: SocketAddr,
     name: &str,
     acknowledged: &Mutex<Vec<Acknowledged>>,
-    mut acknowledge: impl FnMut(),
+    acknowledge: impl Fn(),
 ) {
     let mut connection = Client::connect(address);
     if !bind(&mut connection) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use larix_proto::client::ClientAttribute;
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::Client;
 use serde_json::Value;
 
@@ -61,15 +61,11 @@ fn a_file_that_was_moved_is_followed_by_a_new_one() {
     let (site, server, path) = start("logfile-format syslog-utc");
     compare(&server, b"example");
     // A line is on its way for a moment when its answer is there.
-    while !read(&path).contains(" RESULT ") {
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
-    }
+    until("the result is in the log", || read(&path).contains(" RESULT "));
     let aside = site.path().join("aside.log");
     std::fs::rename(&path, &aside).expect("the log file");
     assert!(signal(server.process_id(), Signal::USR1));
-    while !path.exists() {
-        std::thread::park_timeout(std::time::Duration::from_millis(5));
-    }
+    until("a new file is there", || path.exists());
     assert!(server.stop());
     let (before, after) = (read(&aside), read(&path));
     assert!(before.contains(" RESULT tag=111 err=6 "), "{before}");
@@ -103,12 +99,7 @@ fn an_overlay_writes_one_line_for_each_report() {
     ];
     client::add(&mut request, MessageId(2), "uid=a\\0Ab,dc=example,dc=com", &attributes, &[]);
     assert_eq!(connection.exchange(&request).len(), 1);
-    for _ in 0..3_000 {
-        if read(&path).contains("overlay homedir: ") {
-            break;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(10));
-    }
+    until("the overlay has reported", || read(&path).contains("overlay homedir: "));
     assert!(server.stop());
     let written = read(&path);
     assert!(

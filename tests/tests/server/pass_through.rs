@@ -3,27 +3,17 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use larix_proto::extended::{ExtendedValue, PasswordModify};
 use larix_proto::{MessageId, client, oid};
-use larix_testkit::{Kind, Server, Site, packages};
+use larix_testkit::{Kind, Running, Server, Site, packages, until};
 use larix_tests::raw::{Raw, bind};
 
 const SASLAUTHD: &str = "/usr/sbin/saslauthd";
 const SUFFIX: &str = "dc=example,dc=com";
-
-/// Ended when dropped.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Lets `ann` in with `annpw`, whatever her realm, and nobody else.
 fn imap(listener: &TcpListener) {
@@ -80,14 +70,9 @@ fn saslauthd_is_asked() {
     let mut saslauthd = Command::new(SASLAUTHD);
     saslauthd.args(["-a", "rimap", "-O", &format!("127.0.0.1/{port}"), "-n", "1", "-r", "-d", "-m"]);
     let child = saslauthd.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let _daemon = Daemon(child);
+    let _daemon = Running(child);
     let socket = folder.path().join("mux");
-    for _ in 0..1_000 {
-        if UnixStream::connect(&socket).is_ok() {
-            break;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
+    until("saslauthd listens", || UnixStream::connect(&socket).is_ok());
     let site = site(&format!("sasl-saslauthd {}", socket.display()));
     let server = site.start().unwrap();
     for (name, password, expected) in [
@@ -200,12 +185,7 @@ fn an_old_password_that_saslauthd_knows_is_replaced() {
             connection
         })
         .collect();
-    for _ in 0..1_000 {
-        if held.lock().unwrap().as_ref().is_some_and(|held| !held.is_empty()) {
-            break;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
+    until("saslauthd is asked", || held.lock().unwrap().as_ref().is_some_and(|held| !held.is_empty()));
     let mut other = admin();
     other.socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let changed = other.ask(&password_modify("eve", None, "evenew"));

@@ -105,7 +105,7 @@ fn answers_as_slapd_keeps_them() {
     has("2@x search o=x sub (uid=eve) cn sn mail telephoneNumber", "mail: 1@x");
     has("2@x search o=x sub (mail=bob@x) mail", "=> 0");
     has("2@x search ou=nowhere,o=x sub (uid=ann) mail", "=> 32");
-    if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/pcache.la").exists() {
+    if Kind::Slapd.is_lacking_module("pcache") {
         return;
     }
     let theirs = answers(Kind::Slapd);
@@ -269,7 +269,8 @@ fn no_search_waits_for_an_answer_that_is_read_again() {
         let mut began = None;
         has_passed(&mut began, Duration::ZERO);
         assert!(run(&mut client, request).contains("mail: ann@x"));
-        assert!(!has_passed(&mut began, Duration::from_secs(5)), "a search has waited");
+        // One that waits does so for 20 seconds.
+        assert!(!has_passed(&mut began, Duration::from_secs(15)), "a search has waited");
         std::thread::park_timeout(Duration::from_millis(20));
     }
     relay.set(Passage::Open);

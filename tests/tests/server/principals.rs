@@ -3,12 +3,11 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
 use larix_testkit::packages::{self, Package};
 use larix_testkit::process::free_port;
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Running, Server, Site, until};
 
 const REALM: &str = "LARIX.TEST";
 const SUFFIX: &str = "dc=example,dc=com";
@@ -27,16 +26,6 @@ const ENCRYPTION_TYPES: [&str; 4] = [
 struct Realm {
     folder: tempfile::TempDir,
     kdc_port: u16,
-}
-
-/// A KDC, ended when dropped.
-struct Kdc(Child);
-
-impl Drop for Kdc {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Realm {
@@ -106,19 +95,14 @@ impl Realm {
         }
     }
 
-    fn start(&self) -> Kdc {
+    fn start(&self) -> Running {
         let mut command = self.command("/usr/sbin/krb5kdc", 0);
         let kdc = command.args(["-n", "-r", REALM]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let kdc = Kdc(kdc.unwrap());
-        // It serves as soon as it has an opinion about somebody.
-        for _ in 0..500 {
-            let error = self.gives_ticket("nobody", "x", 0).unwrap_err();
-            if error.contains("not found in Kerberos database") {
-                return kdc;
-            }
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
-        panic!("the KDC does not answer: {:?}", self.gives_ticket("nobody", "x", 0));
+        let kdc = Running(kdc.unwrap());
+        until("the KDC has an opinion about somebody", || {
+            self.gives_ticket("nobody", "x", 0).unwrap_err().contains("not found in Kerberos database")
+        });
+        kdc
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, packages};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 const NOBODY: u32 = 65_534;
@@ -101,7 +101,7 @@ fn mode(path: &Path) -> u32 {
 fn is_root(folder: &Folder) -> bool {
     let root = std::fs::metadata(folder.at("slapd.conf")).unwrap().uid() == 0;
     if !root {
-        println!("not root: users cannot be changed here");
+        packages::note_lack(packages::ROOT);
     }
     root
 }

@@ -48,7 +48,7 @@ fn answers(kind: Kind, lines: &str, requests: &str) -> Vec<String> {
 /// The same answers as those of slapd's overlay, but for texts beside codes and those that `is_known` knows.
 fn as_slapd(lines: &str, requests: &str, is_known: impl Fn(&str, &str) -> bool) -> Vec<String> {
     let ours = answers(Kind::Larix, lines, requests);
-    if Kind::Slapd.is_lacking() || !std::path::Path::new("/usr/lib/ldap/translucent.la").exists() {
+    if Kind::Slapd.is_lacking_module("translucent") {
         return ours;
     }
     let theirs = answers(Kind::Slapd, lines, requests);

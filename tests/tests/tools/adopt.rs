@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation, Response, ResultCode};
 use larix_testkit::process::{Signal, free_ports, signal};
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, packages};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -392,7 +392,14 @@ impl Deadline {
 }
 
 fn can_run() -> bool {
-    !Kind::Slapd.is_lacking() && fs::metadata("/proc/1/fd").is_ok() && fs::read_dir("/proc/1/fd").is_ok()
+    if Kind::Slapd.is_lacking() {
+        return false;
+    }
+    let sees_processes = fs::read_dir("/proc/1/fd").is_ok();
+    if !sees_processes {
+        packages::note_lack(packages::ROOT);
+    }
+    sees_processes
 }
 
 /// Nobody has to read what it says of its steps: a reader that goes away leaves no machine without a server.
@@ -510,11 +517,16 @@ fn a_slapd_d_with_overlays_goes_forth_and_back() {
 /// As Debian runs it: root starts it, and the files are another user's, on both sides.
 #[test]
 fn the_user_of_slapd_has_the_files_of_both() {
-    let users = fs::read_to_string("/etc/passwd").unwrap();
-    if can_run() && users.lines().any(|line| line.starts_with("openldap:")) {
-        forth_and_back(PLAIN, true, "", &[], Some("openldap"));
-        forth_and_back(PLAIN, false, "", &[], Some("openldap"));
+    if !can_run() {
+        return;
     }
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    if !users.lines().any(|line| line.starts_with("openldap:")) {
+        packages::note_lack("the user openldap");
+        return;
+    }
+    forth_and_back(PLAIN, true, "", &[], Some("openldap"));
+    forth_and_back(PLAIN, false, "", &[], Some("openldap"));
 }
 
 #[test]

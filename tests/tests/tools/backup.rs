@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use larix_proto::extended::SyncInfo;
-use larix_testkit::{Kind, Site, packages};
+use larix_testkit::packages::MOUNT_NAMESPACE;
+use larix_testkit::{Kind, SetAtEnd, Site, packages, until, until_some};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 use larix_tests::scripted::ScriptedProvider;
@@ -105,7 +106,7 @@ fn a_read_only_mount_of_a_served_database_is_not_read() {
         Some((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
     };
     if read_only(Path::new("true"), &[]).is_none_or(|(done, _)| !done) {
-        eprintln!("this system permits no mount namespace: skipped");
+        packages::note_lack(MOUNT_NAMESPACE);
         return;
     }
     let configuration = text(&site.configuration());
@@ -184,15 +185,13 @@ fn a_backup_taken_under_writes_is_a_directory_of_one_moment() {
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     let mut before = [0; 2];
     thread::scope(|scope| {
+        let _over = SetAtEnd(&is_over);
         scope.spawn(|| write(&server, &is_over, &acknowledged));
         for (backup, before) in [&first, &second].into_iter().zip(&mut before) {
-            while acknowledged.load(Ordering::Acquire) < *before + 50 {
-                thread::yield_now();
-            }
+            until("50 entries more", || acknowledged.load(Ordering::Acquire) >= *before + 50);
             *before = acknowledged.load(Ordering::Acquire);
             passes("backup", &site, &["--to", &text(backup)]);
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     assert!(server.stop());
     let all = passes("cat", &site, &[]);
@@ -427,18 +426,9 @@ struct Worker {
     has_ended: AtomicBool,
 }
 
-/// Whatever ends, this tells.
-struct Tells<'t>(&'t AtomicBool);
-
-impl Drop for Tells<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 impl Worker {
     fn work(&self, server: &larix_testkit::Server) {
-        let _ended = Tells(&self.has_ended);
+        let _ended = SetAtEnd(&self.has_ended);
         let mut connection = administrator(server);
         let mut content: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for number in 1_u64.. {
@@ -524,7 +514,6 @@ fn people(site: &Site) -> BTreeMap<String, Vec<String>> {
     people
 }
 
-/// Full backup, mass delete and increment, all while somebody writes.
 /// A change of a server whose clock is ahead does not cut off what was changed here behind it, and before the moment.
 #[test]
 fn a_restore_to_a_moment_goes_by_the_clock_of_its_server() {
@@ -555,9 +544,7 @@ fn a_restore_to_a_moment_goes_by_the_clock_of_its_server() {
     ];
     search.add("uid=ahead,dc=example,dc=com", [9; 16], &ahead);
     let find = "search \"uid=ahead,dc=example,dc=com\" base (objectClass=*) 1.1\n";
-    while !ask(&mut connection, find).contains("=> 0") {
-        thread::yield_now();
-    }
+    until("the entry of the other server is there", || ask(&mut connection, find).contains("=> 0"));
     assert_eq!(ask(&mut connection, &add(1)), "=> 0\n");
     let entry = entries(&site).remove("dn: uid=1,dc=example,dc=com").expect("the entry");
     let csn = entry.lines().find_map(|line| line.strip_prefix("entryCSN: ")).expect("a CSN");
@@ -603,6 +590,7 @@ fn an_increment_does_not_follow_a_file_that_was_put_back() {
     fails_with("backup", &site, &["--incremental", "--to", &backup], why);
 }
 
+/// Full backup, mass delete and increment, all while somebody writes.
 #[test]
 fn a_mass_delete_beside_writes_is_undone_to_the_second() {
     // A provider shows the CSN of its last change.
@@ -616,7 +604,7 @@ fn a_mass_delete_beside_writes_is_undone_to_the_second() {
     let worker = Worker::default();
     let (mut second, mut deleted) = (String::new(), BTreeSet::new());
     thread::scope(|scope| {
-        let _over = Tells(&worker.is_over);
+        let _over = SetAtEnd(&worker.is_over);
         scope.spawn(|| worker.work(&server));
         worker.more(30);
         passes("backup", &site, &["--to", &backup]);
@@ -846,17 +834,15 @@ fn the_server_makes_the_backups_that_are_scheduled() {
         let server = site.start().unwrap_or_else(|error| panic!("{error}"));
         let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
         let port: u16 = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-        let figures = loop {
+        // Told once the thread has looked into the directory.
+        let figures = until_some("the last backup is told of", || {
             let text = get(port, "/metrics");
-            // Told once the thread has looked into the directory.
             let done = text
                 .lines()
                 .find_map(|line| line.strip_prefix("larix_backup_last_success_timestamp_seconds "));
-            if done.is_some_and(|time| time.parse::<f64>().is_ok_and(|time| time > 1e9)) {
-                break text;
-            }
-            thread::yield_now();
-        };
+            let is_told = done.is_some_and(|time| time.parse::<f64>().is_ok_and(|time| time > 1e9));
+            is_told.then_some(text)
+        });
         let successes = if start == 0 { "larix_backups_made_total 1" } else { "larix_backups_made_total 0" };
         assert!(figures.contains(successes) && figures.contains("larix_backup_failed 0"), "{figures}");
         assert!(server.stop());

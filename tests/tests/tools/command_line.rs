@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use larix_testkit::packages::MOUNT_NAMESPACE;
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::terminal::INTERRUPT;
-use larix_testkit::{Kind, Running, Terminal};
+use larix_testkit::{Kind, Running, Terminal, packages};
 
 /// How often what has to come is looked for, and how long after one another: two minutes in all.
 const LOOKS: u32 = 6_000;
@@ -215,7 +216,7 @@ fn a_full_temporary_directory_is_no_success() {
         command.arg("-l").arg(path("data.ldif")).output().ok()
     };
     if add(Path::new("true")).is_none_or(|output| !output.status.success()) {
-        eprintln!("this system permits no mount namespace: skipped");
+        packages::note_lack(MOUNT_NAMESPACE);
         return;
     }
     let output = add(&larix()).unwrap();
@@ -237,7 +238,7 @@ fn without_a_flag_the_tools_say_what_they_read() {
     assert!(output.status.success() && !output_text(&output).contains("reads"), "{}", output_text(&output));
     for tool in ["test", "check", "cat", "schema"] {
         let Some(output) = with_etc(&etc, &larix(), &[tool]) else {
-            eprintln!("this system has no /etc/ldap, or permits no mount namespace: skipped");
+            packages::note_lack("/etc/ldap and a mount namespace");
             return;
         };
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();

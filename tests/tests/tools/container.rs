@@ -8,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use larix_testkit::Kind;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::{Running, Signal, free_ports, signal};
 use larix_testkit::site::schema_directory;
+use larix_testkit::{Kind, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, ask};
 
@@ -35,16 +35,6 @@ fn script(folder: &Path, name: &str) -> Command {
     let mut command = Command::new("sh");
     command.arg(file).env_clear().env("PATH", "/usr/bin:/bin");
     command
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..LOOKS {
-        if holds() {
-            return;
-        }
-        thread::park_timeout(PAUSE);
-    }
-    panic!("in vain: {what}");
 }
 
 /// Servers in containers that find each other by a list.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use larix_testkit::process::free_ports;
-use larix_testkit::{Authority, Kind, Site};
+use larix_testkit::{Authority, Kind, Site, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::ask;
 
@@ -443,9 +443,7 @@ fn a_provider_and_a_consumer() {
     let all = "search \"dc=example,dc=com\" sub (objectClass=*) userPassword uid";
     let as_user = "as uid=ann,dc=example,dc=com annpass";
     // It was filled when the user may log in.
-    while !run(as_user, "whoami").starts_with("=> 0") {
-        std::thread::yield_now();
-    }
+    until("the user may log in", || run(as_user, "whoami").starts_with("=> 0"));
     assert_eq!(run("anonymous", all), "=> 0\n=> 32\n");
     let shown = run(as_user, all);
     assert!(shown.contains("uid: ann") && shown.contains("-> cn=replicator"), "{shown}");

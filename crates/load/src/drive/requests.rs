@@ -232,6 +232,7 @@ mod tests {
 
     fn check(step: Step, count: usize, code: u32, expected: &[&str]) {
         let workload = Workload { sequence_start: 98, ..Workload::new(3) }.with(step);
+        assert_eq!(count, expected.len());
         for (text, expected) in texts(&workload, count, code).iter().zip(expected) {
             assert!(text.contains(expected), "{expected} in {text}");
         }

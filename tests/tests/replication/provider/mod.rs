@@ -5,13 +5,12 @@ mod slapd;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use larix_load::generate::Random;
 use larix_proto::control::{SyncMode, SyncRequest};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue as _, FilterBuf, MessageId, Response, Scope, client};
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, until};
 use larix_tests::client::{Client, run};
 use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, NamedEntry, SyncSearch, read};
@@ -231,9 +230,7 @@ fn what_is_ahead_of_the_context_csn_is_sent_to_who_comes_meanwhile() {
     ];
     refresh.add(late, 7_u128.to_be_bytes(), &person);
     let search = SyncSearch { base: late, scope: Scope::Base, ..SyncSearch::default() };
-    while read(server.address, &search).is_none() {
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+    until("the entry is there", || read(server.address, &search).is_some());
     polls.ask(server.address, &poll);
     assert_eq!(polls.refresh().map(|end| end.code), Some(0));
     // The poll is answered when the contextCSN has come so far.

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use larix_load::generate::Random;
 use larix_proto::Scope;
 use larix_testkit::process::{Signal, free_port, signal};
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Running, Site, until};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::scripted::ScriptedProvider;
@@ -50,7 +50,7 @@ impl SlapdConsumer {
         Self { program, site, port: free_port() }
     }
 
-    fn start(&self) -> (Child, SocketAddr) {
+    fn start(&self) -> (Running, SocketAddr) {
         let child = Command::new(&self.program)
             .args(["-d", "0", "-h", &format!("ldap://127.0.0.1:{}", self.port), "-f"])
             .arg(self.site.configuration())
@@ -58,7 +58,7 @@ impl SlapdConsumer {
             .stderr(Stdio::null())
             .spawn()
             .expect("slapd starts");
-        (child, SocketAddr::from(([127, 0, 0, 1], self.port)))
+        (Running(child), SocketAddr::from(([127, 0, 0, 1], self.port)))
     }
 }
 
@@ -138,9 +138,7 @@ fn a_slapd_that_was_killed_in_a_refresh_deletes_what_it_had_of_it() {
         ];
         let uuid = u128::from_str_radix(&of("entryuuid").replace('-', ""), 16).expect("a UUID");
         refresh.add(dn, uuid.to_be_bytes(), &attributes);
-        while read(address, &request).is_none() {
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+        until("slapd has the entry", || read(address, &request).is_some());
         child.kill().expect("slapd is killed");
         child.wait().expect("slapd ends");
         change(&mut writer, &format!("delete {dn}"));
@@ -156,7 +154,7 @@ fn move_tree(writer: &mut Client, dn: &str, rdn: &str, unit: &str) {
 }
 
 /// As a signal does.
-fn stop(mut child: Child) {
+fn stop(mut child: Running) {
     assert!(signal(child.id(), Signal::TERM));
     child.wait().expect("slapd ends");
 }
@@ -179,15 +177,9 @@ fn a_slapd_follows_a_part_of_the_content() {
             let request =
                 SyncSearch { filter, attributes: &["*", "entryUUID", "entryCSN"], ..SyncSearch::default() };
             let every = SyncSearch { filter: "(objectClass=*)", ..request.clone() };
-            let mut same = false;
-            for _ in 0..600 {
-                same = read(server.address, &request) == read(address, &every);
-                if same {
-                    break;
-                }
-                std::thread::park_timeout(Duration::from_millis(50));
-            }
-            assert!(same, "round {round}");
+            until(&format!("both are the same in round {round}"), || {
+                read(server.address, &request) == read(address, &every)
+            });
             if round == 1 {
                 stop(child);
                 (0..60).for_each(|_| random_change(&mut writer, &mut random));

@@ -141,9 +141,7 @@ fn a_change_that_does_not_come_back_is_answered_as_made() {
     }
     let line =
         "a change of \"uid=ann,ou=people,dc=example,dc=com\" that the provider has made has not come back";
-    while !shadow.server.log().contains(line) {
-        std::thread::yield_now();
-    }
+    larix_testkit::until(line, || shadow.server.log().contains(line));
     relay.set(Passage::Open);
     until(&mut root, &format!("search {ANN} base (objectClass=*) description"), "made");
 }
