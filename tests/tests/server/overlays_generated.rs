@@ -19,7 +19,7 @@ const DATABASES_MAX: usize = 20;
 const SHRUNK_MAX: usize = 3;
 const TRIALS_MAX: usize = 150;
 /// How long slapd may work behind its answers.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is shown of a connection that the server has closed.
 const CLOSED: &str = "=> closed";
@@ -85,6 +85,9 @@ fn check(generator: &Generator, seed: u64, count: usize) -> Vec<String> {
         }
     }
     println!("{}: {report}", generator.overlay);
+    if report.steps == 0 && count > 0 {
+        faults.push(format!("{}: no answer was compared", generator.overlay));
+    }
     faults
 }
 

@@ -5,10 +5,10 @@ use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use larix_testkit::Kind;
 use larix_testkit::process::{Signal, signal};
+use larix_testkit::{Kind, until, until_some};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 
@@ -34,20 +34,19 @@ impl Newcomer {
     fn start(&self, listen: &str, arguments: &[&str]) -> Running {
         let (ports, shown) = (self.folder.path().join("ports"), self.folder.path().join("shown"));
         let _ = fs::remove_file(&ports);
-        let mut child = self
+        let child = self
             .command(&["--suffix", "DC=example, dc=com", "-h", listen, "--port-file", "ports"])
             .args(arguments)
             .stdout(File::create(&shown).unwrap())
             .spawn()
             .unwrap();
-        let port = loop {
-            match fs::read_to_string(&ports) {
-                // What it shows comes behind the ports, line by line.
-                Ok(port) if port.ends_with('\n') && has_shown(&shown) => break port.trim().to_owned(),
-                _ => assert!(child.try_wait().unwrap().is_none(), "it ended"),
-            }
-            std::thread::yield_now();
-        };
+        let mut child = larix_testkit::Running(child);
+        let port = until_some("it serves", || {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
+            let port = fs::read_to_string(&ports).ok()?;
+            // What it shows comes behind the ports, line by line.
+            (port.ends_with('\n') && has_shown(&shown)).then(|| port.trim().to_owned())
+        });
         let url = format!("{}127.0.0.1:{port}", listen.strip_suffix("127.0.0.1:0").unwrap());
         Running { child, url, authority: self.data.join("server.pem"), shown }
     }
@@ -61,7 +60,7 @@ impl Newcomer {
 }
 
 struct Running {
-    child: Child,
+    child: larix_testkit::Running,
     url: String,
     authority: PathBuf,
     shown: PathBuf,
@@ -142,12 +141,12 @@ fn a_server_needs_no_reader() {
         let shown = newcomer.folder.path().join("shown");
         let mut command = newcomer.command(&["--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0"]);
         command.args(arguments).stdout(full).stderr(File::create(&shown).unwrap());
-        let mut child = command.spawn().unwrap();
-        while !has_shown(&shown) {
+        let mut child = larix_testkit::Running(command.spawn().unwrap());
+        until("it shows its password", || {
             let ended = child.try_wait().unwrap();
             assert!(ended.is_none(), "it ended: {}", fs::read_to_string(&shown).unwrap());
-            std::thread::yield_now();
-        }
+            has_shown(&shown)
+        });
         assert!(signal(child.id(), Signal::TERM));
         assert!(child.wait().unwrap().success(), "a clean stop");
     }
@@ -483,13 +482,9 @@ fn a_first_start_loads_entries() {
 
     let other = Newcomer::new();
     let server = other.start("ldap://127.0.0.1:0", &["--sample"]);
-    let text = loop {
-        let text = fs::read_to_string(&server.shown).unwrap();
-        if text.contains("Stop it with") {
-            break text;
-        }
-        std::thread::yield_now();
-    };
+    let text = until_some("it has shown all", || {
+        Some(fs::read_to_string(&server.shown).unwrap()).filter(|text| text.contains("Stop it with"))
+    });
     let password = shown(&text, "password").split_whitespace().next().unwrap();
     server.check(password, "uid=ann,ou=people,dc=example,dc=com", &["cn: Ann Archer", "title: Director"]);
     // Told once: with it each of the people logs in.
