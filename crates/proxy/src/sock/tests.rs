@@ -15,16 +15,16 @@ use zeroize::Zeroizing;
 
 use super::calls::{Call, CallState, Calls, ProgramAnswer, Sink};
 
-/// How long a program may take here.
+/// How long a program may take that does not answer, and how long one that does: nothing is to depend on how busy the machine is.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(20);
 
-/// Calls to a program at this path, and what the log was told.
-fn calls(path: &Path) -> (Calls, Arc<Mutex<Vec<String>>>) {
+/// Calls to a program at this path that may take so long, and what the log was told.
+fn calls(path: &Path, patience: Duration) -> (Calls, Arc<Mutex<Vec<String>>>) {
     let told = Arc::<Mutex<Vec<String>>>::default();
     let log = Arc::clone(&told);
     let tell = Arc::new(move |text: &str| log.lock().unwrap().push(text.to_owned()));
-    (Calls::new((path, false), Arc::new(ManualClock::default()), tell, PATIENCE), told)
+    (Calls::new((path, false), Arc::new(ManualClock::default()), tell, patience), told)
 }
 
 /// A request, and where its result comes.
@@ -60,7 +60,7 @@ fn read(stream: &UnixStream) -> String {
 fn a_program_answers_or_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers");
-    let (calls, told) = calls(&path);
+    let (calls, told) = calls(&path, LONG);
     let told = || std::mem::take(&mut *told.lock().unwrap()).join("; ");
     let result = |calls: &Calls| {
         let result = ask(calls).1.recv_timeout(LONG).unwrap();
@@ -104,7 +104,7 @@ fn a_program_that_hangs_costs_its_callers_a_deadline() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hangs");
     let listener = UnixListener::bind(&path).unwrap();
-    let (calls, told) = calls(&path);
+    let (calls, told) = calls(&path, PATIENCE);
     // Nobody takes connections; more requests than there are threads.
     let all: Vec<_> = (0..40).map(|_| ask(&calls).1).collect();
     for results in all {
@@ -114,7 +114,7 @@ fn a_program_that_hangs_costs_its_callers_a_deadline() {
     assert!(told.lock().unwrap().iter().any(|text| text.contains("no answer within 200ms")));
 
     // One that is given up ends at once, whatever the program does.
-    let (calls, _) = self::calls(&path);
+    let (calls, _) = self::calls(&path, Duration::from_secs(600));
     drop(listener);
     std::fs::remove_file(&path).unwrap();
     let listener = UnixListener::bind(&path).unwrap();

@@ -139,6 +139,9 @@ pub(super) fn measure(server: &Server, shape: &Shape) -> Cost {
     let request = shape.bytes(2);
     let _ = std::fs::write(format!("/proc/{process}/clear_refs"), "5");
     let (before, resident) = (threads(process), status(process, "VmRSS:"));
+    // Under other names, or where /proc says nothing, everything would cost nothing.
+    let is_seen = before.keys().any(|name| name.starts_with("worker-")) && before.contains_key("writer");
+    assert!(is_seen && resident > 0, "{:?}, {resident} bytes", before.keys());
     let mapped = mapped_files(process);
     let begin = client.received;
     let answer = client.ask(&request);
@@ -176,7 +179,7 @@ pub(super) fn measure(server: &Server, shape: &Shape) -> Cost {
 
 /// The most processor time that the loop took between two answers to another client.
 fn longest_turn(server: &Server, shape: &Shape) -> (Duration, Option<u32>) {
-    let Some(file) = event_loop(server.process_id()) else { return (Duration::ZERO, None) };
+    let file = event_loop(server.process_id()).expect("an event loop");
     let (mut client, request) = (client(server, shape.identity), shape.bytes(2));
     let (done, longest) = (AtomicBool::new(false), AtomicU64::new(0));
     let asking = std::sync::Barrier::new(2);
