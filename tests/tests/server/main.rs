@@ -11,6 +11,7 @@ mod chain;
 mod changelog;
 mod churn;
 mod cluster;
+mod connections;
 mod crash;
 mod disclosure;
 mod dnssrv;

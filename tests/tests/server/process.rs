@@ -121,6 +121,19 @@ fn a_service_gives_up_dumps_and_privileges_and_tells_when_it_is_ready() {
     assert!(!folder.at("pid").exists() && !folder.at("ldapi").exists());
 }
 
+/// As slapd, which ends by each of them.
+#[test]
+fn three_signals_stop_it() {
+    for how in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let folder = Folder::new();
+        let (mut running, _) = folder.start(&[]);
+        assert!(signal(running.child.id(), how));
+        assert_eq!(running.notification(), "STOPPING=1\n", "{how:?}");
+        assert!(running.child.wait().unwrap().success(), "{how:?}");
+        assert!(!folder.at("pid").exists(), "{how:?}");
+    }
+}
+
 #[test]
 fn another_user_without_groups_or_ways_back() {
     let folder = Folder::new();
