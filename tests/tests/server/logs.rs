@@ -7,6 +7,7 @@ use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::Client;
+use larix_tests::raw::Raw;
 use serde_json::Value;
 
 /// A server of an example whose log file is the first of these names, configured by these lines.
@@ -72,6 +73,25 @@ fn a_file_that_was_moved_is_followed_by_a_new_one() {
     assert!(after.contains("slapd stopped.") && !before.contains("slapd stopped."), "{after}");
     let first = before.lines().next().unwrap_or_default();
     assert!(first.contains("T") && first.contains("Z ") && first.contains("]: "), "{first}");
+}
+
+/// By the size that the configuration says: one file aside, and no more.
+#[test]
+fn a_file_that_is_large_is_put_aside() {
+    const REQUESTS: u32 = 4_000;
+    let (site, server, path) = start("logfile-rotate 1 1 0");
+    // A line of 250 bytes and one of 100 for each.
+    let name = format!("cn={},dc=example,dc=com", "x".repeat(200));
+    let mut requests = Vec::new();
+    (1..=REQUESTS).for_each(|id| client::compare(&mut requests, MessageId(id), &name, "dc", b"x", &[]));
+    let mut connection = Raw::connect(server.address).expect("a connection");
+    assert!(connection.send(&requests));
+    (1..=REQUESTS).for_each(|id| assert_eq!(connection.answer().expect("an answer").id, id));
+    until("the file was put aside", || site.path().join("larix.log.01").exists());
+    assert!(server.stop());
+    let aside = std::fs::metadata(site.path().join("larix.log.01")).expect("the file aside").len();
+    assert!((1 << 19..=1 << 20).contains(&aside), "{aside} bytes");
+    assert!(read(&path).contains("slapd stopped.") && !site.path().join("larix.log.02").exists());
 }
 
 /// What an overlay reports has names of entries in it: a line end in one of them makes no line.

@@ -7,6 +7,28 @@ use larix_testkit::{Kind, Site};
 use larix_tests::client::{Client, run};
 use larix_tests::running::Running;
 
+/// `database null` says of everything that it is done; with `bind` it lets everybody in, and with `dosearch` it has an entry of its name.
+#[test]
+fn nothing_is_kept_and_all_succeeds() {
+    let body = "database null\nsuffix cn=quiet\ndatabase null\nsuffix cn=null\nbind on\ndosearch on\n";
+    let server = Running::start(Kind::Larix, body, "");
+    let mut client = server.client();
+    for (request, expected) in [
+        ("search cn=quiet sub (objectClass=*)", "=> 0\n"),
+        ("as cn=x,cn=quiet pw", "=> 49\n"),
+        (
+            "search cn=x,cn=null sub (cn=y)",
+            "-> cn=null\n   cn: null\n   objectClass: extensibleObject\n=> 0\n",
+        ),
+        ("as cn=x,cn=null whatever", "=> 0\n"),
+        ("add cn=y,cn=null\n  objectClass: device\n  cn: y", "=> 0\n"),
+        ("compare cn=y,cn=null cn:y", "=> 5\n"),
+        ("delete cn=y,cn=quiet", "=> 0\n"),
+    ] {
+        assert_eq!(run(&mut client, request), expected, "{request}");
+    }
+}
+
 const LINES: &str = "database passwd\nsuffix \"ou=hosts,dc=example\"\nrootdn \"cn=root,ou=hosts,dc=example\"\nrootpw secret\n";
 
 #[test]

@@ -606,6 +606,22 @@ fn a_policy_may_stand_in_another_database() {
     }
 }
 
+/// Nothing that is not kept can lock an account, or be remembered of its passwords.
+#[test]
+fn without_writes_accounts_have_no_state() {
+    let lines = "pwdLockout: TRUE\npwdMaxFailure: 1\npwdInHistory: 3";
+    let fixture = fixture_of(lines, |settings| settings.disable_write = true);
+    for _ in 0..3 {
+        assert_eq!(bind(&fixture, false), "49");
+    }
+    assert_eq!(bind(&fixture, true), "0");
+    let change = "replace: userPassword\nuserPassword: other";
+    assert_eq!(fixture.change(&format!("dn: {USER}\nchangetype: modify\n{change}\n")), "0");
+    for name in ["pwdFailureTime", "pwdAccountLockedTime", "pwdHistory"] {
+        assert_eq!(values(&fixture, name), [""; 0], "{name}");
+    }
+}
+
 #[test]
 fn numbers_at_the_ends_of_their_range_are_rules_as_others_are() {
     let usual = [
