@@ -16,6 +16,7 @@ mod killed_tools;
 mod load_compare;
 mod load_run;
 mod mail;
+mod offline_checks;
 mod quick_start;
 mod slapacl;
 mod slappasswd;

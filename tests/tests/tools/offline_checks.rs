@@ -1,0 +1,97 @@
+//! `slapauth`, `slapdn` and `slapschema`: they print what OpenLDAP's print.
+
+use larix_testkit::{Kind, Site};
+
+const BODY: &str = "authz-policy to\n\
+    authz-regexp \"^uid=([^,]+),cn=[^,]+,cn=auth$\" \"ldap:///dc=example,dc=com??sub?(uid=$1)\"\n\
+    database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\n";
+const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+    dn: uid=ann,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann\nsn: A\n\
+    authzTo: dn.exact:uid=bob,dc=example,dc=com\n\n\
+    dn: uid=bob,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: bob\ncn: Bob\nsn: B\n";
+/// What the schema does not permit.
+const WRONG: &str = "dn: cn=short,dc=example,dc=com\nobjectClass: person\nstructuralObjectClass: person\ncn: short\n\n\
+    dn: cn=other,dc=example,dc=com\nobjectClass: person\nstructuralObjectClass: person\ncn: other\nsn: o\nmail: o@x\n";
+
+fn kinds() -> impl Iterator<Item = Kind> {
+    [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| !kind.is_lacking())
+}
+
+/// Whether a tool succeeds, and its two outputs.
+fn run(kind: Kind, tool: &str, site: &Site, arguments: &[&str]) -> (bool, String, String) {
+    let output = kind.tool(tool).arg("-f").arg(site.configuration()).args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn identities_and_names_are_shown_as_openldap_shows_them() {
+    let acts = |who: &str, whom: &str, may: &str| {
+        format!(
+            "ID:      <{who}>\nauthcDN: <uid={who},dc=example,dc=com>\nauthzDN: <uid={whom},dc=example,dc=com>\n\
+             authorization {may}\n"
+        )
+    };
+    let is = |who: &str, dn: &str| format!("ID: <{who}> check succeeded\nauthcID:     <{dn}>\n");
+    let name = "CN = Ann  Lee, DC=Example,dc=COM";
+    let (normal, pretty) = ("cn=ann lee,dc=example,dc=com", "cn=Ann  Lee,dc=Example,dc=COM");
+    let digest = ["-M", "DIGEST-MD5"];
+    for kind in kinds() {
+        let site = Site::new(kind, BODY);
+        site.load(ENTRIES);
+        for (tool, arguments, expected) in [
+            ("auth", &["ann"][..], is("ann", "uid=ann,dc=example,dc=com")),
+            ("auth", &["nobody"], is("nobody", "uid=nobody,cn=digest-md5,cn=auth")),
+            (
+                "auth",
+                &["-R", "example.com", "ann"],
+                is("ann", "uid=ann,cn=example.com,cn=digest-md5,cn=auth"),
+            ),
+            ("auth", &["-U", "ann", "u:bob"], acts("ann", "bob", "OK")),
+            ("auth", &["-U", "ann", "-X", "u:bob"], acts("ann", "bob", "OK")),
+            ("auth", &["-U", "ann", "dn:uid=bob,dc=example,dc=com"], acts("ann", "bob", "OK")),
+            ("auth", &["-U", "bob", "u:ann"], acts("bob", "ann", "failed")),
+            (
+                "dn",
+                &[name],
+                format!("DN: <{name}> check succeeded\nnormalized: <{normal}>\npretty:     <{pretty}>\n"),
+            ),
+            ("dn", &["-N", name], format!("{normal}\n")),
+            ("dn", &["-P", name], format!("{pretty}\n")),
+        ] {
+            let common = if tool == "auth" { &digest[..] } else { &[] };
+            let (succeeds, out, errors) = run(kind, tool, &site, &[common, arguments].concat());
+            assert_eq!((succeeds, out + &errors), (true, expected), "{kind:?} {tool} {arguments:?}");
+        }
+        let (succeeds, out, errors) = run(kind, "dn", &site, &["nonsense", "cn=a"]);
+        assert!(!succeeds, "{kind:?}: {out}");
+        assert!((out + &errors).contains("DN: <nonsense> check failed"), "{kind:?}: {errors}");
+    }
+}
+
+#[test]
+fn entries_that_the_schema_does_not_permit_are_found() {
+    let short = "# (65) Object class violation: object class 'person' requires attribute 'sn'\n\
+                 dn: cn=short,dc=example,dc=com\n\n";
+    let other =
+        "# (65) Object class violation: attribute 'mail' not allowed\ndn: cn=other,dc=example,dc=com\n\n";
+    let both = format!("{short}{other}");
+    for kind in kinds() {
+        let site = Site::new(kind, BODY);
+        site.load(ENTRIES);
+        let (succeeds, out, errors) = run(kind, "schema", &site, &[]);
+        assert_eq!((succeeds, out.as_str()), (true, ""), "{kind:?}: {errors}");
+        let wrong = site.path().join("wrong.ldif").display().to_string();
+        std::fs::write(&wrong, WRONG).unwrap();
+        let (succeeds, _, errors) = run(kind, "add", &site, &["-s", "-l", &wrong]);
+        assert!(succeeds, "{kind:?}: {errors}");
+        for (arguments, expected) in [(&[][..], both.as_str()), (&["-a", "(cn=other)"], other)] {
+            let (succeeds, out, errors) = run(kind, "schema", &site, arguments);
+            assert_eq!((succeeds, out.as_str()), (false, expected), "{kind:?} {arguments:?}: {errors}");
+        }
+        let file = site.path().join("found").display().to_string();
+        let (succeeds, out, errors) = run(kind, "schema", &site, &["-l", &file]);
+        assert_eq!((succeeds, out.as_str()), (false, ""), "{kind:?}: {errors}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), both, "{kind:?}");
+    }
+}
