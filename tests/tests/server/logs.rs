@@ -6,7 +6,7 @@ use larix_proto::client::ClientAttribute;
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site, until};
-use larix_tests::client::Client;
+use larix_tests::client::{Client, run};
 use larix_tests::raw::Raw;
 use serde_json::Value;
 
@@ -73,6 +73,27 @@ fn a_file_that_was_moved_is_followed_by_a_new_one() {
     assert!(after.contains("slapd stopped.") && !before.contains("slapd stopped."), "{after}");
     let first = before.lines().next().unwrap_or_default();
     assert!(first.contains("T") && first.contains("Z ") && first.contains("]: "), "{first}");
+}
+
+#[test]
+fn what_takes_long_has_a_line_of_its_own() {
+    let (_site, server, path) = start("slow-operation 1");
+    let mut connection = Client::connect(server.address);
+    for request in [
+        "as cn=admin,dc=example,dc=com secret",
+        // Argon2id takes more than a millisecond on any machine.
+        "passwd dc=example,dc=com new=long",
+        "as dc=example,dc=com long",
+    ] {
+        assert_eq!(run(&mut connection, request), "=> 0\n", "{request}");
+    }
+    assert!(server.stop());
+    let written = read(&path);
+    for line in
+        ["op=1 SLOW EXT oid=1.3.6.1.4.1.4203.1.11.1 err=0 ", "op=2 SLOW BIND dn=\"dc=example,dc=com\" err=0 "]
+    {
+        assert!(written.contains(line), "{line}: {written}");
+    }
 }
 
 /// By the size that the configuration says: one file aside, and no more.

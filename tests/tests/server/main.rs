@@ -29,6 +29,7 @@ mod meta;
 mod overlays_generated;
 mod panics;
 mod pass_through;
+mod password_cost;
 mod pcache;
 mod persistent_search;
 mod principals;
