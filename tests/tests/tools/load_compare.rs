@@ -32,14 +32,22 @@ fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).expect("the directory").next().is_none()
 }
 
-/// Runs a scenario in its smoke size and gives its document.
+/// Runs a scenario in its smoke size and gives its document; the page for people has the same rows.
 fn smoke(scenario: &str, more: &[&str]) -> Value {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let arguments = [&[scenario, "--smoke", "--json", "-"], more].concat();
+    let (folder, made) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let file = made.path().join("document.json").display().to_string();
+    let arguments = [&[scenario, "--smoke", "--json", &file], more].concat();
     let output = compare(&arguments, folder.path()).output().expect("larix starts");
     assert!(output.status.success(), "{scenario} {more:?}: {}", errors(&output));
     assert!(is_empty(folder.path()), "{scenario} left something behind");
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let document: Value = serde_json::from_slice(&fs::read(&file).expect("the document")).expect("JSON");
+    let page = String::from_utf8_lossy(&output.stdout);
+    let rows = document["rows"].as_array().into_iter().flatten();
+    let words = rows.filter_map(|row| row["name"].as_str()?.split(' ').next());
+    for word in words.chain(document["title"].as_str()) {
+        assert!(page.contains(word), "{scenario}: {word:?} is not in\n{page}");
+    }
+    document
 }
 
 fn check_smoke(scenario: &str) {
