@@ -18,8 +18,9 @@ for target in "$@"; do
     mkdir -p "work/$target" "artifacts/$target"
     if "target/$host/release/$target" "work/$target" "corpus/$target" -runs="$runs" -max_len=4096 -timeout=10 \
         -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" -verbosity=0 -print_final_stats=1 \
-        >"work/$target.log" 2>&1; then
-        echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "work/$target.log") executions, no failure"
+        >"work/$target.log" 2>&1 && executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "work/$target.log") \
+        && [ "${executions:-0}" -gt 0 ]; then
+        echo "$target: $executions executions, no failure"
     else
         echo "$target: FAILED"
         tail -n 30 "work/$target.log"

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::packages::REQUIRED_VARIABLE;
+
 /// Requests of each kind that are counted.
 const OPERATIONS: u64 = 200;
 /// Percent above the baseline that fail, and below it that ask for a new one.
@@ -18,9 +20,12 @@ const BASELINE: &str = "crates/server/benches/instructions/baseline.toml";
 
 /// Counts and compares; with `update` writes the baseline anew.
 ///
-/// Without valgrind nothing is counted, and that is said.
+/// Without valgrind nothing is counted, and that is said; in CI it is an error.
 pub(crate) fn run(root: &Path, update: bool) -> anyhow::Result<()> {
     if Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_err() {
+        if std::env::var_os(REQUIRED_VARIABLE).is_some() {
+            bail!("valgrind is not installed, and {REQUIRED_VARIABLE} is set");
+        }
         println!("instructions: valgrind is not installed: nothing was counted");
         return Ok(());
     }
@@ -69,6 +74,9 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
 fn count(bench: &Path, folder: &Path) -> anyhow::Result<BTreeMap<String, u64>> {
     let out = folder.join("callgrind.out");
     let kinds = Command::new(bench).arg("kinds").output().context("cannot start the benchmark")?;
+    if !kinds.status.success() {
+        bail!("the benchmark says no kinds: {}", kinds.status);
+    }
     let kinds = String::from_utf8(kinds.stdout).context("the benchmark's kinds")?;
     crate::run(Command::new(bench).arg("prepare").arg(folder))?;
     crate::run(
@@ -118,8 +126,33 @@ fn compare(counts: &BTreeMap<String, u64>, baseline: &BTreeMap<String, u64>) -> 
             println!("  {kind} is cheaper: `cargo xtask instructions update` lowers the baseline");
         }
     }
+    for kind in baseline.keys().filter(|kind| !counts.contains_key(*kind)) {
+        faults.push(format!("{kind}: in the baseline, and not counted"));
+    }
     if faults.is_empty() {
         return Ok(());
     }
-    bail!("more instructions than the baseline, beyond {TOLERANCE}%: {}", faults.join(", "))
+    bail!("not what the baseline has, or more than {TOLERANCE}% above it: {}", faults.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_compared() {
+        let of = |kinds: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            kinds.iter().map(|(kind, count)| ((*kind).to_owned(), *count)).collect()
+        };
+        let baseline = of(&[("add", 100), ("read", 100)]);
+        assert!(compare(&of(&[("add", 105), ("read", 50)]), &baseline).is_ok());
+        for counts in [
+            &[("add", 106), ("read", 100)][..],
+            &[("add", 100)],
+            &[("add", 100), ("read", 100), ("search", 100)],
+            &[],
+        ] {
+            assert!(compare(&of(counts), &baseline).is_err(), "{counts:?}");
+        }
+    }
 }

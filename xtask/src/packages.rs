@@ -10,7 +10,7 @@ use larix_packages::{Command, PACKAGES, Package, SKIPS_VARIABLE};
 
 /// In the environment: a test that is skipped for want of a package, or of something else of the machine, is an error. CI sets it, where
 /// all packages are installed.
-const REQUIRED_VARIABLE: &str = "LARIX_PACKAGES_REQUIRED";
+pub(crate) const REQUIRED_VARIABLE: &str = "LARIX_PACKAGES_REQUIRED";
 /// Tests of one package that are named; more are counted.
 const NAMED_MAX: usize = 6;
 
