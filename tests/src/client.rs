@@ -213,7 +213,6 @@ fn bytes(hex: &str) -> Vec<u8> {
     hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")).collect()
 }
 
-/// `old=...` and `new=...`, both as wanted.
 /// The value of a verify credentials request, with controls as those of a bind.
 fn verification(name: &str, password: &str, controls: &[ControlBuf]) -> Vec<u8> {
     let mut encoded = Vec::new();
@@ -224,6 +223,7 @@ fn verification(name: &str, password: &str, controls: &[ControlBuf]) -> Vec<u8> 
     request.encode().unwrap_or_default()
 }
 
+/// `old=...` and `new=...`, both as wanted.
 fn password_modify(dn: &str, words: &[&str]) -> Vec<u8> {
     let find = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).map(str::as_bytes);
     let request = PasswordModify {

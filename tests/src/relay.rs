@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use larix_testkit::until;
+
 /// What happens to bytes on the way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Passage {
@@ -97,11 +99,11 @@ impl Relay {
     }
 
     /// Waits until it has fallen silent.
+    ///
+    /// # Panics
+    /// It does not.
     pub fn wait_for_silence(&self) {
-        let mut inner = self.state.lock();
-        while inner.passage != Passage::Silent {
-            inner = self.state.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
-        }
+        until("the relay has fallen silent", || self.state.lock().passage == Passage::Silent);
     }
 
     /// What has passed so far.
@@ -150,7 +152,6 @@ impl State {
                 *left = left.saturating_sub(count);
                 if *left == 0 {
                     (inner.left, inner.passage) = (None, Passage::Silent);
-                    self.changed.notify_all();
                 }
             }
             while inner.passage == Passage::Silent {

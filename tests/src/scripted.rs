@@ -7,6 +7,7 @@ use larix_proto::control::{EntryState, SyncState};
 use larix_proto::encode::{EntryEncoder, bind_result, intermediate};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlValue, Frame, LdapResult, Message, MessageId, Request, frame};
+use larix_testkit::accepted;
 
 use crate::raw::PATIENCE;
 
@@ -38,7 +39,7 @@ impl ScriptedProvider {
     /// # Panics
     /// When there is no connection to be had.
     pub fn accept_silently(&self) -> TcpStream {
-        self.listener.accept().expect("a consumer").0
+        accepted(&self.listener)
     }
 
     /// Waits for a consumer and its search; every bind succeeds.
@@ -46,7 +47,7 @@ impl ScriptedProvider {
     /// # Panics
     /// What comes is something else.
     pub fn accept(&self) -> ConsumerSearch {
-        let (mut socket, _) = self.listener.accept().expect("a consumer");
+        let mut socket = accepted(&self.listener);
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let (mut input, mut chunk) = (Vec::new(), [0; 4_096]);
         loop {

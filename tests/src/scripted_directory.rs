@@ -9,6 +9,7 @@ use larix_proto::{
     ControlBuf, ControlValue, Frame, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, frame,
     oid,
 };
+use larix_testkit::accepted;
 
 use crate::raw::PATIENCE;
 
@@ -51,7 +52,7 @@ impl ScriptedDirectory {
     /// # Panics
     /// What comes is something else.
     pub fn accept(&self) -> (DirectoryConnection, DirectorySearch) {
-        let (socket, _) = self.listener.accept().expect("a consumer");
+        let socket = accepted(&self.listener);
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let mut connection = DirectoryConnection { socket, input: Vec::new(), id: MessageId(0) };
         let search = connection.next_search().expect("a search");

@@ -53,7 +53,7 @@ pub fn fill(client: &mut Client) {
     }
 }
 
-/// All that a server has.
+/// All that a server has; nothing where no whole answer comes.
 ///
 /// # Panics
 /// It sends what is no answer.
@@ -64,7 +64,11 @@ pub fn content(client: &mut Client) -> Content {
     let search = Search { attributes, ..Search::new(SUFFIX, Scope::Subtree, filter.as_filter()) };
     client::search(&mut request, MessageId(5), &search, &[]);
     let mut content = Content::new();
-    for pdu in client.exchange(&request) {
+    let answers = client.exchange(&request);
+    if code(&answers) != Some(ResultCode::SUCCESS) {
+        return content;
+    }
+    for pdu in answers {
         let message = Response::decode_message(&pdu).expect("a response");
         let Response::Entry(entry) = message.response else { continue };
         let mut lines = BTreeSet::new();

@@ -15,4 +15,4 @@ pub use pki::{Authority, Issued, self_signed};
 pub use process::{Kind, Running, Server, StartError};
 pub use site::Site;
 pub use terminal::Terminal;
-pub use waiting::{SetAtEnd, until, until_some};
+pub use waiting::{SetAtEnd, accepted, until, until_some};

@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits for other processes")]
 
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +37,23 @@ pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         found.is_some()
     });
     found.unwrap_or_else(|| panic!("{what}"))
+}
+
+/// The next connection that a listener gets.
+///
+/// # Panics
+/// Nobody connects for three minutes.
+#[track_caller]
+pub fn accepted(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("a listener that does not wait");
+    let stream = until_some("a connection", || match listener.accept() {
+        Ok((stream, _)) => Some(stream),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("no connection: {error}"),
+    });
+    listener.set_nonblocking(false).expect("a listener that waits");
+    stream.set_nonblocking(false).expect("a connection that waits");
+    stream
 }
 
 /// Sets a flag when it is dropped, also behind a panic. Threads of a scope that work until the flag is set end by that: without it

@@ -1,13 +1,13 @@
 //! Codes for forgotten passwords by mail: to the address of the entry alone, and nobody learns whether there is one.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
-use larix_testkit::Authority;
+use larix_testkit::{Authority, accepted};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -267,7 +267,7 @@ fn a_mail_server_that_hangs_is_given_up() {
     let (_folder, fixture) = fixture(&format!("smtp://{}", listener.local_addr().unwrap()), "");
     let mut user = Http::new(fixture.http);
     assert_eq!(ask(&mut user, "ann").status, 200);
-    let stream: TcpStream = listener.accept().unwrap().0;
+    let stream = accepted(&listener);
     assert_eq!(Http::new(fixture.http).log_in("bob", "wrong").status, 401);
     wait_for_log(&fixture, "the mail server did not answer within 10 s");
     drop(stream);

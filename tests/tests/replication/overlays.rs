@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use larix_testkit::Kind;
+use larix_testkit::{Kind, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Content, Member, SUFFIX, ask, differences, people};
 
@@ -367,13 +367,7 @@ fn a_replica_has_home_directories() {
     let consumer = Member::new(Kind::Larix, "", &lines).started();
     let wait = |name: &str, is_there: bool| {
         let path = path.join("home").join(name);
-        for _ in 0..500 {
-            if path.exists() == is_there {
-                return;
-            }
-            std::thread::park_timeout(std::time::Duration::from_millis(20));
-        }
-        panic!("{name} {is_there}: {}", consumer.log());
+        until(&format!("{name} {is_there}"), || path.exists() == is_there);
     };
     let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap());
     let group = std::os::unix::fs::MetadataExt::gid(&std::fs::metadata(path).unwrap());

@@ -133,17 +133,22 @@ fn rings_in_namespaces_converge() {
     }
     let network = Network::make();
     let program = env::current_exe().expect("the test's own program");
-    let status = Command::new("ip")
+    let output = Command::new("ip")
         .args(["netns", "exec", &network.switch()])
         .arg(program)
-        .args(["--ignored", "--exact", "--nocapture", "rings_in_namespaces_converge"])
+        .args(["--ignored", "--exact", "--nocapture", "ring_namespaces::rings_in_namespaces_converge"])
         .env(WITHIN, &network.prefix)
-        .status();
+        .stderr(Stdio::inherit())
+        .output();
     for server in 0..servers() {
         run("ip", &format!("netns delete {}", network.of(server)));
     }
     run("ip", &format!("netns delete {}", network.switch()));
-    assert!(status.is_ok_and(|status| status.success()));
+    let output = output.expect("ip starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}");
+    // Without that line there is no test of this name.
+    assert!(output.status.success() && text.contains("1 passed"), "{}", output.status);
 }
 
 /// One server.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use larix_proto::{Authentication, Frame, Message, MessageId, Request, client, frame};
 use larix_testkit::packages::{self, Package};
 use larix_testkit::process::free_port;
-use larix_testkit::{Authority, Kind, Server, Site};
+use larix_testkit::{Authority, Kind, Server, Site, accepted};
 use larix_tests::client::Client;
 use larix_tests::raw::Raw;
 use larix_tests::scenario::Step;
@@ -133,7 +133,7 @@ impl Realm {
         let mut command = environment(self.folder.path(), Command::new("/usr/bin/ldapwhoami"));
         command.args(["-H", &url, "-N", "-Q", "-Y", "GSSAPI"]).stderr(Stdio::null());
         let mut client = command.spawn().unwrap();
-        let (mut socket, _) = listener.accept().unwrap();
+        let mut socket = accepted(&listener);
         let mut input = Vec::new();
         let len = loop {
             if let Ok(Frame::Complete { len }) = frame(&input, 1 << 20) {

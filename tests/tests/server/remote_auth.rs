@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
 use larix_testkit::process::free_port;
-use larix_testkit::{Kind, Server, Site, packages};
+use larix_testkit::{Kind, Server, Site, accepted, packages};
 use larix_tests::client::Client;
 use larix_tests::raw::{Answer, Raw, bind};
 use larix_tests::relay::Relay;
@@ -336,7 +336,7 @@ fn a_server_that_is_silent() {
     let address = front.server.address;
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| login(address, &format!("uid=ann,{SUFFIX}"), "annpw"));
-        let (_held, _) = silent.accept().unwrap();
+        let _held = accepted(&silent);
         assert_eq!(code(address, "bob", "bobpw"), 0);
         assert!(!waiting.is_finished());
         let answer = waiting.join().unwrap();

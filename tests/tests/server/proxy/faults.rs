@@ -14,7 +14,7 @@ use larix_proto::{
     FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, Scope, client, frame,
     oid,
 };
-use larix_testkit::{Kind, Server};
+use larix_testkit::{Kind, Server, accepted};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 
@@ -162,7 +162,7 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
     client::search(&mut request, MessageId(1), &search, &[]);
     connection.write_all(&request).unwrap();
-    let (mut target, _) = listener.accept().unwrap();
+    let mut target = accepted(&listener);
     target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     answer_bind(&mut target);
     let search_bytes = next(&mut target);
@@ -428,7 +428,7 @@ fn a_connection_with_a_long_search_stays() {
     let mut request = Vec::new();
     client::search(&mut request, MessageId(1), &search, &[]);
     patient.write_all(&request).unwrap();
-    let (mut target, _) = listener.accept().unwrap();
+    let mut target = accepted(&listener);
     target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     answer_bind(&mut target);
     next(&mut target);
@@ -458,7 +458,7 @@ fn pages_outlive_a_search_that_takes_long() {
         wanted.recv().unwrap();
         (first, run(&mut client, &format!("{ANN} with next=1")))
     });
-    let (mut target, _) = listener.accept().unwrap();
+    let mut target = accepted(&listener);
     target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     answer_bind(&mut target);
     let answer = |target: &mut TcpStream, cookie: &[u8]| {
