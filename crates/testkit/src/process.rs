@@ -14,8 +14,11 @@ use rustix::process::{Pid, kill_process};
 pub use crate::ports::{free_port, free_ports};
 
 /// How long a server may take until it accepts connections, in steps of [`STEP`].
-const START_STEPS: u32 = 1_000;
+const START_STEPS: u32 = 6_000;
 const STEP: Duration = Duration::from_millis(10);
+/// How long a server may take until it has stopped, in steps of [`STOP_STEP`].
+const STOP_STEPS: u32 = 60_000;
+const STOP_STEP: Duration = Duration::from_millis(2);
 /// In a URL: whichever port is free.
 const ANY_PORT: &str = ":0/";
 
@@ -137,7 +140,7 @@ impl Server {
     /// What it prints goes to `KIND.log` beside the configuration.
     ///
     /// # Errors
-    /// The server ended, or accepted nothing for ten seconds.
+    /// The server ended, or accepted nothing for a minute.
     pub fn start(kind: Kind, configuration: &Path) -> Result<Self, StartError> {
         Self::start_with(kind, configuration, &[], &[])
     }
@@ -333,10 +336,17 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Asks the server to stop and waits; says whether it ended cleanly.
+    /// Asks the server to stop and waits; says whether it ended cleanly. One that goes on for two minutes did not.
     pub fn stop(mut self) -> bool {
         self.terminate();
-        self.child.wait().is_ok_and(|status| status.success())
+        for _ in 0..STOP_STEPS {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::park_timeout(STOP_STEP),
+                ended => return ended.is_ok_and(|status| status.is_some_and(|status| status.success())),
+            }
+        }
+        eprintln!("{:?} goes on after SIGTERM:\n{}", self.kind, self.log());
+        false
     }
 
     fn terminate(&self) {
