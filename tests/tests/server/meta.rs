@@ -415,9 +415,9 @@ fn flags(client: &mut Client, group: u32, target: u32) -> String {
     client.value(&name, "olmTargetConnFlags").unwrap_or_default()
 }
 
-/// Asks until it is so, for ten seconds at most.
+/// Asks until it is so, for a minute at most.
 fn becomes(mut is_so: impl FnMut() -> bool) -> bool {
-    (0..200).any(|_| {
+    (0..1_200).any(|_| {
         std::thread::park_timeout(Duration::from_millis(50));
         is_so()
     })
@@ -429,7 +429,7 @@ fn becomes(mut is_so: impl FnMut() -> bool) -> bool {
 fn connections_stand_in_groups() {
     let (one, two) = (target("one"), target("two"));
     let body = format!(
-        "database asyncmeta\nsuffix o=all\nmax-target-conns 2\nconn-ttl 5s 3s\n\
+        "database asyncmeta\nsuffix o=all\nmax-target-conns 2\nconn-ttl 10s 3s\n\
          uri ldap://{}/ou=one,o=all\nsuffixmassage ou=one,o=all dc=one\n\
          uri ldap://{}/ou=two,o=all\nsuffixmassage ou=two,o=all dc=two\ndatabase monitor\naccess to * by * read\n",
         one.server.address, two.server.address
