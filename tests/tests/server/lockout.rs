@@ -1,9 +1,9 @@
 //! Guessing passwords against a real server under a password policy.
 
-use larix_proto::{ControlBuf, MessageId, Scope, client, oid};
+use larix_proto::{ControlBuf, MessageId, client, oid};
 use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
-use larix_tests::raw::{Raw, bind, search};
+use larix_tests::client::{Client, run};
+use larix_tests::raw::{Raw, bind};
 use larix_tests::scenario::Step;
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -127,10 +127,11 @@ fn guesses_on_many_connections_lock_the_account() {
     });
     assert_eq!(ask(&server, "ann", "right"), 49);
     // No more were counted than it took.
-    let mut admin = Raw::connect(server.address).unwrap();
-    assert_eq!(admin.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
-    let locked = search(2, &format!("cn=ann,{SUFFIX}"), Scope::Base, "(pwdAccountLockedTime=*)");
-    assert_eq!(admin.ask(&locked).unwrap().entries, 1);
+    let mut admin = Client::connect(server.address);
+    assert_eq!(run(&mut admin, &format!("as {ADMIN} secret")), "=> 0\n");
+    let counted =
+        run(&mut admin, &format!("search cn=ann,{SUFFIX} base (pwdAccountLockedTime=*) pwdFailureTime"));
+    assert_eq!(counted.matches("pwdFailureTime: ").count(), MAX_FAILURE, "{counted}");
 }
 
 /// A compare of a password, which asks for the policy's word or does not.
