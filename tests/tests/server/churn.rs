@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larix_load::generate::Random;
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, SetAtEnd, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
@@ -37,6 +37,7 @@ fn pages_are_reused_while_readers_stay() {
     let is_over = AtomicBool::new(false);
     let latencies = Mutex::new(Vec::new());
     thread::scope(|scope| {
+        let _end = SetAtEnd(&is_over);
         for writer in 0..WRITERS {
             let (is_over, latencies) = (&is_over, &latencies);
             let address = server.address;
@@ -63,7 +64,6 @@ fn pages_are_reused_while_readers_stay() {
                 resident(server.process_id()) as f64 / 1e6,
             );
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     assert!(server.stop(), "the server did not stop cleanly");
     let check = Kind::Larix.tool("check").arg("-f").arg(site.configuration()).output().expect("larix check");

@@ -113,6 +113,7 @@ fn dashboards_know(metrics: &str) {
     for file in ["grafana-dashboard.json", "prometheus-alerts.yml"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/monitoring").join(file);
         let text = std::fs::read_to_string(path).expect("a file");
+        assert!(text.contains("larix_"), "{file} asks for nothing");
         let starts = text.match_indices("larix_").map(|(at, _)| at);
         for rest in starts.filter_map(|at| text.get(at..)) {
             let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Running, Site};
+use larix_testkit::{Kind, Running, Site, until_some};
 use larix_tests::client::{Client, run};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
@@ -153,15 +153,13 @@ fn spawn(site: &Site, panics: &Path) -> (Running, [u16; 3]) {
         .spawn()
         .expect("larix starts");
     let mut child = Running(child);
-    loop {
+    let found: [u16; 3] = until_some("the server's ports", || {
+        assert!(child.try_wait().expect("its state").is_none(), "it ended");
         let text = std::fs::read_to_string(&ports).unwrap_or_default();
         let found: Vec<u16> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        if let Ok(found) = found.try_into() {
-            return (child, found);
-        }
-        assert!(child.try_wait().expect("its state").is_none(), "it ended");
-        std::thread::yield_now();
-    }
+        found.try_into().ok()
+    });
+    (child, found)
 }
 
 /// Whether a request on a connection of its own is answered before that is closed.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use larix_proto::{MessageId, client, oid};
-use larix_testkit::{Authority, Kind, packages};
+use larix_testkit::{Authority, Kind, Running, packages, until_some};
 use larix_tests::secure::{PATIENCE, Secure, ask, rest, start_tls, whoami};
 use rcgen::{PKCS_ECDSA_P256_SHA256, date_time_ymd};
 
@@ -118,7 +118,7 @@ fn a_newcomer_gets_a_certificate_and_is_told() {
     let (data, ports) = (folder.path().join("data"), folder.path().join("ports"));
     let shown = folder.path().join("shown");
     let program = Kind::Larix.program().unwrap();
-    let mut child = Command::new(&program)
+    let child = Command::new(&program)
         .args(["serve", "--suffix", "dc=example,dc=com", "-h", "ldaps://127.0.0.1:0", "--data"])
         .arg(&data)
         .arg("--port-file")
@@ -126,15 +126,13 @@ fn a_newcomer_gets_a_certificate_and_is_told() {
         .stdout(std::fs::File::create(&shown).unwrap())
         .spawn()
         .unwrap();
-    let port = loop {
-        if let Ok(port) = std::fs::read_to_string(&ports) {
-            break port.trim().to_owned();
-        }
+    let mut child = Running(child);
+    let port = until_some("the server's port", || {
         assert!(child.try_wait().unwrap().is_none(), "it ended");
-        std::thread::yield_now();
-    };
+        std::fs::read_to_string(&ports).ok()
+    });
     let authority = format!("tls_cacert={}", data.join("server.pem").display());
-    let url = format!("ldaps://127.0.0.1:{port}");
+    let url = format!("ldaps://127.0.0.1:{}", port.trim());
     let output =
         Command::new(&program).args(["whoami", "-x", "-o", &authority, "-H", &url]).output().unwrap();
     child.kill().unwrap();
