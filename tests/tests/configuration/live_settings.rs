@@ -164,6 +164,7 @@ fn the_servers_id_is_in_the_next_change() {
     let csns = |kind: &str| {
         text.lines().filter(|line| line.starts_with(kind)).map(str::to_owned).collect::<Vec<_>>()
     };
+    assert_eq!(csns("entryCSN").len(), 1, "{text}");
     assert!(csns("entryCSN").iter().all(|csn| csn.contains("#007#")), "{text}");
     assert_eq!(csns("contextCSN").len(), 2, "what was written before keeps its own: {text}");
 }
