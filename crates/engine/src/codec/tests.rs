@@ -154,6 +154,7 @@ fn any_bytes_come_back() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
+    let (mut count, mut count_over) = (0, 0);
     for round in 0..600 {
         let alphabet = [1, 2, 4, 256][round % 4];
         let mut bytes = |length: u64| -> Vec<u8> { (0..length).map(|_| random(alphabet) as u8).collect() };
@@ -170,18 +171,21 @@ fn any_bytes_come_back() {
             plain.extend(base.iter().rev().take(length as usize / 3).rev());
             plain.extend(bytes(length - length / 2));
             if let Some(packed) = pack(&dictionary, &plain) {
+                count += 1;
                 assert_eq!(unpack(&dictionary, &packed).unwrap(), plain);
                 assert_eq!(foreign(&dictionary, &packed), plain[13..]);
                 let mut changed = plain.clone();
                 changed.truncate(13 + (changed.len() - 13) * (round % 7) / 6);
                 changed.extend(bytes(round as u64 % 80));
                 if let Some(next) = pack_over(&dictionary, &packed, &changed) {
+                    count_over += 1;
                     assert_eq!(unpack(&dictionary, &next).unwrap(), changed);
                     assert_eq!(foreign(&dictionary, &next), changed[13..]);
                 }
             }
         }
     }
+    assert!(count > 0 && count_over > 0, "{count} and {count_over} were packed");
 }
 
 #[test]

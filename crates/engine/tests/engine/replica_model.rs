@@ -350,7 +350,13 @@ fn add(dn: &str, attributes: &[(&str, &str)]) -> WriteOperation {
     }
 }
 
-fn run(schema: &Arc<Schema>, seed: u64, steps: usize, (moves, values): (bool, bool)) -> Result<(), String> {
+/// How many entries there are in the end.
+fn run(
+    schema: &Arc<Schema>,
+    seed: u64,
+    steps: usize,
+    (moves, values): (bool, bool),
+) -> Result<usize, String> {
     let mut world = World::new(schema, seed, (moves, values));
     for _ in 0..steps {
         world.step();
@@ -383,7 +389,7 @@ fn run(schema: &Arc<Schema>, seed: u64, steps: usize, (moves, values): (bool, bo
             return failed(format!("{}: {findings:?}", node.id), &world);
         }
     }
-    Ok(())
+    Ok(contents[0].len())
 }
 
 fn many(kind: (bool, bool), default: u64, steps: usize) {
@@ -394,12 +400,12 @@ fn many(kind: (bool, bool), default: u64, steps: usize) {
         None => 0..number("LARIX_SEEDS").unwrap_or(default),
     };
     let steps = number("LARIX_STEPS").map_or(steps, |steps| steps as usize);
-    let mut failures = Vec::new();
+    let (mut failures, mut entries) = (Vec::new(), 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let ran = std::panic::catch_unwind(|| run(&schema, seed, steps, kind));
         match ran {
-            Ok(Ok(())) => {}
+            Ok(Ok(left)) => entries += left,
             Ok(Err(failure)) => failures.push(failure),
             Err(_) => failures.push(format!("LARIX_SEED={seed}: panicked")),
         }
@@ -409,6 +415,7 @@ fn many(kind: (bool, bool), default: u64, steps: usize) {
     }
     failures.sort_by_key(String::len);
     assert!(failures.is_empty(), "{} of {count} failed; the shortest:\n{}", failures.len(), failures[0]);
+    assert!(entries > 0, "no entry is left to compare");
 }
 
 #[test]
