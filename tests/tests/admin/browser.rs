@@ -44,9 +44,7 @@ impl Desk {
             site.load_into(Some("dc=example,dc=com"), entries);
         }
         let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-        let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-        let base = format!("http://{}", SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let base = format!("http://{}", SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1])));
         browser.resize(1280, 900);
         Some(Self { server, browser, base, _site: site })
     }

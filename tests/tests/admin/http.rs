@@ -47,9 +47,8 @@ pub(crate) fn start_with(extra: &str, rules: &str, entries: &str) -> Fixture {
     );
     site.load_into(Some("dc=example,dc=com"), entries);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-    Fixture { server, http: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), site }
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1]));
+    Fixture { server, http, site }
 }
 
 /// A browser's half of a conversation: it keeps cookies and sends what a test asks for.

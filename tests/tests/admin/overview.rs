@@ -23,12 +23,6 @@ fn binds(figures: &Value) -> u64 {
     samples.filter_map(|sample| sample["operations"][2].as_u64()).sum()
 }
 
-fn admin_of(site: &Site) -> SocketAddr {
-    let ports = fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
 #[test]
 fn without_a_listener_there_are_no_files() {
     let body = "database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\n";
@@ -67,7 +61,7 @@ fn figures_outlive_the_server_and_a_damaged_file_does_not_end_it() {
     }
     fs::write(folder.join("overview-7d"), "spoilt").expect("a file");
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let mut http = Http::new(admin_of(&site));
+    let mut http = Http::new(SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1])));
     http.log_in("admin", "secret");
     let kept = figures(&mut http, "30d");
     assert!(binds(&kept) >= 3, "{kept}");

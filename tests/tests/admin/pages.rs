@@ -303,9 +303,7 @@ fn over_tls_cookies_are_for_tls_alone() {
     let fixture = start(&format!(
         "admin-listener https://127.0.0.1:0/\nTLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key"
     ));
-    let ports =
-        std::fs::read_to_string(fixture.site.configuration().with_extension("port")).expect("the ports");
-    let port: u16 = ports.lines().nth(2).and_then(|port| port.parse().ok()).expect("a third port");
+    let port = fixture.server.ports[2];
     let mut roots = rustls::RootCertStore::empty();
     let certificate =
         <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_file(&ca);
@@ -343,9 +341,7 @@ fn a_password_policy_holds_here_as_well() {
     );
     site.load_into(Some("dc=example,dc=com"), policy);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1]));
     let ann = "uid=ann,dc=example,dc=com";
 
     let mut admin = Http::new(address);

@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use larix_load::generate::Random;
 use larix_testkit::{Kind, Server, SetAtEnd, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
@@ -25,10 +24,6 @@ const WRITERS: usize = 2;
 const CHANGES_IN_A_PHASE: u64 = 1_000;
 const MDB: &str = "olcDatabase={1}mdb,cn=config";
 const MINE: &str = "cn={4}mine,cn=schema,cn=config";
-
-fn ask(connection: &mut Client, request: &str) -> String {
-    connection.run(&Step { request: request.to_owned(), ..Step::default() })
-}
 
 fn bound(address: SocketAddr, dn: &str) -> Client {
     let mut connection = Client::connect(address);

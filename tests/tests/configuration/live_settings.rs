@@ -8,14 +8,9 @@ use std::process::Command;
 
 use larix_testkit::pki::Authority;
 use larix_testkit::{Kind, Server, Site, process::free_ports};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
-
-fn ask(connection: &mut Client, request: &str) -> String {
-    connection.run(&Step { request: request.to_owned(), ..Step::default() })
-}
 
 struct Bench {
     site: Site,

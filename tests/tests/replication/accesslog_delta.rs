@@ -7,8 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use larix_testkit::{Kind, Server, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 
 const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
 /// Looks at both sides until they are alike, and between two looks.
@@ -49,10 +48,6 @@ fn consumer(kind: Kind, port: u16) -> Site {
              syncdata=accesslog schemachecking=off\n"
         ),
     )
-}
-
-fn ask(connection: &mut Client, request: &str) -> String {
-    connection.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 fn succeeds(connection: &mut Client, request: &str) {

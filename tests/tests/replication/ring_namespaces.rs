@@ -19,8 +19,7 @@ use std::time::Duration;
 
 use larix_load::generate::Random;
 use larix_testkit::{Kind, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 use larix_tests::writers::{ADMIN, REQUESTS, SUFFIX, Writer, content, fill};
 
 /// Set for the part that runs within the namespace of the bridges: what its namespaces are called.
@@ -215,10 +214,6 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-fn ask(client: &mut Client, request: &str) -> String {
-    client.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 fn looked_for(mut is_so: impl FnMut() -> bool) -> bool {

@@ -7,8 +7,7 @@ use std::thread;
 
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site, until};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 
 const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
 
@@ -31,10 +30,6 @@ fn site(kind: Kind, overlay: &str) -> Site {
 
 fn start(site: &Site) -> Server {
     site.start().unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn ask(connection: &mut Client, request: &str) -> String {
-    connection.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 fn succeeds(connection: &mut Client, request: &str) {

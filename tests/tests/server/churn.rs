@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use larix_load::generate::Random;
 use larix_testkit::{Kind, SetAtEnd, Site};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 
 const PEOPLE: &str = "ou=people,dc=example,dc=com";
 const WRITERS: u64 = 4;
@@ -123,10 +122,6 @@ fn dump(site: &Site) {
     let output: Result<_, std::io::Error> =
         Command::output(Kind::Larix.tool("cat").arg("-f").arg(site.configuration()));
     assert!(output.is_ok_and(|output| output.status.success()), "larix cat beside the server");
-}
-
-fn ask(connection: &mut Client, request: &str) -> String {
-    connection.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 /// Bytes that the files of a folder take.

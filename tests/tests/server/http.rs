@@ -53,9 +53,7 @@ fn metrics_follow_what_clients_do_and_health_is_told() {
     );
     std::fs::write(site.configuration(), first + &text).expect("the same");
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1]));
 
     let (status, _, before) = get(http, "/metrics");
     assert_eq!(status, 200);
@@ -148,9 +146,7 @@ fn health_is_answered_whatever_other_clients_hold() {
     let line = "http-listener http://127.0.0.1:0/\n";
     std::fs::write(site.configuration(), line.to_owned() + &text).expect("the same");
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
-    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1]));
 
     let mut streams = Vec::new();
     for number in 0..HELD {

@@ -11,8 +11,7 @@ use std::thread;
 use larix_proto::extended::SyncInfo;
 use larix_testkit::packages::MOUNT_NAMESPACE;
 use larix_testkit::{Kind, SetAtEnd, Site, packages, until, until_some};
-use larix_tests::client::Client;
-use larix_tests::scenario::Step;
+use larix_tests::client::{Client, run as ask};
 use larix_tests::scripted::ScriptedProvider;
 
 const SUFFIX: &str =
@@ -231,10 +230,6 @@ fn write(server: &larix_testkit::Server, is_over: &AtomicBool, acknowledged: &At
 
 fn add(number: u64) -> String {
     format!("add \"uid={number},dc=example,dc=com\"\nobjectClass: account\nuid: {number}\n")
-}
-
-fn ask(connection: &mut Client, request: &str) -> String {
-    connection.run(&Step { request: request.to_owned(), ..Step::default() })
 }
 
 #[test]
@@ -832,8 +827,7 @@ fn the_server_makes_the_backups_that_are_scheduled() {
     };
     for start in 0..2 {
         let server = site.start().unwrap_or_else(|error| panic!("{error}"));
-        let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
-        let port: u16 = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+        let port = server.ports[1];
         // Told once the thread has looked into the directory.
         let figures = until_some("the last backup is told of", || {
             let text = get(port, "/metrics");
