@@ -282,6 +282,26 @@ fn remove(connection: &mut Client, dn: &str, attribute: &str) {
     connection.exchange(&out);
 }
 
+/// Entries of the usual classes are nothing where the configuration names others.
+#[test]
+fn classes_say_who_is_a_user_and_who_a_server() {
+    if packages::OPENSSL.is_lacking() {
+        return;
+    }
+    let (user, server) = ("E-mail Protection", "TLS Web Server Authentication");
+    let running = start("userClass ipHost\nserverClass inetOrgPerson\nuserDays 10\nserverDays 20");
+    let mut root = connect(running.server.address, ADMIN, "secret");
+    for (dn, days, usage, other) in [(ANN, 20, server, user), (HOST, 10, user, server)] {
+        let (certificate, _) = pair(&mut root, dn).unwrap_or_else(|| panic!("{dn} has no key"));
+        let text = openssl(&["x509", "-inform", "der", "-noout", "-ext", "extendedKeyUsage"], &certificate);
+        assert!(text.contains(usage) && !text.contains(other), "{dn}: {text}");
+        assert_eq!(seconds(&certificate), days * 86_400, "{dn}");
+    }
+    let running = start("userClass organizationalUnit\nserverClass organizationalUnit");
+    let mut root = connect(running.server.address, ADMIN, "secret");
+    assert_eq!([ANN, HOST].map(|dn| pair(&mut root, dn)), [None, None]);
+}
+
 #[test]
 fn searches_at_once_make_one_key() {
     let running = start("");

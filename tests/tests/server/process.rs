@@ -121,6 +121,19 @@ fn a_service_gives_up_dumps_and_privileges_and_tells_when_it_is_ready() {
     assert!(!folder.at("pid").exists() && !folder.at("ldapi").exists());
 }
 
+/// For the time of an investigation: it keeps the limits that it was started with.
+#[test]
+fn dumps_are_allowed_where_that_is_configured() {
+    let folder = Folder::new();
+    let text = std::fs::read_to_string(folder.at("slapd.conf")).unwrap();
+    std::fs::write(folder.at("slapd.conf"), format!("core-dumps on\n{text}")).unwrap();
+    let (running, _) = folder.start(&[]);
+    let own = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let own = own.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    assert_eq!(running.line("limits", "Max core file size"), own.split_whitespace().collect::<Vec<_>>());
+    running.stop();
+}
+
 /// As slapd, which ends by each of them.
 #[test]
 fn three_signals_stop_it() {
