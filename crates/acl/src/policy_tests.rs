@@ -181,9 +181,18 @@ fn sets_that_are_too_large_deny() {
     let fixture = Fixture::new();
     // Each step doubles the values.
     let doubled = "this/-* + this/-* + ".repeat(12) + "[x]";
-    let policy = fixture.policy(&format!("access to * by set=\"{doubled}\" none by * write"));
     let book = "ou=book,uid=ann,ou=people,dc=example,dc=com";
-    assert!(!check(&fixture, &policy, BOB, book, "ou/read"));
+    // It counts neither as one that has values nor as one that has none.
+    for (set, clauses, granted) in [
+        (doubled.as_str(), ("none", "write"), false),
+        (&doubled, ("write", "none"), false),
+        ("this/-* + [x]", ("none", "write"), false),
+        ("this/-* + [x]", ("write", "none"), true),
+    ] {
+        let (matched, others) = clauses;
+        let policy = fixture.policy(&format!("access to * by set=\"{set}\" {matched} by * {others}"));
+        assert_eq!(check(&fixture, &policy, BOB, book, "ou/read"), granted, "{set} {clauses:?}");
+    }
 }
 
 #[test]

@@ -199,9 +199,10 @@ mod tests {
     #[test]
     fn what_was_removed_is_free_again() {
         let fixture = Fixture::memory(&[("objectClass", "eq")], LDIF);
-        fixture.delete("cn=ann,dc=example,dc=com");
         let attributes = vec![schema().attribute_type("uid").expect("uid").id];
         let retiring = Retiring { attributes, classes: Vec::new() };
+        assert!(fixture.database.schema_use(&retiring).expect("no fault").is_some());
+        fixture.delete("cn=ann,dc=example,dc=com");
         assert_eq!(fixture.database.schema_use(&retiring).expect("no fault"), None);
     }
 }
