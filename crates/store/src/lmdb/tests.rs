@@ -337,7 +337,7 @@ fn what_root_makes_belongs_to_the_owner_of_the_directory() {
     use std::os::unix::fs::{MetadataExt as _, chown};
 
     if !rustix::process::geteuid().is_root() {
-        return;
+        return larix_packages::note_lack(larix_packages::ROOT);
     }
     let root = directory();
     let path = root.path();
