@@ -573,7 +573,10 @@ fn nodes_send_messages_to_each_other() {
     assert_eq!(leader.take_messages(&at_leader, false).expect("none"), []);
     // Nobody waits for one that is old.
     node.send_message(Recipient::Leader, 8, b"late".to_vec()).expect("sent");
-    thread::sleep(Duration::from_secs(18));
+    let prefix = address.rsplit('/').next().expect("a prefix");
+    let kept = || etcd.ctl(&["get", "--prefix", &format!("/{prefix}/larix/m/"), "--keys-only"]);
+    until("it is kept", || kept().is_some_and(|keys| !keys.is_empty()));
+    until("it has expired", || kept().as_deref() == Some(""));
     assert_eq!(leader.take_messages(&at_leader, true).expect("none"), []);
     while node.wait_for_messages(&at_node, Duration::from_millis(1)).expect("heard") {}
     at_node.wake();
