@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use larix_backend::{Done, End};
 use larix_client::Credentials;
 use larix_engine::log::Follower;
 use larix_proto::ber::{Reader, Tag, write};
-use larix_proto::{ControlBuf, LdapResult, MessageId};
+use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
@@ -133,7 +134,35 @@ impl fmt::Debug for Job {
 pub(crate) enum Sink {
     /// One answer.
     Once(Done<Outcome>),
-    Feed(Arc<Feed>),
+    Feed(FeedEnd),
+}
+
+/// The end of a feed where answers go in. A search whose request is dropped without a result, by a panic, ends.
+#[derive(Debug, Default)]
+pub(crate) struct FeedEnd(pub(crate) Arc<Feed>);
+
+impl Deref for FeedEnd {
+    type Target = Feed;
+
+    fn deref(&self) -> &Feed {
+        &self.0
+    }
+}
+
+impl Drop for FeedEnd {
+    fn drop(&mut self) {
+        if !self.0.has_ended() {
+            self.0.end((lost(), Vec::new()));
+        }
+    }
+}
+
+/// The result of a request that a panic took.
+pub(crate) fn lost() -> LdapResult {
+    LdapResult::with(
+        ResultCode::UNAVAILABLE,
+        "internal error: the request was lost, and the log has the panic",
+    )
 }
 
 impl Sink {
@@ -183,6 +212,7 @@ struct Waiting {
     messages: VecDeque<Vec<u8>>,
     bytes: usize,
     end: Option<End>,
+    has_ended: bool,
     follower: Option<Arc<Follower>>,
     /// The thread reads no more until it is told.
     is_full: bool,
@@ -247,8 +277,15 @@ impl Feed {
     }
 
     pub(crate) fn end(&self, end: End) {
-        self.lock().end.get_or_insert(end);
+        let mut waiting = self.lock();
+        waiting.has_ended = true;
+        waiting.end.get_or_insert(end);
+        drop(waiting);
         self.tell();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.lock().has_ended
     }
 
     /// Takes what comes next; also whether the thread is to be told that there is room again.

@@ -8,7 +8,7 @@ use larix_proto::control::{self, ControlValue};
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, client, oid};
 
 use crate::cookie::{self, Page};
-use crate::job::{Feed, Job, Sink};
+use crate::job::{Feed, FeedEnd, Job, Sink};
 use crate::request::{ANY, encoded};
 use crate::settings::Paging;
 
@@ -72,7 +72,7 @@ impl Pages {
 
     /// The requests for later pages are like `job`.
     pub(crate) fn begin(&mut self, job: &Job) {
-        self.pattern = Some(job.with(Vec::new().into(), Sink::Feed(Arc::default())));
+        self.pattern = Some(job.with(Vec::new().into(), Sink::Feed(FeedEnd::default())));
     }
 
     /// The request for the page behind one that ended with `controls`, its answers to `feed`; `sent`: how many entries there were.
@@ -103,7 +103,7 @@ impl Pages {
         };
         let (page, cookie) = cookie::split(cookie);
         let body = self.body(Some((size, cookie)));
-        let mut job = pattern.with(body.into(), Sink::Feed(Arc::clone(feed)));
+        let mut job = pattern.with(body.into(), Sink::Feed(FeedEnd(Arc::clone(feed))));
         job.page = Some(page);
         (self.before, self.empty) = (sent, empty);
         Ok(Some(job))

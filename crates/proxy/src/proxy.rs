@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use larix_client::{Ambient, TlsClient};
 use larix_engine::time::Clock;
-use larix_proto::{LdapResult, ResultCode};
 
 use crate::open::{OpenConnection, moment};
 use crate::settings::ProxySettings;
@@ -114,9 +113,4 @@ impl Proxy {
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }
-}
-
-/// The answer where too much is under way.
-pub(crate) fn busy() -> LdapResult {
-    LdapResult::with(ResultCode::BUSY, "too many requests wait for the target")
 }

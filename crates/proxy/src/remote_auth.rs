@@ -16,7 +16,7 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use zeroize::Zeroizing;
 
 use crate::job::{Binds, Job, Outcome, Owner, Sink, Sorting};
-use crate::proxy::{Proxy, busy};
+use crate::proxy::Proxy;
 use crate::request::{ANY, encoded, hops, in_circles};
 use crate::settings::Kind;
 use crate::shared::Command;
@@ -277,9 +277,9 @@ impl Attempt {
         let mut place = current.lock().unwrap_or_else(PoisonError::into_inner);
         match proxy.shared.submit(job) {
             Ok(number) => *place = Some((Arc::clone(&proxy), number)),
-            Err(job) => {
+            Err(not_taken) => {
                 drop(place);
-                job.sink.end_unsent(busy());
+                not_taken.end();
             }
         }
     }

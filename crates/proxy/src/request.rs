@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use crate::cookie;
 use crate::identity::{Asker, Chosen, choose};
 use crate::job::{Job, LATER, Outcome, Sink, Sorting, body};
-use crate::proxy::{Proxy, busy};
+use crate::proxy::Proxy;
 use crate::settings::Kind;
 use crate::shared::Command;
 
@@ -144,8 +144,8 @@ impl Proxy {
                 let give_up = move || shared.command(Command::GiveUp(number));
                 Pending { deadline: until, give_up: Some(Box::new(give_up)) }
             }
-            Err(job) => {
-                job.sink.end_unsent(busy());
+            Err(not_taken) => {
+                not_taken.end();
                 Pending::default()
             }
         }

@@ -20,9 +20,9 @@ use larix_schema::{NormalDn, Schema};
 use crate::absolute;
 use crate::cookie;
 use crate::identity::Asker;
-use crate::job::{Feed, FeedItem, Job, Sink, Sorting};
+use crate::job::{Feed, FeedEnd, FeedItem, Job, Sink, Sorting};
 use crate::pages::Pages;
-use crate::proxy::{Proxy, busy};
+use crate::proxy::Proxy;
 use crate::request::{ANY, RequestContext, encoded};
 use crate::settings::Kind;
 use crate::shared::Command;
@@ -182,7 +182,7 @@ impl TargetCursor {
             request_context.until.map(|until| Duration::from_nanos(until.0.saturating_sub(asker.began.0)));
         let feed = Arc::<Feed>::default();
         let request_context = RequestContext { until: deadline, ..request_context };
-        let mut job = request_context.job(body.into(), true, Sink::Feed(Arc::clone(&feed)));
+        let mut job = request_context.job(body.into(), true, Sink::Feed(FeedEnd(Arc::clone(&feed))));
         job.patience = patience;
         job.message = outgoing.message;
         job.entries_max = (outgoing.size_limit > 0).then_some(outgoing.size_limit);
@@ -227,7 +227,7 @@ impl TargetCursor {
                 self.stage = Stage::Sent(number);
                 None
             }
-            Err(_) => Some(self.finish(busy())),
+            Err(not_taken) => Some(self.finish(not_taken.result)),
         }
     }
 

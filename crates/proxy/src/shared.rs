@@ -46,7 +46,7 @@ pub(crate) trait RequestCarrier: Send {
     /// On the proxy's own thread: requests may end by it.
     fn carry_out(&mut self, commands: Vec<Command>);
     /// Sends requests where connections are ready for them, on whatever thread this is; what is left for the proxy's own. No request
-    /// ends by it: who brings one may hold what the end of another needs.
+    /// ends by it: the thread that brings one may hold a lock that the end of another needs.
     fn send_at_once(&mut self, commands: Vec<Command>) -> Vec<Command>;
     /// What sockets have, and what is late.
     fn happened(&mut self, events: &[epoll::Event], buffer: &mut [u8]);
@@ -56,6 +56,22 @@ pub(crate) trait RequestCarrier: Send {
     fn is_due_earlier(&mut self) -> bool;
     /// The database is closed.
     fn give_all_up(self: Box<Self>);
+    /// A turn of the thread has panicked: ends what is under way, and begins without it.
+    fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier>;
+}
+
+/// A request that nobody sends, and its result.
+#[derive(Debug)]
+pub(crate) struct NotTaken {
+    pub(crate) job: Box<Job>,
+    pub(crate) result: LdapResult,
+}
+
+impl NotTaken {
+    /// Ends it. The caller holds no lock that its end takes.
+    pub(crate) fn end(self) {
+        self.job.sink.end_unsent(self.result);
+    }
 }
 
 /// Requests in, answers out.
@@ -68,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) wake: OwnedFd,
     is_woken: AtomicBool,
     stopped: AtomicBool,
+    /// Nobody carries requests out any more.
+    has_ended: AtomicBool,
     next: AtomicU64,
     /// Requests under way.
     pub(crate) jobs: AtomicUsize,
@@ -137,6 +155,7 @@ impl Shared {
             wake: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
             is_woken: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
             next: AtomicU64::new(1),
             jobs: AtomicUsize::new(0),
             bound: Mutex::default(),
@@ -147,12 +166,15 @@ impl Shared {
         })
     }
 
-    /// Hands a request over; its number. None, and the request again: too many are under way.
-    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<u64, Box<Job>> {
+    /// Hands a request over; its number. It does not end before this returns: the caller may hold a lock that its end takes.
+    ///
+    /// # Errors
+    /// Too many requests are under way, or the thread has ended. The caller ends the request.
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<u64, NotTaken> {
         let job = Box::new(job);
         if self.jobs.fetch_add(1, Ordering::Relaxed) >= JOBS_MAX {
             self.jobs.fetch_sub(1, Ordering::Relaxed);
-            return Err(job);
+            return Err(NotTaken { job, result: busy() });
         }
         self.counts.requests.fetch_add(1, Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -160,7 +182,27 @@ impl Shared {
         if !waits(self) {
             self.send();
         }
-        Ok(number)
+        // Behind the push: what it does not see here, the end of the thread sees there.
+        let left = if self.has_ended.load(Ordering::SeqCst) { self.take_back(number) } else { None };
+        match left {
+            Some(job) => {
+                self.jobs.fetch_sub(1, Ordering::Relaxed);
+                Err(NotTaken { job, result: closed() })
+            }
+            None => Ok(number),
+        }
+    }
+
+    /// A request that nobody has taken yet.
+    fn take_back(&self, number: u64) -> Option<Box<Job>> {
+        let mut commands = self.commands();
+        let at = commands
+            .iter()
+            .position(|command| matches!(command, Command::Submit(own, _) if *own == number))?;
+        match commands.remove(at) {
+            Command::Submit(_, job) => Some(job),
+            _ => None,
+        }
     }
 
     /// Asks the thread for something.
@@ -179,11 +221,8 @@ impl Shared {
             Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
         };
-        let Some(exchange) = slot.as_mut() else {
-            drop(slot);
-            self.refuse();
-            return false;
-        };
+        // Those that bring requests take them back themselves.
+        let Some(exchange) = slot.as_mut() else { return false };
         let remaining = exchange.send_at_once(self.take());
         let is_left = !remaining.is_empty();
         if is_left {
@@ -234,8 +273,15 @@ impl Shared {
         *self.exchange() = Some(exchange);
     }
 
+    /// A turn has panicked, which is a bug: requests that were under way end, and later ones are carried out again.
+    pub(crate) fn begin_anew(&self) {
+        let mut slot = self.exchange();
+        *slot = slot.take().map(RequestCarrier::begin_anew);
+    }
+
     /// The thread is at its end: what is under way ends with it, and what comes later is refused.
     pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
         let exchange = self.exchange().take();
         exchange.into_iter().for_each(RequestCarrier::give_all_up);
         self.refuse();
@@ -368,6 +414,11 @@ impl Sends for Shared {
     }
 }
 
+/// The answer where too much is under way.
+fn busy() -> LdapResult {
+    LdapResult::with(ResultCode::BUSY, "too many requests wait for the target")
+}
+
 /// The answer where nobody asks the targets any more.
 pub(crate) fn closed() -> LdapResult {
     LdapResult::with(ResultCode::UNAVAILABLE, "the connections to the targets have ended")
@@ -380,4 +431,4 @@ fn key(client: &Weak<dyn Any + Send + Sync>) -> usize {
 
 #[cfg(test)]
 #[path = "shared_tests.rs"]
-mod tests;
+pub(crate) mod tests;

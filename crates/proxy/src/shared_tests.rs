@@ -10,7 +10,7 @@ use larix_proto::MessageId;
 
 use super::*;
 use crate::gathered::{gather_requests, send_gathered};
-use crate::job::{Owner, Sink, Sorting};
+use crate::job::{Feed, FeedEnd, FeedItem, Outcome, Owner, Sink, Sorting};
 use crate::settings::Kind;
 
 /// Says which requests it got together.
@@ -47,9 +47,13 @@ impl RequestCarrier for Toy {
     }
 
     fn give_all_up(self: Box<Self>) {}
+
+    fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier> {
+        self
+    }
 }
 
-fn job() -> Job {
+pub(crate) fn job() -> Job {
     Job {
         owner: Owner::Anonymous,
         credentials: None,
@@ -113,4 +117,34 @@ fn what_is_brought_meanwhile_is_sent_by_who_is_there() {
     assert!(place.set(Arc::clone(&shared)).is_ok());
     assert_eq!(submitted(&shared, 1), vec![1]);
     assert_eq!((come.try_recv(), come.try_recv()), (Ok(vec![1]), Ok(vec![2])));
+}
+
+/// The caller may hold a lock that the end of its request takes.
+#[test]
+fn a_request_behind_the_end_goes_back_to_who_brings_it() {
+    let (shared, _come) = begun(None);
+    shared.end();
+    let (ended, results) = channel();
+    let done = move |outcome: Outcome| ended.send((outcome.result.code, outcome.is_unsent)).unwrap();
+    let Err(not_taken) = shared.submit(Job { sink: Sink::Once(Box::new(done)), ..job() }) else {
+        panic!("nobody carries it out")
+    };
+    assert!(results.try_recv().is_err(), "it has ended within submit()");
+    assert_eq!(shared.jobs.load(Ordering::Relaxed), 0);
+    not_taken.end();
+    assert_eq!(results.try_recv(), Ok((ResultCode::UNAVAILABLE, true)));
+}
+
+#[test]
+fn a_search_ends_whose_request_is_lost() {
+    let feed = Arc::<Feed>::default();
+    drop(Job { sink: Sink::Feed(FeedEnd(Arc::clone(&feed))), ..job() });
+    let (FeedItem::End((result, _)), _) = feed.take() else { panic!("it waits") };
+    assert_eq!(result.code, ResultCode::UNAVAILABLE);
+    // One that has its result gets no other.
+    let feed = Arc::<Feed>::default();
+    Sink::Feed(FeedEnd(Arc::clone(&feed))).end(LdapResult::success());
+    let (FeedItem::End((result, _)), _) = feed.take() else { panic!("it waits") };
+    assert_eq!(result.code, ResultCode::SUCCESS);
+    assert!(matches!(feed.take(), (FeedItem::Nothing, _)));
 }

@@ -13,7 +13,9 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -23,9 +25,9 @@ use larix_engine::time::Clock;
 use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 
-use self::health::Check;
+use self::health::{CHECKS, Check};
 use crate::connection::{Connection, Numbered, Stage};
-use crate::job::{FEED_HIGH, FEED_MAX, Owner};
+use crate::job::{FEED_HIGH, FEED_MAX, Owner, lost};
 use crate::settings::ProxySettings;
 use crate::shared::{Command, RequestCarrier, Shared, closed};
 use crate::targets::{Refusals, Targets};
@@ -70,27 +72,7 @@ pub(crate) fn start(context: ThreadContext) -> io::Result<()> {
     epoll::add(&poll, &context.shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
     let resolver = start_resolver(Arc::clone(&context.shared))?;
     let shared = Arc::clone(&context.shared);
-    let targets = Targets::new(context.settings.targets.len(), context.settings.quarantine.clone());
-    let last_reset = Duration::from_nanos(context.clock.monotonic().0);
-    let checks = vec![Check::at_once(); context.settings.targets.len()];
-    let exchange = Exchange {
-        context,
-        poll: Arc::clone(&poll),
-        resolver,
-        targets,
-        refusals: Refusals::default(),
-        connections: HashMap::new(),
-        pools: HashMap::new(),
-        places: HashMap::new(),
-        binds: VecDeque::new(),
-        next: 0,
-        swept: Duration::ZERO,
-        alarm: Duration::ZERO,
-        checks,
-        check_number: 0,
-        sleeps_until: Duration::ZERO,
-        last_reset,
-    };
+    let exchange = Exchange::new(context, Arc::clone(&poll), resolver, (0, 0));
     shared.begin(Box::new(exchange));
     let served = Arc::clone(&shared);
     let begun = thread::Builder::new().name("proxy".to_owned()).spawn(move || serve(&served, &poll));
@@ -102,8 +84,20 @@ fn serve(shared: &Shared, poll: &OwnedFd) {
     let _ends = EndsExchange(shared);
     let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
     let mut buffer = vec![0; READ_BYTES];
+    let mut has_panicked = false;
     while !shared.is_stopped() {
-        let pause = shared.turn(&events, &mut buffer);
+        let pause = match catch_unwind(AssertUnwindSafe(|| shared.turn(&events, &mut buffer))) {
+            Ok(pause) => {
+                has_panicked = false;
+                pause
+            }
+            Err(_) => {
+                let is_again = std::mem::replace(&mut has_panicked, true);
+                shared.begin_anew();
+                // What has come meanwhile waits for the next turn.
+                Some(if is_again { SWEEP } else { Duration::ZERO })
+            }
+        };
         let timeout = pause.map(|pause| Timespec {
             tv_sec: i64::try_from(pause.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: pause.subsec_nanos().into(),
@@ -166,6 +160,36 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
+    /// Without connections. `numbers`: the last ones of a connection and of a check.
+    fn new(
+        context: ThreadContext,
+        poll: Arc<OwnedFd>,
+        resolver: Sender<(u64, String, u16)>,
+        (next, check_number): (u64, u64),
+    ) -> Self {
+        let targets = Targets::new(context.settings.targets.len(), context.settings.quarantine.clone());
+        let last_reset = Duration::from_nanos(context.clock.monotonic().0);
+        let checks = vec![Check::at_once(); context.settings.targets.len()];
+        Self {
+            context,
+            poll,
+            resolver,
+            targets,
+            refusals: Refusals::default(),
+            connections: HashMap::new(),
+            pools: HashMap::new(),
+            places: HashMap::new(),
+            binds: VecDeque::new(),
+            next,
+            swept: Duration::ZERO,
+            alarm: Duration::ZERO,
+            checks,
+            check_number,
+            sleeps_until: Duration::ZERO,
+            last_reset,
+        }
+    }
+
     fn now(&self) -> Duration {
         Duration::from_nanos(self.context.clock.monotonic().0)
     }
@@ -258,6 +282,22 @@ impl RequestCarrier for Exchange {
         }
         self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
     }
+
+    fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier> {
+        let Self { context, poll, resolver, connections, places, binds, next, check_number, .. } = *self;
+        let requests = places.keys().filter(|number| **number < CHECKS).count() + binds.len();
+        context.shared.jobs.fetch_sub(requests, Ordering::Relaxed);
+        let mut unanswered: Vec<Numbered> = binds.into();
+        for (id, mut connection) in connections {
+            context.shared.open.hide(id);
+            unanswered.extend(connection.waiting.drain(..));
+            unanswered.extend(connection.sent.drain().map(|(_, job)| job));
+        }
+        // Numbers are not given out twice: a name that is being looked up may still come for a connection of before.
+        let anew = Self::new(context, poll, resolver, (next, check_number));
+        unanswered.into_iter().for_each(|(_, job)| job.sink.end(lost()));
+        Box::new(anew)
+    }
 }
 
 /// Each number once.
@@ -277,3 +317,75 @@ fn leave(pools: &mut HashMap<Owner, Vec<u64>>, owner: &Owner, id: u64) {
 }
 
 const _: () = assert!(FEED_HIGH < FEED_MAX);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+    use std::sync::mpsc::{Receiver, RecvError};
+
+    use larix_proto::{LdapResult, ResultCode};
+
+    use super::*;
+    use crate::job::{Job, Outcome, Sink};
+    use crate::shared::tests::job;
+
+    /// Carries out requests; or panics with the first.
+    struct Toy {
+        panics: bool,
+    }
+
+    impl RequestCarrier for Toy {
+        fn carry_out(&mut self, commands: Vec<Command>) {
+            for command in commands {
+                assert!(!self.panics, "a bug");
+                if let Command::Submit(_, job) = command {
+                    job.sink.end(LdapResult::success());
+                }
+            }
+        }
+
+        fn send_at_once(&mut self, commands: Vec<Command>) -> Vec<Command> {
+            commands
+        }
+
+        fn happened(&mut self, _: &[epoll::Event], _: &mut [u8]) {}
+
+        fn falls_asleep(&mut self) -> Option<Duration> {
+            None
+        }
+
+        fn is_due_earlier(&mut self) -> bool {
+            false
+        }
+
+        fn give_all_up(self: Box<Self>) {}
+
+        fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier> {
+            Box::new(Self { panics: false })
+        }
+    }
+
+    fn submitted(shared: &Arc<Shared>) -> Receiver<ResultCode> {
+        let (done, result) = channel();
+        let done = move |outcome: Outcome| done.send(outcome.result.code).unwrap();
+        shared.submit(Job { sink: Sink::Once(Box::new(done)), ..job() }).unwrap();
+        result
+    }
+
+    #[test]
+    fn a_panic_ends_requests_and_not_the_thread() {
+        let shared = Arc::new(Shared::new(&[]).unwrap());
+        shared.begin(Box::new(Toy { panics: true }));
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        epoll::add(&poll, &shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| serve(&shared, &poll));
+            // It is lost, so that nobody waits for it.
+            assert_eq!(submitted(&shared).recv(), Err(RecvError));
+            assert_eq!(submitted(&shared).recv(), Ok(ResultCode::SUCCESS));
+            shared.stop();
+        });
+        assert!(shared.submit(job()).is_err());
+    }
+}

@@ -256,9 +256,9 @@ impl Following {
         let mut place = current.lock().unwrap_or_else(PoisonError::into_inner);
         match proxy.shared.submit(job) {
             Ok(number) => *place = Some((Arc::clone(proxy), number)),
-            Err(job) => {
+            Err(not_taken) => {
                 drop(place);
-                job.sink.end_unsent(crate::proxy::busy());
+                not_taken.end();
             }
         }
     }
