@@ -26,6 +26,19 @@ pub(crate) struct Link {
     pub(crate) statements: Statements,
     /// Whether a commit did not wait for the standby.
     cut_short: Arc<AtomicBool>,
+    /// It has other settings than it began with, and is not used again.
+    is_spent: AtomicBool,
+}
+
+impl Link {
+    /// Nobody uses the connection behind the one that has it now.
+    pub(crate) fn spend(&self) {
+        self.is_spent.store(true, Ordering::Release);
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.client.is_closed() && !self.is_spent.load(Ordering::Acquire)
+    }
 }
 
 /// A connection, and the loop that moves its bytes.
@@ -185,7 +198,11 @@ impl Pool {
             Ok((client, server))
         })?;
         let statements = own_loop.call(deadline, Statements::prepare(&client, &self.schema, deadline))?;
-        Ok(Wire { link: Arc::new(Link { client, statements, cut_short }), own_loop, server })
+        Ok(Wire {
+            link: Arc::new(Link { client, statements, cut_short, is_spent: AtomicBool::new(false) }),
+            own_loop,
+            server,
+        })
     }
 
     /// A connection without prepared statements: to make what they speak of.
@@ -357,7 +374,7 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        let wire = self.wire.take().filter(|wire| !wire.link.client.is_closed());
+        let wire = self.wire.take().filter(|wire| wire.link.is_usable());
         // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is found closed.
         let wire = wire.filter(|wire| {
             !self.transaction || wire.own_loop.begin(wire.link.client.batch_execute("ROLLBACK")).is_ok()

@@ -446,9 +446,15 @@ impl Batch {
     /// The same as [`Self::send`], for a large one: the engine takes longer for it than for one answer. From then on it takes the usual
     /// time.
     async fn send_within(self, link: Arc<Link>, deadline: Duration, usual: Duration) -> Result<bool, Fault> {
-        link.client.batch_execute(&statement_timeout(deadline)).await?;
-        let made = self.send(Arc::clone(&link)).await;
-        link.client.batch_execute(&statement_timeout(usual)).await?;
+        let limit = |time: Duration| {
+            let (link, text) = (Arc::clone(&link), statement_timeout(time));
+            async move { Ok::<(), Fault>(link.client.batch_execute(&text).await?) }
+        };
+        let (made, is_as_before) =
+            between(limit(deadline), self.send(Arc::clone(&link)), limit(usual)).await?;
+        if !is_as_before {
+            link.spend();
+        }
         made
     }
 
@@ -482,5 +488,45 @@ impl Batch {
             (false, false) => &link.statements.commit,
         };
         Ok(link.client.query_opt(statement, &parameters).await?.is_some())
+    }
+}
+
+/// Carries out `work` between two steps: what came of it, and whether the last step succeeded. The last step says nothing about the
+/// work: somebody may cancel it when the engine has committed already.
+///
+/// # Errors
+/// The first step fails, and nothing was begun.
+async fn between<T>(
+    before: impl Future<Output = Result<(), Fault>>,
+    work: impl Future<Output = Result<T, Fault>>,
+    behind: impl Future<Output = Result<(), Fault>>,
+) -> Result<(Result<T, Fault>, bool), Fault> {
+    before.await?;
+    let done = work.await;
+    Ok((done, behind.await.is_ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[test]
+    fn a_commit_is_what_the_engine_says_of_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a loop");
+        // The outcome, and whether the connection is still of use; none: nothing was sent.
+        for (before, work, behind, expected) in [
+            (true, true, true, Some((true, true))),
+            (true, true, false, Some((true, false))),
+            (true, false, true, Some((false, true))),
+            (true, false, false, Some((false, false))),
+            (false, true, true, None),
+        ] {
+            let step = |succeeds: bool| ready(if succeeds { Ok(()) } else { Err(Fault::Ended) });
+            let done = runtime.block_on(between(step(before), step(work), step(behind)));
+            let found = done.ok().map(|(made, is_as_before)| (made.is_ok(), is_as_before));
+            assert_eq!(found, expected, "{before} {work} {behind}");
+        }
     }
 }
