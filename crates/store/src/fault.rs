@@ -45,6 +45,7 @@ struct PlanState {
     by_chance: Mutex<(Vec<(Fault, u64)>, u64)>,
     commits: AtomicU64,
     offline: AtomicBool,
+    unbroken_since: AtomicU64,
 }
 
 impl FaultPlan {
@@ -74,6 +75,11 @@ impl FaultPlan {
 
     fn is_offline(&self) -> bool {
         self.inner.offline.load(Ordering::Acquire)
+    }
+
+    /// As if commits before this one may have been lost.
+    pub fn break_before(&self, commit: u64) {
+        self.inner.unbroken_since.store(commit, Ordering::Release);
     }
 
     /// Fails the next commit.
@@ -268,7 +274,7 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn unbroken_since(&self) -> u64 {
-        self.inner.unbroken_since()
+        self.inner.unbroken_since().max(self.plan.inner.unbroken_since.load(Ordering::Acquire))
     }
 
     fn statistics(&self) -> Result<Statistics, ReadError> {

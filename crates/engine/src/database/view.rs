@@ -29,6 +29,7 @@ pub struct View<'s, N> {
     pub(crate) facts: Option<CommitFacts>,
     /// The counters of the use of indexes, with the database's instance; none for the writer.
     pub(crate) uses: Option<(u64, &'s IndexUses)>,
+    pub(super) unbroken_since: u64,
 }
 
 impl<N> Clone for View<'_, N> {
@@ -39,6 +40,7 @@ impl<N> Clone for View<'_, N> {
             names: self.names,
             facts: self.facts,
             uses: self.uses,
+            unbroken_since: self.unbroken_since,
         }
     }
 }
@@ -62,6 +64,12 @@ impl CatalogEdit {
 }
 
 impl<'s, N: Snapshot> View<'s, N> {
+    /// The commit since which the store knows that none was lost, as far as this one is behind it; 0: since it was opened. What a view with
+    /// another number has shown of ids says nothing about this one: [`unbroken_since`](larix_store::Store::unbroken_since).
+    pub const fn unbroken_since(&self) -> u64 {
+        self.unbroken_since
+    }
+
     /// The state that it is read with, to be kept.
     pub(crate) fn state(&self) -> &Arc<DatabaseState> {
         &self.state
@@ -85,6 +93,7 @@ impl<'s, N: Snapshot> View<'s, N> {
             state: Guard::from_inner(state),
             facts: None,
             uses: None,
+            unbroken_since: 0,
         }
     }
 

@@ -22,10 +22,12 @@ const SUPERIORS_MAX: usize = 1_024;
 /// Tells the places of entries, one after the other: the superior's entryUUID is looked up once for its subordinates.
 #[derive(Clone, Debug, Default)]
 pub struct EntryPlaces {
-    /// No other entry ever gets an id, and none another entryUUID. Glue is not among them.
+    /// No other entry ever gets an id, and none another entryUUID, as long as the store loses no commit. Glue is not among them.
     superiors: HashMap<EntryId, Uuid>,
     /// The commit that was looked at last, and whether any entry stood elsewhere than its version says.
     elsewhere: Option<(u64, bool)>,
+    /// Of the views that this was seen in.
+    unbroken_since: u64,
 }
 
 impl EntryPlaces {
@@ -39,6 +41,7 @@ impl EntryPlaces {
         view: &View<'_, N>,
         record: &LogRecord,
     ) -> Result<Option<EntryPlace>, Fault> {
+        self.follow(view.unbroken_since());
         let name = match (&record.form, &record.change) {
             (RecordForm::AsReceived { place, .. }, _) => return Ok(place.clone()),
             (RecordForm::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
@@ -64,6 +67,13 @@ impl EntryPlaces {
         Ok(None)
     }
 
+    /// Behind a break in the commits of a shared store another entry may have an id.
+    fn follow(&mut self, unbroken_since: u64) {
+        if self.unbroken_since != unbroken_since {
+            *self = Self { unbroken_since, ..Self::default() };
+        }
+    }
+
     fn remember(&mut self, id: EntryId, superior: Uuid) {
         if self.superiors.len() >= SUPERIORS_MAX {
             self.superiors.clear();
@@ -80,6 +90,7 @@ impl EntryPlaces {
         view: &View<'_, N>,
         reader: &EntryReader<'_, N>,
     ) -> Result<Option<EntryPlace>, Fault> {
+        self.follow(view.unbroken_since());
         let commit = view.snapshot.commit_counter();
         let elsewhere = match self.elsewhere {
             Some((known, elsewhere)) if known == commit => elsewhere,

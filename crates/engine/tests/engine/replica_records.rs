@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::common::{self, SUFFIX, TREE, memory, schema, settings};
+use crate::common::{self, Fixture, SUFFIX, TREE, memory, schema, settings};
 use crate::replicated::{Memory, apply, batch, csn, filled, find_nothing, orders, put, raise, uuid, word};
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
@@ -18,6 +18,8 @@ use larix_engine::time::{ManualClock, SeededRandom};
 use larix_engine::write::AttributeValues;
 use larix_engine::{Database, DatabaseSettings, Served};
 use larix_store::Store as _;
+use larix_store::fault::{FaultPlan, FaultStore};
+use larix_store::memory::MemoryStore;
 
 pub(crate) const A: &str = "cn=a,dc=example,dc=com";
 
@@ -493,4 +495,41 @@ fn states_are_kept_where_a_provider_keeps_them() {
     check(&|settings| DatabaseSettings { last_modified: false, ..settings }, false, false);
     // Kept anyway, and merged by another rule.
     check(&|settings| DatabaseSettings { value_conflicts: true, ..settings }, true, false);
+}
+
+/// The tree, with entryUUIDs of its own.
+fn seeded(seed: u64, plan: &FaultPlan) -> Fixture<FaultStore<MemoryStore>> {
+    let schema = schema("");
+    let (clock, random) = (Arc::new(ManualClock::new(common::START)), Arc::new(SeededRandom::new(seed)));
+    let store = FaultStore::new(memory(), plan.clone());
+    let database = Database::open(store, Arc::clone(&schema), settings(&schema), &*random).unwrap();
+    let environment = common::environment(Arc::clone(&clock) as _, random, 1);
+    let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
+    let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(common::ROOT).unwrap(), common::ROOT));
+    let directory = common::directory(&schema, vec![served]);
+    let fixture = Fixture { directory, schema, clock, subject, environments: vec![environment] };
+    fixture.apply(TREE);
+    fixture
+}
+
+/// A shared store that was out of reach may be another one behind that, with other entries under the same ids.
+#[test]
+fn superiors_of_before_a_break_are_not_those_behind_it() {
+    const PEOPLE: &str = "ou=People,dc=example,dc=com";
+    let plan = FaultPlan::new();
+    plan.break_before(1);
+    let (before, behind) = (seeded(7, &FaultPlan::new()), seeded(8, &plan));
+    let mut places = EntryPlaces::default();
+    let mut seen = Vec::new();
+    for f in [&before, &behind, &before] {
+        let snapshot = f.database().store().snapshot().unwrap();
+        let view = f.database().view(&snapshot).unwrap();
+        let people = f.schema.parse_dn(PEOPLE).unwrap();
+        let id = view.resolve(&people).unwrap().unwrap().id.unwrap();
+        let stored = view.record(id).unwrap().unwrap();
+        let place = places.place_of(&view, &view.reader(id, &stored).unwrap()).unwrap().unwrap();
+        assert_eq!(Some(place.superior.to_string()), f.value(SUFFIX, "entryUUID"));
+        seen.push((id, place.superior));
+    }
+    assert!(seen[0].0 == seen[1].0 && seen[0].1 != seen[1].1, "one id, two entries: {seen:?}");
 }

@@ -34,12 +34,15 @@ pub(super) struct DigestBasis {
     /// Which history the change log tells, and under which server id.
     pub(super) history: Uuid,
     pub(super) server_id: u16,
+    /// Since when the store has lost no commit.
+    pub(super) unbroken_since: u64,
 }
 
 impl PartialEq for DigestBasis {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.schema, &other.schema)
-            && (self.history, self.server_id) == (other.history, other.server_id)
+            && (self.history, self.server_id, self.unbroken_since)
+                == (other.history, other.server_id, other.unbroken_since)
     }
 }
 

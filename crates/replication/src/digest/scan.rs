@@ -61,6 +61,8 @@ pub struct Scanner<'r> {
     gathered: Gathered,
     /// An id is never given to another entry, nor an entry another entryUUID.
     superiors: HashMap<EntryId, Uuid>,
+    /// Of the view that they were seen in: behind a break in the commits of a shared store an id may be another entry's.
+    unbroken_since: u64,
     /// Attributes by number: their names in lower case, none for those that do not count.
     names: HashMap<AttributeNumber, Option<String>>,
     /// What was kept did not lead on.
@@ -80,6 +82,7 @@ impl<'r> Scanner<'r> {
             after: Vec::new(),
             gathered: Gathered::new(request),
             superiors: HashMap::new(),
+            unbroken_since: 0,
             names: HashMap::new(),
             began_anew: false,
         }
@@ -321,6 +324,10 @@ impl<'r> Scanner<'r> {
         if id == EntryId::ROOT {
             return Ok(None);
         }
+        if self.unbroken_since != view.unbroken_since() {
+            self.unbroken_since = view.unbroken_since();
+            self.superiors.clear();
+        }
         if let Some(known) = self.superiors.get(&id) {
             return Ok(Some(*known));
         }
@@ -346,7 +353,8 @@ fn basis<S: Store, N: Snapshot>(
 ) -> Result<Option<(DigestBasis, u64)>, Fault> {
     let Some(history) = log::history(snapshot)? else { return Ok(None) };
     let server_id = database.server_id();
-    let basis = DigestBasis { schema: database.schema(), history, server_id };
+    let unbroken_since = database.store().unbroken_since();
+    let basis = DigestBasis { schema: database.schema(), history, server_id, unbroken_since };
     Ok(Some((basis, log::last_sequence(snapshot, server_id)?)))
 }
 
