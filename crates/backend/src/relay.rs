@@ -31,7 +31,10 @@ pub struct Relay {
 }
 
 fn in_circles() -> LdapResult {
-    LdapResult::with(ResultCode::LOOP_DETECT, "the request has come through too many relays")
+    let text = format!(
+        "the request has come through {HOPS_MAX} relays, the most there may be: does one of them lead to itself, or back to another?"
+    );
+    LdapResult::with(ResultCode::LOOP_DETECT, text)
 }
 
 fn nowhere() -> LdapResult {

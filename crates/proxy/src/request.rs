@@ -154,7 +154,10 @@ impl Proxy {
 
 /// The answer to what has come through too many proxies.
 pub(crate) fn in_circles() -> LdapResult {
-    LdapResult::with(ResultCode::LOOP_DETECT, "the request has come through too many proxies")
+    let text = format!(
+        "the request has come through {HOPS_MAX} proxies, the most there may be: does one of them point at itself, or back at another?"
+    );
+    LdapResult::with(ResultCode::LOOP_DETECT, text)
 }
 
 /// One more proxy.

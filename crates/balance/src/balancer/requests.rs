@@ -87,8 +87,11 @@ impl Balancer {
         let request = match envelope::Request::of(pdu, message.controls) {
             Ok(request) if request.hops < HOPS_MAX => request,
             Ok(_) => {
-                let text = "the request has come through too many proxies: does a balancer or a proxy point at itself?";
-                self.refused(id, message.id, op, ResultCode::LOOP_DETECT, text);
+                let text = format!(
+                    "the request has come through {HOPS_MAX} balancers and proxies, the most there may be: does one of them point at \
+                     itself, or back at another?"
+                );
+                self.refused(id, message.id, op, ResultCode::LOOP_DETECT, &text);
                 return true;
             }
             Err(error) => {

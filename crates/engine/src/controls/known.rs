@@ -39,6 +39,8 @@ const UPDATE: u8 = ADD | MODIFY | DELETE | MODIFY_DN;
 const ACCESS: u8 = UPDATE | COMPARE | SEARCH;
 
 const IDENTITY_EXTENSIONS: &[&str] = &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::REFRESH];
+/// Every extended operation: any of them may be passed on to another server.
+const ANY_EXTENSION: &[&str] = &["*"];
 
 /// Every control that is understood. Those that OpenLDAP supports without listing them are not listed here either;
 /// sorting, virtual list views and dereferencing (there overlays'), tree delete and effective rights, which its embedded database
@@ -78,7 +80,7 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::VALUE_CONFLICTS, "conflicts by value", false, SEARCH, &[]),
     supported(oid::SYNC_PEER, "Sync peer", false, SEARCH, &[]),
     // Among proxies.
-    supported(oid::PROXY_HOPS, "proxy hops", false, ACCESS | BIND, &[oid::PASSWORD_MODIFY]),
+    supported(oid::PROXY_HOPS, "proxy hops", false, ACCESS | BIND, ANY_EXTENSION),
 ];
 
 const fn supported(
@@ -101,7 +103,9 @@ impl SupportedControl {
             OperationKind::Modify => MODIFY,
             OperationKind::Delete => DELETE,
             OperationKind::ModifyDn => MODIFY_DN,
-            OperationKind::Extended(name) => return self.extended.contains(&name),
+            OperationKind::Extended(name) => {
+                return self.extended == ANY_EXTENSION || self.extended.contains(&name);
+            }
         };
         self.operations & bit != 0
     }

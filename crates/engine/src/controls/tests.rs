@@ -31,6 +31,13 @@ fn criticality() {
     check(oid::RELAX, true, Add, None);
     check(oid::MANAGE_DSA_IT, true, Bind, None);
     check(oid::MANAGE_DSA_IT, true, Extended(oid::WHO_AM_I), Some("critical extension is unavailable"));
+    // What is passed on in a circle ends.
+    for operation in
+        [Bind, Search, Extended(oid::REFRESH), Extended(oid::VERIFY_CREDENTIALS), Extended("1.1.1")]
+    {
+        let parsed = parse(&[control(oid::PROXY_HOPS, false, Some(b"\x03"))], operation);
+        assert_eq!(parsed.unwrap().hops, 3, "{operation:?}");
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Dispatcher {
                     self.password_modify(in_flight, request, controls, message.controls, out)
                 }
                 oid::VERIFY_CREDENTIALS if self.server.config().global.verify_credentials => {
-                    self.verify_credentials(in_flight, request, message.controls, out)
+                    self.verify_credentials(in_flight, request, (&controls, message.controls), out)
                 }
                 oid::CANCEL => self.cancel(in_flight, request, message.controls),
                 oid::START_TRANSACTION => self.start_transaction(&in_flight, request, out),

@@ -1,7 +1,7 @@
 //! Verify credentials (OpenLDAP's contributed module vc): a simple bind is judged as any other, and the connection stays who it is.
 
 use larix_engine::access::Operation;
-use larix_engine::controls::OperationKind;
+use larix_engine::controls::{OperationKind, RequestControls};
 use larix_proto::extended::{ExtendedValue, VerifyCredentials, VerifyCredentialsResponse};
 use larix_proto::{Authentication, Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use larix_schema::NormalDn;
@@ -26,7 +26,7 @@ impl Dispatcher {
         &mut self,
         in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
-        sent: Controls<'_>,
+        (controls, sent): (&RequestControls, Controls<'_>),
         out: &mut Vec<u8>,
     ) -> Result<Started<RunningSearch>, LdapResult> {
         let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
@@ -45,7 +45,7 @@ impl Dispatcher {
         if request_value.cookie.is_some() {
             return Err(protocol("there is no SASL exchange with this cookie".to_owned()));
         }
-        match self.judge_credentials(in_flight, &dn, &request_value) {
+        match self.judge_credentials(in_flight, &dn, &request_value, controls.hops) {
             Ok(Reply::Now(outcome)) => {
                 self.verified(&in_flight, outcome, out);
                 Ok(Started::Answered)
@@ -62,12 +62,13 @@ impl Dispatcher {
         }
     }
 
-    /// Judges credentials as a bind of this session would be.
+    /// Judges credentials as a bind of this session would be. `hops`: the proxies that the request has come through.
     fn judge_credentials(
         &self,
         in_flight: RequestInFlight,
         dn: &NormalDn,
         request_value: &VerifyCredentials<'_>,
+        hops: u8,
     ) -> Result<Reply<VerifiedOutcome>, LdapResult> {
         let Authentication::Simple(password) = request_value.authentication else {
             let text = "only simple authentication can be verified";
@@ -76,6 +77,7 @@ impl Dispatcher {
         let mut controls = self.controls(request_value.controls, OperationKind::Bind)?;
         let (judged, dropped) = self.simple_credentials(dn, password, request_value.controls)?;
         controls.forget(&dropped, request_value.controls, OperationKind::Bind)?;
+        let controls = controls.with(|values| values.hops = values.hops.max(hops));
         if !judged {
             let verdict = LdapResult::success().into();
             return Ok(Reply::Now(VerifiedOutcome { verdict, paid: None }));

@@ -8,15 +8,18 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use larix_proto::ber::{Tag, write};
 use larix_proto::control::{ControlValue as _, PagedResults};
 use larix_proto::encode::{self, EntryEncoder};
+use larix_proto::extended::{ExtendedValue as _, VerifyCredentials};
 use larix_proto::{
-    FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, Scope, client, frame,
-    oid,
+    Authentication, Controls, FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp,
+    ResultCode, Scope, client, frame, oid,
 };
-use larix_testkit::{Kind, Server, accepted};
+use larix_testkit::{Kind, Server, Site, accepted};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
+use larix_tests::running::Running;
 
 use super::{SUFFIX, proxy, proxy_with, run, target};
 
@@ -563,6 +566,46 @@ fn a_loop_of_proxies_ends() {
     ] {
         let answer = run(&mut client, request);
         assert!(answer.contains("=> 54"), "{request}: {answer}");
+    }
+}
+
+/// Every request that goes on to a target says how many proxies it has come through.
+#[test]
+fn the_ninth_proxy_refuses() {
+    const ANN_DN: &str = "uid=ann,ou=people,dc=example,dc=com";
+    let remote = target(Kind::Larix);
+    let body = format!(
+        "moduleload vc\nallow update_anon\ndatabase ldap\nsuffix {SUFFIX}\nuri ldap://{}\n",
+        remote.server.address
+    );
+    let site = Site::new(Kind::Larix, &body);
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &[], &[]);
+    let front = Running::with(server.unwrap_or_else(|error| panic!("{error}")), site);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+    let authentication = Authentication::Simple(b"annpw");
+    let controls = Controls::default();
+    let credentials = VerifyCredentials { cookie: None, name: ANN_DN, authentication, controls };
+    let credentials = hex(&credentials.encode().unwrap_or_default());
+    let mut refresh = Vec::new();
+    write::constructed(&mut refresh, Tag::SEQUENCE, |out| {
+        write::octets(out, Tag::context(0), ANN_DN.as_bytes());
+        write::integer(out, Tag::context(1), 60);
+    });
+    let mut client = Client::connect(front.server.address);
+    for request in [
+        ANN.to_owned(),
+        format!("compare {ANN_DN} sn:archer"),
+        format!("delete uid=nobody,ou=people,{SUFFIX}"),
+        format!("passwd {ANN_DN} new=other"),
+        format!("extended {} \"{}\"", oid::REFRESH, hex(&refresh)),
+        format!("extended {} \"{credentials}\"", oid::VERIFY_CREDENTIALS),
+        format!("as {ANN_DN} annpw"),
+    ] {
+        for hops in [7_u8, 8] {
+            let counted = format!("{request} with {}={}", oid::PROXY_HOPS, char::from(hops));
+            let answer = run(&mut client, &counted);
+            assert_eq!(answer.contains("=> 54"), hops == 8, "{request}, {hops}: {answer}");
+        }
     }
 }
 
