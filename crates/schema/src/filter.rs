@@ -1,12 +1,14 @@
 //! Filters bound to a schema: every name looked up, every assertion value brought into normal form, once a request.
 
 mod buffer;
+mod pieces;
 
 use larix_proto::{
     AttributeValueAssertion, Filter, FilterNode, FilterSet, MatchingRuleAssertion, SubstringFilter,
 };
 
 use buffer::Buffer;
+use pieces::{Spaced, in_order};
 
 use crate::description::AttributeDescription;
 use crate::error::InvalidValue;
@@ -60,6 +62,8 @@ pub struct BoundSubstrings {
     pub initial: Option<Box<[u8]>>,
     pub any: Vec<Box<[u8]>>,
     pub final_: Option<Box<[u8]>>,
+    /// The pieces with all their spaces, if one of them has a space at an end where text goes on.
+    spaced: Option<Box<Spaced>>,
 }
 
 /// An extensible match. Without a description it is asked of every attribute to which the rule applies.
@@ -255,17 +259,13 @@ impl Schema {
             rule.normalize_substring(self, piece, position, &mut key)?;
             Ok::<Box<[u8]>, BindError>(key.into())
         };
-        Ok(BoundSubstrings {
-            initial: filter.initial.map(|value| piece(value, SubstringPosition::Initial)).transpose()?,
-            any: filter
-                .any
-                .iter()
-                .map(|value| piece(value, SubstringPosition::Any))
-                .collect::<Result<_, _>>()?,
-            final_: filter.final_.map(|value| piece(value, SubstringPosition::Final)).transpose()?,
-            description,
-            rule,
-        })
+        let initial = filter.initial.map(|value| piece(value, SubstringPosition::Initial)).transpose()?;
+        let any = filter.any.iter().map(|value| piece(value, SubstringPosition::Any));
+        let any = any.collect::<Result<Vec<_>, _>>()?;
+        let final_ = filter.final_.map(|value| piece(value, SubstringPosition::Final)).transpose()?;
+        let has_spaces = matches!(rule.normal, Normal::CaseExact | Normal::CaseIgnore);
+        let spaced = has_spaces.then(|| Spaced::of(initial.as_deref(), &any, final_.as_deref())).flatten();
+        Ok(BoundSubstrings { initial, any, final_, description, rule, spaced: spaced.map(Box::new) })
     }
 
     fn bind_extensible(&self, assertion: &MatchingRuleAssertion<'_>) -> Result<BoundExtensible, BindError> {
@@ -397,26 +397,10 @@ impl BoundSubstrings {
 
     /// Whether the pieces occur in the key of a value in their order, without overlap.
     pub fn matches_key(&self, key: &[u8]) -> bool {
-        let mut rest = key;
-        if let Some(initial) = &self.initial {
-            match rest.strip_prefix(&**initial) {
-                Some(after) => rest = after,
-                None => return false,
-            }
+        match &self.spaced {
+            Some(spaced) => spaced.matches(key),
+            None => in_order(key, self.initial.as_deref(), &self.any, self.final_.as_deref()),
         }
-        if let Some(final_) = &self.final_ {
-            match rest.strip_suffix(&**final_) {
-                Some(before) => rest = before,
-                None => return false,
-            }
-        }
-        for piece in &self.any {
-            match memchr::memmem::find(rest, piece) {
-                Some(at) => rest = rest.get(at + piece.len()..).unwrap_or_default(),
-                None => return false,
-            }
-        }
-        true
     }
 }
 

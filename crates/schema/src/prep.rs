@@ -2,7 +2,8 @@
 //!
 //! Follows the RFC's steps map, normalise (NFKC) and insignificant space handling; the steps prohibit and check bidi
 //! are left out: like OpenLDAP, Larix takes any text, with the Unicode of today. Insignificant spaces are taken away
-//! rather than doubled: a prepared value has no space at either end and single spaces inside.
+//! rather than doubled: a prepared value has no space at either end and single spaces inside. `filter/pieces.rs` gives them back
+//! where a piece of a substring assertion needs them.
 
 use std::cmp::Ordering;
 

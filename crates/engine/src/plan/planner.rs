@@ -491,21 +491,24 @@ impl<S: Snapshot> Planner<'_, S> {
 
     fn substrings_of(&self, number: AttributeNumber, a: &BoundSubstrings) -> Result<Plan, Fault> {
         let (mut terms, mut needs) = (Vec::new(), Vec::new());
+        // A space where a piece ends and text goes on may be the end of the value, which has none in its key.
         if self.has(number, Kinds::ANY) {
             let pieces = a.initial.iter().chain(&a.any).chain(&a.final_);
-            for gram in pieces.flat_map(|piece| substrings::covering_grams(piece)) {
+            for gram in pieces.flat_map(|piece| substrings::covering_grams(piece.trim_ascii())) {
                 needs.push(Need::new(KeyKind::Any, gram, false));
                 terms.push(Plan::of_key(self.snapshot, key::make(number, KeyKind::Any, gram))?);
             }
         }
         let few = |terms: &[Plan]| terms.iter().any(|plan| plan.estimate <= ENOUGH);
-        if let Some(initial) = a.initial.as_ref().filter(|piece| !piece.is_empty() && !few(&terms)) {
+        let initial = a.initial.as_deref().map(<[u8]>::trim_ascii_end);
+        if let Some(initial) = initial.filter(|piece| !piece.is_empty() && !few(&terms)) {
             if self.has(number, Kinds::INITIAL) {
                 needs.push(Need::new(KeyKind::Initial, substrings::head(initial), true));
             }
             terms.push(self.initial(number, a, initial)?);
         }
-        if let Some(final_) = &a.final_
+        let final_ = a.final_.as_deref().map(<[u8]>::trim_ascii_start);
+        if let Some(final_) = final_
             && !final_.is_empty()
             && !few(&terms)
             && self.has(number, Kinds::FINAL)

@@ -193,15 +193,59 @@ fn pieces_of_spaces_alone() {
         ("(sn=  *am* )", Match::True),
         ("(sn=x* )", Match::False),
         ("(sn= *x)", Match::False),
-        ("(sn=* *)", Match::False),
+        ("(sn=* *)", Match::True),
+        ("(sn=* * *)", Match::True),
+        ("(sn=* * * *)", Match::False),
         ("(cn=* *)", Match::True),
         ("(cn=ann* *example)", Match::True),
-        ("(sn=e* *)", Match::False),
+        ("(cn=ann* * *example)", Match::True),
+        ("(cn=ann* * * *example)", Match::False),
+        ("(sn=e* *)", Match::True),
+        ("(sn=e* * *)", Match::False),
         ("(mail=ann@* )", Match::True),
         ("(telephoneNumber=+1* )", Match::True),
     ];
     for (text, expected) in cases {
         assert_eq!(evaluate(&schema, &bind(&schema, text), ENTRY), expected, "{text}");
+    }
+}
+
+/// As RFC 4518, appendix B, wants it. slapd passes over what begins and ends a value, takes no space twice, and takes none at the ends
+/// of pieces of IA5 strings.
+#[test]
+fn pieces_that_begin_or_end_with_a_space() {
+    let schema = schema();
+    let cases = [
+        ("(cn=ann *)", Match::True),
+        ("(cn=an *)", Match::False),
+        ("(cn=ann *example)", Match::True),
+        ("(cn=ann* example)", Match::True),
+        ("(cn=ann * example)", Match::True),
+        ("(cn=ann   *   example)", Match::True),
+        ("(cn=\\20ann * example\\20)", Match::True),
+        ("(cn=ann * * example)", Match::False),
+        ("(cn=ann * xample)", Match::False),
+        ("(cn=*nn * ex*)", Match::True),
+        ("(cn=*nn * x*)", Match::False),
+        ("(sn=example *)", Match::True),
+        ("(sn=exampl *)", Match::False),
+        ("(sn= example *)", Match::True),
+        ("(sn=* example)", Match::True),
+        ("(sn=* xample)", Match::False),
+        ("(sn=* example*)", Match::True),
+        ("(sn=*example *)", Match::True),
+        ("(sn=* example *)", Match::True),
+        ("(sn=* exampl *)", Match::False),
+        ("(sn=* *example* *)", Match::True),
+        ("(sn=* * example*)", Match::False),
+        ("(mail=ann@example.com *)", Match::True),
+        ("(mail=ann@ *)", Match::False),
+        ("(mail=* ann@*)", Match::True),
+        ("(telephoneNumber=+1 5 *)", Match::True),
+    ];
+    for (text, expected) in cases {
+        let found = evaluate(&schema, &bind(&schema, text), ENTRY);
+        assert_eq!(found, expected, "{text}");
     }
 }
 
