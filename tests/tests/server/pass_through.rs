@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::extended::{ExtendedValue, PasswordModify};
-use larix_proto::{MessageId, client, oid};
+use larix_proto::{MessageId, ModifyOperation, client, oid};
 use larix_testkit::{Kind, Running, Server, Site, packages, until};
 use larix_tests::raw::{Raw, bind};
 
@@ -132,6 +133,21 @@ fn password_modify(name: &str, old: Option<&str>, new: &str) -> Vec<u8> {
     out
 }
 
+/// The old password is deleted and the new one added.
+fn modify(name: &str, old: &str, new: &str) -> Vec<u8> {
+    let changes = [(ModifyOperation::Delete, [old]), (ModifyOperation::Add, [new])];
+    let changes: Vec<_> = changes
+        .iter()
+        .map(|(operation, values)| ClientChange {
+            operation: *operation,
+            attribute: ClientAttribute { description: "userPassword", values },
+        })
+        .collect();
+    let mut out = Vec::new();
+    client::modify(&mut out, MessageId(3), &format!("cn={name},{SUFFIX}"), &changes, &[]);
+    out
+}
+
 #[test]
 fn an_old_password_that_saslauthd_knows_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
@@ -157,8 +173,9 @@ fn an_old_password_that_saslauthd_knows_is_replaced() {
     site.load(&format!(
         "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
          dn: cn=policy,{SUFFIX}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
-         pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxFailure: 1\n\n{}{}{}",
+         pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxFailure: 1\n\n{}{}{}{}",
         person("ann", "{SASL}ann@example.com"),
+        person("amy", "{SASL}ann@example.com"),
         person("bob", "{SASL}bob"),
         person("eve", "evepw")
     ));
@@ -175,6 +192,12 @@ fn an_old_password_that_saslauthd_knows_is_replaced() {
     let changed = ann.ask(&password_modify("ann", Some("annpw"), "annother")).unwrap();
     assert_eq!(changed.code, 0, "{}", changed.text);
     assert_eq!(ask(&server, "ann", "annother"), 0);
+
+    // The same by a modify request.
+    let mut amy = connect(&format!("cn=amy,{SUFFIX}"), "annpw");
+    let changed = amy.ask(&modify("amy", "annpw", "amynew")).unwrap();
+    assert_eq!(changed.code, 0, "{}", changed.text);
+    assert_eq!(ask(&server, "amy", "amynew"), 0);
 
     // A program that is silent keeps nobody else waiting: more questions than there are threads that hash.
     let asked = std::thread::available_parallelism().map_or(2, usize::from) + 1;

@@ -154,6 +154,7 @@ impl<S: Store> Chosen<'_, S> {
     /// not heeded here: the writer asks them again.
     pub fn work_on_passwords(self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
+        work.begin();
         self.ask_about_passwords(request, &work);
         work.finish();
     }

@@ -48,6 +48,8 @@ pub struct PasswordWork {
 struct Results {
     /// Stored value, password, whether they match.
     compared: Vec<(Secret, Secret, bool)>,
+    /// Stored value, password: what another program is to be asked about.
+    unasked: Vec<(Secret, Secret)>,
     /// Password, scheme, stored value.
     hashed: Vec<(Secret, Hasher, Secret)>,
     /// Password, whether it is in a list.
@@ -89,6 +91,11 @@ impl PasswordWork {
         Self { results: Mutex::new(Results { is_late: true, ..Results::default() }), ..Self::default() }
     }
 
+    /// What is asked from now on, is asked beforehand.
+    pub fn begin(&self) {
+        self.lock().is_late = false;
+    }
+
     /// What is asked from now on, the writer asks.
     pub fn finish(&self) {
         self.lock().is_late = true;
@@ -99,7 +106,8 @@ impl PasswordWork {
         self.lock().has_exceeded
     }
 
-    /// Whether a password matches a stored value. Beyond the limit none does.
+    /// Whether a password matches a stored value. Beyond the limit none does, and none that another program alone can compare (`{SASL}`),
+    /// unless that is [known](Self::learn).
     pub fn matches(&self, stored: &[u8], password: &[u8]) -> bool {
         let found = |results: &Results| {
             let same =
@@ -109,12 +117,33 @@ impl PasswordWork {
         if let Some(matches) = found(&self.lock()) {
             return matches;
         }
+        if password::pass_through(stored).is_some() {
+            return false;
+        }
         if !self.lock().may_take(password::rounds(stored)) {
             return false;
         }
         let matches = password::verify(stored, password).is_match();
         self.lock().compared.push((secret(stored), secret(password), matches));
         matches
+    }
+
+    /// As [`Self::matches`], of the old password in a change. What another program is to say of it is noted: see [`Self::take_unasked`].
+    pub fn matches_old(&self, stored: &[u8], password: &[u8]) -> bool {
+        let matches = self.matches(stored, password);
+        let mut results = self.lock();
+        let is_known =
+            results.compared.iter().any(|(s, p, _)| s.as_slice() == stored && p.as_slice() == password);
+        if !is_known && password::pass_through(stored).is_some() {
+            results.unasked.push((secret(stored), secret(password)));
+        }
+        matches
+    }
+
+    /// Stored values and old passwords that another program is to be asked about. Who asks it [learns](Self::learn) the answers, and has the
+    /// overlays look at the request again.
+    pub fn take_unasked(&self) -> Vec<(Secret, Secret)> {
+        std::mem::take(&mut self.lock().unasked)
     }
 
     /// Notes what another program says of a stored value that it alone can compare (`{SASL}`).
@@ -233,6 +262,18 @@ mod tests {
         work.learn(b"{SASL}ann", b"right", true);
         assert!(work.matches(b"{SASL}ann", b"right"));
         assert!(!work.matches(b"{SASL}ann", b"wrong") && !work.matches(b"{SASL}bob", b"right"));
+        // Nobody asks it about a new password: that would count as a guess.
+        assert!(work.take_unasked().is_empty());
+        for (stored, password, asked) in [
+            (&b"{SASL}ann"[..], &b"right"[..], 0),
+            (b"{SASL}bob", b"right", 1),
+            (b"{CLEARTEXT}x", b"right", 0),
+        ] {
+            assert_eq!(work.matches_old(stored, password), stored == b"{SASL}ann");
+            assert_eq!(work.take_unasked().len(), asked);
+        }
+        work.learn(b"{SASL}bob", b"right", true);
+        assert!(work.matches_old(b"{SASL}bob", b"right") && work.take_unasked().is_empty());
     }
 
     #[test]

@@ -378,6 +378,34 @@ fn changes_by_the_user_are_under_the_policy() {
     }
 }
 
+/// slapd takes the first value away, whichever it is that the old password matches.
+#[test]
+fn an_old_password_stands_for_the_value_that_it_matches() {
+    let swap = |old: &str, new: &str| {
+        format!("delete: userPassword\nuserPassword: {old}\n-\nadd: userPassword\nuserPassword: {new}")
+    };
+    for lines in ["", "pwdSafeModify: TRUE"] {
+        let fixture = fixture(lines);
+        let by_root = |change: &str| {
+            assert_eq!(fixture.change(&format!("dn: {USER}\nchangetype: modify\n{change}\n")), "0");
+        };
+        by_root("replace: userPassword\nuserPassword: {SASL}ann");
+        by_root("add: userPassword\nuserPassword: second");
+        let shown = |password: &str| fixture.show(USER).contains(&format!("userPassword: {password}\n"));
+        let own = |ldif: &str, work: Option<PasswordWork>| change_own(&fixture, ldif, work);
+        // By itself it stands for nothing but itself.
+        assert!(own("delete: userPassword\nuserPassword: annpw", None).starts_with("16"), "{lines}");
+        let refused = "53 Must supply correct old password to change to new one / MustSupplyOldPassword";
+        assert_eq!(own(&swap("annpw", "new"), None), refused, "{lines}: nobody knows");
+        let work = PasswordWork::default();
+        work.learn(b"{SASL}ann", b"annpw", true);
+        assert_eq!(own(&swap("annpw", "new"), Some(work)), "0", "{lines}");
+        assert!(shown("new") && shown("second") && !shown("{SASL}ann"), "{lines}");
+        assert_eq!(own(&swap("second", "third"), None), "0", "{lines}");
+        assert!(shown("new") && shown("third") && !shown("second"), "{lines}");
+    }
+}
+
 #[test]
 fn a_policy_brings_rules_for_the_quality() {
     // minQuality 3, forbiddenChars `,`, checkRDN 1

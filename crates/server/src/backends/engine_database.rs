@@ -15,9 +15,10 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
 
-use super::passwords::{Judge, Saslauthd, asks_saslauthd, matches, new_password, replacement};
+use super::Common;
+use super::passwords::{Judge, Saslauthd, asks_saslauthd, is_match, matches, new_password, replacement};
 use crate::clock::SystemRandom;
-use crate::password_pool::PasswordPool;
+use crate::password_pool::{JobSource, PasswordPool};
 use crate::services::Services;
 
 /// A database and the directory that it is part of, for jobs on other threads.
@@ -38,10 +39,11 @@ impl<S: Store> EngineDatabase<S> {
         self.directory.at(&self.served)
     }
 
-    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
+    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed, and by way of saslauthd where that
+    /// alone can compare the old one.
     pub(super) fn submit(
         &self,
-        services: &Services,
+        common: &Common,
         mut request: WriteRequest,
         target: Option<NormalDn>,
         locate: &dyn Fn(&NormalDn) -> Held,
@@ -52,17 +54,55 @@ impl<S: Store> EngineDatabase<S> {
         let Some(account) = account else {
             return chosen.submit_at(request, target, locate, done);
         };
-        let passwords = &services.passwords;
+        let passwords = &common.services.passwords;
         let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
+        let (services, saslauthd) = (Arc::clone(&common.services), common.saslauthd());
         let (database, mut done) = (self.clone(), Some(done));
         let queued = passwords.submit_made(source, || {
             let done = done.take();
             move || {
-                let chosen = database.chosen();
-                chosen.work_on_passwords(&mut request);
-                if let Some(done) = done {
+                database.chosen().work_on_passwords(&mut request);
+                let Some(done) = done else { return };
+                let unasked = request.passwords.as_ref().map(|work| work.take_unasked()).unwrap_or_default();
+                match saslauthd.filter(|_| !unasked.is_empty()) {
+                    Some(saslauthd) => {
+                        database.ask_and_submit(
+                            (&*services, source),
+                            (saslauthd, unasked),
+                            (request, target),
+                            done,
+                        );
+                    }
                     // What brings passwords names no other entry.
-                    chosen.submit_at(request, target, &|_| Held::Here, done);
+                    None => database.chosen().submit_at(request, target, &|_| Held::Here, done),
+                }
+            }
+        });
+        if let (Err(_), Some(done)) = (queued, done) {
+            done(too_many_passwords().into());
+        }
+    }
+
+    /// Asks saslauthd about stored values and old passwords, and hands the change to the writer. That takes no thread from those that compute.
+    fn ask_and_submit(
+        self,
+        (services, source): (&Services, JobSource),
+        (saslauthd, unasked): (Saslauthd, Vec<(Secret, Secret)>),
+        (mut request, target): (WriteRequest, Option<NormalDn>),
+        done: Completion,
+    ) {
+        let mut done = Some(done);
+        let queued = services.askers.submit_made(source, || {
+            let done = done.take();
+            move || {
+                if let Some(work) = &request.passwords {
+                    for (stored, old) in &unasked {
+                        work.learn(stored, old, is_match(stored, old, Some(&saslauthd)));
+                    }
+                }
+                self.chosen().work_on_passwords(&mut request);
+                if let Some(done) = done {
+                    self.chosen().submit_at(request, target, &|_| Held::Here, done);
                 }
             }
         });

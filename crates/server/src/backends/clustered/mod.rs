@@ -499,7 +499,7 @@ impl Backend for Clustered {
         let locate = |dn: &NormalDn| self.locate(context, dn);
         match changes {
             Changes::One(request, target) => {
-                handle.database.submit(&self.common.services, request, target, &locate, done);
+                handle.database.submit(&self.common, request, target, &locate, done);
             }
             Changes::Together(requests) => handle.chosen().submit_all(requests, &locate, done),
         }

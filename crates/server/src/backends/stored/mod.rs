@@ -105,7 +105,7 @@ impl Stored {
         locate: &dyn Fn(&NormalDn) -> Held,
         done: Completion,
     ) {
-        self.database().submit(&self.common.services, request, target, locate, done);
+        self.database().submit(&self.common, request, target, locate, done);
     }
 
     fn chosen(&self) -> Chosen<'_, LmdbStore> {
