@@ -9,6 +9,8 @@ use larix_configuration::balancer::{BackendSettings, Strategy};
 
 /// The first pause before another try to connect; each further one is twice as long, up to `retry`.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Connections beyond `numconns` to one server, of clients of which it remembers something by connection.
+const CONTEXT_CONNECTIONS_MAX: usize = 16;
 /// A new latency counts as one part of so many in the average.
 const LATENCY_PARTS: f64 = 16.0;
 
@@ -79,8 +81,17 @@ impl Backend {
         }
     }
 
-    /// A kind of connection that it lacks and that is to be made now.
-    pub(crate) fn lacks(&self, now: Duration) -> Option<Pool> {
+    /// Shared connections that are wanted where so many have contexts of clients: one more, for the others.
+    pub(crate) fn wanted(&self, with_contexts: usize) -> usize {
+        let connections = self.settings.connections;
+        if with_contexts == 0 || connections == 0 {
+            return connections;
+        }
+        connections.max(with_contexts + 1).min(connections + CONTEXT_CONNECTIONS_MAX)
+    }
+
+    /// A kind of connection that it lacks and that is to be made now. `with_contexts`: shared connections with contexts of clients.
+    pub(crate) fn lacks(&self, now: Duration, with_contexts: usize) -> Option<Pool> {
         let [shared, bind] = self.opening;
         if now < self.next_try || (self.failures > 0 && shared + bind > 0) {
             return None;
@@ -91,7 +102,7 @@ impl Backend {
         };
         let lacks = |pool: &Pool| {
             let wanted = match pool {
-                Pool::Shared => self.settings.connections,
+                Pool::Shared => self.wanted(with_contexts),
                 Pool::Bind => self.settings.bind_connections,
             };
             there(*pool) < wanted

@@ -3,6 +3,7 @@
 mod answers;
 mod binds;
 mod choice;
+mod contexts;
 mod ends;
 mod reload;
 mod requests;
@@ -360,11 +361,10 @@ impl Balancer {
         if self.is_stopping {
             return None;
         }
-        let lacking = self
-            .backends
-            .iter()
-            .enumerate()
-            .find_map(|(number, backend)| Some((number, backend.lacks(now)?)))?;
+        let lacking =
+            self.backends.iter().enumerate().find_map(|(number, backend)| {
+                Some((number, backend.lacks(now, self.with_contexts(backend))?))
+            })?;
         self.upstream_number += 1;
         let lacking = PlannedConnection { backend: lacking.0, pool: lacking.1, number: self.upstream_number };
         if let Some(backend) = self.backends.get_mut(lacking.backend) {
@@ -573,11 +573,12 @@ impl Balancer {
         if pool == Pool::Bind {
             return None;
         }
-        match self.clients.get(&id)?.restriction {
+        let client = self.clients.get(&id)?;
+        if let Some(context) = client.context {
+            return self.upstreams.get(&context.upstream).map(|upstream| upstream.backend);
+        }
+        match client.restriction {
             Restriction::Write(backend, _) | Restriction::Backend(backend) => Some(backend),
-            Restriction::Connection(upstream) => {
-                self.upstreams.get(&upstream).map(|upstream| upstream.backend)
-            }
             Restriction::None | Restriction::Lost => None,
         }
     }

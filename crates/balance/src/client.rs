@@ -43,6 +43,8 @@ pub(crate) struct Client {
     /// Where its operations are under way, by its message ids.
     pub(crate) pending: HashMap<u32, PendingOperation>,
     pub(crate) restriction: Restriction,
+    /// Its operations go to this connection, whatever the restriction.
+    pub(crate) context: Option<Context>,
     /// Connections that are not read until it takes its answers.
     pub(crate) pauses: HashSet<u64>,
     /// The connection of a SASL bind that goes on.
@@ -85,9 +87,30 @@ pub(crate) enum Restriction {
     /// To this server until then; none: until the next bind.
     Write(usize, Option<Duration>),
     Backend(usize),
-    Connection(u64),
     /// To a server that is not there any more: the next one is refused.
     Lost,
+}
+
+/// What a server remembers of a client by connection: a page of a paged search, the order of a virtual list view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Context {
+    pub(crate) upstream: u64,
+    /// Paged searches that have not ended.
+    pub(crate) pages: u32,
+    /// There is something whose end no answer shows.
+    pub(crate) is_lasting: bool,
+}
+
+/// What a request has a server remember by connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContextUse {
+    None,
+    /// A page of a search; the first of them.
+    Page {
+        is_first: bool,
+    },
+    /// Something whose end no answer shows.
+    Lasting,
 }
 
 impl Client {
@@ -104,6 +127,7 @@ impl Client {
             is_privileged: false,
             pending: HashMap::new(),
             restriction: Restriction::None,
+            context: None,
             pauses: HashSet::new(),
             sasl: None,
             last_received: now,

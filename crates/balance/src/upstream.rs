@@ -43,6 +43,9 @@ pub(crate) struct Upstream {
     pub(crate) is_retiring: bool,
     /// It is not read: the one client that uses it does not take its answers.
     pub(crate) is_paused: bool,
+    /// Clients of which the server remembers something here, and whether something is left of those that were.
+    pub(crate) contexts: usize,
+    pub(crate) has_remains: bool,
     /// A SASL bind of this client goes on since then.
     pub(crate) reserved: Option<(u64, Duration)>,
     /// The server has an exchange half done here with which nobody goes on: it is to forget it before anybody else binds.
@@ -69,6 +72,10 @@ pub(crate) struct Operation {
     pub(crate) is_answered: bool,
     /// It begins or prolongs the client's restriction to one server.
     pub(crate) is_write: bool,
+    /// It asks for a page of a search.
+    pub(crate) is_page: bool,
+    /// That was the last page.
+    pub(crate) ends_pages: bool,
 }
 
 #[derive(Debug)]
@@ -119,6 +126,8 @@ impl Upstream {
             is_ready: false,
             is_retiring: false,
             is_paused: false,
+            contexts: 0,
+            has_remains: false,
             reserved: None,
             is_midway: false,
             opened: now,

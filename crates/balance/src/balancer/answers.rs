@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{LdapResult, MessageId, Response, ResultCode};
+use larix_proto::control::{ControlValue, PagedResults};
+use larix_proto::{Controls, LdapResult, MessageId, Response, ResultCode, oid};
 
 use super::binds::{BindAnswer, identity_of};
 use super::{Balancer, OUTPUT_HIGH, touch_client};
@@ -97,6 +98,9 @@ impl Balancer {
                     backend.measured(now.saturating_sub(operation.sent));
                 }
             }
+            if is_last && operation.is_page {
+                operation.ends_pages = !has_next_page(&answer.message.controls);
+            }
             let result = answer.message.response.result();
             if is_last
                 && !matches!(operation.kind, Kind::WhoAmI(_) | Kind::Abort)
@@ -174,6 +178,9 @@ impl Balancer {
                 prolong(client, backend, self.settings.write_coherence, now);
             }
         }
+        if let Some((client, _)) = operation.to.filter(|_| operation.ends_pages) {
+            self.pages_ended(client);
+        }
         self.one_less(backend);
     }
 
@@ -241,6 +248,13 @@ impl Balancer {
     }
 }
 
+/// Whether another page follows one that ended so (RFC 2696 section 3).
+fn has_next_page(controls: &Controls<'_>) -> bool {
+    let page = controls.iter().find(|control| control.oid == oid::PAGED_RESULTS);
+    let page = page.and_then(|control| PagedResults::decode(control.value).ok());
+    page.is_some_and(|page| !page.cookie.is_empty())
+}
+
 /// The time of `write_coherence` begins with the answer.
 fn prolong(client: &mut Client, backend: usize, coherence: Coherence, now: Duration) {
     let Coherence::For(time) = coherence else { return };
@@ -249,6 +263,6 @@ fn prolong(client: &mut Client, backend: usize, coherence: Coherence, now: Durat
         Restriction::None | Restriction::Write(..) => {
             client.restriction = Restriction::Write(backend, Some(now + time));
         }
-        Restriction::Backend(_) | Restriction::Connection(_) | Restriction::Lost => {}
+        Restriction::Backend(_) | Restriction::Lost => {}
     }
 }

@@ -10,6 +10,7 @@ use larix_proto::{
 };
 
 use super::Balancer;
+use super::choice::Need;
 use super::requests::Forwarded;
 use crate::client::{Restriction, State};
 use crate::envelope;
@@ -125,7 +126,9 @@ impl Balancer {
         self.identify(id, "", "");
         let client = self.clients.get_mut(&id)?;
         client.restriction = Restriction::None;
-        client.sasl.take()
+        let sasl = client.sasl.take();
+        self.leave_context(id);
+        sasl
     }
 
     /// A bind cannot be read: it fails as any other.
@@ -136,7 +139,7 @@ impl Balancer {
 
     /// Has a server verify the credentials of a simple bind, over a connection that clients share. False: it waits.
     fn verify(&mut self, sent: &Forwarded<'_>, bind: &BindRequest<'_>, kind: Binding, now: Duration) -> bool {
-        let choice = self.choose(Pool::Shared);
+        let choice = self.choose(Need::Operations(Pool::Shared));
         let upstream = match self.chosen(sent, (choice, false), Pool::Shared, now) {
             Ok(upstream) => upstream,
             Err(is_over) => return is_over,
@@ -175,7 +178,7 @@ impl Balancer {
         let upstream = match own {
             Some(number) => number,
             None => {
-                let choice = self.choose(Pool::Bind);
+                let choice = self.choose(Need::Operations(Pool::Bind));
                 match self.chosen(sent, (choice, false), Pool::Bind, now) {
                     Ok(number) => number,
                     Err(is_over) => return is_over,
@@ -243,6 +246,8 @@ impl Balancer {
                         sent: now,
                         is_answered: false,
                         is_write: false,
+                        is_page: false,
+                        ends_pages: false,
                     };
                     upstream.pending.insert(message.0, operation);
                     self.touch_upstream(number);
@@ -371,8 +376,15 @@ impl Balancer {
         match given {
             Ok(message) => {
                 let kind = Kind::WhoAmI(bind);
-                let operation =
-                    Operation { to: Some(to), kind, sent: now, is_answered: false, is_write: false };
+                let operation = Operation {
+                    to: Some(to),
+                    kind,
+                    sent: now,
+                    is_answered: false,
+                    is_write: false,
+                    is_page: false,
+                    ends_pages: false,
+                };
                 upstream.pending.insert(message.0, operation);
                 if let Some(client) = self.clients.get_mut(&to.0) {
                     let place = crate::client::PendingOperation { upstream: number, message: message.0 };

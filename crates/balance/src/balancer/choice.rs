@@ -5,6 +5,24 @@ use larix_proto::{LdapResult, ResultCode};
 use super::{Balancer, CONNECTION_OPERATIONS};
 use crate::upstream::Pool;
 
+/// What a connection is chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Operations of which the server remembers nothing.
+    Operations(Pool),
+    /// A client of which the server will remember something by connection: one with no other such client, if there is any.
+    Context,
+}
+
+impl Need {
+    const fn pool(self) -> Pool {
+        match self {
+            Self::Operations(pool) => pool,
+            Self::Context => Pool::Shared,
+        }
+    }
+}
+
 /// Where an operation may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
@@ -17,10 +35,10 @@ pub(super) enum Choice {
 
 impl Balancer {
     /// A connection of this kind: in the first tier that has one.
-    pub(super) fn choose(&mut self, pool: Pool) -> Choice {
-        let mut is_coming = false;
+    pub(super) fn choose(&mut self, need: Need) -> Choice {
+        let (pool, mut is_coming) = (need.pool(), false);
         for number in 0..self.tiers.len() {
-            match self.choose_in(number, pool) {
+            match self.choose_in(number, need) {
                 Choice::None => {}
                 found => return found,
             }
@@ -35,7 +53,7 @@ impl Balancer {
         if is_coming { Choice::Busy } else { Choice::None }
     }
 
-    fn choose_in(&mut self, number: usize, pool: Pool) -> Choice {
+    fn choose_in(&mut self, number: usize, need: Need) -> Choice {
         let Some(tier) = self.tiers.get(number) else { return Choice::None };
         let chance = &mut self.chance;
         let first = tier.first(&self.backends, &mut || Self::draw(chance));
@@ -45,7 +63,7 @@ impl Balancer {
             let Some(backend) = self.tiers.get(number).and_then(|tier| tier.backends.get(at)).copied() else {
                 continue;
             };
-            match self.choose_of(backend, pool) {
+            match self.choose_of(backend, need) {
                 Choice::Upstream(id) => {
                     if let Some(tier) = self.tiers.get_mut(number) {
                         tier.chose(at);
@@ -60,7 +78,8 @@ impl Balancer {
     }
 
     /// The connection to a server with the least under way; those that a slow client has for itself come last.
-    pub(super) fn choose_of(&mut self, backend: usize, pool: Pool) -> Choice {
+    pub(super) fn choose_of(&mut self, backend: usize, need: Need) -> Choice {
+        let pool = need.pool();
         let Some(backend) = self.backends.get_mut(backend) else { return Choice::None };
         let limit = match backend.settings.connection_max_pending {
             0 => CONNECTION_OPERATIONS,
@@ -80,7 +99,8 @@ impl Balancer {
             let (id, upstream) = upstream;
             is_there |= upstream.is_ready && !upstream.is_retiring;
             if upstream.takes(limit) {
-                let load = (upstream.is_paused, upstream.pending.len());
+                let contexts = if need == Need::Context { upstream.contexts } else { 0 };
+                let load = (contexts, upstream.is_paused, upstream.pending.len());
                 if best.is_none_or(|(_, least, _)| load < least) {
                     best = Some((id, load, at));
                 }

@@ -39,6 +39,7 @@ impl Balancer {
         let sasl = client.sasl.take();
         self.release(sasl, id);
         self.abandon_all(id);
+        self.leave_context(id);
         self.touch_client(id);
     }
 

@@ -109,7 +109,7 @@ impl Balancer {
         }
     }
 
-    /// Connections above the number that is wanted take no new operation.
+    /// Connections above the number that is wanted take no new operation. Those with contexts of clients stay until the clients go.
     fn retire_surplus(&mut self, keeps_connections: bool) {
         let mut surplus = Vec::new();
         for own in &self.backends {
@@ -117,7 +117,10 @@ impl Balancer {
                 [(Pool::Shared, own.settings.connections), (Pool::Bind, own.settings.bind_connections)]
             {
                 let kept = if keeps_connections { wanted } else { 0 };
-                surplus.extend(own.connections(pool).iter().skip(kept));
+                let has_context =
+                    |id: &&u64| self.upstreams.get(*id).is_some_and(|upstream| upstream.contexts > 0);
+                let above = own.connections(pool).iter().skip(kept);
+                surplus.extend(above.filter(|id| kept == 0 || !has_context(id)));
             }
         }
         surplus.into_iter().for_each(|id| self.retire(id));

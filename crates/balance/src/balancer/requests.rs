@@ -9,9 +9,9 @@ use larix_proto::{
     encode, oid,
 };
 
-use super::choice::Choice;
+use super::choice::{Choice, Need};
 use super::{Balancer, authorize};
-use crate::client::{PendingOperation, Restriction, State};
+use crate::client::{ContextUse, PendingOperation, Restriction, State};
 use crate::envelope::{self, HOPS_MAX};
 use crate::upstream::{Kind, Operation, Pool};
 use larix_configuration::balancer::{Action, Coherence};
@@ -23,6 +23,8 @@ pub(super) struct Forwarded<'a> {
     pub(super) op: ResponseOp,
     pub(super) request: envelope::Request<'a>,
     pub(super) is_write: bool,
+    /// It asks for a page of a search, of which the server remembers where it ended.
+    pub(super) is_page: bool,
 }
 
 /// The type of the answer to a request.
@@ -99,7 +101,8 @@ impl Balancer {
                 return true;
             }
         };
-        let sent = Forwarded { id, message: message.id, op, request, is_write: is_write(&message.request) };
+        let is_write = is_write(&message.request);
+        let sent = Forwarded { id, message: message.id, op, request, is_write, is_page: false };
         match message.request {
             Request::Bind(bind) => self.bind(&sent, &bind, now),
             Request::Extended(ExtendedRequest { name: oid::START_TLS, .. }) => {
@@ -170,8 +173,10 @@ impl Balancer {
             return true;
         }
         sent.is_write |= action == Action::Write;
-        let is_restricted = client.restriction != Restriction::None;
-        let choice = self.choose_for(id, now);
+        let is_restricted = client.restriction != Restriction::None || client.context.is_some();
+        let context = self.context_use(message);
+        sent.is_page = matches!(context, ContextUse::Page { .. });
+        let choice = self.choose_for(id, context, now);
         let upstream = match self.chosen(&sent, (choice, is_restricted), Pool::Shared, now) {
             Ok(upstream) => upstream,
             Err(is_over) => return is_over,
@@ -179,6 +184,7 @@ impl Balancer {
         let is_sent = self.send(upstream, &sent, Kind::Plain(op), now);
         if is_sent {
             self.restrict(id, upstream, action, sent.is_write, now);
+            self.enter_context(id, upstream, context);
         }
         is_sent
     }
@@ -224,21 +230,39 @@ impl Balancer {
     }
 
     /// A connection for an operation of a client, within its restriction.
-    fn choose_for(&mut self, id: u64, now: Duration) -> Choice {
+    fn choose_for(&mut self, id: u64, context: ContextUse, now: Duration) -> Choice {
         let Some(client) = self.clients.get_mut(&id) else { return Choice::None };
         if let Restriction::Write(_, Some(until)) = client.restriction
             && until <= now
         {
             client.restriction = Restriction::None;
         }
+        if let Some(own) = client.context {
+            // It is unlike any other: it must not be taken by an operation of this client above its limit.
+            return match self.upstreams.get(&own.upstream) {
+                Some(found) if found.pending.len() < super::CONNECTION_OPERATIONS => {
+                    Choice::Upstream(own.upstream)
+                }
+                Some(_) => Choice::Busy,
+                None => {
+                    // What it knew of the client is lost with it; the next operation begins anew.
+                    client.context = None;
+                    Choice::None
+                }
+            };
+        }
+        let need = match context {
+            ContextUse::None => Need::Operations(Pool::Shared),
+            ContextUse::Page { .. } | ContextUse::Lasting => Need::Context,
+        };
         match client.restriction {
-            Restriction::None => self.choose(Pool::Shared),
+            Restriction::None => self.choose(need),
             Restriction::Lost => {
                 client.restriction = Restriction::None;
                 Choice::None
             }
             Restriction::Write(backend, _) | Restriction::Backend(backend) => {
-                match self.choose_of(backend, Pool::Shared) {
+                match self.choose_of(backend, need) {
                     Choice::None
                         if self.backends.get(backend).is_some_and(|backend| backend.failures == 0) =>
                     {
@@ -248,18 +272,6 @@ impl Balancer {
                     choice => choice,
                 }
             }
-            // It is unlike any other: it must not be taken by an operation of this client above its limit.
-            Restriction::Connection(upstream) => match self.upstreams.get(&upstream) {
-                Some(found) if found.pending.len() < super::CONNECTION_OPERATIONS => {
-                    Choice::Upstream(upstream)
-                }
-                Some(_) => Choice::Busy,
-                None => {
-                    // What it knew of the client is lost with it; the next operation begins anew.
-                    client.restriction = Restriction::None;
-                    Choice::None
-                }
-            },
         }
     }
 
@@ -268,8 +280,6 @@ impl Balancer {
         let Some(backend) = self.upstreams.get(&upstream).map(|upstream| upstream.backend) else { return };
         let Some(client) = self.clients.get_mut(&id) else { return };
         match (action, client.restriction) {
-            (_, Restriction::Connection(_)) => {}
-            (Action::Connection, _) => client.restriction = Restriction::Connection(upstream),
             (_, Restriction::Backend(_)) => {}
             (Action::Backend, _) => client.restriction = Restriction::Backend(backend),
             // Its time begins anew with the answer.
@@ -306,6 +316,8 @@ impl Balancer {
                     sent: now,
                     is_answered: false,
                     is_write: sent.is_write,
+                    is_page: sent.is_page,
+                    ends_pages: false,
                 };
                 upstream.pending.insert(message.0, operation);
                 client

@@ -1,5 +1,6 @@
 //! Where requests go and who gets the answers.
 
+use larix_proto::control::{ControlValue as _, PagedResults};
 use larix_proto::{ControlBuf, oid};
 
 use super::*;
@@ -427,4 +428,91 @@ fn writes_and_rules_hold_a_client_at_a_server() {
         answers[0].starts_with("1 Delete 53 ") && answers[1].starts_with("2 Extended 53 "),
         "{answers:?}"
     );
+}
+
+/// A search that has its server remember something by connection; the connection that it goes to. It is answered with this control.
+fn remembered(
+    world: &mut World,
+    client: u64,
+    id: u32,
+    asked: ControlBuf,
+    answered: Option<ControlBuf>,
+) -> u64 {
+    let filter = larix_proto::FilterBuf::parse("(objectClass=*)").unwrap();
+    let search = client::Search::new("dc=x", larix_proto::Scope::Subtree, filter.as_filter());
+    world.send(client, |out| client::search(out, MessageId(id), &search, &[asked]));
+    let (upstream, request) = world.one_request();
+    let (mut bytes, controls) = (Vec::new(), answered.into_iter().collect::<Vec<_>>());
+    let op = ResponseOp::SearchDone;
+    encode::result(&mut bytes, MessageId(request.id), op, &LdapResult::success(), &controls);
+    world.receive(upstream, &bytes);
+    assert_eq!(world.answers(client).len(), 1);
+    upstream
+}
+
+fn view() -> ControlBuf {
+    ControlBuf { oid: oid::VLV_REQUEST.into(), critical: true, value: Some(b"0".to_vec()) }
+}
+
+fn page(cookie: &[u8]) -> ControlBuf {
+    PagedResults { size: 1, cookie }.to_control(true)
+}
+
+/// A slapd remembers one page for a connection, and five sorted answers, which it keeps of views.
+#[test]
+fn clients_that_a_server_remembers_have_connections_to_themselves() {
+    let mut world = World::new(&conf(1, 2, ""));
+    let clients = [(); 3].map(|()| world.client());
+    let mut found = Vec::new();
+    for client in clients {
+        let first = remembered(&mut world, client, 1, view(), None);
+        assert!(!found.contains(&first), "{found:?}: another client has {first}");
+        found.push(first);
+        // The next one has a connection that is made meanwhile; nobody waits for it.
+        world.connect_all();
+        for id in 2..5 {
+            assert_eq!(remembered(&mut world, client, id, view(), None), first);
+        }
+    }
+    let shared = |world: &World| world.upstreams(Pool::Shared);
+    assert_eq!(shared(&world).len(), 4, "one is for the others");
+    // What a client leaves behind goes with the connection: it disconnects, binds, or is disconnected.
+    world.balancer.client_gone(clients[0]);
+    assert!(!shared(&world).contains(&found[0]));
+    world.bind(clients[1], 9, "cn=x", "secret");
+    assert!(!shared(&world).contains(&found[1]));
+    assert!(shared(&world).contains(&found[2]));
+    world.connect_all();
+    assert_eq!(shared(&world).len(), 2);
+}
+
+#[test]
+fn a_client_is_free_behind_the_last_page() {
+    let mut world = World::new(&conf(3, 1, ""));
+    let client = world.client();
+    let others = |world: &mut World, from: u32| -> std::collections::HashSet<u64> {
+        let search = |id| {
+            world.search(client, id, "dc=x");
+            let (upstream, request) = world.one_request();
+            world.answer(upstream, request.id, ResponseOp::SearchDone, ResultCode::SUCCESS, "");
+            assert_eq!(world.answers(client).len(), 1);
+            upstream
+        };
+        (from..from + 6).map(search).collect()
+    };
+    // Two paged searches in turn.
+    let first = remembered(&mut world, client, 1, page(b""), Some(page(b"one")));
+    assert_eq!(others(&mut world, 10), [first].into());
+    assert_eq!(remembered(&mut world, client, 2, page(b""), Some(page(b"two"))), first);
+    assert_eq!(remembered(&mut world, client, 3, page(b"one"), Some(page(b""))), first);
+    assert_eq!(others(&mut world, 20), [first].into());
+    assert_eq!(remembered(&mut world, client, 4, page(b"two"), Some(page(b""))), first);
+    assert_eq!(others(&mut world, 30).len(), 3);
+    // Nothing is left there.
+    assert!(world.upstreams(Pool::Shared).contains(&first));
+    // A search that fails has no further page, nor has one whose pages fit into one.
+    for answered in [None, Some(page(b""))] {
+        remembered(&mut world, client, 5, page(b""), answered);
+        assert_eq!(others(&mut world, 40).len(), 3);
+    }
 }
