@@ -236,6 +236,32 @@ fn nor_is_it_by_those_who_may_not_read_its_csn() {
     assert!(fixture.server.stop());
 }
 
+/// Entries of cn=config have no entryCSN before their first change.
+#[test]
+fn nor_is_the_configuration() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    let state = |body: &str| {
+        let last = body.rsplit("name=\"csn\" value=\"").next().and_then(|rest| rest.split('"').next());
+        last.filter(|state| !state.is_empty()).unwrap_or_else(|| panic!("{body}")).to_owned()
+    };
+    let save = |http: &mut Http, seconds: &str, csn: &str| {
+        let fields = [("dn", "cn=config"), ("v:olcIdleTimeout", seconds), ("csn", csn), ("step", "save")];
+        http.post("/entry/edit", &fields)
+    };
+    for (path, others, own) in [("/backup", "7", "8"), ("/config", "9", "10")] {
+        let seen = state(&http.get(path).body);
+        assert_eq!(save(&mut http, others, "").status, 303, "{path}: somebody else");
+        let late = save(&mut http, own, &seen);
+        assert_eq!(late.status, 422, "{path}: {}", late.body);
+        assert!(late.body.contains("Somebody has changed this entry meanwhile"), "{path}: {}", late.body);
+        let seen = state(&http.get(path).body);
+        assert_eq!(save(&mut http, own, &seen).status, 303, "{path}: as it is");
+    }
+    assert!(fixture.server.stop());
+}
+
 #[test]
 fn the_own_entry_is_saved_also_with_values_that_an_overlay_computes() {
     let rules = "overlay dynlist\ndynlist-attrset inetOrgPerson labeledURI\n\

@@ -142,6 +142,40 @@ pub(super) fn between(
     changes
 }
 
+/// The same changes, which take away only values that the form was made from: what others have added meanwhile stays, and what they have taken
+/// away is a refusal. Also the attributes whose values no change can name.
+pub(super) fn by_value(
+    schema: &Schema,
+    entry: &ReceivedEntry,
+    changes: &[AttributeChange],
+) -> (Vec<AttributeChange>, Vec<String>) {
+    let (mut precise, mut unnamed) = (Vec::with_capacity(changes.len()), Vec::new());
+    for change in changes {
+        let takes_all = match change.operation {
+            ModifyOperation::Replace => true,
+            ModifyOperation::Delete => change.values.is_empty(),
+            ModifyOperation::Add | ModifyOperation::Increment => false,
+        };
+        if !takes_all || !schema::has_equality(schema, &change.name) {
+            unnamed.extend(takes_all.then(|| change.name.clone()));
+            precise.push(change.clone());
+            continue;
+        }
+        let old = entry.values(&change.name);
+        let (gone, new) = match schema::is_ordered(schema, &change.name) {
+            // All of them come anew, in the order of the form.
+            true => (old.to_vec(), change.values.clone()),
+            false => (lacking(old, &change.values), lacking(&change.values, old)),
+        };
+        for (operation, values) in [(ModifyOperation::Delete, gone), (ModifyOperation::Add, new)] {
+            if !values.is_empty() {
+                precise.push(AttributeChange { operation, name: change.name.clone(), values });
+            }
+        }
+    }
+    (precise, unnamed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +220,47 @@ mod tests {
         check("v:sn=s&v:sn=", &[(ModifyOperation::Add, "sn", &["s"])]);
         check("b:sn=YQ%3D%3D", &[(ModifyOperation::Add, "sn", &["a"])]);
         assert!(values(&Form::parse(b"b:sn=%%")).is_err());
+    }
+
+    #[test]
+    fn only_what_was_seen_is_taken_away() {
+        use ModifyOperation::{Add, Delete, Replace};
+        let mut builder = larix_schema::SchemaBuilder::system();
+        for name in ["core", "cosine", "inetorgperson"] {
+            builder.add_bundled(name).expect("a bundled schema");
+        }
+        let schema = &builder.build();
+        let entry = ReceivedEntry {
+            dn: "cn=x".to_owned(),
+            attributes: attributes(
+                "v:cn=x&v:description=d&v:description=e&v:displayName=n&v:jpegPhoto=p&v:olcAccess={0}a&v:olcAccess={1}b",
+            ),
+        };
+        let check = |form: &str, expected: &[(ModifyOperation, &str, &[&str])], expected_unnamed: &[&str]| {
+            let (found, unnamed) = by_value(schema, &entry, &between(schema, &entry, &attributes(form)));
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(operation, name, values)| AttributeChange {
+                    operation: *operation,
+                    name: (*name).to_owned(),
+                    values: values.iter().map(|value| value.as_bytes().to_vec()).collect(),
+                })
+                .collect();
+            assert_eq!(found, expected, "{form}");
+            assert_eq!(unnamed, expected_unnamed, "{form}");
+        };
+        check("v:description=", &[(Delete, "description", &["d", "e"])], &[]);
+        check("v:description=d", &[(Delete, "description", &["e"])], &[]);
+        check("v:displayName=m", &[(Delete, "displayName", &["n"]), (Add, "displayName", &["m"])], &[]);
+        check("v:displayName=", &[(Delete, "displayName", &["n"])], &[]);
+        check("v:sn=s", &[(Add, "sn", &["s"])], &[]);
+        check(
+            "v:olcAccess={0}b&v:olcAccess={1}a",
+            &[(Delete, "olcAccess", &["{0}a", "{1}b"]), (Add, "olcAccess", &["{0}b", "{1}a"])],
+            &[],
+        );
+        check("v:jpegPhoto=q", &[(Replace, "jpegPhoto", &["q"])], &["jpegPhoto"]);
+        check("v:jpegPhoto=", &[(Delete, "jpegPhoto", &[])], &["jpegPhoto"]);
     }
 
     #[test]

@@ -103,6 +103,16 @@ pub(super) fn has_named_values(schema: &Schema, description: &str) -> bool {
         .is_some_and(|kind| kind.equality.is_some() && !kind.single_value && !kind.is_ordered_values())
 }
 
+/// Whether a change can say which values it takes away.
+pub(super) fn has_equality(schema: &Schema, description: &str) -> bool {
+    schema.attribute_type(base_name(description)).is_some_and(|kind| kind.equality.is_some())
+}
+
+/// Whether the order of its values means something.
+pub(super) fn is_ordered(schema: &Schema, description: &str) -> bool {
+    schema.attribute_type(base_name(description)).is_some_and(AttributeType::is_ordered_values)
+}
+
 pub(super) fn description(schema: &Schema, attribute: &str) -> Option<String> {
     let text = schema.attribute_type(base_name(attribute))?.description.as_deref()?;
     // "RFC2256: common name(s) for which the entity is known by"

@@ -10,7 +10,7 @@ use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::overview::{ago, bytes, thousands};
 use super::values;
-use crate::admin::changes::TEXT;
+use crate::admin::changes::{self, TEXT};
 use crate::admin::form::url;
 use crate::admin::reply::{PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
@@ -136,7 +136,8 @@ fn backup_request(schedule: &BackupSchedule, kind: &str, backup: &str) -> Result
 /// Without a schedule there is no place for backups: a change of the configuration makes one.
 async fn unscheduled(visit: &Visit<'_>) -> Result<Markup, Problem> {
     let mut client = visit.session.client.lock().await;
-    let read = client.read("cn=config", &["entryCSN"]).await;
+    // As the review of the form reads it.
+    let read = client.read("cn=config", &["*", "entryCSN"]).await;
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
@@ -153,7 +154,7 @@ async fn unscheduled(visit: &Visit<'_>) -> Result<Markup, Problem> {
                 form method="post" action="/entry/edit" {
                     (layout::csrf(visit))
                     input type="hidden" name="dn" value=(global.dn);
-                    input type="hidden" name="csn" value=(global.text("entryCSN").unwrap_or(""));
+                    input type="hidden" name="csn" value=(changes::state(global));
                     input type="hidden" name="from" value="config";
                     label for="schedule" { "Schedule" }
                     input #schedule name={ (TEXT) "olcLarixBackupSchedule" } autocomplete="off" spellcheck="false" required

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::edit::edit_url;
 use super::layout::{self, MenuItem};
 use super::values::entry_url;
-use crate::admin::changes::TEXT;
+use crate::admin::changes::{self, TEXT};
 use crate::admin::client::ReceivedEntry;
 use crate::admin::form::url;
 use crate::admin::reply::{PageResult, Problem, Reply};
@@ -121,7 +121,7 @@ fn indexes(visit: &Visit<'_>, database: &ReceivedEntry, figures: bool) -> Markup
             form method="post" action="/entry/edit" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(database.dn);
-                input type="hidden" name="csn" value=(database.text("entryCSN").unwrap_or(""));
+                input type="hidden" name="csn" value=(changes::state(database));
                 input type="hidden" name="from" value="config";
                 @for line in &lines { input type="hidden" name={ (TEXT) "olcDbIndex" } value=(line); }
                 div.row {
@@ -173,7 +173,7 @@ fn log_level(visit: &Visit<'_>, global: &ReceivedEntry) -> Markup {
             form method="post" action="/entry/edit" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(global.dn);
-                input type="hidden" name="csn" value=(global.text("entryCSN").unwrap_or(""));
+                input type="hidden" name="csn" value=(changes::state(global));
                 input type="hidden" name="from" value="config";
                 @for (name, _) in names {
                     label.inline {

@@ -1,22 +1,26 @@
 //! An entry's attributes changed: fields, then what that amounts to, then the change.
 
-use larix_proto::control::{Assertion, ControlValue as _};
+use larix_proto::ber::{Tag, write};
+use larix_proto::control::{Assertion, ControlValue as _, PreReadResponse};
 use larix_proto::ldif::{Modification, Writer};
-use larix_proto::{FilterBuf, LdapResult, ModifyOperation, ResultCode};
+use larix_proto::{ControlBuf, FilterBuf, LdapResult, ModifyOperation, ResultCode, oid};
 use larix_schema::Schema;
 use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
-use crate::admin::client::{AttributeChange, ReceivedAttribute, ReceivedEntry};
+use crate::admin::client::{Answer, AttributeChange, LdapClient, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
+use crate::admin::sessions::NoticeKind;
 use crate::admin::{names, schema};
 
 /// Values of one attribute that a form holds; more are for tools.
 const VALUES_MAX: usize = 500;
+/// True of entries of cn=config that nobody has changed since the server read them from a file: a change gives them an entryCSN.
+const NO_CSN: &str = "(!(entryCSN=*))";
 
 /// `/entry/edit`: GET the form, POST `step` = `add`, `review`, `back` or `save`.
 pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
@@ -67,34 +71,33 @@ async fn save(
 ) -> PageResult {
     let dn = &entry.dn;
     // What was reviewed is what is changed: nothing else may have come between.
-    let (seen, csn) = (form.get("csn"), entry.text("entryCSN"));
-    let assertion = match seen {
-        "" => None,
-        _ if csn.is_none() => None,
-        seen => FilterBuf::parse(&format!("(entryCSN={})", names::filter_value(seen))).ok(),
-    };
-    let is_stale = csn.is_none() && !seen.is_empty() && seen != changes::state(entry);
-    let control = assertion.as_ref().map(|filter| Assertion { filter: filter.as_filter() }.to_control(true));
-    let controls: Vec<_> = control.into_iter().collect();
+    let seen = form.get("csn");
+    let is_stale = entry.text("entryCSN").is_none() && !seen.is_empty() && seen != changes::state(entry);
     let mut client = visit.session.client.lock().await;
     let changed = match changes.is_empty() {
         _ if is_stale => {
             let text = "the entry is another one than that of the form";
             Err(LdapResult::with(ResultCode::ASSERTION_FAILED, text))
         }
-        true => Ok(()),
-        false => client.modify(dn, changes, &controls).await.map(drop),
+        true => Ok(Vec::new()),
+        false => {
+            let guarded = Guarded::new(&mut client, schema, entry, seen, changes).await;
+            let answer = client.modify(dn, &guarded.changes, &guarded.controls).await;
+            answer.map(|answer| guarded.overwritten(entry, &answer))
+        }
     };
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
     drop(client);
     match changed {
-        Ok(()) => {
-            visit.session.notice(
-                crate::admin::sessions::NoticeKind::Done,
-                format!("{} is changed.", names::first(dn)),
-            );
+        Ok(overwritten) => {
+            visit.session.notice(NoticeKind::Done, format!("{} is changed.", names::first(dn)));
+            for name in overwritten {
+                let text =
+                    format!("Somebody changed {name} at the same moment: your values have replaced theirs.");
+                visit.session.notice(NoticeKind::Warning, text);
+            }
             Ok(Reply::SeeOther(back_to(form, dn)))
         }
         Err(result) => {
@@ -102,6 +105,63 @@ async fn save(
             Ok(edit_page(visit, schema, entry, &form_attributes, Vec::new(), Some(trouble)))
         }
     }
+}
+
+/// A change with what it takes that nothing is overwritten which came between.
+struct Guarded {
+    changes: Vec<AttributeChange>,
+    controls: Vec<ControlBuf>,
+    /// Attributes whose values no change can name, where nothing else says whether the entry is still the same.
+    unnamed: Vec<String>,
+}
+
+impl Guarded {
+    /// `seen`: the state that the form was made from, if it says that.
+    async fn new(
+        client: &mut LdapClient,
+        schema: &Schema,
+        entry: &ReceivedEntry,
+        seen: &str,
+        changes: &[AttributeChange],
+    ) -> Self {
+        let filter = match entry.text("entryCSN") {
+            Some(csn) => {
+                let seen = if seen.is_empty() { csn } else { seen };
+                Some(format!("(entryCSN={})", names::filter_value(seen)))
+            }
+            None => client.is_true(&entry.dn, NO_CSN).await.then(|| NO_CSN.to_owned()),
+        };
+        if let Some(filter) = filter.and_then(|filter| FilterBuf::parse(&filter).ok()) {
+            let unchanged = Assertion { filter: filter.as_filter() }.to_control(true);
+            return Self { changes: changes.to_vec(), controls: vec![unchanged], unnamed: Vec::new() };
+        }
+        // The user may not see the entryCSN: only values that the form showed are taken away.
+        let (changes, unnamed) = changes::by_value(schema, entry, changes);
+        let controls = if unnamed.is_empty() { Vec::new() } else { vec![before(&unnamed)] };
+        Self { changes, controls, unnamed }
+    }
+
+    /// The attributes that others had changed before, as far as the answer says so.
+    fn overwritten(&self, entry: &ReceivedEntry, answer: &Answer) -> Vec<String> {
+        let control = answer.controls.iter().find(|control| control.oid == oid::PRE_READ);
+        let read = control.and_then(|control| PreReadResponse::decode(control.value.as_deref()).ok());
+        let Some(read) = read else { return Vec::new() };
+        let is_other = |name: &&String| {
+            let found = read.attributes.iter().find(|one| one.description.eq_ignore_ascii_case(name));
+            let values: Vec<&[u8]> = found.map(|one| one.values.iter().collect()).unwrap_or_default();
+            !values.into_iter().eq(entry.values(name).iter().map(Vec::as_slice))
+        };
+        self.unnamed.iter().filter(is_other).cloned().collect()
+    }
+}
+
+/// Has the answer say what these attributes were before the change (RFC 4527).
+fn before(names: &[String]) -> ControlBuf {
+    let mut value = Vec::new();
+    write::constructed(&mut value, Tag::SEQUENCE, |out| {
+        names.iter().for_each(|name| write::string(out, name));
+    });
+    ControlBuf { oid: oid::PRE_READ.into(), critical: false, value: Some(value) }
 }
 
 /// Where the form was begun, if that is a page of ours.
