@@ -1,8 +1,9 @@
-//! What servers remember of clients by connection: pages (RFC 2696), virtual list views, and what `restrict_control` and `restrict_exop` name.
+//! What servers remember of clients by connection: pages (RFC 2696), virtual list views, and what `restrict_control` and
+//! `restrict_exop` name.
 //!
-//! A client stays at its connection as long as something may be remembered there, and has it without others of its kind if there are enough.
-//! What it leaves behind would count for those that come later: a slapd has five sorted answers for a connection, and keeps those of views. So
-//! the connection ends behind it.
+//! A client stays at its connection as long as something may be remembered there, and has it without others of its kind if there
+//! are enough. What it leaves behind would count for those that come later: a slapd has five sorted answers for a connection, and
+//! keeps those of views. So the connection ends behind it.
 
 use larix_proto::control::{ControlValue, PagedResults};
 use larix_proto::{Message, Request, oid};

@@ -140,8 +140,8 @@ impl PasswordWork {
         matches
     }
 
-    /// Stored values and old passwords that another program is to be asked about. Who asks it [learns](Self::learn) the answers, and has the
-    /// overlays look at the request again.
+    /// Stored values and old passwords that another program is to be asked about. The caller asks it, notes the answers
+    /// ([`Self::learn`]), and has the overlays look at the request again.
     pub fn take_unasked(&self) -> Vec<(Secret, Secret)> {
         std::mem::take(&mut self.lock().unasked)
     }

@@ -142,8 +142,8 @@ pub(super) fn between(
     changes
 }
 
-/// The same changes, which take away only values that the form was made from: what others have added meanwhile stays, and what they have taken
-/// away is a refusal. Also the attributes whose values no change can name.
+/// The same changes, which take away only values that the form was made from: what others have added meanwhile stays, and what
+/// they have taken away is a refusal. Also the attributes whose values no change can name.
 pub(super) fn by_value(
     schema: &Schema,
     entry: &ReceivedEntry,

@@ -39,8 +39,8 @@ impl<S: Store> EngineDatabase<S> {
         self.directory.at(&self.served)
     }
 
-    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed, and by way of saslauthd where that
-    /// alone can compare the old one.
+    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed, and by way of
+    /// saslauthd where that alone can compare the old one.
     pub(super) fn submit(
         &self,
         common: &Common,
@@ -83,7 +83,8 @@ impl<S: Store> EngineDatabase<S> {
         }
     }
 
-    /// Asks saslauthd about stored values and old passwords, and hands the change to the writer. That takes no thread from those that compute.
+    /// Asks saslauthd about stored values and old passwords, and hands the change to the writer. That takes no thread from those
+    /// that compute.
     fn ask_and_submit(
         self,
         (services, source): (&Services, JobSource),
