@@ -593,15 +593,15 @@ fn the_ninth_proxy_refuses() {
     });
     let mut client = Client::connect(front.server.address);
     for request in [
+        format!("as {ANN_DN} annpw"),
         ANN.to_owned(),
         format!("compare {ANN_DN} sn:archer"),
         format!("delete uid=nobody,ou=people,{SUFFIX}"),
         format!("passwd {ANN_DN} new=other"),
         format!("extended {} \"{}\"", oid::REFRESH, hex(&refresh)),
         format!("extended {} \"{credentials}\"", oid::VERIFY_CREDENTIALS),
-        format!("as {ANN_DN} annpw"),
     ] {
-        for hops in [7_u8, 8] {
+        for hops in [8_u8, 7] {
             let counted = format!("{request} with {}={}", oid::PROXY_HOPS, char::from(hops));
             let answer = run(&mut client, &counted);
             assert_eq!(answer.contains("=> 54"), hops == 8, "{request}, {hops}: {answer}");
