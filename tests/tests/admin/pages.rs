@@ -250,7 +250,7 @@ fn nor_is_the_configuration() {
         let fields = [("dn", "cn=config"), ("v:olcIdleTimeout", seconds), ("csn", csn), ("step", "save")];
         http.post("/entry/edit", &fields)
     };
-    for (path, others, own) in [("/backup", "7", "8"), ("/config", "9", "10")] {
+    for (path, others, own) in [("/backup", "700", "800"), ("/config", "900", "1000")] {
         let seen = state(&http.get(path).body);
         assert_eq!(save(&mut http, others, "").status, 303, "{path}: somebody else");
         let late = save(&mut http, own, &seen);
