@@ -516,7 +516,7 @@ impl<S: Store> Database<S> {
         let generation = facts.generation ^ since.rotate_left(u64::BITS / 2);
         let names = Names::of_generation(snapshot, self.instance, generation);
         let uses = Some((self.instance, &self.index_uses));
-        Ok(View { names, snapshot, state, facts: Some(facts), uses, unbroken_since: since })
+        Ok(View { names, snapshot, state, facts: Some(facts), uses })
     }
 }
 

@@ -294,6 +294,10 @@ impl<'s, S: Snapshot> Names<'s, S> {
         Self { snapshot, database, generation }
     }
 
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// As [`resolve`] of a name within the suffix, with the superior of the name from the cache if it is there, and the entry from what was
     /// found before.
     pub fn locate(

@@ -29,7 +29,6 @@ pub struct View<'s, N> {
     pub(crate) facts: Option<CommitFacts>,
     /// The counters of the use of indexes, with the database's instance; none for the writer.
     pub(crate) uses: Option<(u64, &'s IndexUses)>,
-    pub(super) unbroken_since: u64,
 }
 
 impl<N> Clone for View<'_, N> {
@@ -40,7 +39,6 @@ impl<N> Clone for View<'_, N> {
             names: self.names,
             facts: self.facts,
             uses: self.uses,
-            unbroken_since: self.unbroken_since,
         }
     }
 }
@@ -64,10 +62,11 @@ impl CatalogEdit {
 }
 
 impl<'s, N: Snapshot> View<'s, N> {
-    /// The commit since which the store knows that none was lost, as far as this one is behind it; 0: since it was opened. What a view with
-    /// another number has shown of ids says nothing about this one: [`unbroken_since`](larix_store::Store::unbroken_since).
-    pub const fn unbroken_since(&self) -> u64 {
-        self.unbroken_since
+    /// The commit since which the store knows that none was lost, as far as this one is behind it; 0: since it was opened. What a view
+    /// with another number has shown of ids says nothing about this one: [`unbroken_since`](larix_store::Store::unbroken_since).
+    pub fn unbroken_since(&self) -> u64 {
+        // The generation of the names has it: no field costs every search something.
+        self.facts.map_or(0, |facts| (self.names.generation() ^ facts.generation).rotate_left(u64::BITS / 2))
     }
 
     /// The state that it is read with, to be kept.
@@ -93,7 +92,6 @@ impl<'s, N: Snapshot> View<'s, N> {
             state: Guard::from_inner(state),
             facts: None,
             uses: None,
-            unbroken_since: 0,
         }
     }
 

@@ -127,7 +127,9 @@ impl<'r> Scanner<'r> {
         self.superiors.clear();
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let before = log::context_csns(&snapshot)?;
-        let Some((basis, last)) = basis(database, &snapshot)? else { return Ok(false) };
+        let view = database.view(&snapshot)?;
+        let Some((basis, last)) = basis(database, &view)? else { return Ok(false) };
+        drop(view);
         drop(snapshot);
         let cached = table_guard.take().filter(|table| table.basis == basis);
         // Where to go on with the entries; none when all were read.
@@ -217,7 +219,7 @@ impl<'r> Scanner<'r> {
         self.names.clear();
         let server_id = table.basis.server_id;
         let first = log::first_sequence(view.snapshot, server_id)?;
-        let same = basis(database, view.snapshot)?.is_some_and(|(basis, _)| basis == table.basis);
+        let same = basis(database, view)?.is_some_and(|(basis, _)| basis == table.basis);
         if !same || first > table.position + 1 || !Arc::ptr_eq(&view.schema, &table.basis.schema) {
             return Ok(None);
         }
@@ -349,13 +351,12 @@ impl<'r> Scanner<'r> {
 /// What digests of a database stand on, and the last record of its change log; none where changes are not logged.
 fn basis<S: Store, N: Snapshot>(
     database: &Database<S>,
-    snapshot: &N,
+    view: &View<'_, N>,
 ) -> Result<Option<(DigestBasis, u64)>, Fault> {
-    let Some(history) = log::history(snapshot)? else { return Ok(None) };
-    let server_id = database.server_id();
-    let unbroken_since = database.store().unbroken_since();
+    let Some(history) = log::history(view.snapshot)? else { return Ok(None) };
+    let (server_id, unbroken_since) = (database.server_id(), view.unbroken_since());
     let basis = DigestBasis { schema: database.schema(), history, server_id, unbroken_since };
-    Ok(Some((basis, log::last_sequence(snapshot, server_id)?)))
+    Ok(Some((basis, log::last_sequence(view.snapshot, server_id)?)))
 }
 
 /// entryUUID and entryCSN; nil and none where an entry has none.
