@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use zeroize::Zeroizing;
 
 use crate::gathered::{Sends, waits};
-use crate::job::Job;
+use crate::job::{Job, lost};
 use crate::open::Open;
 
 /// Requests of one database under way or waiting; more are answered `busy`.
@@ -56,8 +57,8 @@ pub(crate) trait RequestCarrier: Send {
     fn is_due_earlier(&mut self) -> bool;
     /// The database is closed.
     fn give_all_up(self: Box<Self>);
-    /// A turn of the thread has panicked: ends what is under way, and begins without it.
-    fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier>;
+    /// A thread has panicked here: one without connections and requests, and the requests that were under way.
+    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<(u64, Box<Job>)>);
 }
 
 /// A request that nobody sends, and its result.
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     /// Nobody carries requests out any more.
     has_ended: AtomicBool,
     next: AtomicU64,
-    /// Requests under way.
+    /// Requests under way, and those that wait in `commands`: more while `commands` is locked, fewer while `exchange` is.
     pub(crate) jobs: AtomicUsize,
     bound: Mutex<HashMap<usize, Bound>>,
     pub(crate) counts: Counts,
@@ -172,13 +173,16 @@ impl Shared {
     /// Too many requests are under way, or the thread has ended. The caller ends the request.
     pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<u64, NotTaken> {
         let job = Box::new(job);
-        if self.jobs.fetch_add(1, Ordering::Relaxed) >= JOBS_MAX {
-            self.jobs.fetch_sub(1, Ordering::Relaxed);
+        let mut commands = self.commands();
+        if self.jobs.load(Ordering::Relaxed) >= JOBS_MAX {
+            drop(commands);
             return Err(NotTaken { job, result: busy() });
         }
-        self.counts.requests.fetch_add(1, Ordering::Relaxed);
+        self.jobs.fetch_add(1, Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.commands().push(Command::Submit(number, job));
+        commands.push(Command::Submit(number, job));
+        drop(commands);
+        self.counts.requests.fetch_add(1, Ordering::Relaxed);
         if !waits(self) {
             self.send();
         }
@@ -218,7 +222,12 @@ impl Shared {
         fence(Ordering::SeqCst);
         let mut slot = match self.exchange.try_lock() {
             Ok(slot) => slot,
-            Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+            Err(TryLockError::Poisoned(slot)) => {
+                drop(slot);
+                // Its thread begins anew first.
+                self.wake_up();
+                return false;
+            }
             Err(TryLockError::WouldBlock) => return false,
         };
         // Those that bring requests take them back themselves.
@@ -252,6 +261,10 @@ impl Shared {
             let _ = rustix::io::read(&self.wake, &mut drained);
             self.is_woken.store(false, Ordering::SeqCst);
         }
+        if self.exchange.is_poisoned() {
+            // A thread that brings requests has panicked amid them.
+            self.begin_anew();
+        }
         let mut slot = self.exchange();
         let exchange = slot.as_mut()?;
         exchange.carry_out(self.take());
@@ -273,10 +286,22 @@ impl Shared {
         *self.exchange() = Some(exchange);
     }
 
-    /// A turn has panicked, which is a bug: requests that were under way end, and later ones are carried out again.
+    /// A thread has panicked with the exchange, which is a bug: requests that were under way end, and later ones are carried out again.
     pub(crate) fn begin_anew(&self) {
         let mut slot = self.exchange();
-        *slot = slot.take().map(RequestCarrier::begin_anew);
+        let Some((exchange, unanswered)) = slot.take().map(RequestCarrier::begin_anew) else { return };
+        *slot = Some(exchange);
+        // Those that the panic took have ended, too.
+        let commands = self.commands();
+        let waiting = commands.iter().filter(|command| matches!(command, Command::Submit(..))).count();
+        self.jobs.store(waiting, Ordering::Relaxed);
+        drop(commands);
+        self.exchange.clear_poison();
+        drop(slot);
+        for (_, job) in unanswered {
+            // One whose end panics keeps no other waiting.
+            let _ = catch_unwind(AssertUnwindSafe(|| job.sink.end(lost())));
+        }
     }
 
     /// The thread is at its end: what is under way ends with it, and what comes later is refused.

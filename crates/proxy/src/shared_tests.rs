@@ -48,8 +48,8 @@ impl RequestCarrier for Toy {
 
     fn give_all_up(self: Box<Self>) {}
 
-    fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier> {
-        self
+    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<(u64, Box<Job>)>) {
+        (self, Vec::new())
     }
 }
 

@@ -15,7 +15,6 @@ use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -25,9 +24,9 @@ use larix_engine::time::Clock;
 use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 
-use self::health::{CHECKS, Check};
+use self::health::Check;
 use crate::connection::{Connection, Numbered, Stage};
-use crate::job::{FEED_HIGH, FEED_MAX, Owner, lost};
+use crate::job::{FEED_HIGH, FEED_MAX, Owner};
 use crate::settings::ProxySettings;
 use crate::shared::{Command, RequestCarrier, Shared, closed};
 use crate::targets::{Refusals, Targets};
@@ -283,10 +282,8 @@ impl RequestCarrier for Exchange {
         self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
     }
 
-    fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier> {
-        let Self { context, poll, resolver, connections, places, binds, next, check_number, .. } = *self;
-        let requests = places.keys().filter(|number| **number < CHECKS).count() + binds.len();
-        context.shared.jobs.fetch_sub(requests, Ordering::Relaxed);
+    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<Numbered>) {
+        let Self { context, poll, resolver, connections, binds, next, check_number, .. } = *self;
         let mut unanswered: Vec<Numbered> = binds.into();
         for (id, mut connection) in connections {
             context.shared.open.hide(id);
@@ -295,8 +292,7 @@ impl RequestCarrier for Exchange {
         }
         // Numbers are not given out twice: a name that is being looked up may still come for a connection of before.
         let anew = Self::new(context, poll, resolver, (next, check_number));
-        unanswered.into_iter().for_each(|(_, job)| job.sink.end(lost()));
-        Box::new(anew)
+        (Box::new(anew), unanswered)
     }
 }
 
@@ -322,6 +318,7 @@ const _: () = assert!(FEED_HIGH < FEED_MAX);
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Receiver, RecvError};
 
     use larix_proto::{LdapResult, ResultCode};
@@ -330,10 +327,13 @@ mod tests {
     use crate::job::{Job, Outcome, Sink};
     use crate::shared::tests::job;
 
-    /// Carries out requests; or panics with the first.
+    /// Carries out requests; or panics with the first, on its own thread or on the one that brings it.
     struct Toy {
         panics: bool,
+        panics_at_once: bool,
     }
+
+    const SOUND: Toy = Toy { panics: false, panics_at_once: false };
 
     impl RequestCarrier for Toy {
         fn carry_out(&mut self, commands: Vec<Command>) {
@@ -346,6 +346,7 @@ mod tests {
         }
 
         fn send_at_once(&mut self, commands: Vec<Command>) -> Vec<Command> {
+            assert!(!self.panics_at_once, "a bug");
             commands
         }
 
@@ -361,31 +362,46 @@ mod tests {
 
         fn give_all_up(self: Box<Self>) {}
 
-        fn begin_anew(self: Box<Self>) -> Box<dyn RequestCarrier> {
-            Box::new(Self { panics: false })
+        fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<Numbered>) {
+            (Box::new(SOUND), Vec::new())
         }
     }
 
     fn submitted(shared: &Arc<Shared>) -> Receiver<ResultCode> {
         let (done, result) = channel();
         let done = move |outcome: Outcome| done.send(outcome.result.code).unwrap();
-        shared.submit(Job { sink: Sink::Once(Box::new(done)), ..job() }).unwrap();
+        let _ = shared.submit(Job { sink: Sink::Once(Box::new(done)), ..job() });
         result
     }
 
     #[test]
     fn a_panic_ends_requests_and_not_the_thread() {
         let shared = Arc::new(Shared::new(&[]).unwrap());
-        shared.begin(Box::new(Toy { panics: true }));
+        shared.begin(Box::new(Toy { panics: true, ..SOUND }));
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
         epoll::add(&poll, &shared.wake, epoll::EventData::new_u64(WAKE), EventFlags::IN).unwrap();
-        thread::scope(|scope| {
+        let results = thread::scope(|scope| {
             scope.spawn(|| serve(&shared, &poll));
-            // It is lost, so that nobody waits for it.
-            assert_eq!(submitted(&shared).recv(), Err(RecvError));
-            assert_eq!(submitted(&shared).recv(), Ok(ResultCode::SUCCESS));
+            let results = [submitted(&shared).recv(), submitted(&shared).recv()];
             shared.stop();
+            results
         });
+        // The first is lost, so that nobody waits for it.
+        assert_eq!(results, [Err(RecvError), Ok(ResultCode::SUCCESS)]);
+        assert_eq!(shared.jobs.load(Ordering::Relaxed), 1, "the toy counts none that has ended");
         assert!(shared.submit(job()).is_err());
+    }
+
+    /// The thread that brings a request sends it itself.
+    #[test]
+    fn a_panic_of_the_thread_that_brings_a_request_takes_no_other() {
+        let shared = Arc::new(Shared::new(&[]).unwrap());
+        shared.begin(Box::new(Toy { panics_at_once: true, ..SOUND }));
+        let brings = Arc::clone(&shared);
+        assert!(thread::spawn(move || submitted(&brings)).join().is_err());
+        let result = submitted(&shared);
+        shared.turn(&[], &mut []);
+        assert_eq!(result.try_recv(), Ok(ResultCode::SUCCESS));
+        assert_eq!(shared.jobs.load(Ordering::Relaxed), 1, "the toy counts none that has ended");
     }
 }
