@@ -62,7 +62,7 @@ pub struct BoundSubstrings {
     pub initial: Option<Box<[u8]>>,
     pub any: Vec<Box<[u8]>>,
     pub final_: Option<Box<[u8]>>,
-    /// The pieces with all their spaces, if one of them has a space at an end where text goes on.
+    /// The pieces with all their spaces, if text of one of them has a space at an end where other text may go on.
     spaced: Option<Box<Spaced>>,
 }
 
@@ -393,6 +393,11 @@ impl BoundSubstrings {
             return Match::Undefined;
         }
         self.matches_key(&scratch.key).into()
+    }
+
+    /// Whether text of a piece begins behind a space or ends before one, which may be an end of the value.
+    pub const fn has_spaces_at_ends(&self) -> bool {
+        self.spaced.is_some()
     }
 
     /// Whether the pieces occur in the key of a value in their order, without overlap.

@@ -96,6 +96,10 @@ fn has_parts(cached: &BoundSubstrings, requested: &BoundSubstrings) -> bool {
             (Some(_), None) => None,
         }
     }
+    // A piece of spaces alone is between two words, where no value ends.
+    if requested.has_spaces_at_ends() && cached.any.iter().any(|piece| **piece == *b" ") {
+        return cached == requested;
+    }
     let first = ends(cached.initial.as_deref(), requested.initial.as_deref(), |requested, cached| {
         requested.strip_prefix(cached)
     });
@@ -184,6 +188,14 @@ mod tests {
             ("(sn=a*b*)", "(sn=ab*)", true),
             ("(sn=a*ab*)", "(sn=ab*)", false),
             ("(sn=*a*)", "(sn=b*a)", true),
+            // `a` is true of the second alone.
+            ("(sn=* *)", "(sn=a *)", false),
+            ("(sn=* *)", "(sn=a b*)", true),
+            ("(sn=* *)", "(sn=* *)", true),
+            ("(sn=a * *)", "(sn=a * *)", true),
+            ("(sn=a*)", "(sn=a *)", true),
+            ("(sn=a *)", "(sn=a b*)", true),
+            ("(sn=a *)", "(sn=a*)", false),
             ("(createTimestamp>=20200101000000Z)", "(createTimestamp>=20210101000000Z)", true),
             ("(createTimestamp>=20200101000000Z)", "(createTimestamp>=20190101000000Z)", false),
             ("(createTimestamp<=20200101000000Z)", "(createTimestamp<=20190101000000Z)", true),
