@@ -299,9 +299,11 @@ impl<'a> Modify<'a> {
             .policy
             .as_ref()
             .is_some_and(|policy| self.account.lock(policy, self.change.now, last_bind) == Lock::Locked);
-        let is_old = |stored: &&Vec<u8>| self.change.passwords.matches_old(stored, old_password);
-        let found = stored.iter().find(is_old).filter(|_| !locked);
+        let found = stored.iter().find(|stored| self.matches(stored, old_password)).filter(|_| !locked);
         let Some(found) = found else {
+            if !locked {
+                stored.iter().for_each(|one| self.change.passwords.leave_to_program(one, old_password));
+            }
             self.check_costs()?;
             let text = match self.is_one_password() {
                 true => "unwilling to verify old password",
