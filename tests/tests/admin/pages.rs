@@ -236,30 +236,60 @@ fn nor_is_it_by_those_who_may_not_read_its_csn() {
     assert!(fixture.server.stop());
 }
 
-/// Entries of cn=config have no entryCSN before their first change.
+/// The state in the last form of a page.
+fn state_in(body: &str) -> String {
+    let last = body.rsplit("name=\"csn\" value=\"").next().and_then(|rest| rest.split('"').next());
+    last.filter(|state| !state.is_empty()).unwrap_or_else(|| panic!("{body}")).to_owned()
+}
+
 #[test]
-fn nor_is_the_configuration() {
+fn nor_is_it_deleted() {
     let fixture = start("");
     let mut http = Http::new(fixture.http);
     assert_eq!(http.log_in("admin", "secret").status, 303);
-    let state = |body: &str| {
-        let last = body.rsplit("name=\"csn\" value=\"").next().and_then(|rest| rest.split('"').next());
-        last.filter(|state| !state.is_empty()).unwrap_or_else(|| panic!("{body}")).to_owned()
-    };
+    let bob = "uid=bob,ou=people,dc=example,dc=com";
+    let seen = state_in(&http.get(&format!("/entry/delete?dn={}", escape(bob))).body);
+    let saved = http.post("/entry/edit", &[("dn", bob), ("v:title", "Chief"), ("step", "save")]);
+    assert_eq!(saved.status, 303, "somebody else: {}", saved.body);
+    let late = http.post("/entry/delete", &[("dn", bob), ("csn", &seen)]);
+    assert_eq!(late.status, 200);
+    assert!(late.body.contains("Somebody has changed this entry meanwhile"), "{}", late.body);
+    // The answer is about the entry as it is now.
+    let seen = state_in(&late.body);
+    assert_eq!(http.post("/entry/delete", &[("dn", bob), ("csn", &seen)]).status, 303);
+    assert_eq!(http.get(&format!("/entry/delete?dn={}", escape(bob))).status, 404);
+    assert!(fixture.server.stop());
+}
+
+/// Entries of cn=config have no entryCSN before their first change.
+#[test]
+fn nor_is_the_configuration() {
     let save = |http: &mut Http, seconds: &str, csn: &str| {
         let fields = [("dn", "cn=config"), ("v:olcIdleTimeout", seconds), ("csn", csn), ("step", "save")];
         http.post("/entry/edit", &fields)
     };
-    for (path, others, own) in [("/backup", "700", "800"), ("/config", "900", "1000")] {
-        let seen = state(&http.get(path).body);
-        assert_eq!(save(&mut http, others, "").status, 303, "{path}: somebody else");
-        let late = save(&mut http, own, &seen);
+    for path in ["/backup", "/config"] {
+        let fixture = start("");
+        let mut http = Http::new(fixture.http);
+        assert_eq!(http.log_in("admin", "secret").status, 303);
+        let seen = state_in(&http.get(path).body);
+        assert_eq!(save(&mut http, "700", "").status, 303, "{path}: somebody else");
+        let late = save(&mut http, "800", &seen);
         assert_eq!(late.status, 422, "{path}: {}", late.body);
         assert!(late.body.contains("Somebody has changed this entry meanwhile"), "{path}: {}", late.body);
-        let seen = state(&http.get(path).body);
-        assert_eq!(save(&mut http, own, &seen).status, 303, "{path}: as it is");
+        let seen = state_in(&http.get(path).body);
+        assert_eq!(save(&mut http, "800", &seen).status, 303, "{path}: as it is");
+        assert!(fixture.server.stop());
     }
-    assert!(fixture.server.stop());
+    // As the file has it.
+    for path in ["/backup", "/config"] {
+        let fixture = start("");
+        let mut http = Http::new(fixture.http);
+        assert_eq!(http.log_in("admin", "secret").status, 303);
+        let seen = state_in(&http.get(path).body);
+        assert_eq!(save(&mut http, "800", &seen).status, 303, "{path}");
+        assert!(fixture.server.stop());
+    }
 }
 
 #[test]

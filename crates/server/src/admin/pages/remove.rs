@@ -1,7 +1,7 @@
 //! An entry deleted or renamed, and an entry as LDIF.
 
-use larix_proto::control::{ControlValue as _, TreeDelete};
-use larix_proto::{Rdn, Scope};
+use larix_proto::control::{Assertion, ControlValue as _, TreeDelete};
+use larix_proto::{ControlBuf, FilterBuf, Rdn, Scope};
 use maud::html;
 
 use super::edit::refused;
@@ -21,9 +21,9 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
     let fields = visit.form.unwrap_or(visit.query);
     let dn = fields.get("dn");
     let mut client = visit.session.client.lock().await;
-    if client.read(dn, &["1.1"]).await.attempt(format!("Reading {dn}"))?.is_none() {
-        return Err(Problem::NotFound);
-    }
+    let read = client.read(dn, &["entryCSN"]).await.attempt(format!("Reading {dn}"))?;
+    let entry = read.ok_or(Problem::NotFound)?;
+    let (seen, csn) = (fields.get("csn"), entry.text("entryCSN").unwrap_or_default());
     let below = client
         .page(dn, Scope::Children, "(objectClass=*)", &["1.1"], (COUNTED_MAX, b""))
         .await
@@ -32,13 +32,15 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
     let name = names::first(dn);
     let confirmed = fields.trimmed("name") == name;
     let mut trouble = html! {};
-    if visit.form.is_some() && count > 0 && !confirmed {
+    let is_unconfirmed = visit.form.is_some() && count > 0 && !confirmed;
+    if is_unconfirmed {
         trouble = layout::alert(
             "Not deleted",
             html! { p { "The name that was typed is not " code { (name) } "." } },
         );
     } else if visit.form.is_some() {
-        let controls: Vec<_> = (count > 0).then(|| TreeDelete.to_control(true)).into_iter().collect();
+        let tree = (count > 0).then(|| TreeDelete.to_control(true));
+        let controls: Vec<_> = unchanged(csn, seen).into_iter().chain(tree).collect();
         match client.delete(dn, &controls).await {
             Ok(_) => {
                 visit.session.notice(NoticeKind::Done, format!("{name} is deleted."));
@@ -62,6 +64,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
         form method="post" action="/entry/delete" {
             (layout::csrf(visit))
             input type="hidden" name="dn" value=(dn);
+            input type="hidden" name="csn" value=(if is_unconfirmed && !seen.is_empty() { seen } else { csn });
             @if count > 0 {
                 label for="name" { "To make sure, type " code { (name) } }
                 input #name name="name" autocomplete="off" required;
@@ -73,6 +76,16 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Browse, &format!("Delete {name}"), content)))
+}
+
+/// Has a change refused if somebody has changed the entry since the user saw it with the entryCSN `seen`. `csn`: the one that the user
+/// may see now.
+fn unchanged(csn: &str, seen: &str) -> Option<ControlBuf> {
+    if csn.is_empty() || seen.is_empty() {
+        return None;
+    }
+    let filter = FilterBuf::parse(&format!("(entryCSN={})", names::filter_value(seen))).ok()?;
+    Some(Assertion { filter: filter.as_filter() }.to_control(true))
 }
 
 /// `/entry/rename`.
