@@ -52,6 +52,8 @@ pub struct Balancer {
     clients: HashMap<u64, Client>,
     /// Clients whose PROXY header is awaited.
     awaited: usize,
+    /// Clients of which a server remembers something by connection.
+    contexts: usize,
     upstreams: HashMap<u64, Upstream>,
     backends: Vec<Backend>,
     tiers: Vec<Tier>,
@@ -131,6 +133,7 @@ impl Balancer {
             tell,
             clients: HashMap::new(),
             awaited: 0,
+            contexts: 0,
             upstreams: HashMap::new(),
             backends,
             tiers,

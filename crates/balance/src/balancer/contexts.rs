@@ -54,8 +54,11 @@ impl Balancer {
             ContextUse::Page { .. } | ContextUse::None => {}
             ContextUse::Lasting => context.is_lasting = true,
         }
-        if is_new && let Some(upstream) = self.upstreams.get_mut(&upstream) {
-            upstream.contexts += 1;
+        if is_new {
+            self.contexts += 1;
+            if let Some(upstream) = self.upstreams.get_mut(&upstream) {
+                upstream.contexts += 1;
+            }
         }
     }
 
@@ -67,6 +70,7 @@ impl Balancer {
         if context.pages == 0 && !context.is_lasting {
             let upstream = context.upstream;
             client.context = None;
+            self.contexts = self.contexts.saturating_sub(1);
             self.free_connection(upstream, false);
         }
     }
@@ -75,6 +79,7 @@ impl Balancer {
     pub(super) fn leave_context(&mut self, id: u64) {
         let context = self.clients.get_mut(&id).and_then(|client| client.context.take());
         if let Some(context) = context {
+            self.contexts = self.contexts.saturating_sub(1);
             self.free_connection(context.upstream, true);
         }
     }
@@ -98,6 +103,9 @@ impl Balancer {
 
     /// How many shared connections to a server have contexts.
     pub(super) fn with_contexts(&self, backend: &Backend) -> usize {
+        if self.contexts == 0 {
+            return 0;
+        }
         let upstreams = backend.connections(Pool::Shared).iter().filter_map(|id| self.upstreams.get(id));
         upstreams.filter(|upstream| upstream.contexts > 0).count()
     }

@@ -247,6 +247,7 @@ impl Balancer {
                 None => {
                     // What it knew of the client is lost with it; the next operation begins anew.
                     client.context = None;
+                    self.contexts = self.contexts.saturating_sub(1);
                     Choice::None
                 }
             };

@@ -484,6 +484,9 @@ fn clients_that_a_server_remembers_have_connections_to_themselves() {
     assert!(shared(&world).contains(&found[2]));
     world.connect_all();
     assert_eq!(shared(&world).len(), 2);
+    assert_eq!(world.balancer.contexts, 1);
+    world.balancer.client_gone(clients[2]);
+    assert_eq!(world.balancer.contexts, 0);
 }
 
 #[test]
@@ -515,4 +518,5 @@ fn a_client_is_free_behind_the_last_page() {
         remembered(&mut world, client, 5, page(b""), answered);
         assert_eq!(others(&mut world, 40).len(), 3);
     }
+    assert_eq!(world.balancer.contexts, 0);
 }
