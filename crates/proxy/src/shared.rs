@@ -261,11 +261,13 @@ impl Shared {
             let _ = rustix::io::read(&self.wake, &mut drained);
             self.is_woken.store(false, Ordering::SeqCst);
         }
+        let mut slot = self.exchange();
         if self.exchange.is_poisoned() {
             // A thread that brings requests has panicked amid them.
+            drop(slot);
             self.begin_anew();
+            slot = self.exchange();
         }
-        let mut slot = self.exchange();
         let exchange = slot.as_mut()?;
         exchange.carry_out(self.take());
         exchange.happened(events, buffer);
