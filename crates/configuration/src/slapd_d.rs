@@ -29,8 +29,8 @@ use super::model::{Config, Source};
 use super::text::{Piece, Text, crc32};
 
 pub use add::{add_entries, merge_entries};
-pub use commit::FileChanges;
-pub use commit::files_of;
+use commit::files_of;
+pub use commit::{FileChanges, files_of_entries};
 pub use in_use::{InUse, User, server_of};
 pub use journal::Keeper;
 

@@ -16,7 +16,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use larix_configuration::slapd_d::{FileChanges, InUse, checksum_fits, file_bytes, files_of};
+use larix_configuration::slapd_d::{FileChanges, InUse, checksum_fits, file_bytes, files_of_entries};
 use larix_configuration::{Config, ConfigError};
 use larix_engine::Database as EngineDatabase;
 use larix_engine::DatabaseSettings;
@@ -172,7 +172,7 @@ impl Mirror for LdifTree {
                 }
             }
         }
-        FileChanges::of(&self.directory, files).commit().map_err(|error| error.to_string())?;
+        FileChanges::of(&self.directory, files).commit_entries().map_err(|error| error.to_string())?;
         for change in changes {
             if let Mirrored::Gone(name) = change {
                 unusual.remove(name);
@@ -236,7 +236,7 @@ struct Files {
 
 impl Files {
     fn read(directory: &Path, schema: &Schema, suffix: &(NormalDn, String)) -> Result<Self, LdifTreeError> {
-        let found = files_of(directory, DEPTH_MAX)?;
+        let found = files_of_entries(directory, DEPTH_MAX)?;
         let mut below: BTreeMap<&Path, Vec<(&Path, &[u8])>> = BTreeMap::new();
         for (path, bytes) in &found {
             below.entry(path.parent().unwrap_or_else(|| Path::new(""))).or_default().push((path, bytes));

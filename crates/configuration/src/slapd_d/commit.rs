@@ -16,6 +16,7 @@ use super::super::entry::ConfigEntry;
 use super::super::model::Config;
 use super::super::text::Text;
 use super::disk::{Disk, RealDisk, Sync, make_directory, overwrite, put, remove};
+use super::in_use::open_lock_file;
 use super::journal;
 use super::splice::Splice;
 use super::{file_of, file_text, io_error};
@@ -97,13 +98,29 @@ impl FileChanges {
         self.commit_on(&mut RealDisk)
     }
 
+    /// The same in the directory of a `database ldif`, by the process that has it in use.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub fn commit_entries(&self) -> Result<(), ConfigError> {
+        self.commit_under(&mut RealDisk, |directory| Ok(Lock::exclusive_of_entries(directory)))
+    }
+
     pub(super) fn commit_on(&self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
+        self.commit_under(disk, Lock::exclusive)
+    }
+
+    fn commit_under(
+        &self,
+        disk: &mut dyn Disk,
+        lock: impl Fn(&Path) -> Result<Lock, ConfigError>,
+    ) -> Result<(), ConfigError> {
         if self.files.is_empty() {
             return Ok(());
         }
         let directory = &self.directory;
         make_directory(disk, directory).map_err(|error| io_error("make", directory, &error))?;
-        let _lock = Lock::exclusive(directory)?;
+        let _lock = lock(directory)?;
         recover(disk, directory)?;
         let changes = self.spliced();
         journal::begin(disk, directory, &journal::whole(&changes))?;
@@ -248,6 +265,9 @@ pub(super) fn split_line(text: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(line).ok()?, rest.get(1..)?))
 }
 
+/// The content of files by their paths below a directory.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
 type ByFile = BTreeMap<PathBuf, (String, Arc<ConfigEntry>)>;
 
 fn by_file(entries: &[Arc<ConfigEntry>]) -> Result<ByFile, ConfigError> {
@@ -269,8 +289,21 @@ pub(super) fn recover(disk: &mut dyn Disk, directory: &Path) -> Result<(), Confi
 }
 
 /// The content of every file of an entry, by its path below the directory, in directories nested up to `depth_max`.
-pub fn files_of(directory: &Path, depth_max: usize) -> Result<BTreeMap<PathBuf, Vec<u8>>, ConfigError> {
+pub(super) fn files_of(directory: &Path, depth_max: usize) -> Result<Files, ConfigError> {
     let _lock = Lock::shared(directory)?;
+    read_files(directory, depth_max)
+}
+
+/// The same of a `database ldif`, also while a process has it in use.
+///
+/// # Errors
+/// Names the file or directory that cannot be read.
+pub fn files_of_entries(directory: &Path, depth_max: usize) -> Result<Files, ConfigError> {
+    let _lock = Lock::shared_of_entries(directory);
+    read_files(directory, depth_max)
+}
+
+fn read_files(directory: &Path, depth_max: usize) -> Result<Files, ConfigError> {
     let mut files = BTreeMap::new();
     collect(directory, Path::new(""), depth_max, &mut files)?;
     if let Some(changes) = journal::pending(directory)? {
@@ -319,9 +352,12 @@ fn collect(
     Ok(())
 }
 
+/// Locked while the files of a `database ldif` are changed or read. The directory itself is locked by the process that has it in use.
+const CHANGE_LOCK_FILE: &str = "larix.change.lock";
+
 /// Keeps writers, or all processes, out of the directory until it is dropped.
 pub(super) struct Lock {
-    _file: File,
+    _file: Option<File>,
 }
 
 impl Lock {
@@ -333,10 +369,26 @@ impl Lock {
         Self::take(directory, File::lock)
     }
 
+    /// Without a lock where the file is missing, as before the first change, or may not be read.
+    fn shared_of_entries(directory: &Path) -> Self {
+        Self::over(File::open(directory.join(CHANGE_LOCK_FILE)).ok(), File::lock_shared)
+    }
+
+    /// Without a lock where the file cannot be made: the others cannot be changed either.
+    fn exclusive_of_entries(directory: &Path) -> Self {
+        Self::over(open_lock_file(directory, CHANGE_LOCK_FILE), File::lock)
+    }
+
     fn take(directory: &Path, lock: impl Fn(&File) -> io::Result<()>) -> Result<Self, ConfigError> {
         let file = File::open(directory).map_err(|error| io_error("read", directory, &error))?;
-        // A filesystem without locks has to do without.
-        let _ = lock(&file);
-        Ok(Self { _file: file })
+        Ok(Self::over(Some(file), lock))
+    }
+
+    fn over(file: Option<File>, lock: impl Fn(&File) -> io::Result<()>) -> Self {
+        if let Some(file) = &file {
+            // A filesystem without locks has to do without.
+            let _ = lock(file);
+        }
+        Self { _file: file }
     }
 }

@@ -2,8 +2,8 @@
 //! `database ldif`.
 //!
 //! The journal's lock is held for one change; this one as long as a process relies on what it has read. A directory that this user
-//! may not write has no such file: no process changes it. The directory of the entries below cn=config is locked, too: a lock file
-//! looks like something that a process has left, and is removed as such.
+//! may not write has no such file: no process changes it. The directory of the entries below cn=config is locked, too, and so is the
+//! directory of a `database ldif`: a lock file looks like something that a process has left, and is removed as such.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -24,6 +24,8 @@ const LOCK_FILE: &str = "larix.config.lock";
 const BELOW_TOP: &str = "cn=config";
 /// The same in the directory of a `database ldif`, as in that of a `database mdb`.
 const LOCK_FILE_OF_ENTRIES: &str = "larix.lock";
+/// That directory itself. Changes of the files lock a file of their own, and leave the directory's lock to this.
+const DIRECTORY_OF_ENTRIES: &str = ".";
 /// Beyond that nothing of use stands there.
 const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -32,14 +34,14 @@ const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 pub struct InUse {
     /// None where there can be no lock.
     file: Option<File>,
-    /// [`BELOW_TOP`], if that could be locked.
-    below_top: Option<File>,
+    /// [`BELOW_TOP`] or [`DIRECTORY_OF_ENTRIES`], if that could be locked.
+    directory: Option<File>,
 }
 
 impl Drop for InUse {
     /// Closing the files would do, were it not for children between fork and exec on other threads, which hold them, too.
     fn drop(&mut self) {
-        for file in self.file.iter().chain(&self.below_top) {
+        for file in self.file.iter().chain(&self.directory) {
             // The lock goes with the process at the latest.
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
         }
@@ -105,7 +107,7 @@ impl InUse {
         let Source::Directory(directory) = &config.source else { return Ok(None) };
         let directory = directory.clone();
         let lines = lines_of_server(config, urls);
-        let taken = Self::take(&directory, (LOCK_FILE, Some(BELOW_TOP)), &lines).map_err(|user| {
+        let taken = Self::take(&directory, (LOCK_FILE, BELOW_TOP), &lines).map_err(|user| {
             let message = format!("`{}` is in use by {}", directory.display(), user.process());
             ConfigError::new(Origin::BuiltIn, message).with_help(
                 "one server runs with a configuration: stop that one first, or name another directory",
@@ -125,7 +127,7 @@ impl InUse {
     /// # Errors
     /// A server runs with it, or another tool changes it: says how to go about it instead.
     pub fn by_tool(directory: &Path) -> Result<Self, ConfigError> {
-        Self::take(directory, (LOCK_FILE, Some(BELOW_TOP)), &[]).map_err(|user| {
+        Self::take(directory, (LOCK_FILE, BELOW_TOP), &[]).map_err(|user| {
             let (directory, process) = (directory.display(), user.process());
             if user.process.is_none() {
                 let message =
@@ -156,27 +158,34 @@ impl InUse {
     /// # Errors
     /// Names the process that does already.
     pub fn of_entries(directory: &Path) -> Result<Self, ConfigError> {
-        Self::take(directory, (LOCK_FILE_OF_ENTRIES, None), &[]).map_err(|user| {
-            let message = format!("`{}` is in use by {}", directory.display(), user.process());
+        Self::take(directory, (LOCK_FILE_OF_ENTRIES, DIRECTORY_OF_ENTRIES), &[]).map_err(|user| {
+            let path = directory.display();
+            let which = match user.process {
+                Some(_) => String::new(),
+                None => format!(" (`fuser {path}` says which)"),
+            };
+            let message = format!("`{path}` is in use by {}{which}", user.process());
             ConfigError::new(Origin::BuiltIn, message).with_help(
                 "one process works on these files: change the entries through the server, or stop it first",
             )
         })
     }
 
-    /// `lines` are what the file says beside the process. `below` is a directory that is locked, too, if it is there.
-    fn take(directory: &Path, (name, below): (&str, Option<&str>), lines: &[String]) -> Result<Self, User> {
-        let Some(file) = open(directory, name) else { return Ok(Self { file: None, below_top: None }) };
+    /// `lines` are what the file says beside the process. `locked` is a directory that is locked, too, if it is there.
+    fn take(directory: &Path, (name, locked): (&str, &str), lines: &[String]) -> Result<Self, User> {
+        let Some(file) = open_lock_file(directory, name) else {
+            return Ok(Self { file: None, directory: None });
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(user(&file)),
             // A file system without locks has to do without.
-            Err(_) => return Ok(Self { file: None, below_top: None }),
+            Err(_) => return Ok(Self { file: None, directory: None }),
         }
-        let mut taken = Self { file: Some(file), below_top: None };
-        if let Some(below) = below.and_then(|below| File::open(directory.join(below)).ok()) {
-            match rustix::fs::flock(&below, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => taken.below_top = Some(below),
+        let mut taken = Self { file: Some(file), directory: None };
+        if let Ok(locked) = File::open(directory.join(locked)) {
+            match rustix::fs::flock(&locked, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => taken.directory = Some(locked),
                 // That one's lock file was removed, and what it said with it.
                 Err(Errno::WOULDBLOCK) => return Err(User::default()),
                 Err(_) => {}
@@ -208,7 +217,7 @@ pub fn server_of(directory: &Path) -> Option<User> {
 }
 
 /// The file, as the owner of the directory has his files; none where it cannot be had.
-fn open(directory: &Path, name: &str) -> Option<File> {
+pub(super) fn open_lock_file(directory: &Path, name: &str) -> Option<File> {
     let path = directory.join(name);
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -334,6 +343,11 @@ mod tests {
         let first = InUse::of_entries(folder.path()).unwrap();
         let second = refused(InUse::of_entries(folder.path()));
         assert!(second.contains(&format!("in use by process {}", process::id())), "{second}");
+        for _ in 0..2 {
+            fs::remove_file(folder.path().join(LOCK_FILE_OF_ENTRIES)).unwrap();
+            let second = refused(InUse::of_entries(folder.path()));
+            assert!(second.contains("in use by another process (`fuser "), "{second}");
+        }
         drop(first);
         InUse::of_entries(folder.path()).unwrap();
         InUse::of_entries(Path::new("/proc/self")).unwrap();
