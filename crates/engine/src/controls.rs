@@ -94,6 +94,8 @@ pub struct ControlValues {
     pub sync_peer: bool,
     /// Of an add. No control says so: a tool's own socket does.
     pub import: Option<Import>,
+    /// Entries need not obey the schema. No control says so: an offline tool does.
+    pub schema_unchecked: bool,
     /// Controls that overlays in front of backends heed.
     pub overlays: Vec<SentControl>,
     /// How many proxies the request has come through, as they say.
@@ -139,6 +141,7 @@ impl ControlValues {
         states: false,
         sync_peer: false,
         import: None,
+        schema_unchecked: false,
         overlays: Vec::new(),
         hops: 0,
         sent: Vec::new(),

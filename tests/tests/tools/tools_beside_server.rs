@@ -377,6 +377,36 @@ fn flags_of_slapadd_have_their_meaning_beside_a_server() {
 }
 
 #[test]
+fn flags_of_slapmodify_have_their_meaning_offline_as_with_slapd() {
+    let change = format!("dn: {SUFFIX}\nchangetype: modify\nadd: mail\nmail: m@example.com\n\n");
+    let has = |bench: &Bench, what: &str| bench.content().concat().contains(what);
+    for kind in [Kind::Larix, Kind::Slapd] {
+        if kind.is_lacking() {
+            continue;
+        }
+        let bench = Bench::new(kind, DATABASE);
+        bench.site.load(TOP);
+        let output = bench.run("modify", &[], &change);
+        assert!(!output.status.success() && !has(&bench, "mail:"), "{kind:?}: {}", output_text(&output));
+        bench.done("modify", &["-s", "-S", "7"], &change);
+        assert!(has(&bench, "mail: m@example.com"), "{kind:?}");
+        assert!(has(&bench, "#007#"), "{kind:?}: {:?}", bench.content());
+        bench.done("modify", &["-o", "schema-check=no"], &change.replace("mail", "uid"));
+        assert!(has(&bench, "uid: m@example.com"), "{kind:?}");
+    }
+    // The server checks what it stores, and has a server id of its own.
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.site.load(TOP);
+    let _server = bench.start();
+    for flags in [&["-s"][..], &["-S", "7"], &["-o", "schema-check=no"]] {
+        let output = bench.run("modify", flags, &change);
+        let text = output_text(&output);
+        assert!(!output.status.success() && text.contains("stop it first"), "{flags:?}: {text}");
+    }
+    assert!(!has(&bench, "mail:"));
+}
+
+#[test]
 fn changes_deletes_and_indexes_beside_a_server() {
     let bench = Bench::new(Kind::Larix, DATABASE);
     let server = bench.start();

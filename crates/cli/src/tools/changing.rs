@@ -28,16 +28,24 @@ pub(super) enum Changing {
     Served(Vec<(Vec<NormalDn>, ToolClient)>),
 }
 
+/// How databases are opened for changes.
+#[derive(Clone, Copy)]
+pub(super) struct Writes {
+    /// Whether those that are not there are made.
+    pub(super) access: Access,
+    /// Whose CSNs the changes get; none: the configuration's.
+    pub(super) server_id: Option<u16>,
+}
+
 impl Changing {
-    /// Opens the databases, or finds who serves them. `access` says whether those that are not there are made. `verbose`: says when it
-    /// waits for a server.
+    /// Opens the databases, or finds who serves them. `verbose`: says when it waits for a server.
     pub(super) fn open(
         config: &Config,
         databases: &[&larix_configuration::Database],
-        access: Access,
+        writes: Writes,
         verbose: bool,
     ) -> anyhow::Result<Self> {
-        let error = match common::open_directory(config, databases, access) {
+        let error = match common::open_directory(config, databases, writes.access, writes.server_id) {
             Ok(directory) => return Ok(Self::Here(Box::new(directory))),
             Err(error) => error,
         };

@@ -433,15 +433,17 @@ pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifA
     LdifAttribute { description, values }
 }
 
-/// Opens the chosen databases with their writers: changes go the way of the server's own. `access` is not [`Access::Read`].
+/// Opens the chosen databases with their writers: changes go the way of the server's own. `access` is not [`Access::Read`]; `server_id`
+/// takes the place of the configuration's.
 pub(crate) fn open_directory(
     config: &Config,
     databases: &[&larix_configuration::Database],
     access: Access,
+    server_id: Option<u16>,
 ) -> anyhow::Result<Directory<LmdbStore>> {
     let clock = Arc::new(SystemClock::new());
-    let server_id = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
-    let order = Arc::new(CommitOrder::new(server_id));
+    let configured = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
+    let order = Arc::new(CommitOrder::new(server_id.unwrap_or(configured)));
     let mut served = Vec::new();
     for database in databases {
         let environment = WriterEnvironment {

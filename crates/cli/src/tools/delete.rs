@@ -17,7 +17,7 @@ use larix_server::config_entries_matching;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::changing::Changing;
+use super::changing::{Changing, Writes};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, each_record};
 
@@ -94,7 +94,8 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
     if args.dry_run {
         return look(name, args, &config, &databases, dns);
     }
-    let mut changing = Changing::open(&config, &databases, Access::Change, args.config.verbose > 0)?;
+    let writes = Writes { access: Access::Change, server_id: None };
+    let mut changing = Changing::open(&config, &databases, writes, args.config.verbose > 0)?;
     if let Some(filter) = &args.filter {
         match &changing {
             Changing::Here(directory) => {

@@ -11,7 +11,7 @@ use larix_engine::write::WriteOperation;
 use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
 
-use super::changing::Changing;
+use super::changing::{Changing, Writes};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
 /// Apply LDIF changes to a database, also while a server runs on it
@@ -27,10 +27,10 @@ pub(super) struct ModifyArgs {
     /// Quick; accepted: checks are not left out
     #[arg(short = 'q')]
     quick: bool,
-    /// Syntax checks; accepted, as for slapadd
+    /// No schema checks, for entries that another server keeps otherwise; offline alone
     #[arg(short = 's')]
     no_schema_check: bool,
-    /// Server id of new change sequence numbers; accepted: the configuration's is used
+    /// Server id of new change sequence numbers, 0 to 4095 [default: the configuration's]; offline alone
     #[arg(short = 'S', value_name = "SID", value_parser = common::server_id)]
     server_id: Option<u16>,
     /// Write contextCSN; accepted: it is always written
@@ -58,21 +58,37 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 
 fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
+    let checks_schema = !args.no_schema_check && args.config.switch("schema-check", true)?;
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
+        if !checks_schema || args.server_id.is_some() {
+            bail!(
+                "-s, -o schema-check=no and -S are for databases of entries: each change of cn=config is checked, and has the server id \
+                 of the configuration; leave them out"
+            );
+        }
         return modify_configuration(name, args, config);
     };
     if args.input.dry_run {
         // No database is opened, which would make one where there is none.
-        return each_change(name, args, |_, _| Ok(LdapResult::success()));
+        return each_change(name, args, checks_schema, |_, _| Ok(LdapResult::success()));
     }
-    let mut changing = Changing::open(&config, &databases, Access::Write, args.config.verbose > 0)?;
-    each_change(name, args, |operation, controls| changing.change(&config, operation, controls))
+    let writes = Writes { access: Access::Write, server_id: args.server_id };
+    let mut changing = Changing::open(&config, &databases, writes, args.config.verbose > 0)?;
+    if matches!(changing, Changing::Served(_)) && (!checks_schema || args.server_id.is_some()) {
+        bail!(
+            "-s, -o schema-check=no and -S hold for a database that no server has open: this one's server checks what it stores, and \
+             uses its own server id; stop it first, or leave them out"
+        );
+    }
+    each_change(name, args, checks_schema, |operation, controls| {
+        changing.change(&config, operation, controls)
+    })
 }
 
 /// Changes cn=config in its directory, each whole and valid by itself.
 fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> anyhow::Result<u64> {
     let _directory = common::take_directory(&mut config)?;
-    each_change(name, args, |operation, controls| {
+    each_change(name, args, true, |operation, controls| {
         Ok(common::change_configuration(&mut config, operation, controls))
     })
 }
@@ -81,6 +97,7 @@ fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> an
 fn each_change(
     name: &str,
     args: &ModifyArgs,
+    checks_schema: bool,
     mut apply: impl FnMut(WriteOperation, RequestControls) -> anyhow::Result<LdapResult>,
 ) -> anyhow::Result<u64> {
     let mut failed = 0;
@@ -102,7 +119,11 @@ fn each_change(
         }
         let (line, dn) = (record.line, record.dn.clone());
         // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
-        let controls = RequestControls::from(ControlValues { relax: true, ..ControlValues::default() });
+        let controls = RequestControls::from(ControlValues {
+            relax: true,
+            schema_unchecked: !checks_schema,
+            ..ControlValues::default()
+        });
         let result = apply(record.into(), controls)?;
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {
@@ -142,7 +163,7 @@ mod tests {
             let words = ["slapmodify", "-l"].into_iter().chain(ldif.to_str()).chain(flags.iter().copied());
             let args = ModifyArgs::parse_from(words);
             let mut found = Vec::new();
-            let done = each_change("slapmodify", &args, |operation, _| {
+            let done = each_change("slapmodify", &args, true, |operation, _| {
                 found.push(operation.target().to_owned());
                 Ok(LdapResult::success())
             });

@@ -35,10 +35,12 @@ pub(crate) fn add<V: Snapshot>(
 ) -> Result<(), Failure> {
     let context = operator.context;
     let mode = CheckMode { relax: operator.envelope.controls.relax, add: true, ..context.check_mode() };
-    match operator.envelope.controls.import {
+    let controls = operator.envelope.controls;
+    match controls.import {
         Some(Import { schema_check: false, .. }) => {
             name_structural_class(context.schema, context.known, &mut entry)
         }
+        _ if controls.schema_unchecked => name_structural_class(context.schema, context.known, &mut entry),
         _ if context.settings.holds_parts => {
             check_part(context.schema, &entry)?;
             name_structural_class(context.schema, context.known, &mut entry);

@@ -10,7 +10,7 @@ use super::operational;
 use super::operator::{CurrentEntry, Operator, StoredSets, insufficient};
 use super::patched::{Patched, is_each_replaced};
 use super::replicated;
-use super::schema_check::{CheckMode, check_entry, check_part};
+use super::schema_check::{CheckMode, check_entry, check_part, renew_structural_class};
 use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
@@ -110,6 +110,10 @@ pub(crate) fn changed_entry<V: Snapshot>(
     change::apply_all(context.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
     if context.settings.holds_parts {
         check_part(context.schema, &entry)?;
+        return Ok(entry);
+    }
+    if controls.schema_unchecked {
+        renew_structural_class(context.schema, known, &mut entry);
         return Ok(entry);
     }
     let mode = CheckMode { relax: controls.relax, add: false, ..context.check_mode() };

@@ -104,9 +104,13 @@ fn several_values(schema: &Schema, attribute: &EntryAttribute) -> LdapResult {
 
 /// Notes the structural class of an entry that is not checked otherwise: the server cannot do without it.
 pub(crate) fn name_structural_class(schema: &Schema, known: &KnownSchema, entry: &mut Entry) {
-    if !entry.values(known.structural_object_class).is_empty() {
-        return;
+    if entry.values(known.structural_object_class).is_empty() {
+        renew_structural_class(schema, known, entry);
     }
+}
+
+/// The same after a change, which may have given the entry another one.
+pub(crate) fn renew_structural_class(schema: &Schema, known: &KnownSchema, entry: &mut Entry) {
     let classes = entry.values(known.object_class).to_vec();
     if let Ok(checked) = structural_class(schema, &classes) {
         record_structural_class(schema, known, entry, checked.structural);

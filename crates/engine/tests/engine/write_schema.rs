@@ -142,3 +142,35 @@ fn without_lastmod_an_entry_has_its_structural_class_alone() {
     assert_eq!(value("structuralObjectClass").as_deref(), Some("inetOrgPerson"));
     assert_eq!((value("entryUUID"), value("entryCSN"), value("modifiersName")), (None, None, None));
 }
+
+/// What an offline tool stores with `-s`.
+#[test]
+fn unchecked_entries_need_not_obey_the_schema() {
+    let fixture = fixture();
+    let dn = format!("cn=x,{SUFFIX}");
+    let unchecked = |ldif: &str| {
+        let mut last = String::new();
+        for record in common::records(ldif) {
+            let (operation, _) = common::operation(record);
+            let mut request = fixture.request(operation, &[]);
+            request.controls = request.controls.with(|values| values.schema_unchecked = true);
+            last = common::describe(&fixture.submit(request));
+        }
+        last
+    };
+    let structural = || fixture.value(&dn, "structuralObjectClass");
+    let add = format!("dn: {dn}\nchangetype: add\nobjectClass: tRuled\ncn: x\ntCase: a\n");
+    assert_eq!(fixture.change(&add), "65 content rule 'tRule' requires attribute 'sn'");
+    assert_eq!(unchecked(&add), "0");
+    assert_eq!(structural().as_deref(), Some("tRuled"));
+    let mail = format!("dn: {dn}\nchangetype: modify\nadd: mail\nmail: m\n-\n");
+    assert!(fixture.change(&mail).starts_with("65 "));
+    assert_eq!(unchecked(&mail), "0");
+    assert_eq!(fixture.value(&dn, "mail").as_deref(), Some("m"));
+    // Another structural class is recorded: checked changes go on from there.
+    let class = format!("dn: {dn}\nchangetype: modify\nreplace: objectClass\nobjectClass: tThing\n-\n");
+    assert!(fixture.change(&class).starts_with("69 "));
+    assert_eq!(unchecked(&class), "0");
+    assert_eq!(structural().as_deref(), Some("tThing"));
+    assert_eq!(fixture.change(&format!("dn: {dn}\nchangetype: modify\nadd: sn\nsn: s\n-\n")), "0");
+}
