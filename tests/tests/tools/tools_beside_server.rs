@@ -391,8 +391,11 @@ fn flags_of_slapmodify_have_their_meaning_offline_as_with_slapd() {
         bench.done("modify", &["-s", "-S", "7"], &change);
         assert!(has(&bench, "mail: m@example.com"), "{kind:?}");
         assert!(has(&bench, "#007#"), "{kind:?}: {:?}", bench.content());
-        bench.done("modify", &["-o", "schema-check=no"], &change.replace("mail", "uid"));
-        assert!(has(&bench, "uid: m@example.com"), "{kind:?}");
+        // That of slapd 2.5 does not take what its manual says.
+        if kind == Kind::Larix {
+            bench.done("modify", &["-o", "schema-check=no"], &change.replace("mail", "uid"));
+            assert!(has(&bench, "uid: m@example.com"));
+        }
     }
     // The server checks what it stores, and has a server id of its own.
     let bench = Bench::new(Kind::Larix, DATABASE);
