@@ -17,6 +17,7 @@ mod error;
 mod fault;
 #[cfg(feature = "gssapi")]
 mod gssapi;
+mod ldap_conf;
 mod messages;
 mod peer_fault;
 mod pins;
@@ -33,6 +34,7 @@ pub use connection::{Connection, ConnectionOptions};
 pub use dial::KeepAlive;
 pub use error::{ClientError, write_result};
 pub use fault::SettingNames;
+pub use ldap_conf::{LdapConf, Origin, Setting};
 pub use messages::{Answer, GIVEN_UP_MAX, GivingUp, MessageLayer, MessageLimits, NotSent};
 pub use peer_fault::PeerFault;
 pub use pins::PeerKeyHash;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use larix_sasl::scram::ClientBinding;
@@ -17,6 +17,7 @@ use crate::authorities::{ByDate, Trusted, roots};
 use crate::ciphers;
 use crate::error::ClientError;
 use crate::fault::{self, SettingNames};
+use crate::ldap_conf::{self, LdapConf};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
 use crate::trust::{NameRule, Named, PeerCertificate};
@@ -31,25 +32,6 @@ const SYSTEM_AUTHORITIES: &[&str] = &[
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
-/// The system's settings for LDAP clients.
-const SYSTEM_FILES: &[&str] = &["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
-/// The settings looked at.
-const KNOWN: &[&str] = &[
-    "TLS_CACERT",
-    "TLS_CACERTDIR",
-    "TLS_CERT",
-    "TLS_KEY",
-    "TLS_REQCERT",
-    "TLS_REQSAN",
-    "TLS_PROTOCOL_MIN",
-    "TLS_CIPHER_SUITE",
-    "TLS_ECNAME",
-    "TLS_CRLCHECK",
-    "TLS_CRLFILE",
-    "SASL_CBINDING",
-];
-/// Those that only a user's own file may give.
-const OWN: &[&str] = &["TLS_CERT", "TLS_KEY"];
 
 pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
@@ -57,19 +39,21 @@ pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct TlsOptions {
     settings: HashMap<&'static str, String>,
+    /// Where those stand that a file or the environment gives, with their names.
+    places: HashMap<&'static str, String>,
     /// Whether a certificate may have any name.
     any_name: bool,
 }
 
 impl TlsOptions {
     /// The settings that are known, by the names of ldap.conf.
-    pub const NAMES: &'static [&'static str] = KNOWN;
+    pub const NAMES: &'static [&'static str] = ldap_conf::TLS;
 
     /// Exactly these, by the names of ldap.conf in any case (`tls_cert` and the like); names that are none of them are left
     /// out.
     pub fn new<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let named = |(name, value): (&str, &str)| known(name).map(|name| (name, value.to_owned()));
-        Self { settings: settings.into_iter().filter_map(named).collect(), any_name: false }
+        Self { settings: settings.into_iter().filter_map(named).collect(), ..Self::default() }
     }
 
     /// The same, and a certificate may have any name: its chain alone is judged.
@@ -78,46 +62,36 @@ impl TlsOptions {
         Self { any_name: true, ..self }
     }
 
-    /// From `-o tls_...=...`, then LDAPTLS_..., then the user's files, then the system's; LDAPNOINIT leaves out all but the
-    /// first.
-    pub fn gather(settings: &[String]) -> Self {
-        let mut options = Self::default();
-        for setting in settings {
-            if let Some((name, value)) = setting.split_once('=') {
-                options.settings.extend(known(name).map(|name| (name, value.to_owned())));
+    /// From `-o tls_...=...`, then the environment and the files.
+    pub fn gather(options: &[String], conf: &LdapConf) -> Self {
+        let mut gathered = Self::default();
+        for option in options {
+            if let Some((name, value)) = option.split_once('=') {
+                gathered.settings.extend(known(name).map(|name| (name, value.to_owned())));
             }
         }
-        if std::env::var_os("LDAPNOINIT").is_some() {
-            return options;
-        }
-        for name in KNOWN {
-            if let Ok(value) = std::env::var(format!("LDAP{name}")) {
-                options.settings.entry(name).or_insert(value);
+        for setting in Self::NAMES.iter().filter_map(|name| conf.get(name)) {
+            if !gathered.settings.contains_key(setting.name) {
+                gathered.settings.insert(setting.name, setting.value.clone());
+                gathered.places.insert(setting.name, setting.place());
             }
         }
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let own =
-            [Some("ldaprc".into()), home.as_ref().map(|h| h.join(".ldaprc")), home.map(|h| h.join("ldaprc"))];
-        let own = own.into_iter().flatten();
-        let system = match std::env::var_os("LDAPCONF") {
-            Some(path) => vec![PathBuf::from(path)],
-            None => SYSTEM_FILES.iter().map(PathBuf::from).collect(),
-        };
-        let files = own.map(|path| (path, true)).chain(system.into_iter().map(|path| (path, false)));
-        for (path, is_own) in files {
-            // Files that are not there, or not ours to read, say nothing: as for OpenLDAP's clients.
-            options.add_file(&std::fs::read_to_string(path).unwrap_or_default(), is_own);
-        }
-        options
+        gathered
     }
 
-    /// Takes what a file says of what is not yet said.
-    fn add_file(&mut self, text: &str, is_own: bool) {
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let mut words = line.split_ascii_whitespace();
-            let Some(name) = words.next().and_then(known) else { continue };
-            let Some(value) = words.next().filter(|_| is_own || !OWN.contains(&name)) else { continue };
-            self.settings.entry(name).or_insert_with(|| value.to_owned());
+    /// The error of a setting whose value is none of `words`.
+    fn unknown_word(&self, name: &str, value: &str, words: &str) -> ClientError {
+        let place = self.places.get(name).map_or(name, String::as_str);
+        ClientError::Usage(format!("{place} {value}: {words}"))
+    }
+
+    /// An error about a file names the setting that names the file, where that does not stand on the command line.
+    fn placed(&self, name: &str, error: ClientError) -> ClientError {
+        match (error, self.places.get(name)) {
+            (ClientError::Input { name, why }, Some(place)) => {
+                ClientError::Input { name, why: format!("{why} ({place})") }
+            }
+            (error, _) => error,
         }
     }
 
@@ -179,7 +153,7 @@ impl TlsOptions {
         }
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
-        let chain = certificates(Path::new(path))?;
+        let chain = certificates(Path::new(path)).map_err(|error| self.placed("TLS_CERT", error))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
         let key = PrivateKeyDer::from_pem_file(key_path).map_err(|error| {
             let why = match error {
@@ -188,7 +162,7 @@ impl TlsOptions {
                 }
                 error => format!("no private key in it: {error}"),
             };
-            unreadable(Path::new(key_path), &why)
+            self.placed("TLS_KEY", unreadable(Path::new(key_path), &why))
         })?;
         builder.with_client_auth_cert(chain, key).map_err(|error| {
             unreadable(Path::new(path), &fault::own_certificate(&error, key_path, &SettingNames::LDAP))
@@ -206,8 +180,7 @@ impl TlsOptions {
             Some("never" | "allow") => return Ok(None),
             None | Some("try" | "demand" | "hard") => {}
             Some(other) => {
-                let text = format!("TLS_REQCERT {other}: never, allow, try, demand or hard");
-                return Err(ClientError::Usage(text));
+                return Err(self.unknown_word("TLS_REQCERT", other, "never, allow, try, demand or hard"));
             }
         }
         let rule = match word("TLS_REQSAN").as_deref() {
@@ -217,8 +190,7 @@ impl TlsOptions {
             Some("try") => NameRule::AlternativeFirst,
             Some("demand" | "hard") => NameRule::Alternative,
             Some(other) => {
-                let text = format!("TLS_REQSAN {other}: never, allow, try, demand or hard");
-                return Err(ClientError::Usage(text));
+                return Err(self.unknown_word("TLS_REQSAN", other, "never, allow, try, demand or hard"));
             }
         };
         let certificates = self.authorities()?;
@@ -231,7 +203,7 @@ impl TlsOptions {
         let check = word("TLS_CRLCHECK");
         let check = check.unwrap_or_else(|| "none".to_owned());
         if !["none", "peer", "all"].contains(&check.as_str()) {
-            return Err(ClientError::Usage(format!("TLS_CRLCHECK {check}: none, peer or all")));
+            return Err(self.unknown_word("TLS_CRLCHECK", &check, "none, peer or all"));
         }
         let asks_revocation = check != "none";
         let provider = Arc::clone(provider);
@@ -263,7 +235,7 @@ impl TlsOptions {
             let Some(path) = self.get(name).map(Path::new) else { continue };
             let found = CertificateRevocationListDer::pem_file_iter(path)
                 .and_then(|lists| lists.collect::<Result<Vec<_>, _>>())
-                .map_err(|error| unreadable(path, &error.to_string()))?;
+                .map_err(|error| self.placed(name, unreadable(path, &error.to_string())))?;
             if must && found.is_empty() {
                 return Err(unreadable(path, "no revocation list (PEM) in it"));
             }
@@ -276,12 +248,13 @@ impl TlsOptions {
     fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, ClientError> {
         let (file, directory) = (self.get("TLS_CACERT"), self.get("TLS_CACERTDIR"));
         let mut found = match file {
-            Some(path) => certificates(Path::new(path))?,
+            Some(path) => certificates(Path::new(path)).map_err(|error| self.placed("TLS_CACERT", error))?,
             None => Vec::new(),
         };
         if let Some(path) = directory {
-            let entries =
-                std::fs::read_dir(path).map_err(|error| unreadable(Path::new(path), &error.to_string()))?;
+            let entries = std::fs::read_dir(path).map_err(|error| {
+                self.placed("TLS_CACERTDIR", unreadable(Path::new(path), &error.to_string()))
+            })?;
             for entry in entries.flatten() {
                 found.extend(certificates(&entry.path()).unwrap_or_default());
             }
@@ -419,7 +392,7 @@ pub(crate) fn channel_binding(
 }
 
 fn known(name: &str) -> Option<&'static str> {
-    KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
+    TlsOptions::NAMES.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
@@ -441,21 +414,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_first_holds() {
-        let check = |text: &str, is_own: bool, expected: &[(&'static str, &str)]| {
-            let mut options = TlsOptions::default();
-            options.settings.insert("TLS_CACERT", "/first".to_owned());
-            options.add_file(text, is_own);
-            let expected = expected.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            assert_eq!(options.settings, expected, "{text}");
-        };
-        let first = ("TLS_CACERT", "/first");
-        check("", true, &[first]);
-        check("TLS_CACERT /second\nBASE dc=x", true, &[first]);
-        check("tls_reqcert never\n#TLS_CERT /c\n", false, &[first, ("TLS_REQCERT", "never")]);
-        check("TLS_CERT /c\nTLS_KEY /k", true, &[first, ("TLS_CERT", "/c"), ("TLS_KEY", "/k")]);
-        check("TLS_CERT /c\nTLS_KEY /k", false, &[first]);
-        check("TLS_REQCERT", true, &[first]);
+    fn what_the_command_line_says_holds() {
+        let conf = LdapConf::of(&[("TLS_CACERT", "/c"), ("TLS_REQCERT", "perhaps"), ("BASE", "o=x")]);
+        let options = ["TLS_CACERT=/first", "nettimeout=3", "tls_key=/k"].map(str::to_owned);
+        let options = TlsOptions::gather(&options, &conf);
+        let expected = [("TLS_CACERT", "/first"), ("TLS_KEY", "/k"), ("TLS_REQCERT", "perhaps")];
+        assert_eq!(options.settings, expected.map(|(name, value)| (name, value.to_owned())).into());
+        let error = options.configuration(&PeerCertificate::default(), &[]).unwrap_err().to_string();
+        assert_eq!(error, "LDAPTLS_REQCERT perhaps: never, allow, try, demand or hard");
+        let conf = LdapConf::of(&[("TLS_CACERT", "/no/such/file")]);
+        let options = TlsOptions::gather(&[], &conf);
+        let error = options.configuration(&PeerCertificate::default(), &[]).unwrap_err().to_string();
+        assert!(error.starts_with("/no/such/file: ") && error.ends_with("(LDAPTLS_CACERT)"), "{error}");
     }
 
     #[test]

@@ -77,6 +77,42 @@ fn a_socket_that_is_not_there_is_named() {
     }
 }
 
+/// The files and variables of ldap.conf(5). With `-n` no server is asked, and the base is shown.
+#[test]
+fn clients_read_ldap_conf() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["home", "work"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    let run = |words: &[&str], variables: &[(&str, &str)]| {
+        let mut command = Command::new(larix());
+        command.args(words).current_dir(path("work")).env("HOME", path("home"));
+        for name in ["LDAPNOINIT", "LDAPCONF", "LDAPRC", "LDAPURI", "LDAPHOST", "LDAPBASE", "LDAPSASL_MECH"] {
+            command.env_remove(name);
+        }
+        let output = command.envs(variables.iter().copied()).output().unwrap();
+        (output.status.code(), output_text(&output))
+    };
+    fs::write(path("home/.ldaprc"), "BASE o=home\nSIZELIMIT 5\nURI ldap://127.0.0.1:1\n").unwrap();
+    fs::write(path("work/conf"), "# comment\nBASE o=conf\n").unwrap();
+    fs::write(path("work/rc"), "\nSIZELIMIT many\n").unwrap();
+    for (variables, status, expected) in [
+        (&[][..], 0, "# base <o=home> (default)"),
+        (&[("LDAPCONF", "conf")], 0, "# base <o=conf> (default)"),
+        (&[("LDAPCONF", "conf"), ("LDAPBASE", "o=x")], 0, "# base <o=x> (default)"),
+        (&[("LDAPRC", "rc")], 1, "larix: rc line 2: SIZELIMIT many: a number from 0"),
+        (&[("LDAPRC", "rc"), ("LDAPNOINIT", "")], 0, "# base <> (default)"),
+    ] {
+        let (code, text) = run(&["search", "-n", "-x"], variables);
+        assert!(code == Some(status) && text.contains(expected), "{variables:?}: {code:?} {text}");
+    }
+    let (code, text) = run(&["whoami", "-x"], &[]);
+    assert!(code == Some(255) && text.contains("/home/.ldaprc line 3: URI names it, and -H another"), "{text}");
+    let (code, text) = run(&["whoami", "-x", "-H", "ldap://127.0.0.1:2"], &[]);
+    assert!(code == Some(255) && text.contains("127.0.0.1:2") && !text.contains("ldaprc"), "{text}");
+}
+
 /// A result without a text ends with its code.
 #[test]
 fn offline_tools_show_results_and_choices() {

@@ -17,10 +17,9 @@ use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oi
 use larix_server::clock::{SystemClock, SystemRandom};
 
 use super::modify;
-use super::options::CommonArgs;
+use super::options::{CommonArgs, named_server};
 use super::session;
-use larix_client::ClientError;
-use larix_client::Session;
+use larix_client::{ClientError, Origin, Session};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
@@ -306,15 +305,18 @@ fn record(step: &Step, controls: Vec<ControlBuf>) -> Record {
     Record { line: 0, dn, body: Body::Change { controls, change } }
 }
 
+/// Whether LDAPURI names a server. That of ldap.conf is what clients of this machine ask, which need not be the server of this machine.
+fn is_named_by_environment() -> bool {
+    named_server(session::ldap_conf()).is_some_and(|setting| setting.origin == Origin::Environment)
+}
+
 impl Target {
     /// A connection, if the configuration is a server's: without -F, one that -H or LDAPURI names, or that is to be bound at.
     fn session(&self) -> Result<Option<Session>, ClientError> {
         let common = &self.common;
         let is_a_server = common.names_server()
             || self.directory.is_none()
-                && (common.bind_dn.is_some()
-                    || common.mechanism.is_some()
-                    || std::env::var_os("LDAPURI").is_some());
+                && (common.bind_dn.is_some() || common.mechanism.is_some() || is_named_by_environment());
         if is_a_server { session::open(common).map(Some) } else { Ok(None) }
     }
 

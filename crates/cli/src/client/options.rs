@@ -7,14 +7,15 @@ use clap::{ArgAction, Args};
 use larix_proto::ldif::Writer;
 use larix_proto::url::{LdapUrl, UrlError, UrlScheme};
 
-use larix_client::{ClientError, TlsOptions};
+use larix_client::{ClientError, LdapConf, Setting, TlsOptions};
 
 /// The settings of `-o` that are not of TLS.
 const SETTINGS: &[&str] = &["ldif_wrap", "ldif-wrap", "nettimeout", "network_timeout"];
 
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CommonArgs {
-    /// Server, as URL: ldap://host:port, ldaps://host or ldapi://%2Fpath; several are tried in turn [LDAPURI, ldap://localhost]
+    /// Server, as URL: ldap://host:port, ldaps://host or ldapi://%2Fpath; several are tried in turn [LDAPURI or URI of
+    /// ldap.conf, else ldap://localhost]
     #[arg(short = 'H', long = "uri", value_name = "URI")]
     pub(super) uri: Option<String>,
     /// Server's name; an old way to write -H ldap://HOST
@@ -25,7 +26,7 @@ pub(crate) struct CommonArgs {
     /// Simple authentication
     #[arg(short = 'x')]
     pub(super) simple: bool,
-    /// DN to bind as
+    /// DN to bind as [with a password: LDAPBINDDN, or BINDDN of ldaprc]
     #[arg(short = 'D', value_name = "DN")]
     pub(super) bind_dn: Option<String>,
     /// Password; visible to others in the list of processes
@@ -113,30 +114,41 @@ impl CommonArgs {
         self.uri.is_some() || self.host.is_some() || self.port.is_some()
     }
 
-    /// The servers to try. `environment` is the value of LDAPURI.
-    pub(super) fn urls(&self, environment: Option<&str>) -> Result<Vec<LdapUrl>, ClientError> {
-        if self.uri.is_none() && self.names_server() {
+    /// The servers to try. Those of `conf` where the command line names none.
+    pub(super) fn urls(&self, conf: &LdapConf) -> Result<Vec<LdapUrl>, ClientError> {
+        if let Some(text) = &self.uri {
+            return listed(text, &|url| format!("-H {url}"));
+        }
+        if self.names_server() {
             let host = self.host.clone().unwrap_or_default();
             return Ok(vec![LdapUrl::server(UrlScheme::Ldap, host, self.port)]);
         }
-        let (name, text) = match (&self.uri, environment) {
-            (Some(text), _) => ("-H ", text.as_str()),
-            (None, Some(text)) => ("LDAPURI=", text),
-            (None, None) => ("", "ldap://localhost"),
-        };
-        let fault = |url: &str, error: UrlError| ClientError::Usage(format!("{name}{url}: {error}"));
-        let urls = text
-            .split([' ', ','])
-            .filter(|url| !url.is_empty())
-            .map(|url| LdapUrl::parse(url).map_err(|error| fault(url, error)))
-            .collect::<Result<Vec<_>, _>>()?;
-        if urls.is_empty() {
-            return Err(ClientError::Usage(format!(
-                "{}names no server",
-                if name == "-H " { name } else { "LDAPURI " }
-            )));
+        match named_server(conf) {
+            Some(setting) if setting.name == HOST => hosts(setting, conf),
+            Some(setting) => listed(&setting.value, &|url| setting.with(url)),
+            None => Ok(vec![LdapUrl::server(UrlScheme::Ldap, "localhost".to_owned(), port(conf)?)]),
         }
-        Ok(urls)
+    }
+
+    /// Whether a password goes with the bind.
+    fn gives_password(&self) -> bool {
+        self.prompt || self.password.is_some() || self.password_file.is_some()
+    }
+
+    /// The same with what `conf` says of the identity, where the command line does not. As with OpenLDAP's tools, the DN counts for binds
+    /// with a password.
+    pub(super) fn with_defaults(&self, conf: &LdapConf) -> Self {
+        let default = |given: Option<&str>, name: &str| given.or_else(|| conf.value(name)).map(str::to_owned);
+        let mut args = self.clone();
+        if !self.simple && self.bind_dn.is_none() {
+            args.mechanism = default(self.mechanism.as_deref(), "SASL_MECH");
+        }
+        if args.mechanism.is_none() && self.gives_password() {
+            args.bind_dn = default(self.bind_dn.as_deref(), "BINDDN");
+        }
+        args.user = default(self.user.as_deref(), "SASL_AUTHCID");
+        args.authorization = default(self.authorization.as_deref(), "SASL_AUTHZID");
+        args
     }
 
     pub(super) fn ldif_writer(&self) -> Result<Writer, ClientError> {
@@ -151,15 +163,15 @@ impl CommonArgs {
         }
     }
 
-    pub(super) fn connect_timeout(&self) -> Result<Option<Duration>, ClientError> {
-        match self.setting(&["nettimeout", "network_timeout"]) {
-            None | Some("none" | "max") => Ok(None),
-            Some(seconds) => match seconds.parse() {
-                Ok(seconds) if seconds > 0 => Ok(Some(Duration::from_secs(seconds))),
-                _ => {
-                    Err(ClientError::Usage(format!("-o nettimeout={seconds}: a number of seconds, or none")))
-                }
-            },
+    pub(super) fn connect_timeout(&self, conf: &LdapConf) -> Result<Option<Duration>, ClientError> {
+        let seconds = match self.setting(&["nettimeout", "network_timeout"]) {
+            None => return default_timeout(conf),
+            Some("none" | "max") => return Ok(None),
+            Some(seconds) => seconds,
+        };
+        match seconds.parse() {
+            Ok(seconds) if seconds > 0 => Ok(Some(Duration::from_secs(seconds))),
+            _ => Err(ClientError::Usage(format!("-o nettimeout={seconds}: a number of seconds, or none"))),
         }
     }
 
@@ -168,5 +180,63 @@ impl CommonArgs {
             let (name, value) = setting.split_once('=')?;
             names.iter().any(|known| known.eq_ignore_ascii_case(name)).then_some(value)
         })
+    }
+}
+
+const HOST: &str = "HOST";
+
+/// The setting that names the servers to ask where the command line names none.
+pub(super) fn named_server(conf: &LdapConf) -> Option<&Setting> {
+    conf.get("URI").or_else(|| conf.get(HOST))
+}
+
+/// URLs with blanks or commas between them. `place` shows where one stands.
+fn listed(text: &str, place: &dyn Fn(&str) -> String) -> Result<Vec<LdapUrl>, ClientError> {
+    let fault = |url: &str, error: UrlError| ClientError::Usage(format!("{}: {error}", place(url)));
+    let urls = text
+        .split([' ', '\t', ','])
+        .filter(|url| !url.is_empty())
+        .map(|url| LdapUrl::parse(url).map_err(|error| fault(url, error)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if urls.is_empty() {
+        return Err(no_server(&place(text)));
+    }
+    Ok(urls)
+}
+
+fn no_server(place: &str) -> ClientError {
+    ClientError::Usage(format!("{} names no server", place.trim_end()))
+}
+
+/// `HOST NAME[:PORT] ...`, which is older than URI.
+fn hosts(setting: &Setting, conf: &LdapConf) -> Result<Vec<LdapUrl>, ClientError> {
+    let default = port(conf)?;
+    let mut urls = Vec::new();
+    for host in setting.value.split_ascii_whitespace() {
+        let text = format!("ldap://{host}");
+        let url = LdapUrl::parse(&text)
+            .map_err(|error| ClientError::Usage(format!("{}: {error}", setting.with(host))))?;
+        urls.push(LdapUrl { port: url.port.or(default), ..url });
+    }
+    if urls.is_empty() { Err(no_server(&setting.to_string())) } else { Ok(urls) }
+}
+
+/// The port of servers that are named by HOST, or not at all.
+fn port(conf: &LdapConf) -> Result<Option<u16>, ClientError> {
+    let Some(setting) = conf.get("PORT") else { return Ok(None) };
+    match setting.value.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(Some(port)),
+        _ => Err(ClientError::Usage(format!("{setting}: a port is a number from 1 to 65535"))),
+    }
+}
+
+/// How long a server may take to answer a connection; 0 is no limit, as in OpenLDAP.
+fn default_timeout(conf: &LdapConf) -> Result<Option<Duration>, ClientError> {
+    let Some(setting) = conf.get("NETWORK_TIMEOUT") else { return Ok(None) };
+    let seconds =
+        setting.value.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match seconds {
+        Some(seconds) => Ok(Some(seconds).filter(|seconds| !seconds.is_zero())),
+        None => Err(ClientError::Usage(format!("{setting}: a number of seconds; 0 is no limit"))),
     }
 }

@@ -19,8 +19,7 @@ use super::report;
 use super::search_output::{Format, Heading, Output};
 use super::session;
 use crate::terminal::{self, Otherwise};
-use larix_client::ClientError;
-use larix_client::Session;
+use larix_client::{ClientError, LdapConf, Origin, Session};
 
 const DEFAULT_FILTER: &str = "(objectclass=*)";
 
@@ -32,21 +31,21 @@ Without a filter, (objectClass=*); a first word without `=` is an attribute.")]
 pub(crate) struct SearchArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
-    /// Where to search [LDAPBASE, else the empty DN]
+    /// Where to search [LDAPBASE or BASE of ldap.conf, else the empty DN]
     #[arg(short = 'b', value_name = "DN", allow_hyphen_values = true)]
     pub(super) base: Option<String>,
     /// base, one, sub or children
     #[arg(short = 's', value_name = "SCOPE", default_value = "sub", value_parser = scope)]
     pub(super) scope: Scope,
-    /// Dereference aliases: never, always, search or find
-    #[arg(short = 'a', value_name = "DEREF", default_value = "never", value_parser = deref)]
-    deref: DerefAliases,
-    /// Time limit in seconds, none or max
-    #[arg(short = 'l', value_name = "LIMIT", default_value = "0", value_parser = limit)]
-    time_limit: u32,
-    /// Size limit in entries, none or max
-    #[arg(short = 'z', value_name = "LIMIT", default_value = "0", value_parser = limit)]
-    size_limit: u32,
+    /// Dereference aliases: never, always, search or find [DEREF of ldap.conf, else never]
+    #[arg(short = 'a', value_name = "DEREF", value_parser = deref)]
+    deref: Option<DerefAliases>,
+    /// Time limit in seconds, none or max [TIMELIMIT of ldap.conf, else none]
+    #[arg(short = 'l', value_name = "LIMIT", value_parser = limit)]
+    time_limit: Option<u32>,
+    /// Size limit in entries, none or max [SIZELIMIT of ldap.conf, else none]
+    #[arg(short = 'z', value_name = "LIMIT", value_parser = limit)]
+    size_limit: Option<u32>,
     /// Names of attributes only, no values
     #[arg(short = 'A')]
     types_only: bool,
@@ -112,6 +111,44 @@ fn limit(text: &str) -> Result<u32, String> {
     }
 }
 
+/// How far a search goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) deref: DerefAliases,
+    /// Entries; 0 is no limit.
+    pub(super) size: u32,
+    /// Seconds; 0 is no limit.
+    pub(super) time: u32,
+}
+
+impl SearchArgs {
+    /// What the command line says, else `conf`.
+    pub(super) fn limits(&self, conf: &LdapConf) -> Result<Limits, ClientError> {
+        Ok(Limits {
+            deref: self.deref.map_or_else(|| default_deref(conf), Ok)?,
+            size: self.size_limit.map_or_else(|| default_limit(conf, "SIZELIMIT"), Ok)?,
+            time: self.time_limit.map_or_else(|| default_limit(conf, "TIMELIMIT"), Ok)?,
+        })
+    }
+}
+
+fn default_deref(conf: &LdapConf) -> Result<DerefAliases, ClientError> {
+    let Some(setting) = conf.get("DEREF") else { return Ok(DerefAliases::Never) };
+    Ok(match setting.value.to_ascii_lowercase().as_str() {
+        "never" => DerefAliases::Never,
+        "searching" => DerefAliases::InSearching,
+        "finding" => DerefAliases::FindingBase,
+        "always" => DerefAliases::Always,
+        _ => return Err(ClientError::Usage(format!("{setting}: never, searching, finding or always"))),
+    })
+}
+
+fn default_limit(conf: &LdapConf, name: &str) -> Result<u32, ClientError> {
+    let Some(setting) = conf.get(name) else { return Ok(0) };
+    let limit = setting.value.parse::<u32>().ok().filter(|limit| *limit <= i32::MAX.unsigned_abs());
+    limit.ok_or_else(|| ClientError::Usage(format!("{setting}: a number from 0, no limit, to {}", i32::MAX)))
+}
+
 /// A first word with `=` in it is the filter.
 pub(super) fn filter_and_attributes(words: &[String]) -> (&str, Vec<&str>) {
     match words.split_first() {
@@ -126,8 +163,9 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         parse_filter(filter)?;
     }
     let extensions = controls::search(&args.extensions)?;
-    let environment = std::env::var("LDAPBASE").ok();
-    let base = args.base.as_deref().or(environment.as_deref()).unwrap_or_default();
+    let conf = session::ldap_conf();
+    let base = args.base.as_deref().or(conf.value("BASE")).unwrap_or_default();
+    let limits = args.limits(conf)?;
     let format = if args.common.json {
         Format::Json
     } else if args.ldif == 0 && io::stdout().is_terminal() {
@@ -140,6 +178,7 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let mut search = Search {
         args,
         base,
+        limits,
         attributes: &attributes,
         controls: extensions.controls,
         paging: extensions.paging,
@@ -173,18 +212,23 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
 }
 
 /// What may be the reason where the server shows no entry at the base.
-fn no_base(args: &SearchArgs, base: &str) -> Result<Option<&'static str>, ClientError> {
+fn no_base(args: &SearchArgs, base: &str) -> Result<Option<String>, ClientError> {
+    let conf = session::ldap_conf();
     if base.is_empty() {
-        return Ok(Some("no base was named: -b does, as in -b dc=example,dc=com"));
+        return Ok(Some("no base was named: -b does, as in -b dc=example,dc=com".to_owned()));
     }
-    let environment = std::env::var("LDAPURI").ok();
-    let is_anonymous = match args.common.urls(environment.as_deref())?.first() {
+    if let (None, Some(setting)) = (&args.base, conf.get("BASE"))
+        && setting.origin != Origin::Environment
+    {
+        return Ok(Some(format!("{} names this base, and -b another one", setting.place())));
+    }
+    let is_anonymous = match args.common.urls(conf)?.first() {
         Some(url) => session::is_anonymous(&args.common, url),
         None => false,
     };
-    Ok(is_anonymous.then_some(
-        "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W",
-    ))
+    let advice =
+        "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W";
+    Ok(is_anonymous.then(|| advice.to_owned()))
 }
 
 fn parse_filter(text: &str) -> Result<FilterBuf, ClientError> {
@@ -196,6 +240,7 @@ fn parse_filter(text: &str) -> Result<FilterBuf, ClientError> {
 struct Search<'a> {
     args: &'a SearchArgs,
     base: &'a str,
+    limits: Limits,
     attributes: &'a [&'a str],
     controls: Vec<ControlBuf>,
     paging: Option<Paging>,
@@ -311,9 +356,9 @@ impl Search<'_> {
         let request = client::Search {
             base: self.base,
             scope: args.scope,
-            deref: args.deref,
-            size_limit: args.size_limit,
-            time_limit: args.time_limit,
+            deref: self.limits.deref,
+            size_limit: self.limits.size,
+            time_limit: self.limits.time,
             types_only: args.types_only,
             filter: filter.as_filter(),
             attributes: self.attributes,

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 
 use larix_client::{
-    Ambient, ClientError, ConnectionOptions, Credentials, Mechanism, SaslPassword, Session, TlsOptions,
+    Ambient, ClientError, ConnectionOptions, Credentials, LdapConf, Mechanism, Origin, SaslPassword, Session,
+    Setting, TlsOptions,
 };
 use larix_engine::time::RandomSource as _;
 use larix_proto::ResultCode;
@@ -14,7 +16,7 @@ use larix_server::tls::end_point_binding;
 use zeroize::Zeroizing;
 
 use super::controls;
-use super::options::CommonArgs;
+use super::options::{CommonArgs, named_server};
 use crate::terminal::{self, Otherwise};
 
 /// Connects and binds, as the command line says.
@@ -22,20 +24,49 @@ pub(super) fn open(args: &CommonArgs) -> Result<Session, ClientError> {
     open_with(args, Otherwise::StandardInput)
 }
 
+/// What the files of ldap.conf(5) and the environment say, read once.
+pub(super) fn ldap_conf() -> &'static LdapConf {
+    static CONF: OnceLock<LdapConf> = OnceLock::new();
+    CONF.get_or_init(LdapConf::gather)
+}
+
 /// The same; `otherwise` says whether a password may be read from standard input where there is no terminal.
 pub(super) fn open_with(args: &CommonArgs, otherwise: Otherwise) -> Result<Session, ClientError> {
-    let environment = std::env::var("LDAPURI").ok();
-    let opened = connect(args, &args.urls(environment.as_deref())?, otherwise);
-    if args.names_server() || environment.is_some() { opened } else { opened.map_err(name_a_server) }
+    let conf = ldap_conf();
+    let opened = connect(args, &args.urls(conf)?, otherwise);
+    if args.names_server() {
+        return opened;
+    }
+    opened.map_err(|error| match named_server(conf) {
+        Some(setting) => name_the_place(error, setting),
+        None => name_a_server(error),
+    })
 }
 
 /// Who names no server asks one at port 389, where a newcomer's does not listen.
 pub(super) fn name_a_server(error: ClientError) -> ClientError {
+    add_to_connect(
+        error,
+        &format!(
+            "no server was named: -H or LDAPURI does, as in -H {} for what `larix serve --suffix` serves",
+            crate::serve::QUICK_START_URL
+        ),
+    )
+}
+
+/// A file that somebody else wrote may have named the server.
+pub(super) fn name_the_place(error: ClientError, setting: &Setting) -> ClientError {
+    match setting.origin {
+        Origin::File { .. } => {
+            add_to_connect(error, &format!("{} names it, and -H another one", setting.place()))
+        }
+        Origin::Environment => error,
+    }
+}
+
+fn add_to_connect(error: ClientError, more: &str) -> ClientError {
     let ClientError::Connect { url, source } = error else { return error };
-    let text = format!(
-        "{source}; no server was named: -H or LDAPURI does, as in -H {} for what `larix serve --suffix` serves",
-        crate::serve::QUICK_START_URL
-    );
+    let text = format!("{source}; {more}");
     ClientError::Connect { url, source: io::Error::new(source.kind(), text) }
 }
 
@@ -45,14 +76,23 @@ pub(super) fn open_at(args: &CommonArgs, urls: &[LdapUrl]) -> Result<Session, Cl
 }
 
 fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<Session, ClientError> {
-    let tls = TlsOptions::gather(&args.settings);
+    let conf = ldap_conf();
+    let tls = TlsOptions::gather(&args.settings, conf);
     let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
-    let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
+    let named_mechanism = args.mechanism.is_some();
+    let args = &args.with_defaults(conf);
     let mut ask = |prompt: &str| prompt_for(prompt, otherwise);
-    let credentials = credentials(args, bind_dn, local, tls.has_certificate(), &mut ask)?;
+    let credentials = credentials(args, local, tls.has_certificate(), &mut ask).map_err(|error| {
+        match (error, conf.get("SASL_MECH")) {
+            (ClientError::Usage(text), Some(setting)) if !named_mechanism => {
+                ClientError::Usage(format!("{text} ({setting}; -x is a simple bind)"))
+            }
+            (error, _) => error,
+        }
+    })?;
     let controls = controls::common(args)?;
-    let options =
-        ConnectionOptions { connect_timeout: args.connect_timeout()?, ..ConnectionOptions::default() };
+    let connect_timeout = args.connect_timeout(conf)?;
+    let options = ConnectionOptions { connect_timeout, ..ConnectionOptions::default() };
     let ambient = Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding };
     let mut session = Session::connect(urls, &options, &tls, ambient)?;
     session.controls = controls;
@@ -112,15 +152,14 @@ fn name_line_end(error: ClientError, args: &CommonArgs) -> ClientError {
 
 /// Whether the command line binds no identity at this server.
 pub(super) fn is_anonymous(args: &CommonArgs, url: &LdapUrl) -> bool {
-    let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
+    let args = args.with_defaults(ldap_conf());
     let external = url.scheme == UrlScheme::Ldapi && !args.simple;
-    args.mechanism.is_none() && !external && bind_dn.is_none_or(|dn| dn.is_empty())
+    args.mechanism.is_none() && !external && args.bind_dn.is_none_or(|dn| dn.is_empty())
 }
 
 /// Decides how to bind: as told; else EXTERNAL over a local socket; else anonymously.
 pub(super) fn credentials(
     args: &CommonArgs,
-    bind_dn: Option<String>,
     local: bool,
     certificate: bool,
     ask: &mut dyn FnMut(&str) -> Result<Vec<u8>, ClientError>,
@@ -157,13 +196,13 @@ pub(super) fn credentials(
             let password = Zeroizing::new(password);
             return Ok(Credentials::Sasl(SaslPassword { mechanism, user, authorization, realm, password }));
         }
-        None => local && !args.simple && bind_dn.is_none(),
+        None => local && !args.simple && args.bind_dn.is_none(),
     };
     if external {
         return Ok(Credentials::External { authorization: args.authorization.clone().unwrap_or_default() });
     }
     let password = Zeroizing::new(password(args, ask)?.unwrap_or_default());
-    Ok(Credentials::Simple { dn: bind_dn.unwrap_or_default(), password })
+    Ok(Credentials::Simple { dn: args.bind_dn.clone().unwrap_or_default(), password })
 }
 
 /// The password that the flags give, or have asked for.

@@ -8,10 +8,9 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope
 use super::controls::{self, Paging};
 use super::search::filter_and_attributes;
 use super::search_output::{Format, Heading, Output, friendly};
-use super::session::{credentials, name_a_server, name_what_lacks};
+use super::session::{credentials, name_a_server, name_the_place, name_what_lacks};
 use super::*;
-use larix_client::ClientError;
-use larix_client::Credentials;
+use larix_client::{ClientError, Credentials, LdapConf};
 
 #[derive(Debug, Parser)]
 struct Line {
@@ -82,7 +81,8 @@ fn the_first_word_is_a_filter_if_it_can_be() {
 #[test]
 fn servers_by_flag_or_environment() {
     let check = |line: &str, environment: Option<&str>, expected: &[&str]| {
-        let urls = search(line).common.urls(environment).map(|urls| {
+        let conf = LdapConf::of(environment.map(|urls| ("URI", urls)).as_slice());
+        let urls = search(line).common.urls(&conf).map(|urls| {
             urls.iter()
                 .map(|url| format!("{}|{}|{:?}", url.scheme.as_str(), url.host, url.effective_port()))
                 .collect()
@@ -98,6 +98,88 @@ fn servers_by_flag_or_environment() {
     check("search -H a:3890", None, &[&format!("larix: -H a:3890: {meant}")]);
     check("search", Some("a:3890"), &[&format!("larix: LDAPURI=a:3890: {meant}")]);
     check("search -H foo://a", None, &["larix: -H foo://a: \"foo\" is not a scheme of LDAP URLs"]);
+}
+
+/// The settings of ldap.conf, which the command line overrides.
+#[test]
+fn what_the_command_line_leaves_to_ldap_conf() {
+    let check = |line: &str, settings: &[(&str, &str)], expected: &str| {
+        let conf = LdapConf::of(settings);
+        let args = search(line);
+        let common = args.common.with_defaults(&conf);
+        let shown = || -> Result<String, ClientError> {
+            let urls = common.urls(&conf)?;
+            let urls = urls.iter().map(|url| format!("{}:{:?}", url.host, url.effective_port().unwrap_or(0)));
+            let names = [&common.bind_dn, &common.mechanism, &common.user, &common.authorization];
+            let names = names.map(|name| name.as_deref().unwrap_or("-"));
+            let limits = args.limits(&conf)?;
+            let timeout = common.connect_timeout(&conf)?.map_or(0.0, |timeout| timeout.as_secs_f64());
+            Ok(format!(
+                "{} {} {:?} {} {} {timeout}",
+                urls.collect::<Vec<_>>().join(","),
+                names.join(" "),
+                limits.deref,
+                limits.size,
+                limits.time
+            ))
+        };
+        assert_eq!(
+            shown().unwrap_or_else(|error| error::error_text(&error)),
+            expected,
+            "{line} {settings:?}"
+        );
+    };
+    let nothing = "localhost:389 - - - - Never 0 0 0";
+    check("search", &[], nothing);
+    check("search", &[("HOST", "a b:7"), ("PORT", "9")], "a:9,b:7 - - - - Never 0 0 0");
+    check("search", &[("PORT", "9")], "localhost:9 - - - - Never 0 0 0");
+    check("search -H ldap://c", &[("HOST", "a"), ("PORT", "x")], "c:389 - - - - Never 0 0 0");
+    check("search", &[("PORT", "x")], "larix: LDAPPORT=x: a port is a number from 1 to 65535");
+    check("search", &[("URI", ",")], "larix: LDAPURI=, names no server");
+    check("search", &[("HOST", "a:b")], "larix: LDAPHOST=a:b: \"b\" is not a port");
+    // A default DN without a password is no bind, as with ldapsearch.
+    check("search", &[("BINDDN", "cn=a")], nothing);
+    check("search -W", &[("BINDDN", "cn=a")], "localhost:389 cn=a - - - Never 0 0 0");
+    check("search -w x -D cn=b", &[("BINDDN", "cn=a")], "localhost:389 cn=b - - - Never 0 0 0");
+    let sasl =
+        [("SASL_MECH", "PLAIN"), ("SASL_AUTHCID", "ann"), ("SASL_AUTHZID", "u:bob"), ("BINDDN", "cn=a")];
+    check("search -w x", &sasl, "localhost:389 - PLAIN ann u:bob Never 0 0 0");
+    check("search -w x -x", &sasl, "localhost:389 cn=a - ann u:bob Never 0 0 0");
+    check("search -w x -D cn=b", &sasl, "localhost:389 cn=b - ann u:bob Never 0 0 0");
+    check("search -Y EXTERNAL -U eve", &sasl, "localhost:389 - EXTERNAL eve u:bob Never 0 0 0");
+    let limits = [("DEREF", "Searching"), ("SIZELIMIT", "5"), ("TIMELIMIT", "6"), ("NETWORK_TIMEOUT", "2.5")];
+    check("search", &limits, "localhost:389 - - - - InSearching 5 6 2.5");
+    let flags = "search -a find -z none -l max -o nettimeout=1";
+    check(flags, &limits, "localhost:389 - - - - FindingBase 0 2147483647 1");
+    check("search -o nettimeout=none", &limits[3..], nothing);
+    check("search", &[("NETWORK_TIMEOUT", "0")], nothing);
+    for (setting, value, expected) in [
+        ("DEREF", "search", "never, searching, finding or always"),
+        ("SIZELIMIT", "many", "a number from 0, no limit, to 2147483647"),
+        ("TIMELIMIT", "-1", "a number from 0, no limit, to 2147483647"),
+        ("NETWORK_TIMEOUT", "-1", "a number of seconds; 0 is no limit"),
+    ] {
+        check("search", &[(setting, value)], &format!("larix: LDAP{setting}={value}: {expected}"));
+    }
+}
+
+#[test]
+fn a_server_out_of_a_file_is_named_with_it() {
+    use larix_client::{Origin, Setting};
+    let unreached = || ClientError::Connect {
+        url: "ldap://a/".to_owned(),
+        source: io::Error::from(io::ErrorKind::ConnectionRefused),
+    };
+    let file = Origin::File { path: "/etc/ldap/ldap.conf".into(), line: 8 };
+    for (origin, more) in
+        [(Origin::Environment, ""), (file, "; /etc/ldap/ldap.conf line 8: URI names it, and -H another one")]
+    {
+        let setting = Setting { name: "URI", value: "ldap://a".to_owned(), origin };
+        assert_eq!(
+            error::error_text(&name_the_place(unreached(), &setting)),
+            format!("larix: cannot contact LDAP server ldap://a/: connection refused{more}")
+        );
+    }
 }
 
 #[test]
@@ -139,7 +221,7 @@ fn how_to_bind() {
     let check = |line: &str, local: bool, expected: &str| {
         let common = search(line).common;
         let mut ask = |_: &str| Ok(b"asked".to_vec());
-        let shown = match credentials(&common, common.bind_dn.clone(), local, false, &mut ask) {
+        let shown = match credentials(&common, local, false, &mut ask) {
             Ok(Credentials::Simple { dn, password }) => {
                 format!("{dn}/{}", String::from_utf8_lossy(&password))
             }

@@ -89,9 +89,9 @@ fn servers(
     Err(ClientError::Usage(format!("name {servers_text} as URLs, or with -H; {} given", servers.len())))
 }
 
-/// The value of LDAPURI.
+/// The value of LDAPURI, else of URI in ldap.conf.
 fn environment() -> Option<String> {
-    std::env::var("LDAPURI").ok()
+    session::ldap_conf().value("URI").map(str::to_owned)
 }
 
 /// One of the servers that are asked.
