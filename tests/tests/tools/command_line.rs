@@ -108,7 +108,10 @@ fn clients_read_ldap_conf() {
         assert!(code == Some(status) && text.contains(expected), "{variables:?}: {code:?} {text}");
     }
     let (code, text) = run(&["whoami", "-x"], &[]);
-    assert!(code == Some(255) && text.contains("/home/.ldaprc line 3: URI names it, and -H another"), "{text}");
+    assert!(
+        code == Some(255) && text.contains("/home/.ldaprc line 3: URI names it, and -H another"),
+        "{text}"
+    );
     let (code, text) = run(&["whoami", "-x", "-H", "ldap://127.0.0.1:2"], &[]);
     assert!(code == Some(255) && text.contains("127.0.0.1:2") && !text.contains("ldaprc"), "{text}");
 }
