@@ -23,6 +23,8 @@ use larix_server::http::{Answer, HttpListener, spawn_pages};
 use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, ListenUrl, Listener, parse_urls};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::terminal::{print_answer, say};
+
 const DEFAULT_URLS: &str = "ldap:///";
 /// In a second.
 const MICROSECONDS: f64 = 1e6;
@@ -118,11 +120,10 @@ pub(crate) fn lloadd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
         Ok(lloadd) => lloadd,
         Err(error) => crate::terminal::end_parsing(&error, 1),
     };
-    if lloadd.version > 0 {
-        print!("{}", crate::version::text());
-        if lloadd.version > 1 {
-            return ExitCode::SUCCESS;
-        }
+    match lloadd.version {
+        0 => {}
+        1 => say!("{}", crate::version::text().trim_end()),
+        _ => return answered(print_answer(&crate::version::text())),
     }
     let arguments = BalanceArgs {
         file: lloadd.file,
@@ -162,8 +163,7 @@ struct Manner {
 fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
     let read = read(arguments)?;
     if arguments.common.check {
-        println!("config file testing succeeded");
-        return Ok(ExitCode::SUCCESS);
+        return print_answer("config file testing succeeded\n");
     }
     let readiness = match manner.detaches.then(detach).transpose()? {
         None => Readiness::foreground(),

@@ -12,6 +12,7 @@ use larix_load::generate::{self, Kind};
 use larix_load::peer::Guard;
 
 use crate::signals;
+use crate::terminal::say;
 
 /// How long the server may take to answer, in steps of [`STEP`].
 const START_STEPS: u32 = 500;
@@ -43,7 +44,7 @@ pub(crate) fn main(args: &DemoArgs) -> ExitCode {
     match signals::guarded(farewell, |guard| demo(args, guard)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larix demo: {error:#}");
+            esay!("larix demo: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -71,7 +72,7 @@ fn demo(args: &DemoArgs, guard: &Guard) -> anyhow::Result<()> {
     let base = Kind::People.suffix();
     let question =
         ["-LLL", "-b", base, "(&(uid=user.7)(objectClass=person))", "cn", "mail", "telephoneNumber"];
-    println!("\n$ larix search -x -H {} {}", server.url(), shell(&question));
+    say!("\n$ larix search -x -H {} {}", server.url(), shell(&question));
     let mut search = Command::new(&larix);
     search.args(["search", "-x", "-H", &server.url()]).args(question);
     let answered = status(guard, &mut search).context("cannot start larix search")?;
@@ -81,15 +82,15 @@ fn demo(args: &DemoArgs, guard: &Guard) -> anyhow::Result<()> {
     if args.once {
         return Ok(());
     }
-    println!("Try next, in another terminal:\n");
-    println!("  ldapsearch -x -H {} -b {base} '(cn=*bel*)' cn mail", server.url());
-    println!(
+    say!("Try next, in another terminal:\n");
+    say!("  ldapsearch -x -H {} -b {base} '(cn=*bel*)' cn mail", server.url());
+    say!(
         "  ldapsearch -x -H {} -D {} -w {} -b ou=groups,{base} '(cn=sales)'\n",
         server.url(),
         Kind::People.root_dn(),
         generate::ROOT_PASSWORD
     );
-    println!("Ctrl-C ends it{}.", if args.data.is_some() { "" } else { " and removes the data" });
+    say!("Ctrl-C ends it{}.", if args.data.is_some() { "" } else { " and removes the data" });
     server.wait()
 }
 
@@ -112,7 +113,7 @@ fn status(guard: &Guard, command: &mut Command) -> std::io::Result<ExitStatus> {
 }
 
 fn step(text: &str) {
-    println!("* {text}");
+    say!("* {text}");
 }
 
 /// The words as a shell would take them.

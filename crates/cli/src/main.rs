@@ -100,9 +100,6 @@ enum LarixCommand {
 /// The status of a command line that cannot be read, as clap gives it.
 const WRONG_USAGE: u8 = 2;
 
-/// The status of a tool that nobody reads any more: that of a program which SIGPIPE has ended.
-const READER_GONE: u8 = 141;
-
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
@@ -119,7 +116,7 @@ fn main() -> ExitCode {
     }));
     std::panic::catch_unwind(|| run(&program, &name, rest)).unwrap_or_else(|panic| {
         match printing_failed(&*panic) {
-            Some(why) if why.contains("Broken pipe") => ExitCode::from(READER_GONE),
+            Some(why) if why.contains("Broken pipe") => ExitCode::from(terminal::READER_GONE),
             Some(why) => {
                 // Standard error may be what cannot be written.
                 let _ = writeln!(io::stderr(), "{name}: {why}");

@@ -13,6 +13,7 @@ use clap_mangen::Man;
 use larix_configuration::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 use roff::{Inline, Roff, bold, italic, roman};
 
+use crate::terminal;
 use crate::tools::{self, Tool};
 
 /// What the server's and the offline tools' pages stand under in a manual.
@@ -41,8 +42,7 @@ pub(crate) fn completions(arguments: &CompletionsArgs, larix: Command) -> ExitCo
     match io::Write::write_all(&mut io::stdout().lock(), &script) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larix: cannot write to standard output: {error}");
-            ExitCode::FAILURE
+            terminal::end_with("larix", &anyhow::Error::new(error).context("cannot write to standard output"))
         }
     }
 }

@@ -26,6 +26,7 @@ use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
+use crate::terminal::{print_answer, say};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -138,20 +139,17 @@ pub(crate) fn run(name: &str, arguments: &ServeArgs) -> ExitCode {
 }
 
 fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
-    if arguments.version > 0 {
-        println!("{}", larix_server::version());
-        if arguments.version > 1 {
-            return Ok(ExitCode::SUCCESS);
-        }
+    match arguments.version {
+        0 => {}
+        1 => say!("{}", larix_server::version()),
+        _ => return print_answer(&format!("{}\n", larix_server::version())),
     }
     if arguments.debug.iter().chain(&arguments.syslog_level).any(|level| level == "?") {
-        print!("{}", level_list());
-        return Ok(ExitCode::SUCCESS);
+        return print_answer(&level_list());
     }
     if arguments.check {
         load(arguments)?;
-        println!("config file testing succeeded");
-        return Ok(ExitCode::SUCCESS);
+        return print_answer("config file testing succeeded\n");
     }
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.

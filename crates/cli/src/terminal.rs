@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Read, Write};
+use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::process::getpgrp;
@@ -39,6 +40,33 @@ pub(crate) fn print_report(line: &str) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The status of a command whose output nobody reads any more: that of a program which SIGPIPE has ended.
+pub(crate) const READER_GONE: u8 = 141;
+
+/// Prints the answer that a command is for, whole lines, and gives the exit status. A reader that has gone is no success and gets no error.
+///
+/// # Errors
+/// It cannot be written, as to a full disk.
+pub(crate) fn print_answer(text: &str) -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::from(READER_GONE)),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot write to standard output")),
+    }
+}
+
+/// The exit status of a command that writes what it is for, and ended with this error. Standard error has the error, unless the reader of
+/// the output has gone: it wanted no more.
+pub(crate) fn end_with(name: &str, error: &anyhow::Error) -> ExitCode {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    if causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::from(READER_GONE);
+    }
+    eprintln!("{name}: {error:#}");
+    ExitCode::FAILURE
 }
 
 /// The usual exit status of a command line that cannot be read.
@@ -219,6 +247,19 @@ fn await_signals() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_has_gone_is_found_below_what_was_done() {
+        for (kind, expected) in [
+            (io::ErrorKind::BrokenPipe, ExitCode::from(READER_GONE)),
+            (io::ErrorKind::StorageFull, ExitCode::FAILURE),
+        ] {
+            let error = anyhow::Error::new(io::Error::from(kind));
+            assert_eq!(format!("{:?}", end_with("x", &error)), format!("{expected:?}"));
+            let error = error.context("cannot write");
+            assert_eq!(format!("{:?}", end_with("x", &error)), format!("{expected:?}"));
+        }
+    }
 
     #[test]
     fn words_for_a_shell() {

@@ -58,10 +58,29 @@ fn it_says_what_it_is_and_what_it_does_not_know() {
 /// As in `larix version | true`: no report of a panic, and the status of a program that SIGPIPE has ended.
 #[test]
 fn a_reader_that_has_gone_away_ends_a_command_without_a_word() {
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let output = Command::new(LARIX).arg("version").stdout(writer).stderr(Stdio::piped()).output().unwrap();
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""));
+    let folder = tempfile::tempdir().unwrap();
+    for (name, arguments) in [
+        ("larix", &["version"][..]),
+        ("larix", &["serve", "-VV"]),
+        ("larix", &["serve", "-d", "?"]),
+        ("larix", &["serve", "-t", "-f", "/dev/null"]),
+        ("larix", &["cat", "-n", "0", "-f", "/dev/null"]),
+        ("larix", &["hash-password", "-g"]),
+        ("larix", &["completions", "bash"]),
+        ("slapd", &["-VV"]),
+        ("lloadd", &["-VV"]),
+    ] {
+        let link = folder.path().join(name);
+        if !link.exists() {
+            symlink(LARIX, &link).unwrap();
+        }
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output =
+            Command::new(&link).args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let found = (output.status.code(), text(&output.stderr));
+        assert_eq!(found, (Some(141), String::new()), "{name} {arguments:?}");
+    }
 }
 
 #[test]

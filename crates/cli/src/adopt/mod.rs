@@ -21,6 +21,7 @@ use rustix::fs::FlockOperation;
 
 use self::journal::{Journal, Step};
 use self::service::ServiceKind;
+use crate::terminal::print_report;
 
 /// Where everything is kept that Larix has of the slapd it took over.
 const DEFAULT_PLACE: &str = "/var/lib/larix-adopted";
@@ -91,8 +92,7 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
         }
         let found = slapd::find(arguments)?;
         if arguments.dry_run {
-            found.print_steps(place);
-            return Ok(());
+            return found.print_steps(place);
         }
         fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
         let lock = lock(place)?;
@@ -101,8 +101,11 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
     }
     let mut journal = Journal::read(place)?;
     if arguments.dry_run {
-        println!("{} was begun and stands at: {}", place.display(), journal.step.tells());
-        return Ok(());
+        return print_report(&format!(
+            "{} was begun and stands at: {}",
+            place.display(),
+            journal.step.tells()
+        ));
     }
     let lock = lock(place)?;
     // The process that had the lock may have come further.

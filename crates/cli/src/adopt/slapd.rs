@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::AdoptArgs;
 use super::processes::{self, Process};
 use super::service::Service;
-use crate::terminal::say;
+use crate::terminal::{print_report, say};
 
 /// Room beside what the databases take, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -89,19 +89,27 @@ impl Found {
         if self.is_directory() { "-F" } else { "-f" }
     }
 
-    pub(super) fn print_steps(&self, place: &Path) {
+    /// # Errors
+    /// Standard output cannot be written.
+    pub(super) fn print_steps(&self, place: &Path) -> anyhow::Result<()> {
         let place = place.display();
-        println!("slapd serves {} from {}", self.urls, self.configuration.display());
-        for database in &self.databases {
-            println!("  {:?} in {}", database.suffix, database.directory.display());
-        }
-        println!("larix adopt would");
-        println!("  1. write its configuration to {place}/larix/slapd.d");
-        println!("  2. copy the databases to {place}/larix while slapd serves");
-        println!("  3. stop slapd ({}): the pause begins", self.service.describe());
-        println!("  4. take over what was written since, and compare all entries by their values");
-        println!("  5. start Larix on {}: the pause ends", self.urls);
-        println!("slapd's configuration and databases stay as they are; larix adopt --back returns to them");
+        let mut lines = vec![format!("slapd serves {} from {}", self.urls, self.configuration.display())];
+        lines.extend(
+            self.databases
+                .iter()
+                .map(|database| format!("  {:?} in {}", database.suffix, database.directory.display())),
+        );
+        lines.extend([
+            "larix adopt would".to_owned(),
+            format!("  1. write its configuration to {place}/larix/slapd.d"),
+            format!("  2. copy the databases to {place}/larix while slapd serves"),
+            format!("  3. stop slapd ({}): the pause begins", self.service.describe()),
+            "  4. take over what was written since, and compare all entries by their values".to_owned(),
+            format!("  5. start Larix on {}: the pause ends", self.urls),
+            "slapd's configuration and databases stay as they are; larix adopt --back returns to them"
+                .to_owned(),
+        ]);
+        print_report(&lines.join("\n"))
     }
 }
 

@@ -19,6 +19,7 @@ use larix_schema::NormalDn;
 use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use crate::terminal;
 
 /// Entries looked at to say what an index would cost.
 const SAMPLE_ENTRIES: u64 = 2_000;
@@ -61,10 +62,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: AdviseArgs = common::parse(name, arguments);
     match advise(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => terminal::end_with(name, &error),
     }
 }
 

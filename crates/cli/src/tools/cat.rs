@@ -22,7 +22,7 @@ use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, SelectionArgs, each_record_of_one_moment};
-use crate::terminal::print_report;
+use crate::terminal::{self, print_report};
 
 /// Write a database as LDIF
 #[derive(Debug, Parser)]
@@ -53,10 +53,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
             eprintln!("{name}: {unreadable} entries could not be read");
             ExitCode::FAILURE
         }
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => terminal::end_with(name, &error),
     }
 }
 

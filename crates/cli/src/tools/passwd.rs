@@ -74,7 +74,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
             // Without a line end it would stay in the buffer, whose last flush tells nobody of a full disk.
             match out.write_all(&value).and_then(|()| out.flush()) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(name, &error.to_string()),
+                Err(error) => terminal::end_with(name, &error.into()),
             }
         }
         Err(message) => fail(name, &message),

@@ -22,6 +22,7 @@ use larix_store::lmdb::LmdbStore;
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, SelectionArgs, each_record};
+use crate::terminal;
 
 /// Check the entries of a database against the schema
 #[derive(Debug, Parser)]
@@ -49,10 +50,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     match run(&args) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => terminal::end_with(name, &error),
     }
 }
 
