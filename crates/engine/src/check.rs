@@ -5,6 +5,7 @@ use std::fmt;
 
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
+use uuid::Uuid;
 
 use crate::access::AccessPolicy;
 use crate::catalog::Catalog;
@@ -58,6 +59,11 @@ pub enum Finding {
     StrayPosting {
         entry: EntryId,
         key: Vec<u8>,
+    },
+    /// Two entries have one entryUUID: replication takes them for one.
+    SameUuid {
+        dns: [String; 2],
+        uuid: Uuid,
     },
     /// Values or blobs outside of the record are missing, too many, or not those that the record counts.
     Outside {
@@ -131,6 +137,10 @@ impl fmt::Display for Named<'_> {
             Finding::StrayPosting { entry, key } => {
                 write!(f, "entry {entry} is in the index under {}, which it does not have", shown(key))
             }
+            Finding::SameUuid { dns: [first, second], uuid } => write!(
+                f,
+                "{first:?} and {second:?} have the same entryUUID {uuid}: delete one of them, and add it again without it"
+            ),
             Finding::Outside { entry, what } => write!(f, "entry {entry}: {what}"),
             Finding::StrayRow { entry, what } => {
                 write!(f, "there is {what} of entry {entry}, which does not exist")
@@ -465,6 +475,8 @@ fn check_index<N: Snapshot>(
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     let mut known = KnownKeys::default();
+    let entry_uuid = view.schema.describe("entryUUID").ok();
+    let entry_uuid = entry_uuid.and_then(|description| view.catalog.number(&description));
     for row in view.snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward)? {
         let (key, recorded) = row?;
         checked.index_keys += 1;
@@ -473,9 +485,16 @@ fn check_index<N: Snapshot>(
         let indexed = is_indexed(&view.catalog, head);
         let mut cursor = view.snapshot.postings(INDEX, &key)?;
         let before = checked.postings;
+        let is_unique = indexed && entry_uuid.is_some_and(|number| head == (number, KeyKind::Equality));
+        let mut first = None;
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
             let id = EntryId(id);
+            if let Some(first) = first.replace(id).filter(|_| is_unique) {
+                let uuid = key::parse_value(&key).and_then(|normal| Uuid::from_slice(&normal).ok());
+                let dns = [dn_of(view, first)?, dn_of(view, id)?];
+                report(Finding::SameUuid { dns, uuid: uuid.unwrap_or_default() });
+            }
             if indexed && !known.has(view, id, head, &key)? && !known.is_leaving(view, id, head, &key)? {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
             }
@@ -487,6 +506,12 @@ fn check_index<N: Snapshot>(
         }
     }
     Ok(())
+}
+
+/// For a finding; the id of an entry that is not there.
+fn dn_of<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<String, Fault> {
+    let Some(record) = view.record(id)? else { return Ok(id.to_string()) };
+    view.dn(&view.reader(id, &record)?.view)
 }
 
 fn is_indexed(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {

@@ -127,6 +127,29 @@ fn damage_is_found() {
 }
 
 /// The keys of a long value are made once, and not for each of them.
+/// Such entries come from a provider that has them, or from a load before there was this check.
+#[test]
+fn two_entries_of_one_entry_uuid_are_found() {
+    let uuid = "01900000-0000-4000-8000-000000000001";
+    let own = |number: u32| format!("\nentryUUID: 01900000-0000-4000-8000-00000000000{number}\ncn: ");
+    let ldif = small()
+        .replace("\ncn: a\n", &format!("{}a\n", own(1)))
+        .replace("\ncn: b\n", &format!("{}b\n", own(2)));
+    let lines = [LINES, &[("entryUUID", "eq")]].concat();
+    assert_eq!(findings(&Fixture::memory(&lines, &ldif)), []);
+    let ldif = ldif.replace(&own(2), &own(1));
+    let found = findings(&Fixture::memory(&lines, &ldif));
+    let dns = [format!("cn=a,{SUFFIX}"), format!("cn=b,{SUFFIX}")];
+    assert_eq!(found, [Finding::SameUuid { dns, uuid: uuid.parse().unwrap() }]);
+    assert_eq!(
+        found[0].to_string(),
+        format!(
+            "\"cn=a,{SUFFIX}\" and \"cn=b,{SUFFIX}\" have the same entryUUID {uuid}: delete one of them, and add it again \
+             without it"
+        )
+    );
+}
+
 #[test]
 fn many_keys_of_an_attribute_are_remembered() {
     let long: String = (0..400_u32).map(|number| format!("{number:x}")).collect();

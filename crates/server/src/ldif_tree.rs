@@ -20,7 +20,7 @@ use larix_configuration::slapd_d::{FileChanges, InUse, checksum_fits, file_bytes
 use larix_configuration::{Config, ConfigError};
 use larix_engine::Database as EngineDatabase;
 use larix_engine::DatabaseSettings;
-use larix_engine::load::{self, LoadContext, LoadError, LoadOptions, Unobserved};
+use larix_engine::load::{self, LoadContext, LoadError, LoadOptions, RecordFault, Unobserved};
 use larix_engine::mirror::{self, Mirror, Mirrored, MirroredEntry};
 use larix_engine::tables::TABLES;
 use larix_proto::Dn;
@@ -324,9 +324,20 @@ impl Files {
         let LoadError::Record(record) = error else {
             return LdifTreeError { path: directory.to_owned(), fault: error.to_string() };
         };
-        let at = self.lines.partition_point(|(line, _)| *line <= record.line);
-        let file = at.checked_sub(1).and_then(|at| self.lines.get(at));
-        let path = file.map_or_else(|| directory.to_owned(), |(_, path)| path.clone());
+        let file_of = |wanted: u64| {
+            let at = self.lines.partition_point(|(line, _)| *line <= wanted);
+            let file = at.checked_sub(1).and_then(|at| self.lines.get(at));
+            file.map_or_else(|| directory.to_owned(), |(_, path)| path.clone())
+        };
+        let path = file_of(record.line);
+        if let RecordFault::SameUuid { uuid, line } = record.fault {
+            let other = file_of(line);
+            let fault = format!(
+                "has the entryUUID {uuid}, as {} has: take the line out of the copy, and the entry gets one of its own",
+                other.display()
+            );
+            return LdifTreeError { path, fault };
+        }
         let text = record.to_string();
         let fault = text.strip_prefix(&format!("line {}: ", record.line)).unwrap_or(&text).to_owned();
         LdifTreeError { path, fault }

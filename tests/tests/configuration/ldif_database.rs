@@ -265,6 +265,25 @@ fn a_bad_file_is_named() {
     }
 }
 
+/// What comes of a file that was copied for a new entry.
+#[test]
+fn two_files_of_one_entry_uuid_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let site = Site::new(Kind::Larix, &configuration(Kind::Larix, folder.path()));
+    site.load(BASE);
+    let all = files(folder.path());
+    let one = all.iter().find(|file| file.components().count() == 2).expect("a file below the suffix");
+    let copy = one.with_file_name("ou=copy.ldif");
+    let text = std::fs::read_to_string(folder.path().join(one)).expect("the file");
+    let rdn = text.lines().find(|line| line.starts_with("dn: ")).expect("a name");
+    let text = text.replace(rdn, "dn: ou=copy").replace("ou: Some: People/Here.x", "ou: copy");
+    std::fs::write(folder.path().join(&copy), text).expect("the copy");
+    let refused = site.start().expect_err("two entries with one entryUUID").to_string();
+    for expected in [&*one.to_string_lossy(), "ou=copy.ldif", "has the entryUUID"] {
+        assert!(refused.contains(expected), "{expected}: {refused}");
+    }
+}
+
 /// Images of LDIF files are as large as their databases.
 #[test]
 fn the_image_of_a_server_that_was_killed_is_removed_at_the_next_start() {

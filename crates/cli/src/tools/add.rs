@@ -93,6 +93,7 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         continue_on_error: args.input.go_on,
         start_line: args.input.from_line.max(1),
         dry_run: args.input.dry_run,
+        unique_uuids: true,
         write_context_csn: args.write_context,
         server_id: args.server_id.unwrap_or(configured),
         threads: args.threads.unwrap_or_else(cores).max(1),

@@ -12,6 +12,7 @@ use std::thread;
 use larix_proto::ldif::{Chunk, Chunks, LocalFiles};
 use larix_store::memory::MemoryStore;
 use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
+use uuid::Uuid;
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::names::{Fingerprint, Names};
@@ -25,7 +26,8 @@ use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress,
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
 use crate::database::Database;
-use crate::entry::EntryId;
+use crate::entry::{AttributeNumber, EntryId};
+use crate::index::{KeyKind, key};
 use crate::log;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};
 use crate::tree;
@@ -132,6 +134,7 @@ impl Loading<'_, '_> {
             let gathered: Vec<_> = workers.into_iter().map(joined).collect();
             written.map(|()| gathered)
         })?;
+        writer.unique = checker.unique_uuid().map(|number| (number, KeyKind::Equality));
         writer.finish(gathered.into_iter().collect::<Result<_, _>>()?, named)
     }
 }
@@ -269,6 +272,10 @@ struct InOrder<'a, L> {
     tree: Sorter,
     tree_runs: Vec<Run>,
     numbers: Numbers,
+    /// The lines of the entries by their ids in the file, as far as 32 bits hold them.
+    lines: Vec<u32>,
+    /// The keys in the index of which each has one entry.
+    unique: Option<(AttributeNumber, KeyKind)>,
     progress: Progress,
     report: Loaded,
 }
@@ -294,6 +301,8 @@ impl<'a, L: Loader> InOrder<'a, L> {
             tree: Sorter::for_single_keys(checker.options.memory_bytes / TREE_SHARE),
             tree_runs: Vec::new(),
             numbers: Numbers::default(),
+            lines: Vec::new(),
+            unique: None,
             progress: Progress::default(),
             report: Loaded { load: LoadReport::default(), last_id: 0, csns: BTreeMap::new() },
         }
@@ -358,11 +367,24 @@ impl<'a, L: Loader> InOrder<'a, L> {
             let id = self.numbers.give(entry.id, EntryId(self.report.last_id));
             self.ids.insert(name, id);
             self.report.last_id = id.0;
+            if self.options.unique_uuids {
+                self.note_line(&entry);
+            }
             self.store(entry, id, parent)?;
             self.progress.entries += 1;
             ready.extend(self.parked.take(&name).into_iter().rev().map(|waiting| (waiting, id)));
         }
         Ok(())
+    }
+
+    fn note_line(&mut self, entry: &EncodedEntry) {
+        let at = entry.id.0 as usize;
+        if self.lines.len() <= at {
+            self.lines.resize(at + 1, 0);
+        }
+        if let Some(line) = self.lines.get_mut(at) {
+            *line = u32::try_from(entry.line).unwrap_or(0);
+        }
     }
 
     fn refuse(&mut self, entry: EncodedEntry, fault: RecordFault) -> Result<(), LoadError> {
@@ -416,12 +438,15 @@ impl<'a, L: Loader> InOrder<'a, L> {
     ) -> Result<Loaded, LoadError> {
         self.tell(Phase::Indexing);
         self.ids = Names::new();
-        if let Some(mut loader) = self.loader.take() {
-            self.records.finish(&mut loader)?;
+        let mut loader = self.loader.take();
+        if let Some(loader) = &mut loader {
+            self.records.finish(loader)?;
             if !self.tree.is_empty() {
                 self.tree_runs.push(self.tree.run()?);
             }
-            self.append_postings(&mut loader, gathered)?;
+        }
+        self.append_postings(loader.as_mut(), gathered)?;
+        if let Some(mut loader) = loader {
             named()?;
             append_tree(&mut loader, self.tree_runs.drain(..))?;
             self.tell(Phase::Syncing);
@@ -437,21 +462,40 @@ impl<'a, L: Loader> InOrder<'a, L> {
 }
 
 impl<L: Loader> InOrder<'_, L> {
-    fn append_postings(&mut self, loader: &mut L, gathered: Vec<Vec<Run>>) -> Result<(), LoadError> {
+    /// Without a loader they are only looked at.
+    fn append_postings(
+        &mut self,
+        mut loader: Option<&mut L>,
+        gathered: Vec<Vec<Run>>,
+    ) -> Result<(), LoadError> {
         let mut merge = Merge::default();
         for run in gathered.into_iter().flatten() {
             merge.add(run)?;
         }
         self.progress.postings = (0, merge.ids_total());
         let mut reported = 0;
-        let mut renumbered = Vec::new();
+        let (mut renumbered, mut few) = (Vec::new(), Vec::new());
         merge.for_each(|key, runs| -> Result<(), LoadError> {
             let done = &mut self.progress.postings.0;
             let mut counted = runs.inspect(|(_, length)| *done += length);
-            if self.numbers.are_those_of_the_file() {
-                loader.append_posting_runs(INDEX, key, &mut counted)?;
+            let mut again;
+            let runs: &mut dyn Iterator<Item = (u64, u64)> = if self.unique == key::parse_head(key) {
+                few.clear();
+                few.extend(counted);
+                refuse_twins(key, &few, &self.numbers, &self.lines)?;
+                again = few.iter().copied();
+                &mut again
             } else {
-                let ids = counted.flat_map(|(start, length)| start..start + length);
+                &mut counted
+            };
+            let Some(loader) = loader.as_mut() else {
+                runs.for_each(drop);
+                return Ok(());
+            };
+            if self.numbers.are_those_of_the_file() {
+                loader.append_posting_runs(INDEX, key, runs)?;
+            } else {
+                let ids = runs.flat_map(|(start, length)| start..start + length);
                 renumbered.clear();
                 renumbered.extend(ids.filter_map(|id| self.numbers.of(id)));
                 renumbered.sort_unstable();
@@ -466,6 +510,22 @@ impl<L: Loader> InOrder<'_, L> {
             Ok(())
         })
     }
+}
+
+/// # Errors
+/// Several entries have the key: names the second of them. Runs of ids are as they are in the file.
+fn refuse_twins(key: &[u8], runs: &[(u64, u64)], numbers: &Numbers, lines: &[u32]) -> Result<(), LoadError> {
+    if let [] | [(_, 1)] = runs {
+        return Ok(());
+    }
+    let ids = runs.iter().flat_map(|(start, length)| *start..start + length);
+    let mut stored = ids.filter(|id| numbers.of(*id).is_some());
+    let (Some(first), Some(second)) = (stored.next(), stored.next()) else { return Ok(()) };
+    let line = |id: u64| lines.get(id as usize).copied().map_or(0, u64::from);
+    let normal = key::parse_value(key).unwrap_or_default();
+    let uuid = Uuid::from_slice(&normal).or_else(|_| Uuid::try_parse_ascii(&normal)).unwrap_or_default();
+    let fault = RecordFault::SameUuid { uuid, line: line(first) };
+    Err(RecordError { line: line(second), dn: String::new(), fault }.into())
 }
 
 fn append_tree(loader: &mut impl Loader, runs: impl Iterator<Item = Run>) -> Result<(), LoadError> {

@@ -7,6 +7,7 @@ use larix_proto::LdapResult;
 use larix_proto::ldif::LdifError;
 use larix_schema::DnError;
 use larix_store::{CommitError, OpenError, ReadError};
+use uuid::Uuid;
 
 use crate::database::DatabaseOpenError;
 use crate::fault::Fault;
@@ -56,6 +57,11 @@ pub enum RecordFault {
     TooManyWait,
     /// An entry of this name is in the database, or was before this record.
     Exists,
+    /// Another entry has its entryUUID: that in the line, counted from 1; 0 for one of the database.
+    SameUuid {
+        uuid: Uuid,
+        line: u64,
+    },
     /// Its syntax, its schema, or its attributes: what an add would be answered.
     Refused(LdapResult),
 }
@@ -85,7 +91,10 @@ impl fmt::Display for RecordError {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
         }
-        write!(f, "\"{}\": ", self.dn)?;
+        // A bulk load finds it when the names have gone by.
+        if !(self.dn.is_empty() && matches!(self.fault, RecordFault::SameUuid { .. })) {
+            write!(f, "\"{}\": ", self.dn)?;
+        }
         match &self.fault {
             RecordFault::Ldif(error) => error.fmt(f),
             RecordFault::NotAnEntry => f.write_str("a change record, where entries are loaded"),
@@ -96,6 +105,13 @@ impl fmt::Display for RecordError {
                 f.write_str("the superior entry has not come yet, and too many records wait for theirs")
             }
             RecordFault::Exists => f.write_str("the entry exists already"),
+            RecordFault::SameUuid { uuid, line } => {
+                write!(f, "another entry has the entryUUID {uuid}")?;
+                if *line > 0 {
+                    write!(f, ", that of line {line}")?;
+                }
+                f.write_str(": leave it out, and the entry gets one of its own")
+            }
             RecordFault::Refused(result) if result.diagnostic.is_empty() => write!(f, "{}", result.code),
             RecordFault::Refused(result) => write!(f, "{}: {}", result.code, result.diagnostic),
         }

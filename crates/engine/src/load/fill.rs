@@ -236,6 +236,8 @@ impl<S: Store> Filling<'_, S> {
             schema_check: options.schema_checking,
             value_check: true,
             threads: options.threads,
+            // What another server has may not be refused here: nothing would be replicated.
+            unique_uuids: false,
             ..LoadOptions::default()
         };
         let context = LoadContext {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use larix_proto::ldif::{LocalFiles, Reader};
 use larix_schema::NormalDn;
-use larix_store::{Durability, Layered, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Durability, Layered, PostingCursor, Snapshot, Store, Transaction, WriteSet};
 
 use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
@@ -20,7 +20,7 @@ use crate::entry::encode::{self, Placement};
 use crate::fault::Fault;
 use crate::index::keys;
 use crate::log;
-use crate::tables::{META, meta};
+use crate::tables::{INDEX, META, meta};
 use crate::tree;
 
 /// Changes that are committed together, in bytes. An LDIF that makes no more is stored as a whole or not at all.
@@ -191,6 +191,11 @@ impl Group {
         };
         if !checker.knows(local, &checked.entry) {
             checker.number(local, &checked.entry);
+        }
+        if let Some((uuid, key)) = checker.uuid_key(&checked.entry, local.catalog.catalog())
+            && view.postings(INDEX, &key)?.next()?.is_some()
+        {
+            return Ok(Err(checked.fails(RecordFault::SameUuid { uuid, line: 0 })));
         }
         let id = EntryId(self.last_id + 1);
         let (rdn, normal_rdn) = checked.rdn();

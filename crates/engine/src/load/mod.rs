@@ -54,6 +54,8 @@ pub struct LoadOptions {
     pub start_line: u64,
     /// Everything is checked, nothing is stored (`-u`).
     pub dry_run: bool,
+    /// No two entries have one entryUUID: consumers take them for one.
+    pub unique_uuids: bool,
     /// contextCSN becomes the highest entryCSN of each server (`-w`).
     pub write_context_csn: bool,
     /// The server id of CSNs that are made here (`-S`).
@@ -72,6 +74,7 @@ impl Default for LoadOptions {
             continue_on_error: false,
             start_line: 1,
             dry_run: false,
+            unique_uuids: true,
             write_context_csn: false,
             server_id: 0,
             threads: 2,

@@ -7,14 +7,16 @@ use larix_proto::ldif::{Body, LdifAttribute, Record};
 use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema};
 use smallvec::SmallVec;
+use uuid::Uuid;
 
 use super::error::{LoadError, RecordError, RecordFault, with_value};
 use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::prepare::{ChangeKind, check_change};
 use crate::csn::{Csn, CsnGenerator};
-use crate::entry::{Entry, EntryAttribute};
+use crate::entry::{AttributeNumber, Entry, EntryAttribute};
 use crate::failure::Failure;
+use crate::index::{KeyKind, key};
 use crate::overlay::Interests;
 use crate::time::{RandomSource, Timestamp, UUID_RANDOM_BYTES, uuid_of};
 use crate::write::AttributeValues;
@@ -22,6 +24,7 @@ use crate::write::change::NoLargeSets;
 use crate::write::known::KnownSchema;
 use crate::write::operational::{self, ANONYMOUS, Stamp};
 use crate::write::schema_check::{CheckMode, check_entry, check_part, name_structural_class};
+use crate::write::values;
 
 /// What all threads of a load share.
 #[derive(Debug)]
@@ -166,6 +169,22 @@ impl<'c> Checker<'c> {
     }
 
     /// The catalog with every number that was given so far.
+    /// The number of entryUUID, once an entry has one, where no two may be the same.
+    pub(super) fn unique_uuid(&self) -> Option<AttributeNumber> {
+        let description = AttributeDescription::plain(self.known.entry_uuid);
+        self.options.unique_uuids.then(|| self.lock().catalog().number(&description)).flatten()
+    }
+
+    /// The entryUUID of an entry, and its key in the index, where no two may be the same.
+    pub(super) fn uuid_key(&self, entry: &Entry, catalog: &Catalog) -> Option<(Uuid, Vec<u8>)> {
+        let description = AttributeDescription::plain(self.known.entry_uuid);
+        let number = catalog.number(&description).filter(|_| self.options.unique_uuids)?;
+        let text = entry.values(description.attribute).first()?;
+        let uuid = Uuid::try_parse_ascii(text).ok()?;
+        let normal = values::key(self.schema(), self.schema().attribute(description.attribute), text).ok()?;
+        Some((uuid, key::make(number, KeyKind::Equality, &normal)))
+    }
+
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(self.lock().catalog())
     }

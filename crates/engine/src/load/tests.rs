@@ -90,9 +90,16 @@ fn stamped(n: usize) -> String {
     )
 }
 
+/// The first two entries with operational attributes.
+fn head() -> String {
+    let (top, below) = HEAD.split_once("\n\n").unwrap();
+    let second = stamped(0).replacen("-000000000000", "-000000900000", 1);
+    format!("{top}\n{}\n{}\n{second}\n", stamped(0), below.trim_end())
+}
+
 /// `count` people, some photos and a group with all of them.
 fn people(count: usize) -> String {
-    let mut out = HEAD.replace("\n\n", &format!("\n{}\n", stamped(0)));
+    let mut out = head();
     for n in 0..count {
         let name = format!("Person {} {}", n % 97, n);
         write!(
@@ -418,7 +425,7 @@ fn a_directory_changes_as_a_whole() {
 /// many, some with spaces, capitals, zero bytes, letters of many bytes, options; groups that refer to others.
 fn any_tree(seed: u64, count: u64) -> String {
     let dice = SeededRandom::new(seed);
-    let mut out = HEAD.replace("\n\n", &format!("\n{}\n", stamped(0)));
+    let mut out = head();
     let mut names = vec!["ou=People,dc=example,dc=com".to_owned()];
     for n in 0..count {
         let parent = names[dice.below(names.len())].clone();
@@ -497,4 +504,52 @@ fn a_second_entry_of_a_name_is_refused() {
         report.unwrap();
         assert!(dump(database.store()) == dump(clean.store()), "the refused entry left something");
     }
+}
+
+#[test]
+fn a_second_entry_of_an_entry_uuid_is_refused() {
+    let mut site = Site::new();
+    site.settings.index.add_line(&site.schema, "entryUUID", Some("eq")).unwrap();
+    let ldif = people(300);
+    let name = "cn=Twin,ou=People,dc=example,dc=com";
+    let twin = format!("dn: {name}\nobjectClass: person\ncn: Twin\nsn: x\n{}\n", stamped(8));
+    let line_of = |text: &str, dn: &str| {
+        let before = text.split_once(&format!("dn: {dn}")).unwrap().0;
+        before.lines().count() + 1
+    };
+    let uuid = "another entry has the entryUUID 00000000-0000-4000-8000-000000000008";
+    let help = "leave it out, and the entry gets one of its own";
+    let both = format!("{ldif}\n{twin}");
+    let (first, second) = (line_of(&both, "cn=Person 7 7,"), line_of(&both, name));
+    for (threads, dry_run) in [(1, false), (4, false), (1, true)] {
+        // Nothing of a load into an empty database can be passed over once its indexes are made.
+        for continue_on_error in [false, true] {
+            let options = LoadOptions { threads, dry_run, continue_on_error, ..LoadOptions::default() };
+            let (_, report) = site.bulk(&both, &options);
+            let error = report.expect_err("twins").to_string();
+            assert_eq!(error, format!("line {second}: {uuid}, that of line {first}: {help}"));
+        }
+    }
+    // One that fails for another reason is no twin.
+    let options = LoadOptions { continue_on_error: true, ..LoadOptions::default() };
+    let orphan = twin.replace(name, "cn=Twin,ou=Nobody,dc=example,dc=com");
+    let (_, report) = site.bulk(&format!("{ldif}\n{orphan}"), &options);
+    assert_eq!(report.map(|report| (report.entries, report.failed)).unwrap(), (303, 1));
+    let (_, report) = site.bulk(&both, &LoadOptions { unique_uuids: false, ..LoadOptions::default() });
+    assert_eq!(report.unwrap().entries, 304);
+
+    for options in [LoadOptions::default(), LoadOptions { dry_run: true, ..LoadOptions::default() }] {
+        let merged = site.empty();
+        let report = load_into(&merged, both.as_bytes(), site.context(), &options, &mut Unobserved);
+        let error = report.expect_err("twins").to_string();
+        assert_eq!(error, format!("line {second}: \"{name}\": {uuid}: {help}"));
+    }
+    let merged = site.empty();
+    let mut load = |ldif: &str, options: &LoadOptions| {
+        let report = load_into(&merged, ldif.as_bytes(), site.context(), options, &mut Unobserved);
+        report.map(|report| (report.entries, report.failed)).map_err(|error| error.to_string())
+    };
+    assert_eq!(load(&ldif, &options), Ok((303, 0)));
+    assert_eq!(load(&twin, &options), Ok((0, 1)), "what is in the database counts, too");
+    assert_eq!(load(&twin.replace("000000000008", "000000990008"), &options), Ok((1, 0)));
 }

@@ -1,31 +1,29 @@
 //! What a replicated change does to entries, one write at a time: stores, moves, removes, makes glue. What is decided is
 //! decided in [`super::apply`].
 
-use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, NormalDn, Schema};
-use larix_store::{PostingCursor, Snapshot};
+use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::prepare::Put;
 use super::state;
 use super::{ReplicaRules, conflicts, difference, place, value};
-use crate::change::prepare::{Change, refuse};
+use crate::change::prepare::Change;
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryAttribute, EntryId, EntryView, split_rdn};
 use crate::failure::Failure;
 use crate::fault::Fault;
+use crate::index::keys;
 use crate::index::pending::{self, Writing};
-use crate::index::{KeyKind, Kinds, key, keys};
 use crate::log::{LoggedAttribute, LoggedChange, RecordForm};
-use crate::tables::INDEX;
 use crate::tree;
 use crate::write::AttributeValues;
 use crate::write::change::NoLargeSets;
+use crate::write::modify;
 use crate::write::operator::{CurrentEntry, LogMark, Operator, logged};
 use crate::write::schema_check::{CheckMode, check_entry};
-use crate::write::{modify, values};
 
 const LOCAL: LogMark = LogMark { local: true, absent: false, form: RecordForm::AsDone };
 pub(super) const SENT: LogMark = LogMark { local: false, absent: false, form: RecordForm::AsDone };
@@ -54,18 +52,7 @@ pub(super) struct LocalEntry {
 
 /// The entry with this entryUUID.
 pub(super) fn find<V: Snapshot>(op: &Operator<'_, V>, uuid: &Uuid) -> Result<Option<EntryId>, Failure> {
-    let description = AttributeDescription::plain(op.context.known.entry_uuid);
-    let catalog = op.catalog.catalog();
-    let Some(number) = catalog.number(&description) else { return Ok(None) };
-    if !catalog.row(number).is_some_and(|row| row.usable().has(Kinds::EQUALITY)) {
-        return Err(refuse(ResultCode::BUSY, "the index of entryUUID is not complete yet").into());
-    }
-    let kind = op.schema().attribute(description.attribute);
-    let text = uuid.to_string();
-    let normal = values::key(op.schema(), kind, text.as_bytes()).unwrap_or_default();
-    let key = key::make(number, KeyKind::Equality, &normal);
-    let found = op.snapshot().postings(INDEX, &key)?.next()?;
-    Ok(found.map(EntryId))
+    op.entry_with_uuid(uuid)
 }
 
 pub(super) fn local_entry<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<LocalEntry, Failure> {

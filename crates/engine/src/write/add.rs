@@ -59,6 +59,12 @@ pub(crate) fn add<V: Snapshot>(
     if let Some(given) = entry.values(context.known.entry_uuid).first()
         && let Ok(uuid) = Uuid::try_parse_ascii(given)
     {
+        // Consumers, which find entries by it, would take one for the other.
+        let is_own = !operator.envelope.replicated && operator.has_index_of_uuids();
+        if is_own && operator.entry_with_uuid(&uuid)?.is_some() {
+            let text = format!("another entry has the entryUUID {uuid}");
+            return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text).into());
+        }
         if context.settings.multi_provider
             && let Some(dead) = replica_state::tombstone(operator.snapshot(), &uuid)?
         {

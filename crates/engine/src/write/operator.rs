@@ -2,7 +2,7 @@
 
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
-use larix_store::{Snapshot, WriteSet};
+use larix_store::{PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use crate::entry::{
 };
 use crate::failure::Failure;
 use crate::fault::Fault;
+use crate::index::{KeyKind, Kinds, key};
 use crate::log::{
     self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,
     LoggedModification, RecordForm,
@@ -36,7 +37,7 @@ use crate::overlay::{Entries, Interests};
 use crate::replica_state::{self, Tombstone};
 use crate::search::present::Present;
 use crate::search::referral;
-use crate::tables::{META, meta};
+use crate::tables::{INDEX, META, meta};
 use crate::time::{RandomSource, Timestamp};
 use crate::tree::{self, Resolved};
 
@@ -518,6 +519,31 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             })?;
         }
         Ok(uuid)
+    }
+
+    /// Whether the index of entryUUID is complete. So it is before the first entry has one.
+    pub(crate) fn has_index_of_uuids(&self) -> bool {
+        let catalog = self.catalog.catalog();
+        let number = catalog.number(&AttributeDescription::plain(self.context.known.entry_uuid));
+        let row = number.and_then(|number| catalog.row(number));
+        number.is_none() || row.is_some_and(|row| row.usable().has(Kinds::EQUALITY))
+    }
+
+    /// The entry with this entryUUID.
+    ///
+    /// # Errors
+    /// busy while the index of entryUUID is not complete.
+    pub(crate) fn entry_with_uuid(&self, uuid: &Uuid) -> Result<Option<EntryId>, Failure> {
+        if !self.has_index_of_uuids() {
+            return Err(refuse(ResultCode::BUSY, "the index of entryUUID is not complete yet").into());
+        }
+        let description = AttributeDescription::plain(self.context.known.entry_uuid);
+        let Some(number) = self.catalog.catalog().number(&description) else { return Ok(None) };
+        let kind = self.schema().attribute(description.attribute);
+        let normal = values::key(self.schema(), kind, uuid.to_string().as_bytes()).unwrap_or_default();
+        let key = key::make(number, KeyKind::Equality, &normal);
+        let found = self.snapshot().postings(INDEX, &key)?.next()?;
+        Ok(found.map(EntryId))
     }
 
     /// Remembers that the entry was deleted by the change that was logged last, so that no replica brings it back.

@@ -268,3 +268,23 @@ fn entries_grow_up_to_a_size() {
     }
     assert_eq!(modify("delete: description\n"), "0");
 }
+
+#[test]
+fn an_entry_uuid_names_one_entry() {
+    let schema = schema("");
+    let mut settings = settings(&schema);
+    settings.index.add_line(&schema, "entryUUID", Some("eq")).unwrap();
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    let uuid = "01900000-0000-4000-8000-000000000001";
+    let add = |name: &str| {
+        fixture.change(&format!(
+            "dn: cn={name},{SUFFIX}\ncontrol: {RELAX} true\nchangetype: add\nobjectClass: person\ncn: {name}\nsn: x\n\
+             entryUUID: {uuid}\n"
+        ))
+    };
+    assert_eq!(add("x"), "0");
+    assert_eq!(add("y"), format!("19 another entry has the entryUUID {uuid}"));
+    fixture.apply(&format!("dn: cn=x,{SUFFIX}\nchangetype: delete\n"));
+    assert_eq!(add("y"), "0");
+}
