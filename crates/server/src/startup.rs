@@ -11,6 +11,7 @@ use larix_configuration::slapd_d::InUse;
 use larix_configuration::values::AdminAddress;
 use larix_configuration::{Config, ConfigError};
 use larix_engine::time::Clock;
+use larix_store::lmdb;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
@@ -236,6 +237,7 @@ impl Bound {
                 image.display()
             ));
         }
+        wait_for_readers(&config, &log);
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let services = Arc::new(Services::new(&config, log, clock, infos.clone(), workers));
@@ -480,6 +482,20 @@ pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
 }
 
 /// The last step: nothing is answered any more.
+/// A reader that a server does not see, such as a backup in another container, keeps it from opening the database. A server that refused
+/// to start would stay away when the reader has ended.
+fn wait_for_readers(config: &Config, log: &Log) {
+    for directory in config.databases.iter().filter_map(|database| Some(&database.kind.mdb()?.directory)) {
+        lmdb::wait_for_readers(directory, || {
+            log.warning(format_args!(
+                "{}: waits until a tool has ended that reads the database by a read-only mount (fuser {} says which)",
+                directory.display(),
+                directory.join(lmdb::DATA_FILE).display()
+            ));
+        });
+    }
+}
+
 fn close_databases(server: &Server) {
     for fault in server.caches.save(&*server.clock) {
         server.log.warning(format_args!("{fault}"));

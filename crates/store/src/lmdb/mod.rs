@@ -35,7 +35,9 @@ use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
 use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
-pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
+pub use open::{
+    DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT, wait_for_readers,
+};
 pub use owner::give_to_owner;
 use parked::{Begun, ReadTransaction};
 pub use parked::{keep_snapshots, release_snapshots, rest_snapshots};

@@ -426,6 +426,20 @@ fn is_open_for_writing(directory: &Path) -> bool {
     }
 }
 
+/// Waits until no process reads the store in `directory` by a read-only mount, which keeps writers out. Calls `waits` before that. Where a
+/// writer has the store it returns at once: who opens it is told.
+pub fn wait_for_readers(directory: &Path, waits: impl FnOnce()) {
+    let Ok(data) = File::open(directory.join(DATA_FILE)) else { return };
+    let lock = |operation| rustix::fs::flock(&data, operation);
+    let is_locked = lock(FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
+    if is_locked && lock(FlockOperation::NonBlockingLockShared).is_ok() {
+        waits();
+        let _ = lock(FlockOperation::LockExclusive);
+    }
+    // It goes with the file at the latest.
+    let _ = lock(FlockOperation::Unlock);
+}
+
 fn corrupt(path: &Path, what: String) -> OpenError {
     OpenError::Corrupt { path: path.to_owned(), what }
 }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::fs::{FlockOperation, flock};
+
 use super::{
     DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, give_to_owner, keep_snapshots, release_snapshots,
-    rest_snapshots,
+    rest_snapshots, wait_for_readers,
 };
 use crate::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
 use crate::error::{CommitError, OpenError, ReadError};
@@ -109,6 +111,26 @@ fn who_removes_the_lock_file_does_not_get_a_second_writer() {
     drop(store);
     let store = open(root.path()).expect("free again");
     assert!(has(&store, b"a") && has(&store, b"bb"));
+}
+
+#[test]
+fn a_reader_on_a_read_only_mount_is_waited_for_and_no_writer() {
+    let root = directory();
+    drop(open(root.path()).expect("open"));
+    wait_for_readers(root.path(), || panic!("nobody reads"));
+    // As such a reader has it.
+    let reader = fs::File::open(root.path().join("data.mdb")).expect("the data");
+    flock(&reader, FlockOperation::LockShared).expect("a lock");
+    let (waits, waiting) = std::sync::mpsc::channel();
+    let path = root.path().to_owned();
+    let waiter = std::thread::spawn(move || wait_for_readers(&path, || waits.send(()).expect("a receiver")));
+    waiting.recv().expect("it waits");
+    assert!(!waiter.is_finished());
+    drop(reader);
+    waiter.join().expect("it ends");
+    let store = open(root.path()).expect("nobody reads");
+    wait_for_readers(root.path(), || panic!("a writer is none"));
+    drop(store);
 }
 
 /// What a copy that was broken off leaves, or a disk: an empty database in its place would be served as if it were all there is, and a
