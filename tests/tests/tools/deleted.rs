@@ -303,6 +303,7 @@ fn a_server_without_a_log_is_told_of() {
         (&["show", "nothing"], "nothing: neither a DN, nor an entryUUID, nor a reqStart"),
         (&["list", "--since", "soon", "-b", SUFFIX], "--since soon: not a time"),
         (&["show", "uid=ann,dc=x", "-b", "dc=example,dc=com"], "no record of a delete of uid=ann,dc=x"),
+        (&["show", "uid=ann,dc=x", "-b", "dc=example,dc=com"], "`logpurge` has taken it away"),
     ] {
         let error = refused(&member, words);
         assert!(error.contains(expected), "{words:?}: {error}");

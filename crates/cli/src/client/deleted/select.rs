@@ -37,6 +37,11 @@ pub(super) struct Selection {
     pub(super) entries: Vec<String>,
 }
 
+/// Why a record may be missing, and where the entry may still be.
+const NO_RECORD: &str =
+    "it came before the log, `logpurge` has taken it away, or you may not read it. `larix deleted list` shows what there is for you; a \
+     backup may have the entry (`larix restore --to-time`)";
+
 impl Selection {
     /// The deletes that match, of each log in their order.
     pub(super) fn find(&self, session: &mut Session) -> Result<Vec<Deleted>, ClientError> {
@@ -81,8 +86,7 @@ impl Selection {
             let of_entry = self.search(session, &entry_terms(entry)?)?;
             if of_entry.is_empty() {
                 return Err(ClientError::Usage(format!(
-                    "no record of a delete of {entry} is in the access log, or you may not read it; `larix deleted list` shows \
-                     those that you may"
+                    "no record of a delete of {entry} is in the access log: {NO_RECORD}"
                 )));
             }
             found.extend(latest(of_entry));
@@ -91,11 +95,9 @@ impl Selection {
             found = self.search(session, "")?;
         }
         if found.is_empty() {
-            return Err(ClientError::Usage(
-                "the access log has no record of such a delete, or you may not read it; `larix deleted list` shows those that you \
-                 may"
-                    .to_owned(),
-            ));
+            return Err(ClientError::Usage(format!(
+                "the access log has no record of such a delete: {NO_RECORD}"
+            )));
         }
         found.sort_by(|one, other| one.start.cmp(&other.start));
         Ok(latest(found))
