@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(20);
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// How many people
-    #[arg(long, default_value_t = 2_000)]
+    #[arg(long, default_value_t = 2_000, value_parser = enough)]
     entries: u64,
     /// The same seed gives the same people
     #[arg(long, default_value_t = 1)]
@@ -33,6 +33,20 @@ pub(crate) struct DemoArgs {
     /// Stop after the first answer instead of serving on
     #[arg(long)]
     once: bool,
+}
+
+/// The person that the question is about.
+const ASKED: u64 = 7;
+
+/// # Errors
+/// No number, or too few people for the question.
+fn enough(text: &str) -> Result<u64, String> {
+    let entries: u64 = text.parse().map_err(|error: std::num::ParseIntError| error.to_string())?;
+    if entries > ASKED {
+        Ok(entries)
+    } else {
+        Err(format!("at least {}, of whom one is asked for", ASKED + 1))
+    }
 }
 
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
@@ -70,8 +84,8 @@ fn demo(args: &DemoArgs, guard: &Guard) -> anyhow::Result<()> {
     let mut server = Served::start(&larix, &directory.configuration, folder, guard)?;
     step(&format!("serving on {}", server.url()));
     let base = Kind::People.suffix();
-    let question =
-        ["-LLL", "-b", base, "(&(uid=user.7)(objectClass=person))", "cn", "mail", "telephoneNumber"];
+    let filter = format!("(&(uid=user.{ASKED})(objectClass=person))");
+    let question = ["-LLL", "-b", base, filter.as_str(), "cn", "mail", "telephoneNumber"];
     say!("\n$ larix search -x -H {} {}", server.url(), shell(&question));
     let mut search = Command::new(&larix);
     search.args(["search", "-x", "-H", &server.url()]).args(question);

@@ -26,7 +26,7 @@ use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
-use crate::terminal::{print_answer, say};
+use crate::terminal::{at_least_one, print_answer, say};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
     #[arg(short = 't', hide = true)]
     check: bool,
     /// Event loops; one a core without it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     workers: Option<usize>,
     /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
     #[arg(long, value_name = "URL", value_parser = larix_configuration::values::http_address)]
@@ -227,8 +227,9 @@ fn options(
         family,
         debug,
         syslog_levels: levels(arguments.syslog_level.as_slice())?,
-        syslog_facility: syslog_facility(facility)
-            .with_context(|| format!("unknown syslog facility \"{facility}\" after -l"))?,
+        syslog_facility: syslog_facility(facility).with_context(|| {
+            format!("unknown syslog facility \"{facility}\" after -l: LOCAL0 to LOCAL7, USER or DAEMON")
+        })?,
         program: arguments
             .name
             .clone()

@@ -76,6 +76,11 @@ pub(crate) const MISTAKE: i32 = 2;
 /// be written is no success.
 pub(crate) fn end_parsing(error: &clap::Error, mistake: i32) -> ! {
     let mut status = if error.use_stderr() { mistake } else { 0 };
+    if let Some(text) = with_plain_numbers(&error.render().to_string()) {
+        // There is nothing else to be told by.
+        let _ = write!(io::stderr(), "{text}");
+        std::process::exit(status)
+    }
     if let Err(lost) = error.print()
         && !error.use_stderr()
         && lost.kind() != io::ErrorKind::BrokenPipe
@@ -85,6 +90,34 @@ pub(crate) fn end_parsing(error: &clap::Error, mistake: i32) -> ! {
         status = 1;
     }
     std::process::exit(status)
+}
+
+/// What the standard library says of numbers that it cannot read, and what is meant.
+const NUMBERS: [(&str, &str); 4] = [
+    ("invalid digit found in string", "a whole number is wanted"),
+    ("cannot parse integer from empty string", "it is empty, and a whole number is wanted"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "a number is wanted"),
+];
+
+/// The text of a mistake with a number; none for other mistakes.
+fn with_plain_numbers(text: &str) -> Option<String> {
+    NUMBERS
+        .iter()
+        .find(|(library, _)| text.contains(library))
+        .map(|(library, plain)| text.replace(library, plain))
+}
+
+/// A flag's number of things of which at least one is needed.
+///
+/// # Errors
+/// No number, or 0.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The terminal of this process, also where standard input is redirected.
@@ -259,6 +292,21 @@ mod tests {
             let error = error.context("cannot write");
             assert_eq!(format!("{:?}", end_with("x", &error)), format!("{expected:?}"));
         }
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_read_are_told_in_plain_words() {
+        for (text, expected) in [
+            ("7", Ok(7)),
+            ("0", Err("at least 1")),
+            ("x", Err("a whole number is wanted")),
+            ("", Err("it is empty, and a whole number is wanted")),
+            ("99999999999999999999999", Err("the number is too large")),
+        ] {
+            let found = at_least_one(text).map_err(|error| with_plain_numbers(&error).unwrap_or(error));
+            assert_eq!(found, expected.map_err(str::to_owned), "{text:?}");
+        }
+        assert_eq!(with_plain_numbers("unexpected argument 'x' found"), None);
     }
 
     #[test]

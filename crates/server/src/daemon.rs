@@ -29,9 +29,13 @@ pub enum DaemonError {
     /// `-u` or `-g` names an unknown user or group.
     NoSuchUser(String),
     NoSuchGroup(String),
-    /// The kernel refuses the user, group or root directory.
+    /// The kernel refuses the user or group.
     Privileges {
         what: &'static str,
+        source: rustix::io::Errno,
+    },
+    Root {
+        path: PathBuf,
         source: rustix::io::Errno,
     },
     /// The kernel let a process that had given root up have it back.
@@ -52,6 +56,11 @@ impl fmt::Display for DaemonError {
             Self::Privileges { what, source } => {
                 write!(f, "cannot set the {what}: {source} (-u, -g and -r are for servers that root starts)")
             }
+            Self::Root { path, source } => write!(
+                f,
+                "cannot set the root directory {}: {source} (-u, -g and -r are for servers that root starts)",
+                path.display()
+            ),
             Self::StillRoot => f.write_str("the user was changed, but root's rights could be had back"),
             Self::File { path, source } => write!(f, "cannot write {}: {source}", path.display()),
         }
@@ -199,8 +208,9 @@ impl Privileges {
     pub fn drop_to(&self) -> Result<(), DaemonError> {
         let failed = |what| move |source| DaemonError::Privileges { what, source };
         if let Some(root) = &self.root {
-            rustix::process::chroot(root).map_err(failed("root directory"))?;
-            rustix::process::chdir("/").map_err(failed("root directory"))?;
+            let failed = |source| DaemonError::Root { path: root.clone(), source };
+            rustix::process::chroot(root).map_err(failed)?;
+            rustix::process::chdir("/").map_err(failed)?;
         }
         let group = self.group.or_else(|| self.user.as_ref().map(|u| u.group));
         if let Some(group) = group.filter(|_| rustix::process::getuid().is_root()) {

@@ -179,7 +179,7 @@ fn what_cannot_be_given_up_is_said() {
     };
     refused(&["-u", "no-such-user"], "no such user: no-such-user");
     refused(&["-g", "no-such-group"], "no such group: no-such-group");
-    refused(&["-r", "/no/such/directory"], "cannot set the root directory");
+    refused(&["-r", "/no/such/directory"], "cannot set the root directory /no/such/directory");
     if is_root(&folder) {
         // The directory is root's.
         std::fs::set_permissions(folder.at("data"), std::fs::Permissions::from_mode(0o700)).unwrap();

@@ -121,6 +121,36 @@ fn clients_read_ldap_conf() {
     assert!(code == Some(255) && text.contains("127.0.0.1:2") && !text.contains("ldaprc"), "{text}");
 }
 
+/// An error names the value, and what would do.
+#[test]
+fn values_that_cannot_be_are_named_with_what_would_do() {
+    for (words, expected) in [
+        (&["add", "-n", "x"][..], "'x' for '-n <NUMBER>': a whole number is wanted"),
+        (&["add", "--threads", "0"], "'0' for '--threads <NUMBER>': at least 1"),
+        (&["serve", "--workers", "0"], "'0' for '--workers <N>': at least 1"),
+        (&["serve", "-d", "0", "-l", "FOO", "-f", "/dev/null"], "\"FOO\" after -l: LOCAL0 to LOCAL7"),
+        (&["demo", "--entries", "7", "--once"], "'7' for '--entries <ENTRIES>': at least 8"),
+        (&["cluster", "status", "-f", "/dev/null"], "has no `database kv`: -f or -F"),
+        (
+            &["cluster", "status", "-f", "/dev/null", "-b", "cn=x"],
+            "no `database kv` with the suffix \"cn=x\"",
+        ),
+        (
+            &["cat", "-f", "/dev/null", "-n", "0", "-o", "ldif-wrap=x"],
+            "ldif-wrap=x: no, or a number of columns\n",
+        ),
+        (&["search", "-x", "-U", "ann", "-w", "x"], "-U ann is a name for SASL: -Y names the mechanism"),
+        (&["whoami", "-x", "-w", "x"], "a password, and no name: -D names the DN"),
+    ] {
+        let output = Command::new(larix()).args(words).env("LDAPNOINIT", "1").output().unwrap();
+        assert!(
+            !output.status.success() && output_text(&output).contains(expected),
+            "{words:?}: {}",
+            output_text(&output)
+        );
+    }
+}
+
 /// A result without a text ends with its code.
 #[test]
 fn offline_tools_show_results_and_choices() {

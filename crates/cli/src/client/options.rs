@@ -131,7 +131,7 @@ impl CommonArgs {
     }
 
     /// Whether a password goes with the bind.
-    fn gives_password(&self) -> bool {
+    pub(super) fn gives_password(&self) -> bool {
         self.prompt || self.password.is_some() || self.password_file.is_some()
     }
 

@@ -201,11 +201,14 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     };
     let Some(path) = &args.file else {
         let code = search.all_pages(filter, &heading, &mut output, true)?;
-        if code == ResultCode::NO_SUCH_OBJECT
-            && let Some(advice) = no_base(args, base)?
-        {
-            eprintln!("larix: {advice}");
-        }
+        let advice = match code {
+            ResultCode::NO_SUCH_OBJECT => no_base(args, base)?,
+            ResultCode::INVALID_DN_SYNTAX => {
+                Some(format!("{base:?} is no DN: -b takes a whole name, as in -b dc=example,dc=com"))
+            }
+            _ => None,
+        };
+        advice.iter().for_each(|advice| eprintln!("larix: {advice}"));
         return Ok(report::status(code));
     };
     search.each_line(path, filter, &heading, &mut output)

@@ -80,7 +80,9 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
     let tls = TlsOptions::gather(&args.settings, conf);
     let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
     let named_mechanism = args.mechanism.is_some();
+    let given = args;
     let args = &args.with_defaults(conf);
+    check_identity(given, args, local)?;
     let mut ask = |prompt: &str| prompt_for(prompt, otherwise);
     let credentials = credentials(args, local, tls.has_certificate(), &mut ask).map_err(|error| {
         match (error, conf.get("SASL_MECH")) {
@@ -157,6 +159,32 @@ pub(super) fn is_anonymous(args: &CommonArgs, url: &LdapUrl) -> bool {
     args.mechanism.is_none() && !external && args.bind_dn.is_none_or(|dn| dn.is_empty())
 }
 
+/// A simple bind has no use for SASL's names, and none for a password without a name: the server would take it for an anonymous one.
+/// `args` are those `given` with what files and the environment add.
+pub(super) fn check_identity(given: &CommonArgs, args: &CommonArgs, local: bool) -> Result<(), ClientError> {
+    if args.mechanism.is_some() || binds_external(args, local) {
+        return Ok(());
+    }
+    for (flag, name) in [("-U", &given.user), ("-X", &given.authorization)] {
+        if let Some(name) = name {
+            let text = format!(
+                "{flag} {name} is a name for SASL: -Y names the mechanism, or -D a DN in place of it"
+            );
+            return Err(ClientError::Usage(text));
+        }
+    }
+    if args.bind_dn.is_none() && given.gives_password() {
+        let text = "a password, and no name: -D names the DN, or -Y a mechanism and -U the user";
+        return Err(ClientError::Usage(text.to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether the kernel says who asks: over a local socket, unless somebody else is named.
+fn binds_external(args: &CommonArgs, local: bool) -> bool {
+    local && !args.simple && args.bind_dn.is_none()
+}
+
 /// Decides how to bind: as told; else EXTERNAL over a local socket; else anonymously.
 pub(super) fn credentials(
     args: &CommonArgs,
@@ -196,7 +224,7 @@ pub(super) fn credentials(
             let password = Zeroizing::new(password);
             return Ok(Credentials::Sasl(SaslPassword { mechanism, user, authorization, realm, password }));
         }
-        None => local && !args.simple && args.bind_dn.is_none(),
+        None => binds_external(args, local),
     };
     if external {
         return Ok(Credentials::External { authorization: args.authorization.clone().unwrap_or_default() });

@@ -8,7 +8,7 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope
 use super::controls::{self, Paging};
 use super::search::filter_and_attributes;
 use super::search_output::{Format, Heading, Output, friendly};
-use super::session::{credentials, name_a_server, name_the_place, name_what_lacks};
+use super::session::{check_identity, credentials, name_a_server, name_the_place, name_what_lacks};
 use super::*;
 use larix_client::{ClientError, Credentials, LdapConf};
 
@@ -255,6 +255,33 @@ fn how_to_bind() {
         "larix: NTLM: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
          with -PLUS, too, DIGEST-MD5, and in a build with the feature gssapi GSSAPI",
     );
+}
+
+#[test]
+fn a_name_or_a_password_alone_is_no_identity() {
+    let check = |line: &str, local: bool, settings: &[(&str, &str)], expected: Option<&str>| {
+        let given = search(line).common;
+        let args = given.with_defaults(&LdapConf::of(settings));
+        let found = check_identity(&given, &args, local).map_err(|error| error::error_text(&error));
+        assert_eq!(found.err().as_deref(), expected, "{line}");
+    };
+    let password = Some("larix: a password, and no name: -D names the DN, or -Y a mechanism and -U the user");
+    for flags in ["-w x", "-W", "-y file"] {
+        check(&format!("search {flags}"), false, &[], password);
+        check(&format!("search {flags} -D ''"), false, &[], None);
+        check(&format!("search {flags}"), false, &[("BINDDN", "cn=a")], None);
+        check(&format!("search {flags}"), true, &[], None);
+        check(&format!("search -x {flags}"), true, &[], password);
+        check(&format!("search -Y PLAIN -U ann {flags}"), false, &[], None);
+    }
+    let user = "larix: -U ann is a name for SASL: -Y names the mechanism, or -D a DN in place of it";
+    check("search -U ann -w x", false, &[], Some(user));
+    check("search -U ann -w x", false, &[("SASL_MECH", "PLAIN")], None);
+    check("search -D cn=a -w x", false, &[("SASL_AUTHCID", "ann")], None);
+    check("search -X u:bob", true, &[], None);
+    let other = "larix: -X u:bob is a name for SASL: -Y names the mechanism, or -D a DN in place of it";
+    check("search -X u:bob", false, &[], Some(other));
+    check("search", false, &[], None);
 }
 
 fn shown(control: &ControlBuf) -> String {

@@ -24,6 +24,7 @@ use larix_store::lmdb::LmdbOptions;
 
 use super::changing::server_of;
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
+use crate::terminal::at_least_one;
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
@@ -44,10 +45,10 @@ pub(super) struct AddArgs {
     #[arg(short = 'q')]
     quick: bool,
     /// Memory for sorting what is indexed, in MiB; with less, more is sorted in temporary files
-    #[arg(long, value_name = "MIB", default_value_t = load::MEMORY_BYTES_DEFAULT >> 20)]
+    #[arg(long, value_name = "MIB", default_value_t = load::MEMORY_BYTES_DEFAULT >> 20, value_parser = at_least_one)]
     memory: usize,
     /// Threads that read and check entries [default: one a core]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one)]
     threads: Option<usize>,
     /// No schema checks, for data that another server accepted
     #[arg(short = 's')]

@@ -133,9 +133,8 @@ fn fold(args: &ConfigArgs) -> anyhow::Result<Option<usize>> {
         None | Some("0") => Ok(Some(Writer::COLUMNS)),
         Some("no") => Ok(None),
         Some(text) => {
-            let columns =
-                text.parse().with_context(|| format!("-o ldif-wrap={text}: no, or a number of columns"))?;
-            Ok(Some(columns))
+            let columns = text.parse().ok();
+            Ok(Some(columns.with_context(|| format!("-o ldif-wrap={text}: no, or a number of columns"))?))
         }
     }
 }

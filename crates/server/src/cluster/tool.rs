@@ -270,7 +270,13 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
     }
     let (section, settings) = match sections.as_slice() {
         [one] => *one,
-        [] => return Err("the configuration has no such `database kv`".to_owned()),
+        [] => {
+            return Err(match suffix {
+                Some(suffix) => format!("the configuration has no `database kv` with the suffix {suffix:?}"),
+                None => "the configuration has no `database kv`: -f or -F names that of one of its nodes"
+                    .to_owned(),
+            });
+        }
         _ => return Err("the configuration has several `database kv`: name one with -b SUFFIX".to_owned()),
     };
     Ok((section, open_store(settings)?))

@@ -38,9 +38,8 @@ pub(super) struct Selection {
 }
 
 /// Why a record may be missing, and where the entry may still be.
-const NO_RECORD: &str =
-    "it came before the log, `logpurge` has taken it away, or you may not read it. `larix deleted list` shows what there is for you; a \
-     backup may have the entry (`larix restore --to-time`)";
+const NO_RECORD: &str = "it came before the log, `logpurge` has taken it away, or you may not read it. `larix deleted list` shows \
+                         what there is for you; a backup may have the entry (`larix restore --to-time`)";
 
 impl Selection {
     /// The deletes that match, of each log in their order.
