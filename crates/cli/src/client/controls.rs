@@ -77,8 +77,23 @@ impl<'a> Named<'a> {
     }
 }
 
+/// # Errors
+/// A request has each control once (RFC 4511 section 4.1.11 leaves open what another one means).
+fn each_once(texts: &[String]) -> Result<(), ClientError> {
+    let mut seen: Vec<String> = Vec::new();
+    for named in texts.iter().map(|text| Named::of(text)) {
+        let name = named.name.to_ascii_lowercase();
+        if seen.contains(&name) {
+            return Err(named.fault("it is there twice: leave one of them out"));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
 /// The controls that go with every operation: `-e` and `-M`.
 pub(super) fn common(args: &CommonArgs) -> Result<Vec<ControlBuf>, ClientError> {
+    each_once(&args.controls)?;
     let mut controls =
         args.controls.iter().map(|text| general(&Named::of(text))).collect::<Result<Vec<_>, _>>()?;
     if args.manage_dsa_it > 0 {
@@ -162,6 +177,7 @@ pub(super) struct SearchControls {
 }
 
 pub(super) fn search(extensions: &[String]) -> Result<SearchControls, ClientError> {
+    each_once(extensions)?;
     let mut found = SearchControls::default();
     for text in extensions {
         let named = Named::of(text);
@@ -211,6 +227,7 @@ pub(super) fn search(extensions: &[String]) -> Result<SearchControls, ClientErro
 
 /// Extensions of the other operations: an OID, or dontUseCopy.
 pub(super) fn other(extensions: &[String]) -> Result<Vec<ControlBuf>, ClientError> {
+    each_once(extensions)?;
     extensions
         .iter()
         .map(|text| {

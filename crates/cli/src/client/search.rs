@@ -41,10 +41,10 @@ pub(crate) struct SearchArgs {
     #[arg(short = 'a', value_name = "DEREF", value_parser = deref)]
     deref: Option<DerefAliases>,
     /// Time limit in seconds, none or max [TIMELIMIT of ldap.conf, else none]
-    #[arg(short = 'l', value_name = "LIMIT", value_parser = limit)]
+    #[arg(short = 'l', value_name = "LIMIT", value_parser = limit, allow_negative_numbers = true)]
     time_limit: Option<u32>,
     /// Size limit in entries, none or max [SIZELIMIT of ldap.conf, else none]
-    #[arg(short = 'z', value_name = "LIMIT", value_parser = limit)]
+    #[arg(short = 'z', value_name = "LIMIT", value_parser = limit, allow_negative_numbers = true)]
     size_limit: Option<u32>,
     /// Names of attributes only, no values
     #[arg(short = 'A')]

@@ -320,6 +320,9 @@ fn controls_by_name() {
     check("assert", "larix: control `assert`: a value is missing");
     check("1.2.3=ab", "larix: control `1.2.3=ab`: write =:<value> or =::<base64>");
     assert!(controls::common(&search("search -e foo").common).is_err());
+    let twice = controls::common(&search("search -e relax -e !Relax").common);
+    let error = error::error_text(&twice.unwrap_err());
+    assert_eq!(error, "larix: control `!Relax`: it is there twice: leave one of them out");
 }
 
 #[test]
@@ -351,6 +354,18 @@ fn search_extensions() {
         "subentries=maybe",
     ] {
         assert!(matches!(parse(wrong), Err(ClientError::Usage(_))), "{wrong}");
+    }
+}
+
+#[test]
+fn an_extension_is_there_once() {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    assert!(controls::search(&texts(&["pr=1", "!PR=2"])).is_err());
+    assert!(controls::search(&texts(&["pr=1", "sss=cn"])).is_ok());
+    assert!(controls::other(&texts(&["1.2.3", "!1.2.3=:x"])).is_err());
+    for line in ["search -l -5", "search -z -1"] {
+        let error = parse(line).unwrap_err().to_string();
+        assert!(error.contains("a number, none or max"), "{error}");
     }
 }
 
