@@ -44,6 +44,11 @@ const MANY: usize = 256;
 
 /// Reads a whole configuration.
 pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
+    if directory.exists() && !directory.is_dir() {
+        let message = format!("`{}` is no directory", directory.display());
+        return Err(ConfigError::new(Origin::BuiltIn, message)
+            .with_help("name a slapd.d directory; a slapd.conf is given with -f"));
+    }
     let (all, notes) = read_entries(directory)?;
     if all.is_empty() {
         let below = directory.join("slapd.d");

@@ -126,6 +126,8 @@ fn clients_read_ldap_conf() {
 fn values_that_cannot_be_are_named_with_what_would_do() {
     for (words, expected) in [
         (&["add", "-n", "x"][..], "'x' for '-n <NUMBER>': a whole number is wanted"),
+        (&["cat", "-F", "/dev/null"], "`/dev/null` is no directory"),
+        (&["acl", "-f", "/dev/null", "-b", "cn=x", "-o", "ssf=x"], "-o ssf=x: a number\n"),
         (&["add", "--threads", "0"], "'0' for '--threads <NUMBER>': at least 1"),
         (&["serve", "--workers", "0"], "'0' for '--workers <N>': at least 1"),
         (&["serve", "-d", "0", "-l", "FOO", "-f", "/dev/null"], "\"FOO\" after -l: LOCAL0 to LOCAL7"),

@@ -149,7 +149,7 @@ fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {
     let text = |name: &str| option(name).unwrap_or_default().to_owned();
     let number = |name: &str| match option(name) {
         None => Ok(0),
-        Some(text) => text.parse().with_context(|| format!("-o {name}={text}: a number")),
+        Some(text) => text.parse().ok().with_context(|| format!("-o {name}={text}: a number")),
     };
     let strength = Strength {
         overall: number("ssf")?,
