@@ -58,7 +58,7 @@ pub(crate) fn main(args: &DemoArgs) -> ExitCode {
     match signals::guarded(farewell, |guard| demo(args, guard)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            esay!("larix demo: {error:#}");
+            eprintln!("larix demo: {error:#}");
             ExitCode::FAILURE
         }
     }
