@@ -545,7 +545,7 @@ fn a_second_entry_of_an_entry_uuid_is_refused() {
         assert_eq!(error, format!("line {second}: \"{name}\": {uuid}: {help}"));
     }
     let merged = site.empty();
-    let mut load = |ldif: &str, options: &LoadOptions| {
+    let load = |ldif: &str, options: &LoadOptions| {
         let report = load_into(&merged, ldif.as_bytes(), site.context(), options, &mut Unobserved);
         report.map(|report| (report.entries, report.failed)).map_err(|error| error.to_string())
     };
