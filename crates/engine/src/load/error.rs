@@ -91,8 +91,9 @@ impl fmt::Display for RecordError {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
         }
-        // A bulk load finds it when the names have gone by.
-        if !(self.dn.is_empty() && matches!(self.fault, RecordFault::SameUuid { .. })) {
+        // A bulk load finds these when the names have gone by.
+        let is_nameless = self.dn.is_empty() && matches!(self.fault, RecordFault::SameUuid { .. });
+        if !is_nameless {
             write!(f, "\"{}\": ", self.dn)?;
         }
         match &self.fault {
