@@ -490,10 +490,11 @@ fn check_index<N: Snapshot>(
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
             let id = EntryId(id);
-            if let Some(first) = first.replace(id).filter(|_| is_unique) {
-                let uuid = key::parse_value(&key).and_then(|normal| Uuid::from_slice(&normal).ok());
+            if let Some(first) = first.replace(id).filter(|_| is_unique)
+                && let Some(uuid) = key::parse_value(&key).and_then(|normal| Uuid::from_slice(&normal).ok())
+            {
                 let dns = [dn_of(view, first)?, dn_of(view, id)?];
-                report(Finding::SameUuid { dns, uuid: uuid.unwrap_or_default() });
+                report(Finding::SameUuid { dns, uuid });
             }
             if indexed && !known.has(view, id, head, &key)? && !known.is_leaving(view, id, head, &key)? {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
@@ -508,7 +509,7 @@ fn check_index<N: Snapshot>(
     Ok(())
 }
 
-/// For a finding; the id of an entry that is not there.
+/// The DN for a finding; the id, if the entry does not exist.
 fn dn_of<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<String, Fault> {
     let Some(record) = view.record(id)? else { return Ok(id.to_string()) };
     view.dn(&view.reader(id, &record)?.view)

@@ -126,7 +126,6 @@ fn damage_is_found() {
     }
 }
 
-/// The keys of a long value are made once, and not for each of them.
 /// Such entries come from a provider that has them, or from a load before there was this check.
 #[test]
 fn two_entries_of_one_entry_uuid_are_found() {
@@ -150,6 +149,7 @@ fn two_entries_of_one_entry_uuid_are_found() {
     );
 }
 
+/// The keys of a long value are made once, and not for each of them.
 #[test]
 fn many_keys_of_an_attribute_are_remembered() {
     let long: String = (0..400_u32).map(|number| format!("{number:x}")).collect();

@@ -26,7 +26,7 @@ use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress,
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
 use crate::database::Database;
-use crate::entry::{AttributeNumber, EntryId};
+use crate::entry::EntryId;
 use crate::index::{KeyKind, key};
 use crate::log;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};
@@ -46,6 +46,8 @@ const PROGRESS_POSTINGS: u64 = 1 << 20;
 const PARENT_IN_RECORD: std::ops::Range<usize> = 2..10;
 /// The tree's rows gathered in memory at once, as a share of the memory for postings.
 const TREE_SHARE: usize = 8;
+/// The lines of entries that are remembered, as a share of that: 2 million by default. Beyond that an error names no lines.
+const LINES_SHARE: usize = 8;
 
 pub(super) fn load<S: Store>(
     store: &S,
@@ -134,7 +136,11 @@ impl Loading<'_, '_> {
             let gathered: Vec<_> = workers.into_iter().map(joined).collect();
             written.map(|()| gathered)
         })?;
-        writer.unique = checker.unique_uuid().map(|number| (number, KeyKind::Equality));
+        writer.unique = checker.unique_uuid().map(|number| {
+            let mut head = Vec::new();
+            key::put_prefix(&mut head, number, KeyKind::Equality, &[]);
+            head
+        });
         writer.finish(gathered.into_iter().collect::<Result<_, _>>()?, named)
     }
 }
@@ -272,10 +278,10 @@ struct InOrder<'a, L> {
     tree: Sorter,
     tree_runs: Vec<Run>,
     numbers: Numbers,
-    /// The lines of the entries by their ids in the file, as far as 32 bits hold them.
+    /// The lines of the entries by their ids in the file, as far as 32 bits and [`LINES_SHARE`] hold them; 0 is none.
     lines: Vec<u32>,
-    /// The keys in the index of which each has one entry.
-    unique: Option<(AttributeNumber, KeyKind)>,
+    /// How those keys in the index begin that one entry alone may have.
+    unique: Option<Vec<u8>>,
     progress: Progress,
     report: Loaded,
 }
@@ -379,6 +385,9 @@ impl<'a, L: Loader> InOrder<'a, L> {
 
     fn note_line(&mut self, entry: &EncodedEntry) {
         let at = entry.id.0 as usize;
+        if at >= self.options.memory_bytes / LINES_SHARE / size_of::<u32>() {
+            return;
+        }
         if self.lines.len() <= at {
             self.lines.resize(at + 1, 0);
         }
@@ -462,7 +471,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
 }
 
 impl<L: Loader> InOrder<'_, L> {
-    /// Without a loader they are only looked at.
+    /// Without a loader, as of a dry run, they are only checked.
     fn append_postings(
         &mut self,
         mut loader: Option<&mut L>,
@@ -478,8 +487,9 @@ impl<L: Loader> InOrder<'_, L> {
         merge.for_each(|key, runs| -> Result<(), LoadError> {
             let done = &mut self.progress.postings.0;
             let mut counted = runs.inspect(|(_, length)| *done += length);
+            let is_unique = self.unique.as_ref().is_some_and(|head| key.starts_with(head));
             let mut again;
-            let runs: &mut dyn Iterator<Item = (u64, u64)> = if self.unique == key::parse_head(key) {
+            let runs: &mut dyn Iterator<Item = (u64, u64)> = if is_unique {
                 few.clear();
                 few.extend(counted);
                 refuse_twins(key, &few, &self.numbers, &self.lines)?;
@@ -488,19 +498,19 @@ impl<L: Loader> InOrder<'_, L> {
             } else {
                 &mut counted
             };
-            let Some(loader) = loader.as_mut() else {
-                runs.for_each(drop);
-                return Ok(());
-            };
-            if self.numbers.are_those_of_the_file() {
-                loader.append_posting_runs(INDEX, key, runs)?;
-            } else {
-                let ids = runs.flat_map(|(start, length)| start..start + length);
-                renumbered.clear();
-                renumbered.extend(ids.filter_map(|id| self.numbers.of(id)));
-                renumbered.sort_unstable();
-                if !renumbered.is_empty() {
-                    loader.append_postings(INDEX, key, &mut renumbered.iter().copied())?;
+            match &mut loader {
+                None => runs.for_each(drop),
+                Some(loader) if self.numbers.are_those_of_the_file() => {
+                    loader.append_posting_runs(INDEX, key, runs)?;
+                }
+                Some(loader) => {
+                    let ids = runs.flat_map(|(start, length)| start..start + length);
+                    renumbered.clear();
+                    renumbered.extend(ids.filter_map(|id| self.numbers.of(id)));
+                    renumbered.sort_unstable();
+                    if !renumbered.is_empty() {
+                        loader.append_postings(INDEX, key, &mut renumbered.iter().copied())?;
+                    }
                 }
             }
             if self.progress.postings.0 >= reported + PROGRESS_POSTINGS {
@@ -521,9 +531,10 @@ fn refuse_twins(key: &[u8], runs: &[(u64, u64)], numbers: &Numbers, lines: &[u32
     let ids = runs.iter().flat_map(|(start, length)| *start..start + length);
     let mut stored = ids.filter(|id| numbers.of(*id).is_some());
     let (Some(first), Some(second)) = (stored.next(), stored.next()) else { return Ok(()) };
+    // What is no UUID, which a load without checks of values takes, names no entry to consumers.
+    let uuid = key::parse_value(key).and_then(|normal| Uuid::from_slice(&normal).ok());
+    let Some(uuid) = uuid else { return Ok(()) };
     let line = |id: u64| lines.get(id as usize).copied().map_or(0, u64::from);
-    let normal = key::parse_value(key).unwrap_or_default();
-    let uuid = Uuid::from_slice(&normal).or_else(|_| Uuid::try_parse_ascii(&normal)).unwrap_or_default();
     let fault = RecordFault::SameUuid { uuid, line: line(first) };
     Err(RecordError { line: line(second), dn: String::new(), fault }.into())
 }

@@ -168,7 +168,6 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// The catalog with every number that was given so far.
     /// The number of entryUUID, once an entry has one, where no two may be the same.
     pub(super) fn unique_uuid(&self) -> Option<AttributeNumber> {
         let description = AttributeDescription::plain(self.known.entry_uuid);
@@ -185,6 +184,7 @@ impl<'c> Checker<'c> {
         Some((uuid, key::make(number, KeyKind::Equality, &normal)))
     }
 
+    /// The catalog with every number that was given so far.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(self.lock().catalog())
     }

@@ -530,6 +530,10 @@ fn a_second_entry_of_an_entry_uuid_is_refused() {
             assert_eq!(error, format!("line {second}: {uuid}, that of line {first}: {help}"));
         }
     }
+    // Lines that find no room in the memory are not named.
+    let (_, report) = site.bulk(&both, &LoadOptions { memory_bytes: 2_000, ..LoadOptions::default() });
+    let error = report.expect_err("twins").to_string();
+    assert_eq!(error, format!("{uuid}, that of line {first}: {help}"));
     // One that fails for another reason is no twin.
     let options = LoadOptions { continue_on_error: true, ..LoadOptions::default() };
     let orphan = twin.replace(name, "cn=Twin,ou=Nobody,dc=example,dc=com");
