@@ -16,7 +16,7 @@ use super::super::entry::ConfigEntry;
 use super::super::model::Config;
 use super::super::text::Text;
 use super::disk::{Disk, RealDisk, Sync, make_directory, overwrite, put, remove};
-use super::in_use::open_lock_file;
+use super::in_use::{CHANGE_LOCK_FILE, open_lock_file};
 use super::journal;
 use super::splice::Splice;
 use super::{file_of, file_text, io_error};
@@ -352,9 +352,6 @@ fn collect(
     Ok(())
 }
 
-/// Locked while the files of a `database ldif` are changed or read. The directory itself is locked by the process that has it in use.
-const CHANGE_LOCK_FILE: &str = "larix.change.lock";
-
 /// Keeps writers, or all processes, out of the directory until it is dropped.
 pub(super) struct Lock {
     _file: Option<File>,
@@ -369,7 +366,7 @@ impl Lock {
         Self::take(directory, File::lock)
     }
 
-    /// Without a lock where the file is missing, as before the first change, or may not be read.
+    /// Without a lock where the file is missing, as before any process worked on the files, or may not be read.
     fn shared_of_entries(directory: &Path) -> Self {
         Self::over(File::open(directory.join(CHANGE_LOCK_FILE)).ok(), File::lock_shared)
     }

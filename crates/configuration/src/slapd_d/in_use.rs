@@ -24,8 +24,10 @@ const LOCK_FILE: &str = "larix.config.lock";
 const BELOW_TOP: &str = "cn=config";
 /// The same in the directory of a `database ldif`, as in that of a `database mdb`.
 const LOCK_FILE_OF_ENTRIES: &str = "larix.lock";
-/// That directory itself. Changes of the files lock a file of their own, and leave the directory's lock to this.
+/// That directory itself. Changes of the files lock [`CHANGE_LOCK_FILE`], and leave the directory's lock to this.
 const DIRECTORY_OF_ENTRIES: &str = ".";
+/// Locked while the files of a `database ldif` are changed or read.
+pub(super) const CHANGE_LOCK_FILE: &str = "larix.change.lock";
 /// Beyond that nothing of use stands there.
 const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
 
@@ -158,7 +160,7 @@ impl InUse {
     /// # Errors
     /// Names the process that does already.
     pub fn of_entries(directory: &Path) -> Result<Self, ConfigError> {
-        Self::take(directory, (LOCK_FILE_OF_ENTRIES, DIRECTORY_OF_ENTRIES), &[]).map_err(|user| {
+        let refused = |user: User| {
             let path = directory.display();
             let which = match user.process {
                 Some(_) => String::new(),
@@ -168,7 +170,12 @@ impl InUse {
             ConfigError::new(Origin::BuiltIn, message).with_help(
                 "one process works on these files: change the entries through the server, or stop it first",
             )
-        })
+        };
+        let locks = (LOCK_FILE_OF_ENTRIES, DIRECTORY_OF_ENTRIES);
+        let taken = Self::take(directory, locks, &[]).map_err(refused)?;
+        // A tool that reads the files before the first change finds this file, and can keep that change out meanwhile.
+        let _ = open_lock_file(directory, CHANGE_LOCK_FILE);
+        Ok(taken)
     }
 
     /// `lines` are what the file says beside the process. `locked` is a directory that is locked, too, if it is there.
@@ -350,6 +357,7 @@ mod tests {
         }
         drop(first);
         InUse::of_entries(folder.path()).unwrap();
+        assert!(folder.path().join(CHANGE_LOCK_FILE).exists(), "readers lock it");
         InUse::of_entries(Path::new("/proc/self")).unwrap();
     }
 
