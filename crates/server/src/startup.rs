@@ -481,7 +481,6 @@ pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
     Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
 }
 
-/// The last step: nothing is answered any more.
 /// A reader that a server does not see, such as a backup in another container, keeps it from opening the database. A server that refused
 /// to start would stay away when the reader has ended.
 fn wait_for_readers(config: &Config, log: &Log) {
@@ -496,6 +495,7 @@ fn wait_for_readers(config: &Config, log: &Log) {
     }
 }
 
+/// The last step: nothing is answered any more.
 fn close_databases(server: &Server) {
     for fault in server.caches.save(&*server.clock) {
         server.log.warning(format_args!("{fault}"));

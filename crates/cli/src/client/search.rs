@@ -164,7 +164,7 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     }
     let extensions = controls::search(&args.extensions)?;
     let conf = session::ldap_conf();
-    let base = args.base.as_deref().or(conf.value("BASE")).unwrap_or_default();
+    let base = args.base.as_deref().or_else(|| conf.value("BASE")).unwrap_or_default();
     let limits = args.limits(conf)?;
     let format = if args.common.json {
         Format::Json
