@@ -184,6 +184,8 @@ impl CommonArgs {
 }
 
 const HOST: &str = "HOST";
+/// What stands between servers.
+const BETWEEN: [char; 3] = [' ', '\t', ','];
 
 /// The setting that names the servers to ask where the command line names none.
 pub(super) fn named_server(conf: &LdapConf) -> Option<&Setting> {
@@ -194,7 +196,7 @@ pub(super) fn named_server(conf: &LdapConf) -> Option<&Setting> {
 fn listed(text: &str, place: &dyn Fn(&str) -> String) -> Result<Vec<LdapUrl>, ClientError> {
     let fault = |url: &str, error: UrlError| ClientError::Usage(format!("{}: {error}", place(url)));
     let urls = text
-        .split([' ', '\t', ','])
+        .split(BETWEEN)
         .filter(|url| !url.is_empty())
         .map(|url| LdapUrl::parse(url).map_err(|error| fault(url, error)))
         .collect::<Result<Vec<_>, _>>()?;
@@ -212,7 +214,7 @@ fn no_server(place: &str) -> ClientError {
 fn hosts(setting: &Setting, conf: &LdapConf) -> Result<Vec<LdapUrl>, ClientError> {
     let default = port(conf)?;
     let mut urls = Vec::new();
-    for host in setting.value.split_ascii_whitespace() {
+    for host in setting.value.split(BETWEEN).filter(|host| !host.is_empty()) {
         let text = format!("ldap://{host}");
         let url = LdapUrl::parse(&text)
             .map_err(|error| ClientError::Usage(format!("{}: {error}", setting.with(host))))?;

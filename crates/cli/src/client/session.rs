@@ -82,7 +82,7 @@ fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<
     let named_mechanism = args.mechanism.is_some();
     let given = args;
     let args = &args.with_defaults(conf);
-    check_identity(given, args, local)?;
+    check_identity(given, args, local)?.iter().for_each(|remark| eprintln!("larix: {remark}"));
     let mut ask = |prompt: &str| prompt_for(prompt, otherwise);
     let credentials = credentials(args, local, tls.has_certificate(), &mut ask).map_err(|error| {
         match (error, conf.get("SASL_MECH")) {
@@ -159,11 +159,19 @@ pub(super) fn is_anonymous(args: &CommonArgs, url: &LdapUrl) -> bool {
     args.mechanism.is_none() && !external && args.bind_dn.is_none_or(|dn| dn.is_empty())
 }
 
-/// A simple bind has no use for SASL's names, and none for a password without a name: the server would take it for an anonymous one.
-/// `args` are those `given` with what files and the environment add.
-pub(super) fn check_identity(given: &CommonArgs, args: &CommonArgs, local: bool) -> Result<(), ClientError> {
+/// Whether the flags name who binds. `args` are those `given` with what files and the environment add. Answers a remark about a password
+/// that is there for nobody: with `-x` that is an anonymous bind, as with OpenLDAP's tools.
+///
+/// # Errors
+/// Names for SASL, which a simple bind has no use for. A password without a name and without `-x`: OpenLDAP's tools make a SASL bind then,
+/// and an anonymous bind would pass for it.
+pub(super) fn check_identity(
+    given: &CommonArgs,
+    args: &CommonArgs,
+    local: bool,
+) -> Result<Option<&'static str>, ClientError> {
     if args.mechanism.is_some() || binds_external(args, local) {
-        return Ok(());
+        return Ok(None);
     }
     for (flag, name) in [("-U", &given.user), ("-X", &given.authorization)] {
         if let Some(name) = name {
@@ -173,11 +181,14 @@ pub(super) fn check_identity(given: &CommonArgs, args: &CommonArgs, local: bool)
             return Err(ClientError::Usage(text));
         }
     }
-    if args.bind_dn.is_none() && given.gives_password() {
-        let text = "a password, and no name: -D names the DN, or -Y a mechanism and -U the user";
-        return Err(ClientError::Usage(text.to_owned()));
+    if args.bind_dn.is_some() || !given.gives_password() {
+        return Ok(None);
     }
-    Ok(())
+    if given.simple {
+        return Ok(Some("a password, and no name: this bind is anonymous; -D names the DN"));
+    }
+    let text = "a password, and no name: -D names the DN, or -Y a mechanism and -U the user";
+    Err(ClientError::Usage(text.to_owned()))
 }
 
 /// Whether the kernel says who asks: over a local socket, unless somebody else is named.

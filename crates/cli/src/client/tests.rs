@@ -132,6 +132,7 @@ fn what_the_command_line_leaves_to_ldap_conf() {
     let nothing = "localhost:389 - - - - Never 0 0 0";
     check("search", &[], nothing);
     check("search", &[("HOST", "a b:7"), ("PORT", "9")], "a:9,b:7 - - - - Never 0 0 0");
+    check("search", &[("HOST", "a, b")], "a:389,b:389 - - - - Never 0 0 0");
     check("search", &[("PORT", "9")], "localhost:9 - - - - Never 0 0 0");
     check("search -H ldap://c", &[("HOST", "a"), ("PORT", "x")], "c:389 - - - - Never 0 0 0");
     check("search", &[("PORT", "x")], "larix: LDAPPORT=x: a port is a number from 1 to 65535");
@@ -258,20 +259,26 @@ fn how_to_bind() {
 }
 
 #[test]
-fn a_name_or_a_password_alone_is_no_identity() {
+fn a_password_or_a_name_for_sasl_alone_is_no_identity() {
     let check = |line: &str, local: bool, settings: &[(&str, &str)], expected: Option<&str>| {
         let given = search(line).common;
         let args = given.with_defaults(&LdapConf::of(settings));
-        let found = check_identity(&given, &args, local).map_err(|error| error::error_text(&error));
-        assert_eq!(found.err().as_deref(), expected, "{line}");
+        let found = match check_identity(&given, &args, local) {
+            Ok(remark) => remark.map(str::to_owned),
+            Err(error) => Some(error::error_text(&error)),
+        };
+        assert_eq!(found.as_deref(), expected, "{line}");
     };
+    let anonymous = Some("a password, and no name: this bind is anonymous; -D names the DN");
     let password = Some("larix: a password, and no name: -D names the DN, or -Y a mechanism and -U the user");
     for flags in ["-w x", "-W", "-y file"] {
         check(&format!("search {flags}"), false, &[], password);
         check(&format!("search {flags} -D ''"), false, &[], None);
         check(&format!("search {flags}"), false, &[("BINDDN", "cn=a")], None);
         check(&format!("search {flags}"), true, &[], None);
-        check(&format!("search -x {flags}"), true, &[], password);
+        check(&format!("search -x {flags}"), false, &[], anonymous);
+        check(&format!("search -x {flags}"), true, &[], anonymous);
+        check(&format!("search -x {flags}"), false, &[("BINDDN", "cn=a")], None);
         check(&format!("search -Y PLAIN -U ann {flags}"), false, &[], None);
     }
     let user = "larix: -U ann is a name for SASL: -Y names the mechanism, or -D a DN in place of it";
