@@ -168,8 +168,15 @@ impl World {
             .unwrap();
         }
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
+        // LDAPURI has to count. What the machine's ldap.conf says beside is taken back.
+        let taken_back = ["BASE", "DEREF", "SIZELIMIT", "TIMELIMIT", "NETWORK_TIMEOUT", "SASL_MECH"];
         let output = Command::new("sh")
             .args(["-c", &script])
+            .envs(taken_back.map(|name| (format!("LDAP{name}"), "")))
+            .env_remove("LDAPNOINIT")
+            .env_remove("LDAPCONF")
+            .env_remove("LDAPRC")
+            .env_remove("LDAPBINDDN")
             .current_dir(self.path("work"))
             .env("PATH", path)
             .env("HOME", self.path("work"))
