@@ -45,7 +45,7 @@ pub(crate) fn print_report(line: &str) -> anyhow::Result<()> {
 /// The status of a command whose output nobody reads any more: that of a program which SIGPIPE has ended.
 pub(crate) const READER_GONE: u8 = 141;
 
-/// Prints the answer that a command is for, whole lines, and gives the exit status. A reader that has gone is no success and gets no error.
+/// Prints the answer that a command is for, in whole lines, and gives the exit status: [`READER_GONE`] if nobody reads the answer.
 ///
 /// # Errors
 /// It cannot be written, as to a full disk.
@@ -58,8 +58,8 @@ pub(crate) fn print_answer(text: &str) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The exit status of a command that writes what it is for, and ended with this error. Standard error has the error, unless the reader of
-/// the output has gone: it wanted no more.
+/// The exit status of a command that ended with this error. Writes the error to standard error, unless it is that nobody reads the output
+/// any more: then the command was ended on purpose.
 pub(crate) fn end_with(name: &str, error: &anyhow::Error) -> ExitCode {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     if causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe) {
@@ -77,7 +77,7 @@ pub(crate) const MISTAKE: i32 = 2;
 pub(crate) fn end_parsing(error: &clap::Error, mistake: i32) -> ! {
     let mut status = if error.use_stderr() { mistake } else { 0 };
     if let Some(text) = with_plain_numbers(&error.render().to_string()) {
-        // There is nothing else to be told by.
+        // A failure to write this can be reported nowhere.
         let _ = write!(io::stderr(), "{text}");
         std::process::exit(status)
     }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_read_are_told_in_plain_words() {
+    fn numbers_that_cannot_be_read_are_reported_in_plain_words() {
         for (text, expected) in [
             ("7", Ok(7)),
             ("0", Err("at least 1")),

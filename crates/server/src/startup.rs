@@ -481,13 +481,13 @@ pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
     Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
 }
 
-/// A reader that a server does not see, such as a backup in another container, keeps it from opening the database. A server that refused
-/// to start would stay away when the reader has ended.
+/// A tool that reads a database by a read-only mount, such as a backup in another container, keeps the server from opening it. A server
+/// that refused to start would stay away after the tool has ended.
 fn wait_for_readers(config: &Config, log: &Log) {
     for directory in config.databases.iter().filter_map(|database| Some(&database.kind.mdb()?.directory)) {
         lmdb::wait_for_readers(directory, || {
             log.warning(format_args!(
-                "{}: waits until a tool has ended that reads the database by a read-only mount (fuser {} says which)",
+                "{}: the server waits for a tool that reads the database by a read-only mount (fuser {} says which)",
                 directory.display(),
                 directory.join(lmdb::DATA_FILE).display()
             ));

@@ -114,7 +114,7 @@ fn clients_read_ldap_conf() {
     }
     let (code, text) = run(&["whoami", "-x"], &[]);
     assert!(
-        code == Some(255) && text.contains("/home/.ldaprc line 3: URI names it, and -H another"),
+        code == Some(255) && text.contains("/home/.ldaprc line 3: URI names this server; -H names another"),
         "{text}"
     );
     let (code, text) = run(&["whoami", "-x", "-H", "ldap://127.0.0.1:2"], &[]);

@@ -305,7 +305,8 @@ fn record(step: &Step, controls: Vec<ControlBuf>) -> Record {
     Record { line: 0, dn, body: Body::Change { controls, change } }
 }
 
-/// Whether LDAPURI names a server. That of ldap.conf is what clients of this machine ask, which need not be the server of this machine.
+/// Whether LDAPURI or LDAPHOST names a server. A server in ldap.conf does not count: clients of this machine ask it, and it need not be
+/// the server of this machine.
 fn is_named_by_environment() -> bool {
     named_server(session::ldap_conf()).is_some_and(|setting| setting.origin == Origin::Environment)
 }

@@ -223,7 +223,7 @@ fn no_base(args: &SearchArgs, base: &str) -> Result<Option<String>, ClientError>
     if let (None, Some(setting)) = (&args.base, conf.get("BASE"))
         && setting.origin != Origin::Environment
     {
-        return Ok(Some(format!("{} names this base, and -b another one", setting.place())));
+        return Ok(Some(format!("{} names this base; -b names another one", setting.place())));
     }
     let is_anonymous = match args.common.urls(conf)?.first() {
         Some(url) => session::is_anonymous(&args.common, url),

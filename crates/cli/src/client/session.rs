@@ -58,7 +58,7 @@ pub(super) fn name_a_server(error: ClientError) -> ClientError {
 pub(super) fn name_the_place(error: ClientError, setting: &Setting) -> ClientError {
     match setting.origin {
         Origin::File { .. } => {
-            add_to_connect(error, &format!("{} names it, and -H another one", setting.place()))
+            add_to_connect(error, &format!("{} names this server; -H names another one", setting.place()))
         }
         Origin::Environment => error,
     }

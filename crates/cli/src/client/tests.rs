@@ -172,9 +172,10 @@ fn a_server_out_of_a_file_is_named_with_it() {
         source: io::Error::from(io::ErrorKind::ConnectionRefused),
     };
     let file = Origin::File { path: "/etc/ldap/ldap.conf".into(), line: 8 };
-    for (origin, more) in
-        [(Origin::Environment, ""), (file, "; /etc/ldap/ldap.conf line 8: URI names it, and -H another one")]
-    {
+    for (origin, more) in [
+        (Origin::Environment, ""),
+        (file, "; /etc/ldap/ldap.conf line 8: URI names this server; -H names another one"),
+    ] {
         let setting = Setting { name: "URI", value: "ldap://a".to_owned(), origin };
         assert_eq!(
             error::error_text(&name_the_place(unreached(), &setting)),

@@ -426,8 +426,8 @@ fn is_open_for_writing(directory: &Path) -> bool {
     }
 }
 
-/// Waits until no process reads the store in `directory` by a read-only mount, which keeps writers out. Calls `waits` before that. Where a
-/// writer has the store it returns at once: who opens it is told.
+/// Waits, without a limit, until no process reads the store in `directory` by a read-only mount, which keeps writers out. Calls `waits`
+/// first if it has to wait. Returns at once where a writer has the store: opening it reports that writer.
 pub fn wait_for_readers(directory: &Path, waits: impl FnOnce()) {
     let Ok(data) = File::open(directory.join(DATA_FILE)) else { return };
     let lock = |operation| rustix::fs::flock(&data, operation);
