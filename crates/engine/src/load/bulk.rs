@@ -46,7 +46,7 @@ const PROGRESS_POSTINGS: u64 = 1 << 20;
 const PARENT_IN_RECORD: std::ops::Range<usize> = 2..10;
 /// The tree's rows gathered in memory at once, as a share of the memory for postings.
 const TREE_SHARE: usize = 8;
-/// The lines of entries that are remembered, as a share of that: 2 million by default. Beyond that an error names no lines.
+/// What the lines of entries take, as a share of the memory for postings: 2 million lines by default. Errors name no lines of later entries.
 const LINES_SHARE: usize = 8;
 
 pub(super) fn load<S: Store>(
