@@ -27,6 +27,8 @@ pub const RDN_LIMIT: usize = 400;
 
 /// Superiors remembered by each thread and database.
 const CACHE_LIMIT: usize = 65_536;
+/// Databases of which a thread remembers superiors; more than one process serves.
+const DATABASES_MAX: usize = 64;
 
 /// Room for most keys.
 pub type Key = SmallVec<[u8; 64]>;
@@ -240,8 +242,12 @@ impl<S> Copy for Names<'_, S> {}
 
 #[derive(Debug, Default)]
 struct Cache {
+    /// The database that it is of.
+    database: u64,
     generation: u64,
     superiors: HashMap<EntryId, Arc<Superior>>,
+    /// The one of them that was asked for last.
+    last_superior: Option<Arc<Superior>>,
     /// Superiors by DN, with the commit in which they were found: an older view may not have them yet.
     by_name: HashMap<NormalDn, (EntryId, u64)>,
     /// The one of them that was asked for last: entries that are asked for in turn mostly lie below the same one.
@@ -253,10 +259,21 @@ impl Cache {
     fn prepare(&mut self, generation: u64) {
         if self.generation != generation || self.superiors.len() + self.by_name.len() >= CACHE_LIMIT {
             self.superiors.clear();
+            self.last_superior = None;
             self.by_name.clear();
             self.last = None;
             self.generation = generation;
         }
+    }
+
+    /// A superior by its id.
+    fn superior(&mut self, id: EntryId) -> Option<Arc<Superior>> {
+        if let Some(last) = self.last_superior.as_ref().filter(|last| last.id == id) {
+            return Some(Arc::clone(last));
+        }
+        let found = self.superiors.get(&id)?;
+        self.last_superior = Some(Arc::clone(found));
+        Some(Arc::clone(found))
     }
 
     /// A superior by its DN, with the commit in which it was found.
@@ -278,14 +295,22 @@ impl Cache {
 }
 
 thread_local! {
-    static CACHES: RefCell<HashMap<u64, Cache>> = RefCell::default();
+    /// That of the database which was asked for last stands first.
+    static CACHES: RefCell<Vec<Cache>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What is remembered of a database. Who asks goes on with it: it is found first.
+fn cache_of(caches: &mut [Cache], database: u64) -> Option<&mut Cache> {
+    if caches.first().is_none_or(|first| first.database != database) {
+        let at = caches.iter().position(|cache| cache.database == database)?;
+        caches.swap(0, at);
+    }
+    caches.first_mut()
 }
 
 /// Forgets what this thread remembers of a database: after changes that it saw were not committed.
 pub fn forget(database: u64) {
-    CACHES.with_borrow_mut(|caches| {
-        caches.remove(&database);
-    });
+    CACHES.with_borrow_mut(|caches| caches.retain(|cache| cache.database != database));
 }
 
 impl<'s, S: Snapshot> Names<'s, S> {
@@ -312,7 +337,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
         };
         let commit = self.snapshot.commit_counter();
         let known = CACHES.with_borrow_mut(|caches| {
-            let cache = caches.get_mut(&self.database).filter(|cache| cache.generation == self.generation)?;
+            let cache = self.cache_among(caches)?;
             cache.named(&parent).filter(|(_, found)| *found <= commit).map(|(id, _)| id)
         });
         let (Some(nearest), Some(rdn)) = (known, dn.rdns().next()) else {
@@ -330,11 +355,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
         let Some(record) = self.snapshot.get(ENTRIES, &child.to_bytes())? else { return Ok(()) };
         let parent = EntryView::parse(child, &record)?.parent();
         if parent != EntryId::ROOT {
-            CACHES.with_borrow_mut(|caches| {
-                let cache = caches.entry(self.database).or_default();
-                cache.prepare(self.generation);
-                cache.put_name(name, (parent, commit));
-            });
+            self.note(|cache| cache.put_name(name, (parent, commit)));
         }
         Ok(())
     }
@@ -439,18 +460,37 @@ impl<'s, S: Snapshot> Names<'s, S> {
         Ok(true)
     }
 
+    /// What this thread remembers of the database as of this generation.
+    fn cache_among<'c>(&self, caches: &'c mut [Cache]) -> Option<&'c mut Cache> {
+        cache_of(caches, self.database).filter(|cache| cache.generation == self.generation)
+    }
+
     fn cached(&self, id: EntryId) -> Option<Arc<Superior>> {
-        CACHES.with_borrow(|caches| {
-            let cache = caches.get(&self.database).filter(|cache| cache.generation == self.generation)?;
-            cache.superiors.get(&id).cloned()
-        })
+        CACHES.with_borrow_mut(|caches| self.cache_among(caches)?.superior(id))
     }
 
     fn remember(&self, superior: &Arc<Superior>) {
-        CACHES.with_borrow_mut(|caches| {
-            let cache = caches.entry(self.database).or_default();
-            cache.prepare(self.generation);
+        self.note(|cache| {
             cache.superiors.insert(superior.id, Arc::clone(superior));
         });
     }
+
+    /// Adds to what is remembered of the database.
+    fn note(&self, add: impl FnOnce(&mut Cache)) {
+        CACHES.with_borrow_mut(|caches| {
+            if cache_of(caches, self.database).is_none() {
+                if caches.len() >= DATABASES_MAX {
+                    caches.clear();
+                }
+                caches.push(Cache { database: self.database, ..Cache::default() });
+            }
+            if let Some(cache) = cache_of(caches, self.database) {
+                cache.prepare(self.generation);
+                add(cache);
+            }
+        });
+    }
 }
+
+#[cfg(test)]
+mod tests;
