@@ -129,6 +129,8 @@ pub(super) fn is_root_password(stored: &Secret, proof: Proof<'_>) -> bool {
     password::cost(stored) == Cost::Light && password::verify(stored, sent) == Verification::Match
 }
 
+/// What came of a compare, as far as the entry alone decides; and whether an overlay may say that the value is a code.
+///
 /// # Errors
 /// A store that cannot be read.
 pub(super) fn compare<S: Store>(
@@ -136,10 +138,11 @@ pub(super) fn compare<S: Store>(
     context: &CompareContext<'_>,
     dn: &NormalDn,
     request: &CompareRequest<'_>,
-) -> Result<LdapResult, Fault> {
+) -> Result<(LdapResult, bool), Fault> {
     let snapshot = database.snapshot_for(&[dn])?;
     let view = database.view(&snapshot)?;
-    Ok(compare::compare(&view, context, dn, request))
+    let has_codes = view.settings.overlays.want(Interests::SECOND_FACTOR);
+    Ok((compare::compare(&view, context, dn, request), has_codes))
 }
 
 /// Says what the root DSE shows of a database.

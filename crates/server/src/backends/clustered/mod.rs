@@ -121,8 +121,8 @@ impl SharedDatabase {
         let policy = database.current_policy();
         let default_referrals = &self.common.default_referrals;
         let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        engine_database::compare(database, &context, dn, request)
-            .map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
+        let compared = engine_database::compare(database, &context, dn, request);
+        compared.map(|(result, _)| result).map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
     }
 
     /// What the password of a bind is compared with, and how long the code behind it is.

@@ -72,13 +72,15 @@ impl Stored {
 }
 
 impl Stored {
-    fn compared(&self, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult {
+    /// What came of it, as far as the entry alone decides; and whether an overlay may say that the value is a code.
+    fn compared(&self, context: &Context<'_>, compare: &Compare<'_>) -> (LdapResult, bool) {
         let database = self.served.database();
         let Compare { request, dn, controls } = *compare;
         let (policy, subject) = (database.current_policy(), &**context.subject);
         let default_referrals = &self.common.default_referrals;
         let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        engine_database::compare(database, &context, dn, request).unwrap_or_else(|fault| self.failure(&fault))
+        let compared = engine_database::compare(database, &context, dn, request);
+        compared.unwrap_or_else(|fault| (self.failure(&fault), false))
     }
 
     /// A compare with a token asks whether the value is a code of it, which is used up then (slapo-otp). A compare of a password
@@ -169,7 +171,10 @@ impl Backend for Stored {
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
         self.note();
-        let result = self.compared(context, compare);
+        let (result, has_codes) = self.compared(context, compare);
+        if !has_codes && !compare.controls.password_policy {
+            return Reply::Now((result, Vec::new()));
+        }
         self.judge_compare(compare, result, later)
     }
 
