@@ -64,12 +64,13 @@ fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> R
     let undefined = |_| LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
     let description = view.schema.describe(request.attribute).map_err(undefined)?;
     let kind = view.schema.attribute(description.attribute);
-    // Of these every one is operational.
-    let of_name = |computed: &Computed| kind.is_operational() && computed.name() == kind.name();
+    let of_name = |computed: &Computed| computed.name() == kind.name();
+    // Every one of these is operational.
+    let computed = if kind.is_operational() { Computed::ALL.into_iter().find(of_name) } else { None };
     let bound = view.schema.bind_equality(&description, request.value);
     // What is no value of its syntax is refused as for other attributes.
     let is_valid = !matches!(bound, Err(BindError::InvalidValue));
-    match Computed::ALL.into_iter().find(of_name).filter(|_| is_valid) {
+    match computed.filter(|_| is_valid) {
         Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {
             let text = format!("{} compare not supported", computed.name());
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));

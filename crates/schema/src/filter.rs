@@ -215,27 +215,29 @@ impl Schema {
         rule: &MatchingRule,
         value: &[u8],
     ) -> Result<(), InvalidValue> {
-        match rule.normal {
+        let is_checked = matches!(
+            rule.normal,
             Normal::Boolean
-            | Normal::BitAnd
-            | Normal::BitOr
-            | Normal::CaseExact
-            | Normal::CaseIgnore
-            | Normal::CaseIgnoreList
-            | Normal::Integer
-            | Normal::IntegerFirstComponent
-            | Normal::NumericString
-            | Normal::Telephone
-                if attribute.is_none_or(|attribute| rule.applies_to(&attribute.syntax.oid)) =>
-            {
-                // Most are of one syntax, and searches are many: it is looked up for the others.
-                let own =
-                    attribute.map(|attribute| &attribute.syntax).filter(|own| own.oid == rule.syntax_oid);
-                own.or_else(|| self.syntax(rule.syntax_oid))
-                    .map_or(Ok(()), |syntax| syntax.validate(self, value))
-            }
-            _ => Ok(()),
+                | Normal::BitAnd
+                | Normal::BitOr
+                | Normal::CaseExact
+                | Normal::CaseIgnore
+                | Normal::CaseIgnoreList
+                | Normal::Integer
+                | Normal::IntegerFirstComponent
+                | Normal::NumericString
+                | Normal::Telephone
+        );
+        if !is_checked {
+            return Ok(());
         }
+        let syntax = match attribute.map(|attribute| &attribute.syntax) {
+            // Most are of one syntax, and searches are many: it is looked up for the others.
+            Some(own) if own.oid == rule.syntax_oid => Some(own),
+            Some(own) if !rule.applies_to(&own.oid) => None,
+            _ => self.syntax(rule.syntax_oid),
+        };
+        syntax.map_or(Ok(()), |syntax| syntax.validate(self, value))
     }
 
     /// Whether a piece of a substring assertion may stand in a value that the equality rule compares, as slapd asks. The syntax of
