@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use crate::ahead::Wanted;
 use crate::error::{CommitError, ReadError};
 use crate::store::KeyValue;
-use crate::table::{Catalog, Direction, KEY_BYTES_MAX, KeyRange, POSTING_KEY_BYTES_MAX, TableId, TableKind};
+use crate::table::{Catalog, Direction, KeyRange, POSTING_KEY_BYTES_MAX, TableId, TableKind};
 
 /// Reads of ordered byte strings. Tables of any kind are addressed alike: a table of postings by its block keys.
 pub trait OrderedRead {
@@ -171,12 +171,11 @@ pub trait OrderedWrite: OrderedRead {
 
 /// Whether a record may have this key.
 pub fn check_key(catalog: &Catalog, table: TableId, key: &[u8]) -> Result<(), CommitError> {
-    let fits = match catalog.spec(table).map(|spec| spec.kind) {
-        Some(TableKind::Integer) => key.len() == 8,
-        Some(TableKind::Ordered) => (1..=KEY_BYTES_MAX).contains(&key.len()),
-        Some(TableKind::Postings) | None => return Err(CommitError::WrongTable(table)),
-    };
-    if fits { Ok(()) } else { Err(CommitError::KeyLength { table, bytes: key.len() }) }
+    match catalog.spec(table).and_then(|spec| spec.kind.takes(key)) {
+        Some(true) => Ok(()),
+        Some(false) => Err(CommitError::KeyLength { table, bytes: key.len() }),
+        None => Err(CommitError::WrongTable(table)),
+    }
 }
 
 /// Whether a posting list may have this key.

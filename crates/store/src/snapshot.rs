@@ -71,11 +71,11 @@ impl<R: OrderedRead> Snapshot for R {
     }
 
     fn get<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-        expect_records(self.catalog(), table)?;
-        if check_key(self.catalog(), table, key).is_err() {
-            return Ok(None);
+        match self.catalog().spec(table).and_then(|spec| spec.kind.takes(key)) {
+            Some(true) => self.value(table, key),
+            Some(false) => Ok(None),
+            None => Err(ReadError::WrongTable(table)),
         }
-        self.value(table, key)
     }
 
     fn get_many<'a, K: AsRef<[u8]>>(

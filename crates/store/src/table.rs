@@ -39,6 +39,18 @@ pub enum TableKind {
     Postings,
 }
 
+impl TableKind {
+    /// Whether a record can have this key; `None` of a table of posting lists, which has no records.
+    #[inline]
+    pub(crate) fn takes(self, key: &[u8]) -> Option<bool> {
+        match self {
+            Self::Integer => Some(key.len() == 8),
+            Self::Ordered => Some((1..=KEY_BYTES_MAX).contains(&key.len())),
+            Self::Postings => None,
+        }
+    }
+}
+
 /// A table as the owner of a store declares it at open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableSpec {
@@ -191,10 +203,12 @@ impl Catalog {
     }
 
     /// The table's position among the declared ones.
+    #[inline]
     pub fn position(&self, table: TableId) -> Option<usize> {
         self.by_id.get(usize::from(table.0)).copied().flatten()
     }
 
+    #[inline]
     pub fn spec(&self, table: TableId) -> Option<&TableSpec> {
         self.specs.get(self.position(table)?)
     }
