@@ -119,11 +119,27 @@ mod tests {
         let expected: Vec<(u32, Vec<Vec<u8>>)> =
             attributes.iter().map(|(n, v)| (*n, v.iter().map(|v| v.to_vec()).collect())).collect();
         assert_eq!(read, expected);
+        check_look_ups(&view, attributes);
         for cut in 0..record.len() {
             let Ok(view) = EntryView::parse(EntryId(9), &record[..cut]) else { continue };
             view.attributes().for_each(|attribute| {
                 let _ = attribute.map(|(_, values)| values.iter().count());
             });
+            check_look_ups(&view, attributes);
+        }
+    }
+
+    /// What is looked up by its number is what is met when all are gone through, errors on the way included.
+    fn check_look_ups(view: &EntryView<'_>, attributes: &[(u32, &[&[u8]])]) {
+        let absent = AttributeNumber(126);
+        for number in attributes.iter().map(|(number, _)| AttributeNumber(*number)).chain([absent]) {
+            let is_it = |item: &Result<(AttributeNumber, ValuesView<'_>), RecordError>| match item {
+                Ok((own, _)) => *own == number,
+                Err(_) => true,
+            };
+            let met = view.attributes().find(is_it).transpose();
+            let met = met.map(|met| met.map(|(_, values)| values));
+            assert_eq!(format!("{:?}", view.get(number)), format!("{met:?}"), "{number:?}");
         }
     }
 
@@ -136,6 +152,18 @@ mod tests {
         check("CN=A  B", b"cn=a b", &[(1, &[b"A  B"])]);
         check("cn=a", b"cn=a", &[(1, &[b"", b"b"]), (200, &[&long, &longer]), (70_000, &[b"c"])]);
         check("cn=a", b"cn=a", &[(3, &[b"small", &photo, b"again"]), (4, &[&photo])]);
+    }
+
+    #[test]
+    fn attributes_are_found_among_long_ones() {
+        let long = vec![b'x'; 300];
+        let values = |at: u32| {
+            if at % 6 == 3 { vec![long.as_slice(), b"y".as_slice()] } else { vec![b"value".as_slice(); 2] }
+        };
+        let list: Vec<(u32, Vec<&[u8]>)> = (0..14).map(|at| (at * 11, values(at))).collect();
+        let list: Vec<(u32, &[&[u8]])> =
+            list.iter().map(|(number, values)| (*number, values.as_slice())).collect();
+        check("cn=a", b"cn=a", &list);
     }
 
     #[test]

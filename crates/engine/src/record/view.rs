@@ -92,8 +92,13 @@ impl<'a> EntryView<'a> {
 
     /// The stored values of one attribute description.
     pub fn get(&self, number: AttributeNumber) -> Result<Option<ValuesView<'a>>, RecordError> {
-        let found = self.attributes().next_of(number).transpose()?;
-        Ok(found.map(|(_, values)| values))
+        let mut attributes = self.attributes();
+        attributes.pass_others(number);
+        match attributes.next_short() {
+            Some((own, values)) if own == number => Ok(Some(values)),
+            None if attributes.rest.is_empty() => Ok(None),
+            _ => attributes.values_of(number),
+        }
     }
 }
 
@@ -182,32 +187,43 @@ impl<'a> AttributesIter<'a> {
         self.rest = attribute.behind;
     }
 
+    /// The values of the next attribute with this number.
+    #[inline(never)]
+    fn values_of(mut self, number: AttributeNumber) -> Result<Option<ValuesView<'a>>, RecordError> {
+        let found = self.next_of(number).transpose()?;
+        Ok(found.map(|(_, values)| values))
+    }
+
     /// The next attribute with this number: the others are passed over without a look at what they hold.
     #[inline]
     pub(crate) fn next_of(&mut self, number: AttributeNumber) -> Option<<Self as Iterator>::Item> {
-        // Nearly always the number is of one byte in the record.
-        let short = u8::try_from(number.0).ok().filter(|short| *short < 0x80 && !self.packed);
         loop {
-            while let Some(short) = short
-                && let Some(rest) = behind_another(self.rest, short)
-            {
-                self.rest = rest;
-            }
-            // The same near the end of the record.
-            while let Some(short) = short
-                && let &[own, count, length, ref rest @ ..] = self.rest
-                && own != short
-                && (own | count | length) < 0x80
-                && count & 3 != 3
-                && let Some(rest) = rest.get(usize::from(length)..)
-            {
-                self.rest = rest;
-            }
+            self.pass_others(number);
             match self.next()? {
                 Ok((own, _)) if own != number => {}
                 item => return Some(item),
             }
         }
+    }
+
+    /// Passes over attributes up to the one with this number, or up to one that has to be read to tell.
+    #[inline]
+    fn pass_others(&mut self, number: AttributeNumber) {
+        // Nearly always the number is of one byte in the record.
+        let Some(number) = u8::try_from(number.0).ok().filter(|number| *number < 0x80 && !self.packed) else {
+            return;
+        };
+        let mut rest = self.rest;
+        loop {
+            while let Some(behind) = behind_another(rest, number) {
+                rest = behind;
+            }
+            match behind_any_other(rest, number) {
+                Some(behind) => rest = behind,
+                None => break,
+            }
+        }
+        self.rest = rest;
     }
 
     #[inline(never)]
@@ -227,16 +243,31 @@ impl<'a> AttributesIter<'a> {
     }
 }
 
-/// What stands behind the first of some attributes, if it is not the one with this number, its numbers are of one byte each, and the record does
-/// not end soon.
+/// What stands behind the first of some attributes, if it is not the one with this number, its numbers are of one byte each, its values
+/// stand in the record, and the record does not end soon.
 #[inline(always)]
 fn behind_another(attributes: &[u8], number: u8) -> Option<&[u8]> {
     let numbers = u32::from_le_bytes(*attributes.first_chunk::<SHORT_ROOM>()?.first_chunk()?);
-    let [own, count, length, _] = numbers.to_le_bytes();
-    if own == number || numbers & LONG_NUMBERS != 0 || count & 3 == 3 {
+    let [own, _, length, _] = numbers.to_le_bytes();
+    if numbers & NOT_SHORT != 0 || own == number {
         return None;
     }
     attributes.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
+}
+
+/// The same of any other that is whole.
+#[inline]
+fn behind_any_other(attributes: &[u8], number: u8) -> Option<&[u8]> {
+    let mut rest = attributes;
+    let own = u32::try_from(take_varint(&mut rest)?).ok()?;
+    let count = take_varint(&mut rest)?;
+    let length = take_varint(&mut rest)?;
+    // One of no known form is left to who reads it: that is an error.
+    if own == u32::from(number) || count & 3 == 3 {
+        return None;
+    }
+    take(&mut rest, length)?;
+    Some(rest)
 }
 
 impl<'a> Iterator for AttributesIter<'a> {
