@@ -128,11 +128,13 @@ impl NormalDn {
         self.whole.text.get(start..).unwrap_or_default()
     }
 
+    #[inline]
     pub fn is_root(&self) -> bool {
         self.depth() == 0
     }
 
     /// Number of RDNs.
+    #[inline]
     pub fn depth(&self) -> usize {
         self.starts().len()
     }
@@ -170,8 +172,13 @@ impl NormalDn {
     }
 
     /// Whether the entry is `base` or somewhere below it.
+    #[inline]
     pub fn is_within(&self, base: &Self) -> bool {
         let (own, base_starts) = (self.starts(), base.starts());
+        // All names are within the root's, which databases may have as their suffix.
+        if base_starts.is_empty() {
+            return true;
+        }
         let Some(above) = own.len().checked_sub(base_starts.len()) else { return false };
         let start = own.get(above).map_or(self.whole.text.len(), |&start| start as usize);
         self.whole.text.as_bytes().get(start..) == Some(base.octets())
@@ -188,11 +195,13 @@ impl NormalDn {
     }
 
     /// [`Self::as_str`] for who compares it: whether it begins within a character is not asked.
+    #[inline]
     fn octets(&self) -> &[u8] {
         let start = self.starts().first().map_or(self.whole.text.len(), |&start| start as usize);
         self.whole.text.as_bytes().get(start..).unwrap_or_default()
     }
 
+    #[inline]
     fn starts(&self) -> &[u32] {
         self.whole.starts.get(self.first as usize..).unwrap_or_default()
     }
@@ -203,8 +212,11 @@ impl NormalDn {
 }
 
 impl PartialEq for NormalDn {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.octets() == other.octets()
+        // A name that a thread remembers is often compared with itself.
+        let is_same = self.first == other.first && Arc::ptr_eq(&self.whole, &other.whole);
+        is_same || self.octets() == other.octets()
     }
 }
 

@@ -89,6 +89,11 @@ fn names_know_their_parts() {
     assert_eq!(name.ancestor(4), None);
     assert!(name.is_descendant_of(&parent) && name.is_within(&name) && !name.is_descendant_of(&name));
     assert!(name.is_descendant_of(&NormalDn::root()) && !parent.is_within(&name));
+    let root = NormalDn::root();
+    assert!(name.is_within(&root) && root.is_within(&root) && !root.is_within(&name));
+    assert!(
+        name.ancestor(name.depth()).is_some_and(|above_all| name.is_within(&above_all) && above_all == root)
+    );
     assert!(!schema.parse_dn("cn=xdc=d").is_ok_and(|dn| dn.is_within(&schema.parse_dn("dc=d").unwrap())));
     assert_eq!(NormalDn::root().parent(), None);
     assert_eq!(NormalDn::join(&NormalRdn::from_normal("dc=x"), &NormalDn::root()).as_str(), "dc=x");
