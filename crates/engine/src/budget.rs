@@ -136,6 +136,9 @@ impl RequestLimits {
         controls: &RequestControls,
     ) -> Result<(), LdapResult> {
         self.check_strings(request.attributes)?;
+        if controls.is_none() {
+            return self.check_filters(std::iter::once(request.filter)).map_err(LdapResult::from);
+        }
         let matched = controls.matched_values.iter().flatten();
         let filters = matched.chain(&controls.assertion).map(FilterBuf::as_filter);
         self.check_filters(filters.chain([request.filter]))?;
@@ -157,6 +160,9 @@ impl RequestLimits {
     /// # Errors
     /// What is answered to too much.
     pub fn check_controls(&self, controls: &RequestControls) -> Result<(), LdapResult> {
+        if controls.is_none() {
+            return Ok(());
+        }
         self.check_filters(controls.assertion.iter().map(FilterBuf::as_filter))?;
         for read in controls.pre_read.iter().chain(&controls.post_read) {
             self.check(RequestLimit::Selectors, read.attributes.len())?;

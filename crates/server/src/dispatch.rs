@@ -374,8 +374,12 @@ impl Dispatcher {
         operation: Restricted<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
+        let rules = databases.rules_for(dn);
+        if rules.let_pass(operation) {
+            return Ok(Vec::new());
+        }
         let state = SessionState { authenticated: !subject.is_anonymous(), ..self.session.state() };
-        databases.rules_for(dn).check_request(&state, subject, operation, sent)
+        rules.check_request(&state, subject, operation, sent)
     }
 }
 
