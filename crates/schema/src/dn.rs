@@ -302,7 +302,7 @@ impl Schema {
     /// Appends the normal form of a DN's text.
     pub fn write_normal_dn(&self, text: &str, out: &mut Vec<u8>) -> Result<(), DnError> {
         check_length(text)?;
-        if !plain::write_plain(self, text, out, &mut SmallVec::new()) {
+        if !plain::append(self, text, out) {
             out.extend_from_slice(self.normalize_dn(&Dn::parse(text)?)?.as_str().as_bytes());
         }
         Ok(())

@@ -102,7 +102,7 @@ fn names_know_their_parts() {
 #[test]
 fn plain_names_take_the_short_way() {
     let schema = schema();
-    let takes = |text: &str| plain::write_plain(&schema, text, &mut Vec::new(), &mut SmallVec::new());
+    let takes = |text: &str| plain::write_plain(&schema, text, &mut String::new(), &mut SmallVec::new());
     for text in ["dc=example,dc=com", "UID=ann.b@c,ou=My People,dc=x", "homeDirectory=/Home"] {
         assert!(takes(text), "{text}");
     }
