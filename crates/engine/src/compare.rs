@@ -10,7 +10,7 @@ use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::View;
 use crate::entry::record::{RecordFlags, StoredValue};
-use crate::entry::{EntryId, EntrySource, Target};
+use crate::entry::{EntryId, EntrySource, EntryView, Target};
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::shown::{ShownEntries, ShownRequest};
@@ -113,8 +113,10 @@ fn answer<N: Snapshot>(
         return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
     };
     let Resolved { nearest, missing, .. } = located.resolved;
-    let record = view.located_record(located)?;
-    let seen = Seen::new(view, view.reader(nearest, &record)?, gate);
+    let stored = view.located_stored(located)?;
+    let head = EntryView::parse(nearest, &stored)?;
+    let record = view.unpacked_behind(&head, &stored)?;
+    let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate);
     let found = missing == 0;
     if found {
         seen.name_is(dn);

@@ -10,7 +10,7 @@ use super::scratch::Scratch;
 use super::{Content, Dictionary, Packed, Record};
 use crate::fault::{DictionaryError, Fault, RecordError};
 use crate::ids::EntryId;
-use crate::record::CODEC_LZ4;
+use crate::record::{CODEC_LZ4, head_length};
 use crate::tables::{META, meta};
 
 /// Most dictionaries of a database. Each takes 32 KiB of memory, and some 160 more while records are packed with it.
@@ -88,7 +88,21 @@ impl Dictionaries {
         if stored.first() != Some(&CODEC_LZ4) {
             return Ok(Record(Content::Stored(stored)));
         }
-        let packed = Packed::parse(&stored).ok_or(RecordError::BadPacking { entry: id })?;
+        let head = head_length(&stored).ok_or(RecordError::BadPacking { entry: id })?;
+        self.unpacked_behind(snapshot, (id, head), stored)
+    }
+
+    /// The same where the length of its head is known.
+    pub(crate) fn unpacked_behind<'a>(
+        &self,
+        snapshot: &impl Snapshot,
+        (id, head_length): (EntryId, usize),
+        stored: Cow<'a, [u8]>,
+    ) -> Result<Record<'a>, Fault> {
+        if stored.first() != Some(&CODEC_LZ4) {
+            return Ok(Record(Content::Stored(stored)));
+        }
+        let packed = Packed::behind(&stored, head_length).ok_or(RecordError::BadPacking { entry: id })?;
         let scratch = match self.list.get(packed.dictionary as usize) {
             Some(dictionary) => dictionary.unpack(id, &packed)?,
             None => unpacked_with_newer(snapshot, id, &packed)?,

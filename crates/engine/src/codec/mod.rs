@@ -176,7 +176,12 @@ struct Packed<'a> {
 
 impl<'a> Packed<'a> {
     fn parse(record: &'a [u8]) -> Option<Self> {
-        let (head, mut rest) = record.split_at_checked(head_length(record)?)?;
+        Self::behind(record, head_length(record)?)
+    }
+
+    /// The same where the length of the head is known.
+    fn behind(record: &'a [u8], head_length: usize) -> Option<Self> {
+        let (head, mut rest) = record.split_at_checked(head_length)?;
         let dictionary = u32::try_from(take_varint(&mut rest)?).ok()?;
         let length =
             usize::try_from(take_varint(&mut rest)?).ok().filter(|length| *length <= RECORD_BYTES_MAX)?;

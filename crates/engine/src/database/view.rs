@@ -112,11 +112,16 @@ impl<'s, N: Snapshot> View<'s, N> {
     /// There is none.
     pub fn located_record(&self, located: Located<'s>) -> Result<Record<'s>, Fault> {
         let id = located.resolved.nearest;
-        let stored = match located.stored {
-            Some(stored) => stored,
-            None => self.stored(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?,
-        };
-        self.unpacked(id, stored)
+        self.unpacked(id, self.located_stored(located)?)
+    }
+
+    /// The same as it is stored.
+    pub(crate) fn located_stored(&self, located: Located<'s>) -> Result<Cow<'s, [u8]>, Fault> {
+        let id = located.resolved.nearest;
+        match located.stored {
+            Some(stored) => Ok(stored),
+            None => self.stored(id)?.ok_or(Fault::Missing { entry: id, what: "the record" }),
+        }
     }
 
     /// The record of an entry, ready to be read.
@@ -148,6 +153,16 @@ impl<'s, N: Snapshot> View<'s, N> {
     /// A stored record, ready to be read. Costs nothing for one that is stored plain.
     pub fn unpacked<'r>(&self, id: EntryId, stored: impl Into<Cow<'r, [u8]>>) -> Result<Record<'r>, Fault> {
         self.catalog.dictionaries().unpacked(self.snapshot, id, stored.into())
+    }
+
+    /// The same of a record whose head was read as it is stored.
+    pub(crate) fn unpacked_behind<'r>(
+        &self,
+        head: &EntryView<'_>,
+        stored: &'r [u8],
+    ) -> Result<Record<'r>, Fault> {
+        let known = (head.id(), head.head_length(stored));
+        self.catalog.dictionaries().unpacked_behind(self.snapshot, known, Cow::Borrowed(stored))
     }
 
     /// An unpacked record read in place.

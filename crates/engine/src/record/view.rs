@@ -48,8 +48,13 @@ impl<'a> EntryView<'a> {
 
     /// The same record once it is unpacked: what stands behind the head is another.
     pub(crate) fn unpacked(self, stored: &[u8], record: &'a [u8]) -> Self {
-        let head = stored.len().saturating_sub(self.attributes.len());
-        Self { packed: false, attributes: record.get(head..).unwrap_or_default(), ..self }
+        let attributes = record.get(self.head_length(stored)..).unwrap_or_default();
+        Self { packed: false, attributes, ..self }
+    }
+
+    /// Bytes of the record, as it is `stored`, before its attributes.
+    pub(crate) fn head_length(&self, stored: &[u8]) -> usize {
+        stored.len().saturating_sub(self.attributes.len())
     }
 
     pub fn id(&self) -> EntryId {

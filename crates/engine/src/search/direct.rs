@@ -203,12 +203,13 @@ impl<N: Snapshot> Direct<'_, '_, N> {
         let view = self.view;
         let Some(located) = view.locate(self.base)? else { return Ok(None) };
         let Some(id) = located.resolved.id else { return Ok(None) };
-        let record = view.located_record(located)?;
-        let reader = view.reader(id, &record)?;
-        if reader.view.flags().has(RecordFlags::OF_CLASSES) || self.most == 0 {
+        let stored = view.located_stored(located)?;
+        let head = EntryView::parse(id, &stored)?;
+        if head.flags().has(RecordFlags::OF_CLASSES) || self.most == 0 {
             return Ok(None);
         }
-        let seen = Seen::new(view, reader, self.gate.clone());
+        let record = view.unpacked_behind(&head, &stored)?;
+        let seen = Seen::new(view, view.reader_of(head, &stored, &record), self.gate.clone());
         seen.name_is(self.base);
         if !seen.allows_entry(Privilege::Search)? {
             return Ok(None);
@@ -261,7 +262,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
                     continue;
                 }
             }
-            let record = view.unpacked(id, &*stored)?;
+            let record = view.unpacked_behind(&head, &stored)?;
             let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate.clone());
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
             if matches && run::append_below(&self.answer, &seen, superior.as_deref(), out)? {

@@ -324,8 +324,8 @@ impl SearchTask {
         if !progress.area.contains(view, &entry)? {
             return Ok(None);
         }
-        let record = view.unpacked(id, stored)?;
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let record = view.unpacked_behind(&entry, stored)?;
+        let seen = Seen::new(view, view.reader_of(entry, stored, &record), gate.clone());
         let step = match self.look(&seen, progress.area.base, proved)? {
             CandidateOutcome::Passed => Ok(None),
             CandidateOutcome::Reference => answer(self, &MatchOrReference::Reference(&seen), progress),
