@@ -1,7 +1,7 @@
 //! Compare (RFC 4511 section 4.10), with OpenLDAP's result codes and texts.
 
 use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
-use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, NormalDn, Scratch};
+use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, NormalDn, Schema, Scratch};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
@@ -38,11 +38,16 @@ pub fn compare<N: Snapshot>(
     dn: &NormalDn,
     request: &CompareRequest<'_>,
 ) -> LdapResult {
-    let assertion = match assertion(view, request) {
-        Ok(assertion) => assertion,
+    let Ok(description) = view.schema.describe(request.attribute) else {
+        // As OpenLDAP: the code says it all.
+        return LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
+    };
+    let bound = view.schema.bind_equality(&description, request.value);
+    let asserted = match assertion(&view.schema, &description, &bound) {
+        Ok(asserted) => asserted,
         Err(result) => return result,
     };
-    answer(view, context, dn, request, &assertion).unwrap_or_else(|fault| match fault {
+    answer(view, context, dn, request, asserted).unwrap_or_else(|fault| match fault {
         Fault::StepsSpent => Exceeded { limit: RequestLimit::Steps, most: steps(view) }.into(),
         fault => storage_failure(&fault),
     })
@@ -54,20 +59,21 @@ fn steps<N: Snapshot>(view: &View<'_, N>) -> u64 {
 }
 
 /// What is compared with.
-enum Asserted {
-    Stored(BoundAssertion),
-    Computed(Computed, AttributeDescription),
+#[derive(Copy, Clone)]
+enum Asserted<'a> {
+    Stored(&'a BoundAssertion),
+    Computed(Computed, &'a AttributeDescription),
 }
 
-fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> Result<Asserted, LdapResult> {
-    // As OpenLDAP: the code says it all.
-    let undefined = |_| LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
-    let description = view.schema.describe(request.attribute).map_err(undefined)?;
-    let kind = view.schema.attribute(description.attribute);
+fn assertion<'a>(
+    schema: &Schema,
+    description: &'a AttributeDescription,
+    bound: &'a Result<BoundAssertion, BindError>,
+) -> Result<Asserted<'a>, LdapResult> {
+    let kind = schema.attribute(description.attribute);
     let of_name = |computed: &Computed| computed.name() == kind.name();
     // Every one of these is operational.
     let computed = if kind.is_operational() { Computed::ALL.into_iter().find(of_name) } else { None };
-    let bound = view.schema.bind_equality(&description, request.value);
     // What is no value of its syntax is refused as for other attributes.
     let is_valid = !matches!(bound, Err(BindError::InvalidValue));
     match computed.filter(|_| is_valid) {
@@ -78,15 +84,14 @@ fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> R
         Some(computed) => return Ok(Asserted::Computed(computed, description)),
         None => {}
     }
-    let bound = bound.map_err(|error| {
+    bound.as_ref().map(Asserted::Stored).map_err(|error| {
         let code = match error {
             BindError::InvalidValue => ResultCode::INVALID_ATTRIBUTE_SYNTAX,
             BindError::NoRule => ResultCode::INAPPROPRIATE_MATCHING,
             BindError::UnknownAttribute => ResultCode::UNDEFINED_ATTRIBUTE_TYPE,
         };
         LdapResult::with(code, error.to_string())
-    })?;
-    Ok(Asserted::Stored(bound))
+    })
 }
 
 fn answer<N: Snapshot>(
@@ -94,7 +99,7 @@ fn answer<N: Snapshot>(
     context: &CompareContext<'_>,
     dn: &NormalDn,
     request: &CompareRequest<'_>,
-    asserted: &Asserted,
+    asserted: Asserted<'_>,
 ) -> Result<LdapResult, Fault> {
     let mut gate = Gate::new(context.policy, context.subject);
     gate.steps = steps(view);
@@ -154,7 +159,7 @@ fn compare_entry<N: Snapshot>(
     seen: &Seen<'_, N>,
     context: &CompareContext<'_>,
     request: &CompareRequest<'_>,
-    asserted: &Asserted,
+    asserted: Asserted<'_>,
 ) -> Result<ResultCode, Fault> {
     let description = match asserted {
         Asserted::Stored(assertion) => &assertion.description,
@@ -177,7 +182,7 @@ fn compare_entry<N: Snapshot>(
             Ok(truth(holds == (request.value == b"TRUE")))
         }
         Asserted::Computed(computed, _) => {
-            let values = computed_values(seen, *computed, "")?;
+            let values = computed_values(seen, computed, "")?;
             Ok(truth(values.iter().any(|value| value.as_bytes() == request.value)))
         }
         Asserted::Stored(assertion) => {
