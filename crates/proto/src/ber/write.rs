@@ -9,10 +9,20 @@ pub fn header(out: &mut Vec<u8>, tag: Tag, length: usize) {
         // Below 0x80, so the low octet is the length.
         out.extend_from_slice(&[tag.0, (length & 0x7f) as u8]);
     } else {
-        let octets = (length as u64).to_be_bytes();
-        let skip = (length as u64).leading_zeros() as usize / 8;
-        out.extend_from_slice(&[tag.0, 0x80 | (8 - skip) as u8]);
-        out.extend(octets.iter().skip(skip));
+        long_header(out, tag, length);
+    }
+}
+
+/// The same with a length of the long form, which is nearly always of one octet or two.
+fn long_header(out: &mut Vec<u8>, tag: Tag, length: usize) {
+    match (length as u64).to_be_bytes() {
+        [0, 0, 0, 0, 0, 0, 0, low] => out.extend_from_slice(&[tag.0, 0x81, low]),
+        [0, 0, 0, 0, 0, 0, high, low] => out.extend_from_slice(&[tag.0, 0x82, high, low]),
+        octets => {
+            let skip = (length as u64).leading_zeros() as usize / 8;
+            out.extend_from_slice(&[tag.0, 0x80 | (8 - skip) as u8]);
+            out.extend(octets.iter().skip(skip));
+        }
     }
 }
 
