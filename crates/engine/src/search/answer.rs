@@ -87,7 +87,7 @@ impl Answer {
                 }
             }
         }
-        for own in computed {
+        for own in &computed {
             let verdict = self.verdict(seen, own.description)?;
             self.chosen_values(seen, (own.description, own.text), verdict, &mut encoder, &mut |visit| {
                 Ok(own.each(visit))
