@@ -5,12 +5,12 @@ use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, Norma
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
-use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::access::{AccessPolicy, ItemKind, Privilege, Subject};
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::View;
 use crate::entry::record::{RecordFlags, StoredValue};
-use crate::entry::{EntryId, EntrySource, EntryView, Target};
+use crate::entry::{EntryId, EntrySource, EntryView, Target, ValuesView};
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::shown::{ShownEntries, ShownRequest};
@@ -101,13 +101,6 @@ fn answer<N: Snapshot>(
     request: &CompareRequest<'_>,
     asserted: Asserted<'_>,
 ) -> Result<LdapResult, Fault> {
-    let mut gate = Gate::new(context.policy, context.subject);
-    gate.steps = steps(view);
-    if !context.controls.manage_dsa_it {
-        gate.computed = &view.computed;
-    }
-    let shown = shown_by(view, context);
-    gate.shown = &shown;
     let located = view.locate(dn)?.filter(|located| located.resolved.nearest != EntryId::ROOT);
     let Some(located) = located else {
         if context.default_referrals.is_empty() {
@@ -120,6 +113,19 @@ fn answer<N: Snapshot>(
     let Resolved { nearest, missing, .. } = located.resolved;
     let stored = view.located_stored(located)?;
     let head = EntryView::parse(nearest, &stored)?;
+    if missing == 0
+        && let Asserted::Stored(assertion) = asserted
+        && let Some(code) = at_once(view, context, (&head, &stored), assertion)?
+    {
+        return Ok(LdapResult::new(code));
+    }
+    let mut gate = Gate::new(context.policy, context.subject);
+    gate.steps = steps(view);
+    if !context.controls.manage_dsa_it {
+        gate.computed = &view.computed;
+    }
+    let shown = shown_by(view, context);
+    gate.shown = &shown;
     let record = view.unpacked_behind(&head, &stored)?;
     let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate);
     let found = missing == 0;
@@ -225,7 +231,49 @@ fn added<N: Snapshot>(
     Ok(if holds { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE })
 }
 
-/// Of the usual case: the description covers one attribute of the database, and all of its values stand in the record.
+/// The usual case: the subject may compare the attribute whatever the entry, no overlay takes part, and the entry has values of it that
+/// stand in the record. `None`: it is another one.
+fn at_once<N: Snapshot>(
+    view: &View<'_, N>,
+    context: &CompareContext<'_>,
+    (head, stored): (&EntryView<'_>, &[u8]),
+    assertion: &BoundAssertion,
+) -> Result<Option<ResultCode>, Fault> {
+    let (policy, description) = (context.policy, &assertion.description);
+    let decided = || {
+        let decisions = policy.decisions(context.subject)?;
+        decisions.general(policy.class_of(ItemKind::Attribute(description))?, Privilege::Compare)
+    };
+    let is_usual = context.controls.is_none()
+        && view.computed.is_empty()
+        && view.shown.is_empty()
+        && !head.flags().has(RecordFlags::REFERRAL | RecordFlags::OUTSIDE)
+        && decided() == Some(true);
+    let Some(row) = view.catalog.only(&view.schema, description).filter(|_| is_usual) else {
+        return Ok(None);
+    };
+    let record = view.unpacked_behind(head, stored)?;
+    let Some(values) = head.unpacked(stored, &record).get(row.number)? else { return Ok(None) };
+    inline(&view.schema, assertion, &values)
+}
+
+/// Compares with values that all stand in the record; `None` if one does not.
+fn inline(
+    schema: &Schema,
+    assertion: &BoundAssertion,
+    values: &ValuesView<'_>,
+) -> Result<Option<ResultCode>, Fault> {
+    let mut scratch = Scratch::default();
+    for value in values.iter() {
+        let StoredValue::Inline(value) = value? else { return Ok(None) };
+        if assertion.matches(schema, value, &mut scratch) == Match::True {
+            return Ok(Some(ResultCode::COMPARE_TRUE));
+        }
+    }
+    Ok(Some(ResultCode::COMPARE_FALSE))
+}
+
+/// The description covers one attribute of the database, and all of its values stand in the record.
 fn stored_inline<N: Snapshot>(
     seen: &Seen<'_, N>,
     assertion: &BoundAssertion,
@@ -237,14 +285,7 @@ fn stored_inline<N: Snapshot>(
         return Ok(None);
     }
     let Some(values) = entry.get(row.number)? else { return Ok(Some(ResultCode::NO_SUCH_ATTRIBUTE)) };
-    let mut scratch = Scratch::default();
-    for value in values.iter() {
-        let StoredValue::Inline(value) = value? else { return Ok(None) };
-        if assertion.matches(schema, value, &mut scratch) == Match::True {
-            return Ok(Some(ResultCode::COMPARE_TRUE));
-        }
-    }
-    Ok(Some(ResultCode::COMPARE_FALSE))
+    inline(schema, assertion, &values)
 }
 
 fn stored<N: Snapshot>(
