@@ -214,13 +214,14 @@ impl<'a> AttributesIter<'a> {
     /// Passes over attributes up to the one with this number, or up to one that has to be read to tell.
     #[inline]
     fn pass_others(&mut self, number: AttributeNumber) {
-        // Nearly always the number is of one byte in the record.
-        let Some(number) = u8::try_from(number.0).ok().filter(|number| *number < 0x80 && !self.packed) else {
+        if self.packed {
             return;
-        };
+        }
+        // Nearly always the number is of one byte in the record. No short attribute has another.
+        let short = u8::try_from(number.0).ok().filter(|short| *short < 0x80).unwrap_or(u8::MAX);
         let mut rest = self.rest;
         loop {
-            while let Some(behind) = behind_another(rest, number) {
+            while let Some(behind) = behind_another(rest, short) {
                 rest = behind;
             }
             match behind_any_other(rest, number) {
@@ -262,13 +263,13 @@ fn behind_another(attributes: &[u8], number: u8) -> Option<&[u8]> {
 
 /// The same of any other that is whole.
 #[inline]
-fn behind_any_other(attributes: &[u8], number: u8) -> Option<&[u8]> {
+fn behind_any_other(attributes: &[u8], number: AttributeNumber) -> Option<&[u8]> {
     let mut rest = attributes;
     let own = u32::try_from(take_varint(&mut rest)?).ok()?;
     let count = take_varint(&mut rest)?;
     let length = take_varint(&mut rest)?;
     // One of no known form is left to who reads it: that is an error.
-    if own == u32::from(number) || count & 3 == 3 {
+    if own == number.0 || count & 3 == 3 {
         return None;
     }
     take(&mut rest, length)?;
