@@ -1,5 +1,7 @@
 //! Compare (RFC 4511 section 4.10), with OpenLDAP's result codes and texts.
 
+use std::ops::ControlFlow;
+
 use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, NormalDn, Schema, Scratch};
 use larix_store::Snapshot;
@@ -14,6 +16,7 @@ use crate::entry::{EntryId, EntrySource, EntryView, Target, ValuesView};
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::shown::{ShownEntries, ShownRequest};
+use crate::record::{AttributesIter, Sought};
 use crate::search::answer::computed_values;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
@@ -252,9 +255,20 @@ fn at_once<N: Snapshot>(
     let Some(row) = view.catalog.only(&view.schema, description).filter(|_| is_usual) else {
         return Ok(None);
     };
-    let record = view.unpacked_behind(head, stored)?;
-    let Some(values) = head.unpacked(stored, &record).get(row.number)? else { return Ok(None) };
-    inline(&view.schema, assertion, &values)
+    // The record is unpacked no further than the attribute.
+    let mut passed = 0;
+    let mut look = |attributes: &[u8]| {
+        let mut unread = AttributesIter::within(head.id(), attributes.get(passed..).unwrap_or_default());
+        let sought = unread.seek(row.number);
+        passed = attributes.len() - unread.rest();
+        match sought {
+            Sought::Found(values) => ControlFlow::Break(inline(&view.schema, assertion, &values)),
+            Sought::Needs(more) => ControlFlow::Continue(more),
+            Sought::Other => ControlFlow::Break(Ok(None)),
+        }
+    };
+    let found = view.catalog.dictionaries().look_into(head.head_length(stored), stored, &mut look);
+    found.unwrap_or(Ok(None))
 }
 
 /// Compares with values that all stand in the record; `None` if one does not.

@@ -13,7 +13,7 @@ pub use crate::fault::RecordError;
 
 pub(crate) use numbers::{put_varint, take_varint};
 pub use view::{AttributesIter, EntryView, StoredValue, ValuesIter, ValuesView};
-pub(crate) use view::{RDN_IN_RECORD, head_length, is_child};
+pub(crate) use view::{RDN_IN_RECORD, Sought, head_length, is_child};
 pub use writer::{RecordWriter, put_octet_string};
 
 /// The record as it is.

@@ -2,6 +2,7 @@
 //! or changed: each record names its own.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
@@ -108,6 +109,21 @@ impl Dictionaries {
             None => unpacked_with_newer(snapshot, id, &packed)?,
         };
         Ok(Record(Content::Unpacked(scratch, stored)))
+    }
+
+    /// Has `look` look at the attributes of a stored record while they are unpacked: at the beginning first, and each time at more of them,
+    /// until it answers. It says how many bytes more it needs at least. `None`: there is no more, or the record cannot be unpacked here.
+    pub(crate) fn look_into<T>(
+        &self,
+        head_length: usize,
+        stored: &[u8],
+        look: &mut impl FnMut(&[u8]) -> ControlFlow<T, usize>,
+    ) -> Option<T> {
+        if stored.first() != Some(&CODEC_LZ4) {
+            return look(stored.get(head_length..)?).break_value();
+        }
+        let packed = Packed::behind(stored, head_length)?;
+        self.list.get(packed.dictionary as usize)?.look_into(&packed, look)
     }
 
     /// Adds one, unless there are too many.

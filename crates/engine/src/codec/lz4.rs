@@ -5,7 +5,7 @@
 //! its dictionary. What is our own is the search for matches: the places in the dictionary are hashed once, not for each
 //! record, and the longest of several candidates is taken.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Longest dictionary.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 32 << 10;
@@ -358,6 +358,40 @@ pub(super) fn unpack(block: &[u8], room: &mut Room, place: Range<usize>) -> Opti
         match unpack_any(input, room, at.into(), end.into())? {
             Unpacked::Sequence(rest, next) => (input, at) = (rest, next as u16),
             Unpacked::End => return Some(()),
+        }
+    }
+}
+
+/// Bytes that are unpacked before they are looked at for the first time, and at least so many more each time.
+const FIRST_LOOK: usize = 512;
+const NEXT_LOOK: usize = 64;
+
+/// As [`unpack`], as far as `look` wants: it gets what stands in the place so far, and answers, or says how many bytes more it needs at
+/// least. `None`: the block is damaged, or it wants more than there is.
+pub(super) fn unpack_until<T>(
+    block: &[u8],
+    room: &mut Room,
+    place: Range<usize>,
+    look: &mut impl FnMut(&[u8]) -> ControlFlow<T, usize>,
+) -> Option<T> {
+    let (mut at, end) = (u16::try_from(place.start).ok()?, u16::try_from(place.end).ok()?);
+    let (mut input, mut goal) = (block, place.start + FIRST_LOOK);
+    loop {
+        while usize::from(at) < goal
+            && let Some((rest, next)) = unpack_short(input, room, at, end)
+        {
+            (input, at) = (rest, next);
+        }
+        if usize::from(at) >= goal {
+            match look(room.get(place.start..usize::from(at))?) {
+                ControlFlow::Break(found) => return Some(found),
+                ControlFlow::Continue(more) => goal = usize::from(at).saturating_add(more.max(NEXT_LOOK)),
+            }
+            continue;
+        }
+        match unpack_any(input, room, at.into(), end.into())? {
+            Unpacked::Sequence(rest, next) => (input, at) = (rest, next as u16),
+            Unpacked::End => return look(room.get(place)?).break_value(),
         }
     }
 }

@@ -10,7 +10,7 @@ mod train;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{ControlFlow, Deref, Range};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -148,20 +148,38 @@ impl Dictionary {
     /// Unpacks what stands behind the head of a record.
     fn unpack(&self, id: EntryId, packed: &Packed<'_>) -> Result<Scratch, RecordError> {
         let damaged = || RecordError::BadPacking { entry: id };
+        let mut scratch = Scratch::behind(self.instance, &self.bytes).ok_or_else(damaged)?;
+        let room = scratch.room_mut().ok_or_else(damaged)?;
+        let place = self.put_head(room, packed).ok_or_else(damaged)?;
+        let end = place.end;
+        lz4::unpack(packed.block, room, place).ok_or_else(damaged)?;
+        scratch.set_place(self.bytes.len()..end);
+        Ok(scratch)
+    }
+
+    /// Unpacks the attributes of a record as far as `look` wants, as [`lz4::unpack_until`] says.
+    fn look_into<T>(
+        &self,
+        packed: &Packed<'_>,
+        look: &mut impl FnMut(&[u8]) -> ControlFlow<T, usize>,
+    ) -> Option<T> {
+        let mut scratch = Scratch::behind(self.instance, &self.bytes)?;
+        let room = scratch.room_mut()?;
+        let place = self.put_head(room, packed)?;
+        lz4::unpack_until(packed.block, room, place, look)
+    }
+
+    /// Puts the head of a record behind the dictionary. Answers where its attributes are to stand; `None`: there is no room for them.
+    fn put_head(&self, room: &mut lz4::Room, packed: &Packed<'_>) -> Option<Range<usize>> {
         if packed.head.len() + packed.length > RECORD_BYTES_MAX {
-            return Err(damaged());
+            return None;
         }
         let start = self.bytes.len();
         let behind = start + packed.head.len();
-        let end = behind + packed.length;
-        let mut scratch = Scratch::behind(self.instance, &self.bytes).ok_or_else(damaged)?;
-        let room = scratch.room_mut().ok_or_else(damaged)?;
-        let head = room.get_mut(start..behind).ok_or_else(damaged)?;
+        let head = room.get_mut(start..behind)?;
         head.copy_from_slice(packed.head);
         head.iter_mut().take(1).for_each(|codec| *codec = CODEC_PLAIN);
-        lz4::unpack(packed.block, room, behind..end).ok_or_else(damaged)?;
-        scratch.set_place(start..end);
-        Ok(scratch)
+        Some(behind..behind + packed.length)
     }
 }
 

@@ -4,7 +4,7 @@ use std::task::Poll;
 use super::train::SAMPLE_RECORDS_MIN;
 use super::*;
 use crate::entry::{AttributeNumber, EntryView};
-use crate::record::{RecordFlags, RecordWriter};
+use crate::record::{AttributesIter, RecordFlags, RecordWriter, Sought};
 
 const ENTRY: EntryId = EntryId(9);
 
@@ -65,6 +65,52 @@ fn what_is_packed_is_unpacked_here_and_elsewhere() {
         assert_eq!(in_place.attributes().next().unwrap().unwrap_err(), RecordError::Packed { entry: ENTRY });
     }
     assert!(packed_bytes * 3 < plain_bytes, "{packed_bytes} of {plain_bytes}");
+}
+
+/// A record with attributes of every third number, among them a long one.
+fn long_record(number: u64) -> Vec<u8> {
+    let name = format!("uid=user.{number}");
+    let mut writer = RecordWriter::new(EntryId(3), &name, name.as_bytes(), RecordFlags::default());
+    for at in 0..60 {
+        let text = format!("value {at} of user.{number} among others like it");
+        let other = text.repeat(if at == 20 { 12 } else { 1 });
+        let values = [text.as_bytes(), other.as_bytes()];
+        writer.attribute(AttributeNumber(3 * at), values.into_iter(), |_, _| ());
+    }
+    writer.finish()
+}
+
+#[test]
+fn attributes_are_found_while_a_record_is_unpacked() {
+    let dictionary = Arc::new(train(&people(400)).unwrap());
+    let mut dictionaries = Dictionaries::default();
+    (0..6).for_each(|_| dictionaries.add(Arc::clone(&dictionary)));
+    // The attribute's values, and of how many bytes they were found.
+    let look = |stored: &[u8], number: AttributeNumber| {
+        let (mut passed, mut seen) = (0, 0);
+        let head = EntryView::parse(ENTRY, stored).unwrap().head_length(stored);
+        let found = dictionaries.look_into(head, stored, &mut |attributes: &[u8]| {
+            let mut unread = AttributesIter::within(ENTRY, &attributes[passed..]);
+            let sought = unread.seek(number);
+            (passed, seen) = (attributes.len() - unread.rest(), attributes.len());
+            match sought {
+                Sought::Found(values) => ControlFlow::Break(format!("{values:?}")),
+                Sought::Needs(more) => ControlFlow::Continue(more),
+                Sought::Other => panic!("{number:?}"),
+            }
+        });
+        (found, seen)
+    };
+    for plain in [long_record(7), long_record(70_000), person(7)] {
+        let packed = pack(&dictionary, &plain).unwrap();
+        let view = EntryView::parse(ENTRY, &plain).unwrap();
+        for number in (0..181).map(AttributeNumber) {
+            let expected = view.get(number).unwrap().map(|values| format!("{values:?}"));
+            let ((found, seen), (found_plain, all)) = (look(&packed, number), look(&plain, number));
+            assert_eq!((&found, &found_plain), (&expected, &expected), "{number:?}");
+            assert!(number.0 > 30 || plain.len() < 1_024 || seen < all / 2 || found.is_none(), "{number:?}");
+        }
+    }
 }
 
 /// `plain` packed over what is stored of the record before it.

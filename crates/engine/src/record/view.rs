@@ -107,6 +107,15 @@ impl<'a> EntryView<'a> {
     }
 }
 
+/// What came of looking for an attribute in the beginning of a record.
+pub(crate) enum Sought<'a> {
+    Found(ValuesView<'a>),
+    /// At least so many bytes more are needed to go on.
+    Needs(usize),
+    /// It takes another reader.
+    Other,
+}
+
 /// Bytes behind which a record has to go on for an attribute to be read as [`ShortAttribute`]: three numbers, and what its values may have.
 const SHORT_ROOM: usize = 3 + VALUES_ROOM;
 
@@ -190,6 +199,26 @@ impl<'a> AttributesIter<'a> {
     #[inline(always)]
     pub(crate) fn pass(&mut self, attribute: &ShortAttribute<'a>) {
         self.rest = attribute.behind;
+    }
+
+    /// Attributes as they stand in a record that is unpacked, perhaps not to its end.
+    pub(crate) fn within(entry: EntryId, bytes: &'a [u8]) -> Self {
+        Self { entry, packed: false, rest: bytes }
+    }
+
+    /// Looks for the attribute with this number in what may be the beginning of a record, if its values stand in the record. What is passed
+    /// over need not be gone through again when there is more.
+    pub(crate) fn seek(&mut self, number: AttributeNumber) -> Sought<'a> {
+        self.pass_others(number);
+        let mut rest = self.rest;
+        let numbers = [take_varint(&mut rest), take_varint(&mut rest), take_varint(&mut rest)];
+        let [Some(own), Some(count), Some(length)] = numbers else { return Sought::Needs(1) };
+        let Ok(length) = usize::try_from(length) else { return Sought::Other };
+        let Some(bytes) = rest.get(..length) else { return Sought::Needs(length - rest.len()) };
+        if own != u64::from(number.0) || count & 3 != 0 {
+            return Sought::Other;
+        }
+        Sought::Found(ValuesView { entry: self.entry, form: Form::Inline, count: count >> 2, bytes })
     }
 
     /// The values of the next attribute with this number.
