@@ -368,7 +368,11 @@ impl<S: Service> Connection<S> {
 
     /// Keeps bytes of requests that cannot start yet. They may be secret: the caller overwrites its copy, too.
     fn keep(&mut self, bytes: &[u8]) {
-        self.had_secrets |= !bytes.is_empty();
+        // Nearly always messages come whole, and nothing is left of what was read.
+        if bytes.is_empty() {
+            return;
+        }
+        self.had_secrets = true;
         let front = if self.input.is_empty() { bytes } else { &*self.input };
         let expected = match frame(front, self.limits.pdu) {
             Ok(Frame::Incomplete { needed: expected } | Frame::Complete { len: expected }) => expected,
