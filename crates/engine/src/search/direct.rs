@@ -130,9 +130,9 @@ pub fn answer<N: Snapshot>(
     let search = Direct {
         view,
         terms: &terms,
-        gate,
+        gate: &gate,
         base: input.base,
-        answer,
+        answer: &answer,
         most: limits.size.unwrap_or(u32::MAX),
         bytes: input.bytes,
     };
@@ -188,10 +188,10 @@ fn term<'v, N: Snapshot>(view: &'v View<'_, N>, gate: &Gate<'_>, filter: Filter<
 
 struct Direct<'v, 's, N> {
     view: &'v View<'s, N>,
-    gate: Gate<'v>,
+    gate: &'v Gate<'v>,
     terms: &'v [Term<'v>],
     base: &'v NormalDn,
-    answer: Answer,
+    answer: &'v Answer,
     /// Entries answered.
     most: u32,
     bytes: usize,
@@ -215,7 +215,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             return Ok(None);
         }
         let Some(matches) = self.matches(&seen, None)? else { return Ok(None) };
-        let sent = matches && run::append(&self.answer, &seen, out, &[])?;
+        let sent = matches && run::append(self.answer, &seen, out, &[])?;
         Ok(Some(DirectAnswer { entries: u32::from(sent), looked: 1 }))
     }
 
@@ -265,7 +265,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             let record = view.unpacked_behind(&head, &stored)?;
             let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate.clone());
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
-            if matches && run::append_below(&self.answer, &seen, superior.as_deref(), out)? {
+            if matches && run::append_below(self.answer, &seen, superior.as_deref(), out)? {
                 if answered.entries >= self.most {
                     return Ok(None);
                 }
