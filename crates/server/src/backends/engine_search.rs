@@ -32,33 +32,41 @@ pub(super) fn effort(task: &SearchTask) -> Effort {
     Effort { entries: task.entries().into(), candidates: task.looked_at() }
 }
 
-/// The usual case: no more to do after one slice.
-pub(super) fn first_slice<S: Store, N: Snapshot>(
-    (common, database): (&Common, &Arc<Database<S>>),
+/// Answers a search of the usual kinds: its result is success then. `None`, with nothing answered: it is another one.
+pub(super) fn at_once<N: Snapshot>(
     view: &View<'_, N>,
     context: &Context<'_>,
-    search: Search<'_>,
-    (policy, limits): Terms,
+    search: &Search<'_>,
+    (policy, limits): (&AccessPolicy, Option<&Limits>),
     out: &mut Vec<u8>,
-) -> Result<FirstSlice, Box<End>> {
-    let budget = slice(context.clock);
+) -> Option<Effort> {
     let input = DirectInput {
         message: search.message,
         request: &search.request,
         base: search.base,
         controls: &search.controls,
         subject: context.subject,
-        policy: &policy,
-        limits: limits.as_ref(),
-        bytes: budget.bytes,
+        policy,
+        limits,
+        bytes: slice(context.clock).bytes,
         clock: context.clock,
     };
-    if let Some(DirectAnswer { entries, looked }) = direct::answer(view, &input, out) {
-        let effort = Effort { entries: entries.into(), candidates: looked };
-        return Ok(FirstSlice::Done { result: LdapResult::success(), controls: Vec::new(), effort });
-    }
+    let DirectAnswer { entries, looked } = direct::answer(view, &input, out)?;
+    Some(Effort { entries: entries.into(), candidates: looked })
+}
+
+/// The first slice of a search that is not [answered at once](at_once). Most have no more to do after it.
+pub(super) fn first_slice<S: Store, N: Snapshot>(
+    (common, database): (&Common, &Arc<Database<S>>),
+    view: &View<'_, N>,
+    context: &Context<'_>,
+    search: Search<'_>,
+    terms: Terms,
+    out: &mut Vec<u8>,
+) -> Result<FirstSlice, Box<End>> {
+    let budget = slice(context.clock);
     let whose = (context.subject, context.began);
-    let mut task = task((common, database), view, whose, search, (policy, limits))?;
+    let mut task = task((common, database), view, whose, search, terms)?;
     Ok(match task.step(view, out, budget) {
         Step::Done(result, controls) => FirstSlice::Done { result, controls, effort: effort(&task) },
         Step::More | Step::Blocked => FirstSlice::Running(Box::new(task)),

@@ -98,6 +98,12 @@ impl Clustered {
                     Some(limits_of_subject(&self.limits, otherwise, context.subject, search.base, &view)?)
                 }
             };
+            if let Some(effort) =
+                engine_search::at_once(&view, context, search, (&**policy, limits.as_ref()), out)
+            {
+                let (result, controls) = (LdapResult::success(), Vec::new());
+                return Ok(Ok(FirstSlice::Done { result, controls, effort }));
+            }
             let own = (&*self.common, database);
             let copy = Search { controls: search.controls.clone(), ..*search };
             Ok(engine_search::first_slice(own, &view, context, copy, (policy, limits), out))

@@ -6,6 +6,7 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::{Fault, Limits, ServedHandle, View};
+use larix_proto::LdapResult;
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
@@ -123,6 +124,11 @@ impl Stored {
         let view = database.view(&snapshot).map_err(fail)?;
         let policy = database.current_policy();
         let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
+        if let Some(effort) =
+            engine_search::at_once(&view, context, &search, (&**policy, limits.as_ref()), out)
+        {
+            return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
+        }
         let own = (&*self.common, database);
         Ok(match engine_search::first_slice(own, &view, context, search, (policy, limits), out)? {
             FirstSlice::Done { result, controls, effort } => First::Done { result, controls, effort },
