@@ -120,6 +120,8 @@ pub struct DatabaseState {
     pub schema: Arc<Schema>,
     pub catalog: Arc<Catalog>,
     pub settings: Arc<DatabaseSettings>,
+    /// The access rules that the settings say: those of [`Database::policy`].
+    pub policy: Arc<AccessPolicy>,
     /// Where overlays find what this database does not hold; `None` before it is part of a directory.
     pub others: Option<Arc<dyn OtherDatabases>>,
     /// What its overlays compute of entries.
@@ -221,8 +223,9 @@ impl<S: Store> Database<S> {
         };
         let states_kept = store.snapshot()?.get(META, meta::STATES_KEPT)?.is_some();
         let settings = settings.with_states(states_kept);
-        let policy = ArcSwap::new(settings.policy_or_open(&schema));
+        let policy = settings.policy_or_open(&schema);
         let mut state = DatabaseState {
+            policy: Arc::clone(&policy),
             schema,
             catalog: Arc::new(catalog),
             settings: Arc::new(settings),
@@ -234,7 +237,7 @@ impl<S: Store> Database<S> {
         };
         state.find_hooks();
         Ok(Self {
-            policy,
+            policy: ArcSwap::new(policy),
             store,
             instance: next_instance(),
             state: ArcSwap::from_pointee(state),
@@ -382,6 +385,7 @@ impl<S: Store> Database<S> {
             catalog.forget_unwanted(&mut WriteSet::new());
             let (catalog, settings) = (Arc::new(catalog), Arc::new(settings));
             (state.schema, state.catalog, state.settings) = (schema, catalog, settings);
+            state.policy = Arc::clone(&policy);
         });
         self.policy.store(policy);
         self.log_watch.tell();

@@ -131,6 +131,8 @@ pub(super) fn referrals_key(catalog: &Catalog) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::database::Suffix;
     use crate::fixture::{Fixture, SUFFIX, index, schema, settings};
@@ -196,5 +198,20 @@ mod tests {
         assert_eq!(facts(&fixture).only_suffix, None);
         fixture.reconfigure(settings(SUFFIX, lines()));
         assert!(facts(&fixture).only_suffix.is_some());
+    }
+
+    #[test]
+    fn a_view_has_the_rules_in_force() {
+        let fixture = Fixture::memory(&[], ROOT);
+        let of_a_view = || {
+            let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+            Arc::clone(&fixture.database.view(&snapshot).expect("a view").policy)
+        };
+        let before = of_a_view();
+        assert!(Arc::ptr_eq(&before, &fixture.database.policy()));
+        fixture.reconfigure(settings(SUFFIX, index(&[])));
+        assert!(Arc::ptr_eq(&of_a_view(), &fixture.database.policy()) && !Arc::ptr_eq(&of_a_view(), &before));
+        fixture.database.set_read_only(true);
+        assert!(Arc::ptr_eq(&of_a_view(), &fixture.database.policy()));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use larix_backend::{Announced, Done, PasswordChanged, Proof, Secret};
 use larix_engine::access::Subject;
 use larix_engine::compare::{self, CompareContext};
+use larix_engine::controls::RequestControls;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, Interests, PasswordWork, Purpose};
 use larix_engine::password::{self, Cost, Hasher, Verification};
@@ -135,14 +136,15 @@ pub(super) fn is_root_password(stored: &Secret, proof: Proof<'_>) -> bool {
 /// A store that cannot be read.
 pub(super) fn compare<S: Store>(
     database: &Database<S>,
-    context: &CompareContext<'_>,
-    dn: &NormalDn,
-    request: &CompareRequest<'_>,
+    (subject, controls): (&Subject, &RequestControls),
+    default_referrals: &[String],
+    (dn, request): (&NormalDn, &CompareRequest<'_>),
 ) -> Result<(LdapResult, bool), Fault> {
     let snapshot = database.snapshot_for(&[dn])?;
     let view = database.view(&snapshot)?;
     let has_codes = view.settings.overlays.want(Interests::SECOND_FACTOR);
-    Ok((compare::compare(&view, context, dn, request), has_codes))
+    let context = CompareContext { controls, subject, policy: &view.policy, default_referrals };
+    Ok((compare::compare(&view, &context, dn, request), has_codes))
 }
 
 /// Says what the root DSE shows of a database.

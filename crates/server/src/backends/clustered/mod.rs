@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larix_configuration::Database;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::{AccessPolicy, Subject};
-use larix_engine::compare::CompareContext;
 use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
 use larix_engine::write::{Completion, Origin, WriteRequest};
@@ -118,10 +117,9 @@ impl SharedDatabase {
         controls: &RequestControls,
     ) -> Result<LdapResult, LdapResult> {
         let database = self.served().database();
-        let policy = database.current_policy();
-        let default_referrals = &self.common.default_referrals;
-        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        let compared = engine_database::compare(database, &context, dn, request);
+        let whose = (subject, controls);
+        let compared =
+            engine_database::compare(database, whose, &self.common.default_referrals, (dn, request));
         compared.map(|(result, _)| result).map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
     }
 

@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
-use larix_engine::compare::CompareContext;
 use larix_engine::log::{self, LastChange};
 use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
 use larix_engine::search::internal;
@@ -76,10 +75,9 @@ impl Stored {
     fn compared(&self, context: &Context<'_>, compare: &Compare<'_>) -> (LdapResult, bool) {
         let database = self.served.database();
         let Compare { request, dn, controls } = *compare;
-        let (policy, subject) = (database.current_policy(), &**context.subject);
-        let default_referrals = &self.common.default_referrals;
-        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        let compared = engine_database::compare(database, &context, dn, request);
+        let whose = (&**context.subject, controls);
+        let compared =
+            engine_database::compare(database, whose, &self.common.default_referrals, (dn, request));
         compared.unwrap_or_else(|fault| (self.failure(&fault), false))
     }
 

@@ -122,14 +122,12 @@ impl Stored {
         let database = self.served.database();
         let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
         let view = database.view(&snapshot).map_err(fail)?;
-        let policy = database.current_policy();
-        let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
-        if let Some(effort) =
-            engine_search::at_once(&view, context, &search, (&**policy, limits.as_ref()), out)
-        {
+        let rules = &*view.policy;
+        let limits = self.own_limits(rules, &view, context.subject, search.base).map_err(fail)?;
+        if let Some(effort) = engine_search::at_once(&view, context, &search, (rules, limits.as_ref()), out) {
             return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
         }
-        let own = (&*self.common, database);
+        let (own, policy) = ((&*self.common, database), database.current_policy());
         Ok(match engine_search::first_slice(own, &view, context, search, (policy, limits), out)? {
             FirstSlice::Done { result, controls, effort } => First::Done { result, controls, effort },
             FirstSlice::Running(task) => First::Running(self.cursor(*task, None)),
