@@ -15,6 +15,8 @@ pub(crate) struct Mounts {
     all: Vec<Mount>,
     /// Suffixes and the numbers of their mounts, the longest first, and of equals the first of the configuration.
     table: Vec<(NormalDn, usize)>,
+    /// Whether any is glued below another.
+    has_subordinate: bool,
 }
 
 impl Mounts {
@@ -31,6 +33,7 @@ impl Mounts {
             self.table.extend(mount.suffixes.iter().map(|suffix| (suffix.clone(), number)));
             self.table.sort_by_key(|(suffix, _)| Reverse(suffix.depth()));
         }
+        self.has_subordinate |= mount.subordinate && !mount.hidden;
         self.all.push(mount);
     }
 
@@ -51,6 +54,9 @@ impl Mounts {
     /// Where a search goes on, in the order of the configuration.
     pub(crate) fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>> {
         let mut found = Vec::new();
+        if !self.has_subordinate {
+            return found;
+        }
         for mount in self.all.iter().filter(|mount| mount.subordinate && !mount.hidden) {
             for suffix in &mount.suffixes {
                 if let Some(within) = glue::scope_below(scope, base, suffix) {
