@@ -104,6 +104,7 @@ impl AccessPolicy {
         Decisions {
             policy: self.instance,
             strength: subject.strength,
+            is_root: self.is_root(subject),
             search_all: self.grants_all(subject, Privilege::Search),
             read_all: self.grants_all(subject, Privilege::Read),
             general,

@@ -16,6 +16,8 @@ pub struct Decisions {
     /// The policy's number in this process.
     pub(super) policy: u64,
     pub(super) strength: Strength,
+    /// Whether the subject is the database's root.
+    pub is_root: bool,
     /// Whether everything may be searched, and read.
     pub search_all: bool,
     pub read_all: bool,

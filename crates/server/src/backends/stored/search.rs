@@ -162,7 +162,11 @@ impl Stored {
         subject: &Subject,
         base: &NormalDn,
     ) -> Result<Option<Limits>, Fault> {
-        if policy.is_root(subject) {
+        let is_root = match policy.decisions(subject) {
+            Some(decisions) => decisions.is_root,
+            None => policy.is_root(subject),
+        };
+        if is_root {
             return Ok(None);
         }
         limits::of_subject(&self.limits, view.settings.limits, subject, base, view).map(Some)
