@@ -222,7 +222,9 @@ impl<N: Snapshot> Direct<'_, '_, N> {
     /// The base and all below it.
     fn find(&self, out: &mut Vec<u8>) -> Result<Option<DirectAnswer>, Fault> {
         // Referral objects in scope are answered beside what the filter finds.
-        let Some(facts) = self.view.facts.filter(|facts| !facts.referrals) else { return Ok(None) };
+        let Some(facts) = self.view.facts.as_ref().filter(|facts| !facts.referrals) else {
+            return Ok(None);
+        };
         // A base that was searched since the last commit, which nothing has to be asked of.
         let Some((base, flags)) = facts.base(self.base) else { return Ok(None) };
         if flags.has(RecordFlags::OF_CLASSES) || !self.gate.enters_freely() {
@@ -246,7 +248,8 @@ impl<N: Snapshot> Direct<'_, '_, N> {
         let view = self.view;
         let mut answered = DirectAnswer { entries: 0, looked: 0 };
         let Some((proved, count)) = self.smallest(key, ids)? else { return Ok(None) };
-        let mut gate = self.gate.clone();
+        // All of it in one go: the steps are of the search, not of each entry.
+        let mut steps = self.gate.steps;
         for id in ids.iter().take(count).copied().map(EntryId) {
             let Some(stored) = view.stored(id)? else { continue };
             answered.looked += 1;
@@ -263,7 +266,9 @@ impl<N: Snapshot> Direct<'_, '_, N> {
                 }
             }
             let record = view.unpacked_behind(&head, &stored)?;
-            let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate.clone());
+            let mut gate = self.gate.clone();
+            gate.steps = steps;
+            let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate);
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
             if matches && run::append_below(self.answer, &seen, superior.as_deref(), out)? {
                 if answered.entries >= self.most {
@@ -273,8 +278,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
                 // Who has searched for an entry often goes on with its name.
                 view.names.note_found(&head, &view.found);
             }
-            // All of it in one go: the steps are of the search, not of each entry.
-            gate.steps -= seen.steps();
+            steps -= seen.steps();
         }
         Ok(Some(answered))
     }
