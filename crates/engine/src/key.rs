@@ -100,7 +100,7 @@ fn put_head(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind) {
 fn put_escaped(out: &mut Vec<u8>, head: &[u8]) {
     let head = head.get(..VALUE_LIMIT).unwrap_or(head);
     // Nearly every value has no zero byte.
-    if !head.contains(&0) {
+    if !has_zero(head) {
         return out.extend_from_slice(head);
     }
     for byte in head {
@@ -109,6 +109,17 @@ fn put_escaped(out: &mut Vec<u8>, head: &[u8]) {
             byte => out.push(*byte),
         }
     }
+}
+
+/// Whether a byte is zero. Eight are looked at at once: most values are too short for anything faster.
+fn has_zero(bytes: &[u8]) -> bool {
+    const LOWEST: u64 = u64::from_le_bytes([0x01; 8]);
+    const HIGHEST: u64 = u64::from_le_bytes([0x80; 8]);
+    let (words, rest) = bytes.as_chunks::<8>();
+    // Without a zero nothing is borrowed, and a byte less one has its highest bit only if it had it before.
+    let zeros = |word: u64| word.wrapping_sub(LOWEST) & !word & HIGHEST;
+    let found = words.iter().fold(0, |found, word| found | zeros(u64::from_le_bytes(*word)));
+    found != 0 || rest.iter().any(|byte| *byte == 0)
 }
 
 /// The first key after all that begin with `prefix`; `None` when there is none.
@@ -161,6 +172,21 @@ mod tests {
     use super::*;
 
     const N: AttributeNumber = AttributeNumber(3);
+
+    #[test]
+    fn zeros_are_found_wherever_they_are() {
+        for length in 0..20 {
+            for other in [1, 0x7f, 0x80, 0xff] {
+                let mut bytes = vec![other; length];
+                assert!(!has_zero(&bytes), "{bytes:?}");
+                for at in 0..length {
+                    bytes[at] = 0;
+                    assert!(has_zero(&bytes), "{bytes:?}");
+                    bytes[at] = other;
+                }
+            }
+        }
+    }
 
     #[test]
     fn keys_keep_the_order_of_values() {
