@@ -211,11 +211,24 @@ fn modify_dn<'a>(reader: &mut Reader<'a>) -> Result<ModifyDnRequest<'a>, DecodeE
 }
 
 fn compare<'a>(reader: &mut Reader<'a>) -> Result<CompareRequest<'a>, DecodeError> {
-    let entry = reader.string("entry")?;
+    let whole = reader.remaining();
+    let entry = reader.octets("entry")?;
+    let begin = whole.len() - reader.remaining().len() - entry.len();
     let mut assertion = reader.sequence("ava")?;
-    let attribute = assertion.string("attributeDesc")?;
+    let attribute = assertion.octets("attributeDesc")?;
+    let end = whole.len() - reader.remaining().len() - assertion.remaining().len();
     let value = assertion.octets("assertionValue")?;
     assertion.ignore_rest("ava")?;
+    // Tags and short lengths are of ASCII: one look at both texts and what stands between them tells as much as one at each.
+    let both = whole.get(begin..end).and_then(|both| std::str::from_utf8(both).ok());
+    let texts = both.and_then(|both| {
+        let second = both.len().checked_sub(attribute.len())?;
+        Some((both.get(..entry.len())?, both.get(second..)?))
+    });
+    let (entry, attribute) = match texts {
+        Some(texts) => texts,
+        None => (ber::utf8(entry, "entry")?, ber::utf8(attribute, "attributeDesc")?),
+    };
     Ok(CompareRequest { entry, attribute, value })
 }
 

@@ -3,7 +3,7 @@ use crate::client::{self, Search};
 use crate::control::ControlBuf;
 use crate::filter::FilterBuf;
 use crate::limits;
-use crate::request::{Authentication, Scope};
+use crate::request::{Authentication, CompareRequest, Scope};
 
 /// A message 5 around an operation and whatever follows it.
 fn message(rest: &[u8]) -> Vec<u8> {
@@ -39,6 +39,30 @@ fn requests_that_clients_send() {
     );
     check(b"\x42\x00\xa0\x00\x85\x02xy", "Unbind");
     check(b"\x42\x00\x85\x02xy", "Unbind");
+}
+
+#[test]
+fn the_texts_of_a_compare_are_each_what_was_sent() {
+    let long = "n".repeat(200);
+    let named = format!("cn={long}");
+    for entry in ["", "cn=a", "cn=\u{e9}", "cn=\u{65e5}\u{672c}", named.as_str()] {
+        for attribute in ["", "b", "\u{e9}", long.as_str()] {
+            for value in [b"".as_slice(), b"\xff", long.as_bytes()] {
+                let mut pdu = Vec::new();
+                client::compare(&mut pdu, MessageId(5), entry, attribute, value, &[]);
+                let expected = Request::Compare(CompareRequest { entry, attribute, value });
+                assert_eq!(Message::decode(&pdu).unwrap().request, expected);
+            }
+        }
+    }
+    for (rest, field) in [
+        (b"\x6e\x0b\x04\x01\xc3\x30\x06\x04\x01b\x04\x01c", "entry"),
+        (b"\x6e\x0b\x04\x01a\x30\x06\x04\x01\xc3\x04\x01c", "attributeDesc"),
+    ] {
+        let error = Message::decode(&message(rest)).unwrap_err();
+        assert_eq!(error.to_string(), format!("compare request: {field}: not UTF-8 at byte 0"));
+        assert!(error.is_answerable());
+    }
 }
 
 #[test]
