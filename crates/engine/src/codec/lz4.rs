@@ -362,7 +362,7 @@ pub(super) fn unpack(block: &[u8], room: &mut Room, place: Range<usize>) -> Opti
     }
 }
 
-/// Bytes that are unpacked before they are looked at for the first time, and at least so many more each time.
+/// Bytes that are unpacked before they are looked at for the first time, and bytes beyond those that are needed to go on.
 const FIRST_LOOK: usize = 512;
 const NEXT_LOOK: usize = 64;
 
@@ -385,7 +385,9 @@ pub(super) fn unpack_until<T>(
         if usize::from(at) >= goal {
             match look(room.get(place.start..usize::from(at))?) {
                 ControlFlow::Break(found) => return Some(found),
-                ControlFlow::Continue(more) => goal = usize::from(at).saturating_add(more.max(NEXT_LOOK)),
+                ControlFlow::Continue(more) => {
+                    goal = usize::from(at).saturating_add(more).saturating_add(NEXT_LOOK);
+                }
             }
             continue;
         }
