@@ -254,7 +254,7 @@ impl Store for LmdbStore {
             let txn = self.env.clone().static_read_txn().map_err(|error| self.read_error(error))?;
             Ok(Begun::new(txn, Arc::clone(&self.commits), self.readers.begin(self.number)))
         })?;
-        let version = txn.as_ref().as_ref().map_or(0, |open| open.id() as u64);
+        let version = txn.as_ref().as_ref().map_or(0, Begun::id);
         Ok(LmdbSnapshot { store: self, version, txn })
     }
 

@@ -21,6 +21,8 @@ pub(super) type ReadTransaction = Rc<Option<Begun>>;
 /// A read transaction that is counted as long as it is open.
 pub(super) struct Begun {
     txn: RoTxn<'static, WithTls>,
+    /// The number of the commit that it shows.
+    id: u64,
     /// The number of the store's last commit.
     commits: Arc<AtomicU64>,
     _reading: Reading,
@@ -28,11 +30,18 @@ pub(super) struct Begun {
 
 impl Begun {
     pub(super) fn new(txn: RoTxn<'static, WithTls>, commits: Arc<AtomicU64>, reading: Reading) -> Self {
-        Self { txn, commits, _reading: reading }
+        let id = txn.id() as u64;
+        Self { txn, id, commits, _reading: reading }
+    }
+
+    /// The number of the commit that it shows.
+    #[inline]
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
     fn is_outdated(&self) -> bool {
-        self.txn.id() as u64 != self.commits.load(Ordering::Acquire)
+        self.id != self.commits.load(Ordering::Acquire)
     }
 }
 
@@ -108,7 +117,7 @@ pub(super) fn transaction<E>(
             None => parked.insert(0, (store, Rc::default())),
         }
         let Some((_, transaction)) = parked.first_mut() else { return Ok(Rc::new(Some(begin()?))) };
-        if transaction.as_ref().as_ref().is_none_or(|open| open.id() as u64 != commit) {
+        if transaction.as_ref().as_ref().is_none_or(|open| open.id() != commit) {
             if Rc::get_mut(transaction).is_none() {
                 *transaction = Rc::default();
             }
