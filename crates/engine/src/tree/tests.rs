@@ -48,6 +48,8 @@ impl Checks for SuperiorsInTurn {
         // The superior is shown otherwise, which takes effect when the tree has changed.
         let mut superior = fixture.get(&format!("ou=a,{SUFFIX}")).expect("ou=a");
         superior.dn = format!("ou=A,{SUFFIX}");
+        // It is the one that was asked for last.
+        assert_eq!(name(fixture, "cn=x,ou=a"), format!("cn=x,ou=a,{SUFFIX}"));
         fixture.put(&superior);
         fixture.delete(&format!("cn=y,ou=b,{SUFFIX}"));
         for _ in 0..3 {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchTask, Step};
@@ -127,7 +128,12 @@ impl Stored {
         if let Some(effort) = engine_search::at_once(&view, context, &search, (rules, limits.as_ref()), out) {
             return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
         }
-        let (own, policy) = ((&*self.common, database), database.current_policy());
+        // The search goes on under the rules that the limits were found with.
+        let mut policy = database.current_policy();
+        if !Arc::ptr_eq(&policy, &view.policy) {
+            policy = Guard::from_inner(Arc::clone(&view.policy));
+        }
+        let own = (&*self.common, database);
         Ok(match engine_search::first_slice(own, &view, context, search, (policy, limits), out)? {
             FirstSlice::Done { result, controls, effort } => First::Done { result, controls, effort },
             FirstSlice::Running(task) => First::Running(self.cursor(*task, None)),
