@@ -80,37 +80,73 @@ fn long_record(number: u64) -> Vec<u8> {
     writer.finish()
 }
 
+/// The same dictionary under six numbers: [`pack`] names the last.
+fn six_times(dictionary: &Arc<Dictionary>) -> Dictionaries {
+    let mut dictionaries = Dictionaries::default();
+    (0..6).for_each(|_| dictionaries.add(Arc::clone(dictionary)));
+    dictionaries
+}
+
+/// The values of an attribute that are found while the record is unpacked, and how many bytes it took. No values: the record has none of
+/// it, or it takes another reader.
+fn found_in(dictionaries: &Dictionaries, stored: &[u8], number: AttributeNumber) -> (Option<String>, usize) {
+    let (mut passed, mut seen) = (0, 0);
+    let head = EntryView::parse(ENTRY, stored).unwrap().head_length(stored);
+    let found = dictionaries.look_into(head, stored, &mut |attributes: &[u8]| {
+        let mut unread = AttributesIter::within(ENTRY, &attributes[passed..]);
+        let sought = unread.seek(number);
+        (passed, seen) = (attributes.len() - unread.rest(), attributes.len());
+        match sought {
+            Sought::Found(values) => ControlFlow::Break(Some(format!("{values:?}"))),
+            Sought::Needs(more) => ControlFlow::Continue(more),
+            Sought::Other => ControlFlow::Break(None),
+        }
+    });
+    (found.flatten(), seen)
+}
+
 #[test]
 fn attributes_are_found_while_a_record_is_unpacked() {
     let dictionary = Arc::new(train(&people(400)).unwrap());
-    let mut dictionaries = Dictionaries::default();
-    (0..6).for_each(|_| dictionaries.add(Arc::clone(&dictionary)));
-    // The attribute's values, and of how many bytes they were found.
-    let look = |stored: &[u8], number: AttributeNumber| {
-        let (mut passed, mut seen) = (0, 0);
-        let head = EntryView::parse(ENTRY, stored).unwrap().head_length(stored);
-        let found = dictionaries.look_into(head, stored, &mut |attributes: &[u8]| {
-            let mut unread = AttributesIter::within(ENTRY, &attributes[passed..]);
-            let sought = unread.seek(number);
-            (passed, seen) = (attributes.len() - unread.rest(), attributes.len());
-            match sought {
-                Sought::Found(values) => ControlFlow::Break(format!("{values:?}")),
-                Sought::Needs(more) => ControlFlow::Continue(more),
-                Sought::Other => panic!("{number:?}"),
-            }
-        });
-        (found, seen)
-    };
+    let dictionaries = six_times(&dictionary);
     for plain in [long_record(7), long_record(70_000), person(7)] {
         let packed = pack(&dictionary, &plain).unwrap();
         let view = EntryView::parse(ENTRY, &plain).unwrap();
         for number in (0..181).map(AttributeNumber) {
             let expected = view.get(number).unwrap().map(|values| format!("{values:?}"));
-            let ((found, seen), (found_plain, all)) = (look(&packed, number), look(&plain, number));
+            let (found, seen) = found_in(&dictionaries, &packed, number);
+            let (found_plain, all) = found_in(&dictionaries, &plain, number);
             assert_eq!((&found, &found_plain), (&expected, &expected), "{number:?}");
             assert!(number.0 > 30 || plain.len() < 1_024 || seen < all / 2 || found.is_none(), "{number:?}");
         }
     }
+}
+
+#[test]
+fn a_damaged_record_that_can_be_unpacked_is_looked_into_as_it_is_read() {
+    let dictionary = Arc::new(train(&people(400)).unwrap());
+    let dictionaries = six_times(&dictionary);
+    let (mut readable, mut found_here) = (0, 0);
+    for plain in [long_record(7), person(7)] {
+        let packed = pack(&dictionary, &plain).unwrap();
+        // Behind the head stands the dictionary's number, which `unpack` does not look at.
+        for at in head_length(&packed).unwrap() + 1..packed.len() {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 1 << (at % 8);
+            let whole = unpack(&dictionary, &damaged).ok();
+            for number in [0, 3, 60].map(AttributeNumber) {
+                // Of one that cannot be unpacked to its end, what stands before the damage may be found.
+                let (found, _) = found_in(&dictionaries, &damaged, number);
+                let Some(whole) = &whole else { continue };
+                let read = EntryView::parse(ENTRY, whole).unwrap().get(number).ok().flatten();
+                let read = read.filter(|values| values.as_ber().is_some());
+                readable += 1;
+                found_here += usize::from(found.is_some());
+                assert_eq!(found, read.map(|values| format!("{values:?}")), "byte {at}, {number:?}");
+            }
+        }
+    }
+    assert!(found_here > 0 && found_here < readable, "{found_here} of {readable}");
 }
 
 /// `plain` packed over what is stored of the record before it.
