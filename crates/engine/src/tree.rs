@@ -242,11 +242,11 @@ impl<S> Copy for Names<'_, S> {}
 
 #[derive(Debug, Default)]
 struct Cache {
-    /// The database that it is of.
+    /// The number of the database.
     database: u64,
     generation: u64,
     superiors: HashMap<EntryId, Arc<Superior>>,
-    /// The one of them that was asked for last.
+    /// The superior that was asked for last.
     last_superior: Option<Arc<Superior>>,
     /// Superiors by DN, with the commit in which they were found: an older view may not have them yet.
     by_name: HashMap<NormalDn, (EntryId, u64)>,
@@ -295,11 +295,11 @@ impl Cache {
 }
 
 thread_local! {
-    /// That of the database which was asked for last stands first.
+    /// The database that was asked for last stands first.
     static CACHES: RefCell<Vec<Cache>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What is remembered of a database. Who asks goes on with it: it is found first.
+/// What is remembered of a database. It moves to the front: the next look-up is mostly for the same database.
 fn cache_of(caches: &mut [Cache], database: u64) -> Option<&mut Cache> {
     if caches.first().is_none_or(|first| first.database != database) {
         let at = caches.iter().position(|cache| cache.database == database)?;

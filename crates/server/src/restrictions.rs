@@ -80,7 +80,7 @@ impl Rules {
             && self.operations.is_none()
     }
 
-    /// Whether an operation passes whoever asks for it. Of a change it is asked who makes it, if nothing else.
+    /// Whether an operation passes for every subject. A change never does: it matters who makes it.
     #[inline]
     pub(crate) fn let_pass(&self, operation: Restricted<'_>) -> bool {
         self.empty && !operation.is_update()

@@ -40,7 +40,7 @@ pub enum TableKind {
 }
 
 impl TableKind {
-    /// Whether a record can have this key; `None` of a table of posting lists, which has no records.
+    /// Whether a record can have this key; `None` for a table of posting lists, which has no records.
     #[inline]
     pub(crate) fn takes(self, key: &[u8]) -> Option<bool> {
         match self {

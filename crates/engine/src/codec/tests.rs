@@ -135,7 +135,7 @@ fn a_damaged_record_that_can_be_unpacked_is_looked_into_as_it_is_read() {
             damaged[at] ^= 1 << (at % 8);
             let whole = unpack(&dictionary, &damaged).ok();
             for number in [0, 3, 60].map(AttributeNumber) {
-                // Of one that cannot be unpacked to its end, what stands before the damage may be found.
+                // A record that cannot be unpacked to its end may still show what stands before the damage.
                 let (found, _) = found_in(&dictionaries, &damaged, number);
                 let Some(whole) = &whole else { continue };
                 let read = EntryView::parse(ENTRY, whole).unwrap().get(number).ok().flatten();

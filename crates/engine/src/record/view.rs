@@ -206,8 +206,8 @@ impl<'a> AttributesIter<'a> {
         Self { entry, packed: false, rest: bytes }
     }
 
-    /// Looks for the attribute with this number in what may be the beginning of a record, if its values stand in the record. What is passed
-    /// over need not be gone through again when there is more.
+    /// Looks for the attribute with this number in what may be no more than the beginning of a record. It has passed over what
+    /// [`rest`](Self::rest) no longer counts: a look at more of the record can begin behind that.
     pub(crate) fn seek(&mut self, number: AttributeNumber) -> Sought<'a> {
         self.pass_others(number);
         let mut rest = self.rest;
@@ -290,7 +290,7 @@ fn behind_another(attributes: &[u8], number: u8) -> Option<&[u8]> {
     attributes.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
 }
 
-/// The same of any other that is whole.
+/// The same for every attribute but this one, however long its numbers are, if it is whole.
 #[inline]
 fn behind_any_other(attributes: &[u8], number: AttributeNumber) -> Option<&[u8]> {
     let mut rest = attributes;
