@@ -47,6 +47,8 @@ pub mod meta {
     pub const TREE_GENERATION: &[u8] = b"tree-generation";
     /// With a number of four hexadecimal digits behind it: a dictionary of packed records.
     pub const DICTIONARY: &[u8] = b"dictionary/";
+    /// u64: the last of the entries that the load made its dictionary of.
+    pub const DICTIONARY_SAMPLED: &[u8] = b"dictionary-sampled";
     /// Empty: written by a bind that failed and changed nothing, which takes as long as one that is counted.
     pub const FAILED_BIND: &[u8] = b"failed-bind";
     /// 32 random bytes: authenticates paged results cookies across restarts.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::names::{Fingerprint, Names};
-use super::packing::{Packing, Records};
+use super::packing::{Made, Packing, Records};
 use super::parked::Parked;
 use super::prepare::Checker;
 use super::runs::{Merge, Run};
@@ -80,8 +80,12 @@ pub(super) fn load<S: Store>(
 pub(super) fn write_meta(set: &mut WriteSet, catalog: &mut CatalogEdit, packing: Packing, last_id: u64) {
     set.put(META, meta::LAST_ENTRY_ID, last_id.to_be_bytes());
     let known = catalog.catalog().dictionaries().len();
-    for dictionary in packing.into_dictionaries().iter().skip(known) {
+    let Made { dictionaries, sampled } = packing.into_made();
+    for dictionary in dictionaries.iter().skip(known) {
         catalog.add_dictionary(Arc::clone(dictionary));
+    }
+    if let Some(sampled) = sampled {
+        set.put(META, meta::DICTIONARY_SAMPLED, sampled.to_bytes());
     }
     catalog.write_new(set);
 }

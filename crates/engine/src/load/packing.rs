@@ -16,7 +16,15 @@ const FIRST_BYTES: usize = 16 << 20;
 /// What the threads of a load pack records with, as soon as there is something.
 #[derive(Debug, Default)]
 pub(super) struct Packing {
-    dictionaries: OnceLock<Dictionaries>,
+    made: OnceLock<Made>,
+}
+
+/// What there is to pack with.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    pub(super) dictionaries: Dictionaries,
+    /// The last of the entries that the load made a dictionary of, if it made one.
+    pub(super) sampled: Option<EntryId>,
 }
 
 impl Packing {
@@ -24,7 +32,7 @@ impl Packing {
     pub(super) fn new(dictionaries: &Dictionaries) -> Self {
         let packing = Self::default();
         if !dictionaries.is_empty() {
-            packing.dictionaries.get_or_init(|| dictionaries.clone());
+            packing.made.get_or_init(|| Made { dictionaries: dictionaries.clone(), sampled: None });
         }
         packing
     }
@@ -32,20 +40,20 @@ impl Packing {
     /// The record as it is to be stored, or plain as it is given while there is no dictionary. The same record gives the
     /// same bytes whichever thread packs it, and one that is packed stays so.
     pub(super) fn packed(&self, record: Vec<u8>) -> Vec<u8> {
-        match self.dictionaries.get() {
-            Some(dictionaries) => dictionaries.packed(record),
+        match self.made.get() {
+            Some(made) => made.dictionaries.packed(record),
             None => record,
         }
     }
 
     /// What records were packed with so far.
     pub(super) fn dictionaries(&self) -> Dictionaries {
-        self.dictionaries.get().cloned().unwrap_or_default()
+        self.made.get().map(|made| made.dictionaries.clone()).unwrap_or_default()
     }
 
     /// What the load has to store with its catalog.
-    pub(super) fn into_dictionaries(self) -> Dictionaries {
-        self.dictionaries.into_inner().unwrap_or_default()
+    pub(super) fn into_made(self) -> Made {
+        self.made.into_inner().unwrap_or_default()
     }
 }
 
@@ -68,7 +76,7 @@ impl<'a> Records<'a> {
         id: EntryId,
         record: Vec<u8>,
     ) -> Result<(), LoadError> {
-        if self.packing.dictionaries.get().is_some() {
+        if self.packing.made.get().is_some() {
             return Ok(loader.append(ENTRIES, &id.to_bytes(), &self.packing.packed(record))?);
         }
         self.bytes += record.len();
@@ -82,11 +90,13 @@ impl<'a> Records<'a> {
 
     /// No more records wait.
     pub(super) fn finish(&mut self, loader: &mut impl Loader) -> Result<(), LoadError> {
-        self.packing.dictionaries.get_or_init(|| {
+        self.packing.made.get_or_init(|| {
             let mut dictionaries = Dictionaries::default();
             let sample: Vec<&[u8]> = self.waiting.iter().map(|(_, record)| record.as_slice()).collect();
-            train(&sample).into_iter().for_each(|dictionary| dictionaries.add(Arc::new(dictionary)));
-            dictionaries
+            let dictionary = train(&sample);
+            let sampled = self.waiting.last().filter(|_| dictionary.is_some()).map(|(id, _)| *id);
+            dictionary.into_iter().for_each(|dictionary| dictionaries.add(Arc::new(dictionary)));
+            Made { dictionaries, sampled }
         });
         for (id, record) in std::mem::take(&mut self.waiting) {
             loader.append(ENTRIES, &id.to_bytes(), &self.packing.packed(record))?;

@@ -9,7 +9,7 @@ use larix_store::Snapshot;
 use crate::codec::{Dictionaries, Dictionary, SAMPLE_RECORDS, Sample, Training};
 use crate::entry::EntryId;
 use crate::fault::Fault;
-use crate::tables::ENTRIES;
+use crate::tables::{ENTRIES, META, meta};
 
 /// Records that a running server makes a dictionary of: half as many as a load takes.
 const SAMPLE_SERVING: usize = SAMPLE_RECORDS / 2;
@@ -29,6 +29,8 @@ const LOOK_UP_BYTES: usize = 256;
 pub(crate) struct Trainer {
     /// The entry id from which on records are looked at for a new dictionary.
     next: u64,
+    /// As [`sampled`] says.
+    sampled: u64,
     work: Work,
 }
 
@@ -42,10 +44,19 @@ enum Work {
 }
 
 impl Trainer {
-    /// For a database with dictionaries, or without, that has given out entry ids up to this one.
-    pub(crate) fn new(has_dictionary: bool, last_entry_id: u64) -> Self {
-        let next = if has_dictionary { next_after(last_entry_id) } else { FIRST };
-        Self { next, work: Work::Resting }
+    /// For a database with dictionaries, or without, that has given out entry ids up to this one. `sampled`: as [that](sampled)
+    /// says; until the ids have doubled from there, the newer half is mostly the same entries.
+    pub(crate) fn new(has_dictionary: bool, last_entry_id: u64, sampled: u64) -> Self {
+        let next = match has_dictionary {
+            true => next_after(last_entry_id).max(sampled.saturating_mul(2)),
+            false => FIRST,
+        };
+        Self { next, sampled, work: Work::Resting }
+    }
+
+    /// As it was made with.
+    pub(crate) fn sampled(&self) -> u64 {
+        self.sampled
     }
 
     /// Whether a dictionary is in the making.
@@ -93,7 +104,7 @@ impl Trainer {
     /// A group was committed, with a dictionary if one was made.
     pub(crate) fn committed(&mut self, last_entry_id: u64) {
         if matches!(self.work, Work::Made(_)) {
-            *self = Self::new(true, last_entry_id);
+            *self = Self::new(true, last_entry_id, self.sampled);
         }
     }
 }
@@ -140,6 +151,16 @@ impl Gathering {
     }
 }
 
+/// The last of the entries that a load made the database's dictionary of; 0 if it made none.
+///
+/// # Errors
+/// A store that cannot be read, or a damaged row.
+pub(crate) fn sampled<V: Snapshot>(snapshot: &V) -> Result<u64, Fault> {
+    let Some(row) = snapshot.get(META, meta::DICTIONARY_SAMPLED)? else { return Ok(0) };
+    let damaged = Fault::Damaged { what: "the number of entries that a dictionary was made of" };
+    EntryId::from_prefix(&row).map(|id| id.0).ok_or(damaged)
+}
+
 /// The highest entry id at which a dictionary is to be made next, after this one.
 fn next_after(last_entry_id: u64) -> u64 {
     let mut next = FIRST;
@@ -151,7 +172,11 @@ fn next_after(last_entry_id: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use larix_store::Store;
+    use larix_store::memory::MemoryStore;
+
     use super::*;
+    use crate::tables::TABLES;
 
     #[test]
     fn doublings() {
@@ -159,5 +184,28 @@ mod tests {
             assert_eq!(next_after(last), next, "{last}");
         }
         assert_eq!(next_after(u64::MAX - 1), u64::MAX);
+    }
+
+    /// A load makes its dictionary of all that a small database has: there is nothing new to learn before that has doubled.
+    #[test]
+    fn the_sample_of_a_load_has_to_double_first() {
+        let store = MemoryStore::new(&TABLES).unwrap();
+        let snapshot = store.snapshot().unwrap();
+        for (has_dictionary, last, sampled, begins) in [
+            (true, 2_004, 0, 2_048),
+            (true, 2_004, 2_004, 4_008),
+            (true, 4_007, 2_004, 4_096),
+            (true, 300, 300, 2_048),
+            // Most of it came behind the sample.
+            (true, 200_000, 4_096, 262_144),
+            (false, 100, 0, 2_048),
+        ] {
+            let mut trainer = Trainer::new(has_dictionary, last, sampled);
+            for (at, works) in [(begins - 1, false), (begins, true)] {
+                let made = trainer.along(&snapshot, &Dictionaries::default(), at, 1).unwrap();
+                let found = (made.is_some(), trainer.is_working());
+                assert_eq!(found, (false, works), "{last} {sampled} at {at}");
+            }
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::write::back_link_walk::BackLinkWalk;
 use crate::write::index_work::IndexWork;
 use crate::write::known::{KnownSchema, MissingElement};
 use crate::write::operator::Counters;
-use crate::write::training::Trainer;
+use crate::write::training::{self, Trainer};
 
 /// How often the writer asks the store for the outcome of a commit whose answer was lost, before it reports the outcome as unknown.
 const OUTCOME_TRIES: usize = 3;
@@ -96,6 +96,7 @@ impl<S: Store> Core<S> {
         let as_of = Some(snapshot.commit_counter());
         database.follow_catalog(&snapshot)?;
         let Stored { counters, log, merger } = Stored::read(&snapshot, &environment)?;
+        let sampled = training::sampled(&snapshot)?;
         drop(snapshot);
         let sequence = counters.last_log_sequence;
         database.writes().log_extent(log.first(), sequence);
@@ -103,7 +104,7 @@ impl<S: Store> Core<S> {
         database.set_server_id(server_id);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
-        let trainer = trainer(&database, &counters);
+        let trainer = trainer(&database, &counters, sampled);
         let mut back_link_walk = BackLinkWalk::default();
         back_link_walk.look(&database);
         Ok(Self {
@@ -184,7 +185,7 @@ impl<S: Store> Core<S> {
         (self.counters, self.log, self.merger) = (counters, log, merger);
         self.index_work.look_again();
         if S::SHARED {
-            self.trainer = trainer(&database, &self.counters);
+            self.trainer = trainer(&database, &self.counters, self.trainer.sampled());
             self.back_link_walk.look(&database);
             database.log_watch().tell();
         }
@@ -323,8 +324,8 @@ impl Stored {
     }
 }
 
-fn trainer<S: Store>(database: &Database<S>, counters: &Counters) -> Trainer {
-    Trainer::new(!database.catalog().dictionaries().is_empty(), counters.last_entry_id)
+fn trainer<S: Store>(database: &Database<S>, counters: &Counters, sampled: u64) -> Trainer {
+    Trainer::new(!database.catalog().dictionaries().is_empty(), counters.last_entry_id, sampled)
 }
 
 /// What became of a commit whose answer was lost: made, or [a conflict](CommitError::Conflict), since it has to be made anew.

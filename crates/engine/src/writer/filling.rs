@@ -7,6 +7,7 @@ use super::entrance::Work;
 use super::queue::Queue;
 use super::task::WriterTask;
 use crate::database::{begin_fill, discard_fill};
+use crate::entry::EntryId;
 use crate::fault::Fault;
 use crate::load::{FillRequest, Filled, Filling, LoadError};
 use crate::log;
@@ -85,6 +86,8 @@ impl<S: Store> Core<S> {
             self.database.store().transaction()?.commit(set, Durability::NoMetaSync)?;
             Ok(())
         })?;
+        let sampled = set.get(META, meta::DICTIONARY_SAMPLED).flatten().and_then(EntryId::from_prefix);
+        let sampled = sampled.map_or(0, |id| id.0);
         let database = std::sync::Arc::clone(&self.database);
         let order = std::sync::Arc::clone(&self.environment.order);
         let _turn = order.turn();
@@ -112,7 +115,7 @@ impl<S: Store> Core<S> {
         context_csns.iter().for_each(|csn| {
             self.counters.highest.note(*csn);
         });
-        self.trainer = Trainer::new(true, last_entry_id);
+        self.trainer = Trainer::new(true, last_entry_id, sampled);
         if let Some(catalog) = catalog.committed() {
             database.publish_catalog(catalog);
         }
