@@ -291,12 +291,20 @@ impl Schema {
     /// The text is no DN, or names what the schema does not know.
     pub fn parse_and_show_dn(&self, text: &str) -> Result<(NormalDn, String), DnError> {
         let dn = self.parse_dn(text)?;
+        let pretty = self.show_dn(&dn, text)?;
+        Ok((dn, pretty))
+    }
+
+    /// The pretty form of a DN's text, of which `dn` is the normal form, as [`Self::parse_dn`] gives it.
+    ///
+    /// # Errors
+    /// As [`Self::pretty_dn`]; none where the text is plain and normal already.
+    pub fn show_dn(&self, dn: &NormalDn, text: &str) -> Result<String, DnError> {
         // The pretty form has the canonical attribute names, as the normal form has them, and plain values as they are given.
         if dn.whole.plain && dn.as_str() == text {
-            return Ok((dn, text.to_owned()));
+            return Ok(text.to_owned());
         }
-        let pretty = self.pretty_dn(&Dn::parse(text)?)?;
-        Ok((dn, pretty))
+        self.pretty_dn(&Dn::parse(text)?)
     }
 
     /// Appends the normal form of a DN's text.

@@ -166,7 +166,7 @@ pub(crate) fn prepare_at(
 ) -> Result<Prepared, LdapResult> {
     match operation {
         WriteOperation::Add { entry, attributes } => {
-            prepare_add(schema, &entry, attributes, subschema, latitude)
+            prepare_add(schema, (&entry, target), attributes, subschema, latitude)
         }
         WriteOperation::Modify { object, changes } => {
             changes.iter().try_for_each(check_shape)?;
@@ -201,9 +201,18 @@ fn parse_dn(schema: &Schema, text: &str, fault: &str) -> Result<(NormalDn, Strin
     Ok((normal, pretty))
 }
 
+/// The normal form of the DN of a new entry, parsed unless it is known, and the form in which it is shown.
+fn named(schema: &Schema, name: &str, target: Option<NormalDn>) -> Result<(NormalDn, String), LdapResult> {
+    let Some(dn) = target else { return parse_dn(schema, name, "invalid DN") };
+    debug_assert!(schema.parse_dn(name).is_ok_and(|parsed| parsed == dn), "{dn} is known as that of {name}");
+    let pretty =
+        schema.show_dn(&dn, name).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
+    Ok((dn, pretty))
+}
+
 fn prepare_add(
     schema: &Schema,
-    dn: &str,
+    (name, target): (&str, Option<NormalDn>),
     attributes: Vec<AttributeValues>,
     subschema: &NormalDn,
     latitude: Latitude,
@@ -211,7 +220,7 @@ fn prepare_add(
     if attributes.iter().any(|a| a.values.is_empty()) {
         return Err(refuse(ResultCode::PROTOCOL_ERROR, "no values for attribute type"));
     }
-    let (dn, pretty) = parse_dn(schema, dn, "invalid DN")?;
+    let (dn, pretty) = named(schema, name, target)?;
     // The server itself may begin an entry to which it is going to add.
     if attributes.is_empty() && !latitude.internal {
         return Err(refuse(ResultCode::PROTOCOL_ERROR, "no attributes provided"));
@@ -657,4 +666,30 @@ pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Res
         })
         .filter_map(Result::transpose)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_schema::SchemaBuilder;
+
+    use super::*;
+
+    /// A name that the router has parsed gives the same entry as one that is parsed here.
+    #[test]
+    fn an_add_takes_a_known_name() {
+        let mut builder = SchemaBuilder::system();
+        builder.add_bundled("core").unwrap();
+        let schema = builder.build();
+        for name in ["cn=a,dc=x", "CN=A b,DC=X", "commonName=a+sn=b,dc=x", r"cn=a\2Cb,dc=x", "cn=é,dc=x"] {
+            let named = |target: Option<NormalDn>| {
+                let attribute = AttributeValues { description: "sn".to_owned(), values: vec![b"b".to_vec()] };
+                let operation = WriteOperation::Add { entry: name.to_owned(), attributes: vec![attribute] };
+                match prepare_at(&schema, operation, target, &NormalDn::root(), Latitude::default()) {
+                    Ok(Prepared::Add { dn, entry, .. }) => (dn, entry.dn),
+                    other => panic!("{name}: {other:?}"),
+                }
+            };
+            assert_eq!(named(Some(schema.parse_dn(name).unwrap())), named(None), "{name}");
+        }
+    }
 }
