@@ -1,5 +1,5 @@
 //! Indexes: which there are (`index_config`), how a key looks (`key`), which keys an entry has
-//! ([`keys`]), how substring keys come late ([`pending`], [`merge`]), how an index is built while changes go on (`build`),
+//! ([`keys`], `new_entry`), how substring keys come late ([`pending`], [`merge`]), how an index is built while changes go on (`build`),
 //! and what indexes are used for ([`uses`]).
 
 pub(crate) mod build;
@@ -7,6 +7,7 @@ pub mod keys;
 pub mod merge;
 #[cfg(test)]
 mod merge_tests;
+pub(crate) mod new_entry;
 pub mod pending;
 pub mod status;
 pub mod substrings;

@@ -23,6 +23,9 @@ use crate::tables::{INDEX, PENDING};
 /// Most keys of a row; what is beyond goes into the index at once.
 pub const ROW_KEYS_MAX: usize = 2_048;
 
+/// Room for most rows.
+const USUAL_BYTES: usize = 512;
+
 const VERSION: u8 = 1;
 /// All substring keys of the entry are in the row.
 const WHOLE: u8 = 1;
@@ -155,7 +158,7 @@ pub fn row<S: Snapshot>(snapshot: &S, entry: EntryId) -> Result<Option<Row>, Fau
 /// A row of parts; those of one attribute and presence ascend. Parts of one attribute and kind that are alike in length
 /// and presence are a run: number, kind, length, count, then their tails.
 fn encode<'k>(whole: bool, parts: impl Iterator<Item = (&'k [u8], bool)>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(512);
+    let mut out = Vec::with_capacity(USUAL_BYTES);
     out.extend_from_slice(&[VERSION, if whole { WHOLE } else { 0 }]);
     let mut runs: Vec<(&[u8; HEAD_LENGTH], bool, usize, Vec<u8>)> = Vec::new();
     // Where the part before went: nearly always this one goes there, too.
@@ -184,6 +187,53 @@ fn encode<'k>(whole: bool, parts: impl Iterator<Item = (&'k [u8], bool)>) -> Vec
         out.extend_from_slice(&tails);
     }
     out
+}
+
+/// The row of a new entry in the making: all substring keys of the entry are in it.
+#[derive(Debug)]
+pub(crate) struct NewRow {
+    bytes: Vec<u8>,
+    keys: usize,
+}
+
+impl Default for NewRow {
+    fn default() -> Self {
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        bytes.extend_from_slice(&[VERSION, WHOLE]);
+        Self { bytes, keys: 0 }
+    }
+}
+
+impl NewRow {
+    /// Begins a run of `count` keys of one attribute and kind, whose values have `length` bytes as they stand in a key. The caller appends
+    /// these to the bytes, ascending.
+    pub(crate) fn begin_run(
+        &mut self,
+        (number, kind): (AttributeNumber, KeyKind),
+        length: usize,
+        count: usize,
+    ) -> &mut Vec<u8> {
+        put_varint(&mut self.bytes, u64::from(number.0));
+        self.bytes.push(kind as u8 | PRESENT);
+        put_varint(&mut self.bytes, length as u64);
+        put_varint(&mut self.bytes, count as u64);
+        self.bytes.reserve(length * count);
+        self.keys += count;
+        &mut self.bytes
+    }
+
+    /// How many keys it has.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys == 0
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
 }
 
 /// So many runs back one of the same kind is looked for; a run more is no harm.

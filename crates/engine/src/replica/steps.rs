@@ -15,8 +15,8 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryAttribute, EntryId, EntryView, split_rdn};
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::index::keys;
 use crate::index::pending::{self, Writing};
+use crate::index::{keys, new_entry};
 use crate::log::{LoggedAttribute, LoggedChange, RecordForm};
 use crate::tree;
 use crate::write::AttributeValues;
@@ -196,8 +196,7 @@ fn store_new<V: Snapshot>(
     let (schema, snapshot) = (op.schema(), op.snapshot());
     encode::store(&mut op.set, snapshot, schema, op.catalog, placement(id, place), None, entry)?;
     tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), id);
-    let changes = keys::changes::<V>(schema, op.catalog.catalog(), None, Some(entry))?;
-    Ok(pending::apply(&mut op.set, snapshot, id, &changes, Writing::New)?)
+    Ok(new_entry::put(&mut op.set, snapshot, schema, op.catalog.catalog(), id, entry)?)
 }
 
 /// Everything below `from` gets another superior, which may be of this very step: ids are never given twice.

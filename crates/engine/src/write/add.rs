@@ -17,8 +17,7 @@ use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId, split_rdn};
 use crate::failure::Failure;
-use crate::index::keys;
-use crate::index::pending::{self, Writing};
+use crate::index::new_entry;
 use crate::replica_state;
 use crate::time::new_uuid;
 use crate::tree;
@@ -204,7 +203,6 @@ fn store<V: Snapshot>(
     let bytes = encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, entry)?;
     operator.check_size(bytes)?;
     tree::put(&mut operator.set, parent, place.normal_rdn, id);
-    let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(entry))?;
-    pending::apply(&mut operator.set, snapshot, id, &changes, Writing::New)?;
+    new_entry::put(&mut operator.set, snapshot, schema, operator.catalog.catalog(), id, entry)?;
     Ok(id)
 }

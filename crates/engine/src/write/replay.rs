@@ -27,6 +27,7 @@ use crate::entry::{Entry, EntryAttribute, EntryId, split_rdn};
 use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::index::keys;
+use crate::index::new_entry;
 use crate::index::pending::{self, Writing};
 use crate::log::{
     self, CsnVector, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
@@ -351,8 +352,8 @@ fn add<V: Snapshot>(
         Placement { id: record.entry, parent: record.superior, rdn: &rdn, normal_rdn: normal_rdn.as_bytes() };
     encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, &entry)?;
     tree::put(&mut operator.set, place.parent, place.normal_rdn, place.id);
-    let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(&entry))?;
-    Ok(pending::apply(&mut operator.set, snapshot, place.id, &changes, Writing::New)?)
+    let catalog = operator.catalog.catalog();
+    Ok(new_entry::put(&mut operator.set, snapshot, schema, catalog, place.id, &entry)?)
 }
 
 /// The RDN that an added entry got, as it is shown and its normal form. A replicated entry whose name was another's is logged under the
