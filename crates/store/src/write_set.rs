@@ -14,8 +14,11 @@ pub(crate) use records::RecordRange;
 use records::{RecordChanges, Records, record_bytes};
 pub use rows::SortedRows;
 
-/// A key of a change. Most keys of a directory fit inline.
-pub(crate) type Key = SmallVec<[u8; 32]>;
+/// Bytes of a key that take no memory of their own: most keys of a directory fit.
+const KEY_BYTES: usize = 32;
+
+/// A key of a change.
+pub(crate) type Key = SmallVec<[u8; KEY_BYTES]>;
 
 /// Puts, deletes and posting changes for one commit. The last change to a key, or to a (key, id) pair, counts.
 ///
@@ -67,13 +70,20 @@ impl WriteSet {
     /// Adds ids to those of `key`, and removes some. In ascending order they cost the least.
     pub fn edit_postings(&mut self, table: TableId, key: &[u8], edits: &[(u64, bool)]) {
         self.bytes += self.postings.with(table, |keys| {
+            // Looked up before it is inserted: the second id of a long key must not cost a copy of the key. That of a short one
+            // costs less than a second search.
+            if key.len() > KEY_BYTES
+                && let Some(known) = keys.get_mut(key)
+            {
+                let new = edits.iter().filter(|(id, present)| known.set(*id, *present)).count();
+                return new * POSTING_OVERHEAD_BYTES;
+            }
             let mut bytes = 0;
-            // Looked up before it is inserted: the second id of a key must not cost a copy of the key.
-            let known = match keys.get_mut(key) {
-                Some(known) => known,
-                None => {
+            let known = match keys.entry(Key::from_slice(key)) {
+                btree_map::Entry::Occupied(known) => known.into_mut(),
+                btree_map::Entry::Vacant(new) => {
                     bytes += RECORD_OVERHEAD_BYTES + key.len();
-                    keys.entry(Key::from_slice(key)).or_default()
+                    new.insert(PostingEdits::default())
                 }
             };
             let new = edits.iter().filter(|(id, present)| known.set(*id, *present)).count();
@@ -354,6 +364,22 @@ mod tests {
         assert_eq!(all, [(&b"a"[..], None), (&b"b"[..], Some(&b"4"[..])), (&b"c"[..], Some(&b"3"[..]))]);
         assert_eq!(set.get(T, b"a"), Some(None));
         assert_eq!(set.get(T, b"x"), None);
+    }
+
+    #[test]
+    fn keys_of_any_length_take_several_ids() {
+        for length in [1, KEY_BYTES, KEY_BYTES + 1, 3 * KEY_BYTES] {
+            let (key, other) = (vec![b'k'; length], vec![b'l'; length]);
+            let mut set = WriteSet::new();
+            set.add_posting(P, &other, 1);
+            set.edit_postings(P, &key, &[(3, true), (5, false)]);
+            let once = set.byte_len();
+            set.edit_postings(P, &key, &[(3, false), (4, true)]);
+            assert_eq!(set.byte_len(), once + POSTING_OVERHEAD_BYTES, "{length}");
+            let edits = set.posting_edits(P, &key).expect("edits");
+            assert!(edits.iter().eq([(3, false), (4, true), (5, false)]), "{length}");
+            assert_eq!(set.postings(P).count(), 2, "{length}");
+        }
     }
 
     #[test]
