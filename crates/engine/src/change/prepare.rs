@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use foldhash::HashMapExt;
 use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
-use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Schema};
+use larix_schema::{AttributeDescription, AttributeType, AttributeTypeId, NormalDn, NormalRdn, Schema};
 use smallvec::SmallVec;
 
 use super::values;
@@ -242,7 +243,7 @@ fn prepare_add(
         .collect::<Result<Vec<_>, _>>()?;
     check_obsolete(schema, &mods, latitude)?;
     check_user_modification(schema, &mut mods, latitude)?;
-    if let Some(change) = first_repeated(mods.iter().map(|m| &m.description)).and_then(|at| mods.get(at)) {
+    if let Some(change) = first_repeated_description(&mods) {
         let name = change.description.to_text(schema);
         let text = format!("attribute '{name}' provided more than once");
         return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
@@ -438,6 +439,21 @@ fn equality_keys(
 /// So many values are compared with each other; more are put into a map.
 const FEW_VALUES: usize = 8;
 
+/// The first change whose attribute description another one has, too.
+fn first_repeated_description(mods: &[Change]) -> Option<&Change> {
+    let mut types: SmallVec<[AttributeTypeId; USUAL_ATTRIBUTES]> =
+        mods.iter().map(|change| change.description.attribute).collect();
+    types.sort_unstable();
+    // Nearly always each type comes once, and numbers are compared sooner than descriptions are hashed.
+    if !types.array_windows().any(|[one, next]| one == next) {
+        return None;
+    }
+    first_repeated(mods.iter().map(|change| &change.description)).and_then(|at| mods.get(at))
+}
+
+/// More attributes than most entries have.
+const USUAL_ATTRIBUTES: usize = 64;
+
 /// The position of the first item that comes again later.
 fn first_repeated<T: Eq + std::hash::Hash>(items: impl ExactSizeIterator<Item = T>) -> Option<usize> {
     if items.len() < 2 {
@@ -449,7 +465,7 @@ fn first_repeated<T: Eq + std::hash::Hash>(items: impl ExactSizeIterator<Item = 
         let later = |at: usize| items.get(at + 1..).unwrap_or_default();
         return items.iter().enumerate().position(|(at, item)| later(at).contains(item));
     }
-    let mut seen = foldhash::HashMap::default();
+    let mut seen = foldhash::HashMap::with_capacity(items.len());
     items.enumerate().filter_map(|(position, item)| seen.insert(item, position)).min()
 }
 
@@ -673,6 +689,34 @@ mod tests {
     use larix_schema::SchemaBuilder;
 
     use super::*;
+
+    /// Two values of one attribute are two modifications of an add only by mistake; those of options are attributes of their own.
+    #[test]
+    fn an_attribute_comes_once() {
+        let mut builder = SchemaBuilder::system();
+        builder.add_bundled("core").unwrap();
+        let schema = builder.build();
+        for (names, refused) in [
+            (&["cn", "sn", "description"][..], None),
+            (&["cn", "sn", "CN"], Some("attribute 'cn' provided more than once")),
+            (&["cn", "cn;lang-en", "cn;lang-de"], None),
+            (
+                &["sn", "cn;lang-en", "sn;lang-en", "cn;lang-EN"],
+                Some("attribute 'cn;lang-en' provided more than once"),
+            ),
+        ] {
+            let attribute = |name: &&str| AttributeValues {
+                description: (*name).to_owned(),
+                values: vec![b"x".to_vec()],
+            };
+            let attributes = names.iter().map(attribute).collect();
+            let operation = WriteOperation::Add { entry: "cn=x".to_owned(), attributes };
+            let prepared =
+                prepare(&schema, operation, &NormalDn::from_normal("cn=subschema"), Latitude::default());
+            let found = prepared.err().map(|result| result.diagnostic);
+            assert_eq!(found.as_deref(), refused, "{names:?}");
+        }
+    }
 
     /// A name that the router has parsed gives the same entry as one that is parsed here.
     #[test]
