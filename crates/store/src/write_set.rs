@@ -276,6 +276,14 @@ impl PostingEdits {
         self.range(0)
     }
 
+    /// What [`Self::iter`] gives, if it is not much.
+    pub(crate) fn few(&self) -> Option<&[(u64, bool)]> {
+        match &self.0 {
+            Edits::Small(edits) => Some(edits),
+            Edits::Large(_) => None,
+        }
+    }
+
     /// The same from the first id `>= min` on.
     pub fn range(&self, min: u64) -> impl Iterator<Item = (u64, bool)> + '_ {
         let (small, large) = match &self.0 {

@@ -4,7 +4,7 @@ use super::block::{
     BlockBytes, Header, JOIN_BELOW_BYTES, JOINED_BYTES_MAX, PAYLOAD_BYTES_MAX, Run, View, encode,
     payload_bytes, pieces,
 };
-use super::{HEADER_ID, block_key, header, own_block};
+use super::{HEADER_ID, block_key, header, own_block, with_block_key};
 use crate::error::{CommitError, ReadError};
 use crate::ordered::OrderedWrite;
 use crate::table::{POSTING_ID_MAX, TableId};
@@ -17,7 +17,14 @@ pub(crate) fn edit<W: OrderedWrite>(
     key: &[u8],
     edits: &PostingEdits,
 ) -> Result<(), CommitError> {
-    let edits: smallvec::SmallVec<[(u64, bool); 4]> = edits.iter().collect();
+    let all: Vec<(u64, bool)>;
+    let edits = match edits.few() {
+        Some(few) => few,
+        None => {
+            all = edits.iter().collect();
+            all.as_slice()
+        }
+    };
     if let Some((id, _)) = edits.last()
         && *id > POSTING_ID_MAX
     {
@@ -25,9 +32,9 @@ pub(crate) fn edit<W: OrderedWrite>(
     }
     let mut list = List { target, table, key };
     match list.block_from(0)? {
-        None => list.create(&edits),
-        Some(block) if !block.view.listed => list.edit_only_block(block, &edits),
-        Some(_) => list.edit_listed(&edits),
+        None => list.create(edits),
+        Some(block) if !block.view.listed => list.edit_only_block(block, edits),
+        Some(_) => list.edit_listed(edits),
     }
 }
 
@@ -55,7 +62,7 @@ impl<W: OrderedWrite> List<'_, W> {
         if let [(id, true)] = edits
             && let Some(value) = block.view.appended(&block.value, *id)
         {
-            return self.target.write(self.table, &block_key(self.key, block.view.first), &value);
+            return self.write(block.view.first, &value);
         }
         let runs = self.changed_runs(&block, edits)?;
         self.erase_unless_first(&block, &runs)?;
@@ -116,7 +123,7 @@ impl<W: OrderedWrite> List<'_, W> {
             && let Some(value) = block.view.appended(&block.value, *id)
         {
             header.ids = header.ids.saturating_add(1);
-            return self.target.write(self.table, &block_key(self.key, block.view.first), &value);
+            return self.write(block.view.first, &value);
         }
         let mut runs = self.changed_runs(&block, edits)?;
         let mut before = Header { blocks: 1, ids: block.view.count };
@@ -170,6 +177,12 @@ impl<W: OrderedWrite> List<'_, W> {
         self.target.erase(self.table, &block_key(self.key, block.view.first))
     }
 
+    /// Writes the block that begins with this id.
+    fn write(&mut self, first: u64, value: &[u8]) -> Result<(), CommitError> {
+        let Self { target, table, key } = self;
+        with_block_key(key, first, |block| target.write(*table, block, value))
+    }
+
     /// Writes `runs` as blocks of up to `limit` bytes each, and tells how many blocks and ids that makes.
     fn write_blocks(&mut self, runs: &[Run], limit: u64, in_list: bool) -> Result<Header, CommitError> {
         let mut written = Header::default();
@@ -177,7 +190,7 @@ impl<W: OrderedWrite> List<'_, W> {
         while let Some(piece) = cut.next() {
             let listed = in_list || written.blocks > 0 || cut.peek().is_some();
             let Some(first) = piece.first() else { break };
-            self.target.write(self.table, &block_key(self.key, first.start), &encode(piece, listed))?;
+            self.write(first.start, &encode(piece, listed))?;
             written.blocks += 1;
             written.ids += piece.iter().map(|run| run.length).sum::<u64>();
         }
@@ -206,7 +219,9 @@ impl<W: OrderedWrite> List<'_, W> {
 
     /// The first block whose first id is `>= first`.
     fn block_from(&self, first: u64) -> Result<Option<Block>, ReadError> {
-        match self.target.first_block(self.table, self.key, &block_key(self.key, first))? {
+        let found =
+            with_block_key(self.key, first, |block| self.target.first_block(self.table, self.key, block))?;
+        match found {
             Some((found, value)) => self.own(&found, &value),
             None => Ok(None),
         }
