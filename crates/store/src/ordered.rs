@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use crate::ahead::Wanted;
 use crate::error::{CommitError, ReadError};
 use crate::store::KeyValue;
@@ -162,9 +164,36 @@ macro_rules! read_through {
     };
 }
 
+/// A record that is to be written: a block of a posting list.
+#[derive(Clone, Debug)]
+pub struct NewBlock {
+    pub key: SmallVec<[u8; 96]>,
+    pub value: SmallVec<[u8; 64]>,
+}
+
+/// Answers what is to be written where a record with this key and value was found, or none; `None`: nothing.
+pub type ChangeBlock<'c> = dyn FnMut(Option<(&[u8], &[u8])>) -> Result<Option<NewBlock>, ReadError> + 'c;
+
 /// Writes of ordered byte strings, seen by the reads of the same value.
 pub trait OrderedWrite: OrderedRead {
     fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError>;
+
+    /// Writes what `change` makes of the [first block](OrderedRead::first_block) of a posting list: an engine need not search once more
+    /// for what it has found. Answers whether anything was written.
+    fn change_first_block(
+        &mut self,
+        table: TableId,
+        list: &[u8],
+        key: &[u8],
+        change: &mut ChangeBlock<'_>,
+    ) -> Result<bool, CommitError> {
+        let found = self.first_block(table, list, key)?;
+        let changed = change(found.as_ref().map(|(key, value)| (key.as_ref(), value.as_ref())))?;
+        drop(found);
+        let Some(block) = changed else { return Ok(false) };
+        self.write(table, &block.key, &block.value)?;
+        Ok(true)
+    }
 
     fn erase(&mut self, table: TableId, key: &[u8]) -> Result<(), CommitError>;
 }

@@ -28,7 +28,7 @@ use heed::{
 };
 
 use crate::error::{CommitError, ReadError};
-use crate::ordered::{OrderedRead, OrderedWrite};
+use crate::ordered::{ChangeBlock, OrderedRead, OrderedWrite};
 use crate::snapshot;
 use crate::store::{CommitId, Durability, KeyValue, Statistics, Store, TableStatistics, Transaction};
 use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
@@ -498,6 +498,36 @@ read_through_reader!(LmdbTransaction, |transaction| (transaction.txn.id() as u64
 impl OrderedWrite for LmdbTransaction<'_> {
     fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
         self.store.put(&mut self.txn, table, key, value, PutFlags::empty())
+    }
+
+    fn change_first_block(
+        &mut self,
+        table: TableId,
+        _list: &[u8],
+        key: &[u8],
+        change: &mut ChangeBlock<'_>,
+    ) -> Result<bool, CommitError> {
+        let store = self.store;
+        // Blocks are of tables that are never of integers.
+        let records = store.records(table)?.filter(|_| !store.is_integer(table));
+        let Some(records) = records else { return Err(CommitError::WrongTable(table)) };
+        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(key), Bound::Unbounded);
+        let mut found =
+            records.range_mut(&mut self.txn, &bounds).map_err(|error| store.write_error(error))?;
+        let first = found.next().transpose().map_err(|error| store.write_error(error))?;
+        let Some(block) = change(first)? else { return Ok(false) };
+        if first.is_none_or(|(key, _)| *key != *block.key) {
+            drop(found);
+            self.write(table, &block.key, &block.value)?;
+            return Ok(true);
+        }
+        // SAFETY: the cursor stands at the record with this key, which nothing has changed since it was read. What is written is the
+        // block's own memory, and no reference to what was read is used any more.
+        let written = unsafe { found.put_current(&block.key, &block.value) };
+        match written.map_err(|error| store.write_error(error))? {
+            true => Ok(true),
+            false => Err(store.write_error(heed::Error::Mdb(MdbError::NotFound))),
+        }
     }
 
     fn erase(&mut self, table: TableId, key: &[u8]) -> Result<(), CommitError> {

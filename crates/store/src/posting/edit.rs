@@ -6,7 +6,7 @@ use super::block::{
 };
 use super::{HEADER_ID, block_key, header, own_block, with_block_key};
 use crate::error::{CommitError, ReadError};
-use crate::ordered::OrderedWrite;
+use crate::ordered::{NewBlock, OrderedWrite};
 use crate::table::{POSTING_ID_MAX, TableId};
 use crate::write_set::PostingEdits;
 
@@ -30,8 +30,22 @@ pub(crate) fn edit<W: OrderedWrite>(
     {
         return Err(CommitError::PostingId(*id));
     }
+    // Nearly always all is in one block, before and behind.
+    let mut block = None;
+    let is_done = with_block_key(key, 0, |from| {
+        target.change_first_block(table, key, from, &mut |found| {
+            block = match found {
+                Some((found, value)) => own(table, key, found, value)?,
+                None => None,
+            };
+            in_one_block(table, key, block.as_ref(), edits)
+        })
+    })?;
+    if is_done {
+        return Ok(());
+    }
     let mut list = List { target, table, key };
-    match list.block_from(0)? {
+    match block {
         None => list.create(edits),
         Some(block) if !block.view.listed => list.edit_only_block(block, edits),
         Some(_) => list.edit_listed(edits),
@@ -50,6 +64,52 @@ struct Block {
     value: BlockBytes,
 }
 
+/// The block with this key and value, if it is one of the list `key`.
+fn own(table: TableId, key: &[u8], found: &[u8], value: &[u8]) -> Result<Option<Block>, ReadError> {
+    match own_block(key, found) {
+        Some(first) if first != HEADER_ID => {
+            let view = View::parse(table, first, value)?;
+            Ok(Some(Block { view, value: BlockBytes::from_slice(value) }))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The only block of a list as the edits leave it, or that of a new list. `None`: it takes more than to write that.
+fn in_one_block(
+    table: TableId,
+    key: &[u8],
+    block: Option<&Block>,
+    edits: &[(u64, bool)],
+) -> Result<Option<NewBlock>, ReadError> {
+    let mut runs = Vec::new();
+    match block {
+        None => change(&[], edits, &mut runs),
+        Some(block) if block.view.listed => return Ok(None),
+        Some(block) => {
+            if let [(id, true)] = edits
+                && let Some(value) = block.view.appended(&block.value, *id)
+            {
+                return Ok(Some(NewBlock { key: block_key(key, block.view.first), value }));
+            }
+            let mut old = Vec::new();
+            block.view.runs(table, &block.value, &mut old)?;
+            change(&old, edits, &mut runs);
+        }
+    }
+    let mut cut = pieces(&runs, PAYLOAD_BYTES_MAX as u64);
+    let (piece, more) = (cut.next(), cut.next());
+    let Some((piece, first)) =
+        piece.filter(|_| more.is_none()).and_then(|piece| Some((piece, piece.first()?)))
+    else {
+        return Ok(None);
+    };
+    if block.is_some_and(|block| block.view.first != first.start) {
+        return Ok(None);
+    }
+    Ok(Some(NewBlock { key: block_key(key, first.start), value: encode(piece, false) }))
+}
+
 impl<W: OrderedWrite> List<'_, W> {
     fn create(&mut self, edits: &[(u64, bool)]) -> Result<(), CommitError> {
         let mut runs = Vec::new();
@@ -59,11 +119,6 @@ impl<W: OrderedWrite> List<'_, W> {
     }
 
     fn edit_only_block(&mut self, block: Block, edits: &[(u64, bool)]) -> Result<(), CommitError> {
-        if let [(id, true)] = edits
-            && let Some(value) = block.view.appended(&block.value, *id)
-        {
-            return self.write(block.view.first, &value);
-        }
         let runs = self.changed_runs(&block, edits)?;
         self.erase_unless_first(&block, &runs)?;
         let limit = split_limit(&block, &runs);
@@ -222,7 +277,7 @@ impl<W: OrderedWrite> List<'_, W> {
         let found =
             with_block_key(self.key, first, |block| self.target.first_block(self.table, self.key, block))?;
         match found {
-            Some((found, value)) => self.own(&found, &value),
+            Some((found, value)) => own(self.table, self.key, &found, &value),
             None => Ok(None),
         }
     }
@@ -230,7 +285,7 @@ impl<W: OrderedWrite> List<'_, W> {
     /// The last block whose first id is `<= id`.
     fn block_around(&self, id: u64) -> Result<Option<Block>, ReadError> {
         match self.target.last_block(self.table, self.key, &block_key(self.key, id))? {
-            Some((found, value)) => self.own(&found, &value),
+            Some((found, value)) => own(self.table, self.key, &found, &value),
             None => Ok(None),
         }
     }
@@ -238,16 +293,6 @@ impl<W: OrderedWrite> List<'_, W> {
     fn first_from(&self, first: u64) -> Result<Option<u64>, ReadError> {
         let found = self.target.first_block(self.table, self.key, &block_key(self.key, first))?;
         Ok(found.and_then(|(found, _)| own_block(self.key, &found)).filter(|first| *first != HEADER_ID))
-    }
-
-    fn own(&self, found: &[u8], value: &[u8]) -> Result<Option<Block>, ReadError> {
-        match own_block(self.key, found) {
-            Some(first) if first != HEADER_ID => {
-                let view = View::parse(self.table, first, value)?;
-                Ok(Some(Block { view, value: BlockBytes::from_slice(value) }))
-            }
-            _ => Ok(None),
-        }
     }
 }
 
