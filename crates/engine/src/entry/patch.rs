@@ -40,13 +40,15 @@ pub(crate) enum After<'c> {
     Replaced(SmallVec<[Replacement<'c>; 8]>),
 }
 
-/// An attribute, and what comes in the place of its values.
-type Replacement<'c> = (&'c AttributeDescription, &'c [Vec<u8>]);
+/// An attribute, its number if it has one already, and what comes in the place of its values.
+type Replacement<'c> = (&'c AttributeDescription, Option<AttributeNumber>, &'c [Vec<u8>]);
 
 /// An attribute of the next record that changed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Changed<'p> {
     pub(crate) description: &'p AttributeDescription,
+    /// None: it was not looked up, or has none yet.
+    number: Option<AttributeNumber>,
     /// Never empty.
     pub(crate) values: &'p [Vec<u8>],
     /// Where it began in the stored record, if it was loaded.
@@ -57,11 +59,11 @@ pub(crate) struct Changed<'p> {
 impl<'p> Changed<'p> {
     fn edited(attribute: &'p EntryAttribute) -> Self {
         let EntryAttribute { description, values, large, place, .. } = attribute;
-        Self { description, values, place: *place, is_large: large.is_some() }
+        Self { description, number: None, values, place: *place, is_large: large.is_some() }
     }
 
-    fn replaced((description, values): Replacement<'p>) -> Self {
-        Self { description, values, place: None, is_large: false }
+    fn replaced((description, number, values): Replacement<'p>) -> Self {
+        Self { description, number, values, place: None, is_large: false }
     }
 
     /// The same for who reads attributes of an entry.
@@ -187,7 +189,10 @@ impl<'r, 'c> Patch<'r, 'c> {
             while let Some(piece) = unchanged.next_if(is_before) {
                 writer.unchanged_bytes(stored(piece)?);
             }
-            let number = catalog.number(schema, attribute.description);
+            let number = match attribute.number {
+                Some(number) => number,
+                None => catalog.number(schema, attribute.description),
+            };
             // None is long enough for a blob.
             writer.attribute(number, attribute.values.iter().map(Vec::as_slice), |_, _| ());
         }
@@ -216,9 +221,10 @@ impl<'r, 'c> Patch<'r, 'c> {
         &'p self,
         catalog: &'p Catalog,
     ) -> impl Iterator<Item = (&'p CatalogRow, Changed<'p>)> {
-        let numbered = self
-            .changed()
-            .filter_map(move |changed| Some((catalog.row(catalog.number(changed.description)?)?, changed)));
+        let numbered = self.changed().filter_map(move |changed| {
+            let number = changed.number.or_else(|| catalog.number(changed.description))?;
+            Some((catalog.row(number)?, changed))
+        });
         numbered.filter(move |(row, _)| !self.touched.iter().any(|(number, _)| *number == row.number))
     }
 }

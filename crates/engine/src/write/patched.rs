@@ -90,7 +90,11 @@ impl<'r, 'c> Patched<'r, 'c> {
         }
         *uuid = scan.found;
         if is_each_replaced {
-            let replaced = changes.iter().map(|change| (&change.description, change.values.as_slice()));
+            let numbers = scan.changed.iter().map(|(number, _)| *number);
+            let replaced = changes
+                .iter()
+                .zip(numbers)
+                .map(|(change, number)| (&change.description, number, change.values.as_slice()));
             patch.after = After::Replaced(replaced.collect());
         } else if let After::Edited(attributes) = &mut patch.after {
             let sets = StoredSets::new(operator.reader_of(*old));
