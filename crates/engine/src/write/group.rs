@@ -267,10 +267,11 @@ impl<'a, S: Store> Group<'a, S> {
             let asks = !is_as_it_is && settings.overlays.want(Interests::PREPARE);
             let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
             // What one overlay computes of a password, the next ones know.
-            let own_work = PasswordWork::late();
+            let mut own_work = None;
             for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
+                let own_work = &*own_work.get_or_insert_with(PasswordWork::late);
                 let work =
-                    self.ask(&**overlay, transaction, unit, (&task, &own_work), role, refusal_details)?;
+                    self.ask(&**overlay, transaction, unit, (&task, own_work), role, refusal_details)?;
                 count += work.derived.len();
                 waiting.extend(work.derived.into_iter().map(|task| (task, Role::Derived)));
                 follow_ups.extend(work.follow_up);

@@ -31,7 +31,8 @@ pub(super) struct Gathering<'q> {
 
 impl<'q> Gathering<'q> {
     pub(super) fn new(first: Job, queue: Option<&'q Queue<Work>>, bytes_max: usize) -> Self {
-        Self { jobs: vec![first], outcomes: Vec::new(), queue, bytes_max, behind: None }
+        // Outcomes are large, and a group of one is frequent: growing would make room for four.
+        Self { jobs: vec![first], outcomes: Vec::with_capacity(1), queue, bytes_max, behind: None }
     }
 
     /// The changes that were gathered so far.
