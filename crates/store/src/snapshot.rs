@@ -11,10 +11,10 @@ use crate::store::Snapshot;
 use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, VALUE_BYTES_MAX};
 use crate::write_set::WriteSet;
 
-/// Applies a write set, table by table in key order.
+/// Applies a write set: tables of records, then those of postings, each in key order.
 pub fn apply<W: OrderedWrite>(target: &mut W, changes: &WriteSet) -> Result<(), CommitError> {
-    for table in changes.tables() {
-        for (key, value) in changes.records(table) {
+    for (table, records) in changes.all_records() {
+        for (key, value) in records {
             check_key(target.catalog(), table, key)?;
             match value {
                 Some(value) if value.len() > VALUE_BYTES_MAX => {
@@ -24,7 +24,9 @@ pub fn apply<W: OrderedWrite>(target: &mut W, changes: &WriteSet) -> Result<(), 
                 None => target.erase(table, key)?,
             }
         }
-        for (key, edits) in changes.postings(table) {
+    }
+    for (table, postings) in changes.all_postings() {
+        for (key, edits) in postings {
             check_posting_key(target.catalog(), table, key)?;
             posting::edit(target, table, key, edits)?;
         }

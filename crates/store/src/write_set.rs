@@ -159,6 +159,21 @@ impl WriteSet {
         self.postings.get(table).into_iter().flatten().map(|(key, edits)| (key.as_slice(), edits))
     }
 
+    /// The tables whose records change, ascending, with what [`Self::records`] gives of each.
+    pub(crate) fn all_records(
+        &self,
+    ) -> impl Iterator<Item = (TableId, impl Iterator<Item = (&[u8], Option<&[u8]>)>)> {
+        self.records.0.iter().map(|(table, changes)| (*table, changes.iter()))
+    }
+
+    /// The tables whose posting lists change, ascending, with what [`Self::postings`] gives of each.
+    pub(crate) fn all_postings(
+        &self,
+    ) -> impl Iterator<Item = (TableId, impl Iterator<Item = (&[u8], &PostingEdits)>)> {
+        let postings = self.postings.0.iter();
+        postings.map(|(table, keys)| (*table, keys.iter().map(|(key, edits)| (key.as_slice(), edits))))
+    }
+
     /// Whether posting lists change whose keys begin so.
     pub fn edits_postings_below(&self, table: TableId, prefix: &[u8]) -> bool {
         let Some(keys) = self.postings.get(table) else { return false };
