@@ -12,6 +12,7 @@ use crate::budget::RequestLimit;
 use crate::change::Counts;
 use crate::change::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::controls::{ReadAttributes, RequestControls};
+use crate::database::DatabaseSettings;
 use crate::overlay::PasswordWork;
 use crate::password;
 use crate::search::referral;
@@ -136,7 +137,8 @@ impl<S: Store> Directory<S> {
             Some(_) => Held::Elsewhere,
             None => Held::Nowhere,
         };
-        let task = self.at(served).admit(checked, &location_of)?;
+        let settings = served.database.current_settings();
+        let task = self.at(served).admit(&settings, checked, &location_of)?;
         Ok((served, task))
     }
 
@@ -161,6 +163,14 @@ fn no_operation() -> LdapResult {
     refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction")
 }
 
+/// Whether this is a shadow, and a change of it comes from its `updatedn`.
+fn is_updated_by(settings: &DatabaseSettings, request: &WriteRequest) -> bool {
+    settings.shadow
+        && request.origin == Origin::Client
+        && request.subject.dn.is_some()
+        && request.subject.dn == settings.update_dn
+}
+
 impl<S: Store> Chosen<'_, S> {
     /// Carries out a change of this database. `target`: the normal form of its target's DN, where it is known; `location_of`: where another
     /// name is. `completion` is called once: here when the request is refused at once, else on the writer's thread.
@@ -171,9 +181,11 @@ impl<S: Store> Chosen<'_, S> {
         location_of: &dyn Fn(&NormalDn) -> Held,
         completion: Completion,
     ) {
-        let update = self.is_updated_by(&request);
+        let settings = self.served.database.current_settings();
+        let update = is_updated_by(&settings, &request);
         let admitted = check(self.frontend, request, target, update)
-            .and_then(|checked| self.admit(checked, location_of));
+            .and_then(|checked| self.admit(&settings, checked, location_of));
+        drop(settings);
         match admitted {
             Ok(task) => self.served.submit(vec![task], completion),
             Err(result) => completion(refused(result, Some(0))),
@@ -187,12 +199,13 @@ impl<S: Store> Chosen<'_, S> {
         location_of: &dyn Fn(&NormalDn) -> Held,
         completion: Completion,
     ) {
+        let settings = self.served.database.settings();
         let mut tasks = Vec::with_capacity(requests.len());
         for (at, request) in requests.into_iter().enumerate() {
-            let update = self.is_updated_by(&request);
+            let update = is_updated_by(&settings, &request);
             let checked = check(self.frontend, request, None, update);
             let admitted = checked.and_then(|checked| match location_of(checked.operation.dn()) {
-                Held::Here => self.admit(checked, location_of),
+                Held::Here => self.admit(&settings, checked, location_of),
                 Held::Elsewhere => Err(several_databases()),
                 Held::Nowhere => Err(self.frontend.unknown(&checked.target)),
             });
@@ -207,18 +220,10 @@ impl<S: Store> Chosen<'_, S> {
         }
     }
 
-    /// Whether this is a shadow, and a change of it comes from its `updatedn`.
-    fn is_updated_by(self, request: &WriteRequest) -> bool {
-        let settings = self.served.database.current_settings();
-        settings.shadow
-            && request.origin == Origin::Client
-            && request.subject.dn.is_some()
-            && request.subject.dn == settings.update_dn
-    }
-
-    /// Whether this database takes a change; the task for its writer.
+    /// Whether this database takes a change under these settings of it; the task for its writer.
     pub(super) fn admit(
         self,
+        settings: &DatabaseSettings,
         checked: Checked,
         location_of: &dyn Fn(&NormalDn) -> Held,
     ) -> Result<Task, LdapResult> {
@@ -234,14 +239,13 @@ impl<S: Store> Chosen<'_, S> {
             replicated,
         } = checked;
         let served = self.served;
-        let settings = served.database.current_settings();
         if origin == Origin::Client && !is_import && !replicated {
             settings.request_limits.check(RequestLimit::Modifications, counts.modifications)?;
             settings.request_limits.check(RequestLimit::Values, counts.values)?;
             // The database could not know them all.
             settings.request_limits.check(RequestLimit::Descriptions, counts.attributes)?;
-            if !served.database.policy().is_root(&subject) {
-                let rounds = self.password_rounds(&operation);
+            let rounds = self.password_rounds(&operation);
+            if rounds > 0 && !served.database.current_policy().is_root(&subject) {
                 settings.request_limits.check(RequestLimit::HashCost, rounds)?;
             }
         }

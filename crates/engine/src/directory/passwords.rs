@@ -160,13 +160,13 @@ impl<S: Store> Chosen<'_, S> {
     }
 
     fn ask_about_passwords(self, request: &WriteRequest, work: &PasswordWork) {
-        // No rename brings passwords along: no caller asks where another name is.
-        let admitted = check(self.frontend, request.clone(), None, false)
-            .and_then(|checked| self.admit(checked, &|_| Held::Here));
-        let Ok(task) = admitted else { return };
         let served = self.served;
         let database = &served.database;
         let (settings, policy) = (database.settings(), database.policy());
+        // No rename brings passwords along: no caller asks where another name is.
+        let admitted = check(self.frontend, request.clone(), None, false)
+            .and_then(|checked| self.admit(&settings, checked, &|_| Held::Here));
+        let Ok(task) = admitted else { return };
         let Ok(snapshot) = database.store().snapshot() else { return };
         let Ok(view) = database.view(&snapshot) else { return };
         let authority = Authority { view: &view, policy: &policy, subject: &task.subject };
