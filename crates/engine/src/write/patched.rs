@@ -69,11 +69,13 @@ impl<'r, 'c> Patched<'r, 'c> {
         let changed: SmallVec<[_; 8]> =
             changes.iter().map(|c| (catalog.number(&c.description), c.kind)).collect();
         let numbers = changed.iter().filter_map(|(number, _)| *number);
+        let uuid = number(known.entry_uuid);
         let mut scan = Scan {
             list,
+            perhaps_asked: bit(structural) | bit(naming.number) | uuid.map_or(0, bit),
             naming,
             structural,
-            uuid: number(known.entry_uuid),
+            uuid,
             perhaps_changed: numbers.fold(0, |all, number| all | bit(number)),
             changed,
             required: 0,
@@ -150,6 +152,8 @@ struct Scan<'l, 'r> {
     changed: SmallVec<[(Option<AttributeNumber>, ChangeKind); 8]>,
     /// The [bits](bit) of their numbers.
     perhaps_changed: u64,
+    /// Those of the three whose values are looked at.
+    perhaps_asked: u64,
     /// What of the required attributes stays, as [bits](CheckedList::allows).
     required: u64,
     is_structural: bool,
@@ -171,13 +175,17 @@ impl Scan<'_, '_> {
         attribute: AttributeTypeId,
         stored: &ValuesView<'_>,
     ) -> Option<Touch> {
+        let bit = bit(number);
         // What is replaced first need not be known.
-        if self.perhaps_changed & bit(number) != 0
+        if self.perhaps_changed & bit != 0
             && let Some((_, kind)) = self.changed.iter().find(|(changed, _)| *changed == Some(number))
         {
             return Some(if *kind == ChangeKind::Replace { Touch::Drop } else { Touch::Load });
         }
         self.required |= self.list.allows(attribute, stored.len())?;
+        if self.perhaps_asked & bit == 0 {
+            return Some(Touch::Keep);
+        }
         if number == self.structural {
             self.is_structural = self.list.is_structural(stored);
         } else if number == self.naming.number {
