@@ -14,6 +14,7 @@ pub use crate::fault::RecordError;
 pub(crate) use numbers::{put_varint, take_varint};
 pub use view::{AttributesIter, EntryView, StoredValue, ValuesIter, ValuesView};
 pub(crate) use view::{RDN_IN_RECORD, Sought, head_length, is_child};
+pub(crate) use writer::reuse;
 pub use writer::{RecordWriter, put_octet_string};
 
 /// The record as it is.

@@ -11,7 +11,7 @@ use super::scratch::Scratch;
 use super::{Content, Dictionary, Packed, Record};
 use crate::fault::{DictionaryError, Fault, RecordError};
 use crate::ids::EntryId;
-use crate::record::{CODEC_LZ4, head_length};
+use crate::record::{self, CODEC_LZ4, head_length};
 use crate::tables::{META, meta};
 
 /// Most dictionaries of a database. Each takes 32 KiB of memory, and some 160 more while records are packed with it.
@@ -76,7 +76,11 @@ impl Dictionaries {
         let packed = before.and_then(|(before, _)| before.packed());
         let room = packed.map_or(plain.len() / 2, |packed| packed.len() + USUAL_GROWTH);
         let mut out = Vec::with_capacity(room);
-        if dictionary.pack_over(number as u32, &plain, before, &mut out) { out } else { plain }
+        if !dictionary.pack_over(number as u32, &plain, before, &mut out) {
+            return plain;
+        }
+        record::reuse(plain);
+        out
     }
 
     /// A stored record, ready to be read.

@@ -1,5 +1,7 @@
 //! Records written once.
 
+use std::cell::Cell;
+
 use super::numbers::{put_varint, varint_length};
 use super::{
     BLOB_REFERENCE, CODEC_PLAIN, DIGEST_LENGTH, Form, INLINE_VALUE_LIMIT, OCTET_STRING, RecordFlags,
@@ -16,6 +18,29 @@ pub struct RecordWriter {
 
 /// Room for most records: growing would copy them.
 const USUAL_BYTES: usize = 2048;
+/// Longer records leave no room behind.
+const KEPT_BYTES: usize = 4 * USUAL_BYTES;
+
+thread_local! {
+    /// The memory of a record that was packed: nearly every record is, and the next one is about as long.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Keeps the memory of a record that is not needed any more for the next one of this thread.
+pub(crate) fn reuse(record: Vec<u8>) {
+    if record.capacity() <= KEPT_BYTES {
+        // While the thread ends it is freed.
+        let _ = SPARE.try_with(|spare| spare.set(record));
+    }
+}
+
+/// Room for a record, empty.
+fn room() -> Vec<u8> {
+    let mut room = SPARE.try_with(Cell::take).unwrap_or_default();
+    room.clear();
+    room.reserve(USUAL_BYTES);
+    room
+}
 
 impl RecordWriter {
     pub fn new(parent: EntryId, rdn: &str, normal_rdn: &[u8], flags: RecordFlags) -> Self {
@@ -24,7 +49,7 @@ impl RecordWriter {
 
     /// The same with an RDN that stood in a record.
     pub(crate) fn of_octets(parent: EntryId, rdn: &[u8], normal_rdn: &[u8], flags: RecordFlags) -> Self {
-        let mut out = Vec::with_capacity(USUAL_BYTES);
+        let mut out = room();
         out.extend_from_slice(&[CODEC_PLAIN, flags.0]);
         out.extend_from_slice(&parent.to_bytes());
         put_varint(&mut out, rdn.len() as u64);
@@ -131,5 +156,32 @@ fn stored_length(value: &[u8]) -> usize {
         3 + length
     } else {
         4 + length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a record before had is not in the next one.
+    #[test]
+    fn memory_is_used_again_empty() {
+        let record = |rdn: &str, bytes: usize| {
+            let mut writer = RecordWriter::new(EntryId(1), rdn, rdn.as_bytes(), RecordFlags::default());
+            writer.attribute(AttributeNumber(0), std::iter::once(vec![b'x'; bytes].as_slice()), |_, _| ());
+            writer.finish()
+        };
+        let fresh = record("cn=a", 10);
+        for (bytes, is_kept) in
+            [(0, false), (10, false), (USUAL_BYTES, true), (KEPT_BYTES, true), (KEPT_BYTES + 1, false)]
+        {
+            reuse(Vec::new());
+            let spare = vec![b'y'; bytes];
+            let place = spare.as_ptr();
+            reuse(spare);
+            let next = record("cn=a", 10);
+            assert_eq!((&next, is_kept && next.as_ptr() != place), (&fresh, false), "{bytes}");
+            assert!(next.capacity() >= USUAL_BYTES && next.capacity() <= KEPT_BYTES, "{bytes}");
+        }
     }
 }
