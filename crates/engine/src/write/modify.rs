@@ -1,6 +1,6 @@
 //! Modify (RFC 4511 section 4.6).
 
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
@@ -44,8 +44,7 @@ pub(crate) fn modify<V: Snapshot>(
         false => operator.own_changes(requested),
     };
     let context_csn = operator.context.known.context_csn;
-    let is_kept = |change: &&Change| change.description.attribute != context_csn;
-    let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
+    let changes = all_changes(requested, &own, context_csn);
     let old = current.view()?;
     if !operator.may_modify(dn, &operator.reader_of(old), requested)? {
         return Err(insufficient("").into());
@@ -70,7 +69,7 @@ pub(crate) fn modify<V: Snapshot>(
     if is_each_replaced {
         operational::key_changes(&mut own);
     }
-    let changes: Changes<'_> = requested.iter().filter(is_kept).chain(&own).collect();
+    let changes = all_changes(requested, &own, context_csn);
     let pretty_dn = operator.view.dn(&old)?;
     let entry = changed_entry(operator, &current, pretty_dn, (&changes, requested))?;
     // The schema check may record another structural class: the log has to tell it, too.
@@ -83,6 +82,21 @@ pub(crate) fn modify<V: Snapshot>(
     let logged: Changes<'_> = changes.iter().copied().chain(&structural).collect();
     operator.log_modify(current.id, uuid, entry.dn.as_bytes(), &logged);
     entry_state::note_change(operator, (&current, &entry), &changes, None)
+}
+
+/// The changes that were asked for, but for those of the contextCSN, which is no value of an entry, and those that go with them.
+fn all_changes<'c>(requested: &'c [Change], own: &'c [Change], context_csn: AttributeTypeId) -> Changes<'c> {
+    let mut changes = Changes::new();
+    // One by one: a few steps each, where an iterator of several parts takes many.
+    for change in requested {
+        if change.description.attribute != context_csn {
+            changes.push(change);
+        }
+    }
+    for change in own {
+        changes.push(change);
+    }
+    changes
 }
 
 /// The stored entry under the DN `pretty_dn` with the changes applied, checked by the schema. `requested`: those among

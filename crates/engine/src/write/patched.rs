@@ -66,9 +66,12 @@ impl<'r, 'c> Patched<'r, 'c> {
         else {
             return Ok(false);
         };
-        let changed: SmallVec<[_; 8]> =
-            changes.iter().map(|c| (catalog.number(&c.description), c.kind)).collect();
-        let numbers = changed.iter().filter_map(|(number, _)| *number);
+        let (mut changed, mut perhaps_changed) = (SmallVec::<[_; 8]>::new(), 0);
+        for change in changes {
+            let number = catalog.number(&change.description);
+            perhaps_changed |= number.map_or(0, bit);
+            changed.push((number, change.kind));
+        }
         let uuid = number(known.entry_uuid);
         let mut scan = Scan {
             list,
@@ -76,7 +79,7 @@ impl<'r, 'c> Patched<'r, 'c> {
             naming,
             structural,
             uuid,
-            perhaps_changed: numbers.fold(0, |all, number| all | bit(number)),
+            perhaps_changed,
             changed,
             required: 0,
             is_structural: false,
@@ -92,12 +95,11 @@ impl<'r, 'c> Patched<'r, 'c> {
         }
         *uuid = scan.found;
         if is_each_replaced {
-            let numbers = scan.changed.iter().map(|(number, _)| *number);
-            let replaced = changes
-                .iter()
-                .zip(numbers)
-                .map(|(change, number)| (&change.description, number, change.values.as_slice()));
-            patch.after = After::Replaced(replaced.collect());
+            let mut replaced = SmallVec::new();
+            for (change, (number, _)) in changes.iter().zip(&scan.changed) {
+                replaced.push((&change.description, *number, change.values.as_slice()));
+            }
+            patch.after = After::Replaced(replaced);
         } else if let After::Edited(attributes) = &mut patch.after {
             let sets = StoredSets::new(operator.reader_of(*old));
             let (budget, permissive) = (&context.settings.request_limits, controls.permissive_modify);
