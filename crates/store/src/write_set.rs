@@ -9,6 +9,7 @@ use crate::table::{Direction, KeyRange, TableId};
 
 mod records;
 mod rows;
+mod single;
 
 pub(crate) use records::RecordRange;
 use records::{RecordChanges, Records, record_bytes};
@@ -101,10 +102,10 @@ impl WriteSet {
             let (single, rows) = changes.into_parts();
             let (mut more, mut less) = (0, 0);
             self.records.with(table, |known| {
-                for (key, value) in single {
+                single.into_each(|key, value| {
                     more += record_bytes(&key, value.as_deref());
                     less += known.set(key, value).unwrap_or_default();
-                }
+                });
                 for rows in rows {
                     more += rows.iter().map(|(key, value)| record_bytes(key, value)).sum::<usize>();
                     less += known.set_rows(rows);

@@ -1,16 +1,14 @@
 //! The changes to the records of one table: single ones, and many in a row.
 
-use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
 use super::rows::{RecordChange, RowRange, SortedRows};
+use super::single::{Changes, Single};
 use super::{Key, bounds};
 use crate::table::{Direction, KeyRange};
 
 /// Fewer rows are single changes.
 const ROWS_MIN: usize = 16;
-
-type Single = BTreeMap<Key, Option<Box<[u8]>>>;
 
 /// What becomes of each key: a new value, or its removal.
 ///
@@ -37,7 +35,9 @@ impl RecordChanges {
     /// Makes a change, and returns how large the one was that it replaces.
     pub(super) fn set(&mut self, key: Key, value: Option<Box<[u8]>>) -> Option<usize> {
         self.dissolve_around(&key);
-        replace(self.single.entry(key), value)
+        let length = key.len();
+        let replaced = self.single.insert(key, value)?;
+        Some(bytes_of(length, replaced.as_deref()))
     }
 
     /// Takes a change back.
@@ -53,7 +53,7 @@ impl RecordChanges {
             let span = (Bound::Included(first), Bound::Included(last));
             let meets =
                 |other: &SortedRows| other.bounds().is_some_and(|(low, high)| low <= last && first <= high);
-            self.single.range::<[u8], _>(span).next().is_some() || self.rows.iter().any(meets)
+            self.single.range(span).next().is_some() || self.rows.iter().any(meets)
         };
         if rows.len() < ROWS_MIN || !rows.is_sorted() || overlaps() {
             return rows
@@ -88,7 +88,7 @@ impl RecordChanges {
                 rows.reverse();
             }
         }
-        let single = self.single.range::<[u8], _>(bounds(range));
+        let single = self.single.range(bounds(range));
         RecordRange { single, ahead: None, rows, direction }
     }
 
@@ -99,42 +99,33 @@ impl RecordChanges {
         }
         while let Some(at) = self.rows.iter().position(|rows| rows.spans(key)) {
             let rows = self.rows.remove(at);
-            let single = |(key, value): RecordChange<'_>| (Key::from_slice(key), value.map(Into::into));
-            self.single.extend(rows.iter().map(single));
+            for (key, value) in rows.iter() {
+                self.single.insert(Key::from_slice(key), value.map(Into::into));
+            }
         }
     }
 }
 
 pub(super) fn record_bytes(key: &[u8], value: Option<&[u8]>) -> usize {
-    super::RECORD_OVERHEAD_BYTES + key.len() + value.map_or(0, <[u8]>::len)
+    bytes_of(key.len(), value)
 }
 
-/// Sets the value and returns the size of the change replaced.
-fn replace(entry: btree_map::Entry<'_, Key, Option<Box<[u8]>>>, value: Option<Box<[u8]>>) -> Option<usize> {
-    match entry {
-        btree_map::Entry::Vacant(vacant) => {
-            vacant.insert(value);
-            None
-        }
-        btree_map::Entry::Occupied(mut occupied) => {
-            let bytes = record_bytes(occupied.key(), occupied.get().as_deref());
-            occupied.insert(value);
-            Some(bytes)
-        }
-    }
+/// The same of a key of this length.
+fn bytes_of(key_length: usize, value: Option<&[u8]>) -> usize {
+    super::RECORD_OVERHEAD_BYTES + key_length + value.map_or(0, <[u8]>::len)
 }
 
 /// All changes to the records of a table. Most tables of a commit have single changes alone.
 #[derive(Debug)]
 pub(super) enum Records<'a> {
-    Single(btree_map::Iter<'a, Key, Option<Box<[u8]>>>),
+    Single(Changes<'a>),
     Merged(RecordRange<'a>),
 }
 
 /// No change.
 impl Default for Records<'_> {
     fn default() -> Self {
-        Self::Single(btree_map::Iter::default())
+        Self::Single(Changes::default())
     }
 }
 
@@ -144,7 +135,7 @@ impl<'a> Iterator for Records<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Self::Single(changes) => changes.next().map(|(key, value)| (key.as_slice(), value.as_deref())),
+            Self::Single(changes) => changes.next(),
             Self::Merged(changes) => changes.next(),
         }
     }
@@ -153,7 +144,7 @@ impl<'a> Iterator for Records<'a> {
 /// Changes to records in one direction.
 #[derive(Debug)]
 pub(crate) struct RecordRange<'a> {
-    single: btree_map::Range<'a, Key, Option<Box<[u8]>>>,
+    single: Changes<'a>,
     /// A single change that was read before its turn.
     ahead: Option<RecordChange<'a>>,
     /// The next ones last; none of them is empty.
@@ -163,11 +154,10 @@ pub(crate) struct RecordRange<'a> {
 
 impl<'a> RecordRange<'a> {
     fn next_single(&mut self) -> Option<RecordChange<'a>> {
-        let (key, value) = match self.direction {
+        match self.direction {
             Direction::Forward => self.single.next(),
             Direction::Backward => self.single.next_back(),
-        }?;
-        Some((key, value.as_deref()))
+        }
     }
 }
 
