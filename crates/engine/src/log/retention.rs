@@ -38,6 +38,7 @@ impl LogRetention {
 #[derive(Copy, Clone, Debug)]
 pub struct Trimmed {
     pub retention: LogRetention,
+    /// Not asked for without an age.
     pub now: Timestamp,
     pub last_sequence: u64,
     pub last_entry_id: u64,

@@ -124,8 +124,10 @@ impl<T: Waits> Queue<T> {
                 true => patience = Some(Duration::ZERO),
                 false => {}
             }
-            let waited = Duration::from_nanos(self.clock.monotonic().0.saturating_sub(now.0));
-            patience = patience.map(|patience| patience.saturating_sub(waited));
+            patience = patience.map(|patience| {
+                let waited = Duration::from_nanos(self.clock.monotonic().0.saturating_sub(now.0));
+                patience.saturating_sub(waited)
+            });
         }
     }
 

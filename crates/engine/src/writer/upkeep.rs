@@ -14,6 +14,7 @@ use crate::index::build::Slice;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::injected;
 use crate::log;
+use crate::time::Timestamp;
 use crate::write::group::Ready;
 use crate::write::operator::Counters;
 
@@ -138,9 +139,12 @@ impl<S: Store> Core<S> {
     /// By what is judged which records of the log have to go.
     pub(super) fn trimmed(&self, counters: &Counters) -> log::Trimmed {
         let settings = self.database.current_settings();
+        let retention = if settings.log { settings.log_retention } else { log::LogRetention::NOTHING };
+        // Only an age is judged by the time.
+        let now = retention.age.map_or(Timestamp(0), |_| self.environment.clock.now());
         log::Trimmed {
-            retention: if settings.log { settings.log_retention } else { log::LogRetention::NOTHING },
-            now: self.environment.clock.now(),
+            retention,
+            now,
             last_sequence: counters.last_log_sequence,
             last_entry_id: counters.last_entry_id,
             logged_bytes: counters.logged_bytes,
