@@ -278,6 +278,15 @@ fn lines(value: &[u8], position: Position, out: &mut Vec<u8>) -> Result<(), Inva
 /// The digits of the time in UTC, without the Z: a fraction, which starts with a point, then sorts after its second.
 fn time_key(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     let time = GeneralizedTime::parse(value).ok_or(InvalidValue)?;
+    // Most stand as they would be written again; a leap second does not.
+    if let [digits @ .., b'Z'] = value
+        && digits.len() == "YYYYmmddHHMMSS".len()
+        && digits.iter().all(u8::is_ascii_digit)
+        && !digits.ends_with(b"60")
+    {
+        out.extend_from_slice(digits);
+        return Ok(());
+    }
     let text = time.to_text();
     out.extend_from_slice(text.strip_suffix('Z').unwrap_or(&text).as_bytes());
     Ok(())
