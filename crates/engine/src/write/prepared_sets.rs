@@ -8,6 +8,10 @@ use crate::change::prepare::{Change, ChangeKind, Prepared};
 use crate::entry::record::INLINE_COUNT_LIMIT;
 use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
 
+/// Attributes that a new entry usually gets from the server: structuralObjectClass, entryUUID, entryCSN, and who made and changed
+/// it when.
+const OPERATIONAL_ATTRIBUTES: usize = 7;
+
 /// Of those modifications of an operation whose values are too many for a record: their place in its list, and their values as
 /// the table `values` will have them. It holds for the operation that it was made of, and for no other.
 #[derive(Clone, Debug, Default)]
@@ -39,10 +43,12 @@ impl PreparedSets {
         found.map(|(_, members)| members)
     }
 
-    /// A copy of the entry that is to be added by `mods`, in which they stand for values.
+    /// A copy of the entry that is to be added by `mods`, in which they stand for values; with room for its operational attributes.
     pub(crate) fn entry(&self, entry: &Entry, mods: &[Change]) -> Entry {
+        let mut attributes = Vec::with_capacity(entry.attributes.len() + OPERATIONAL_ATTRIBUTES);
         if self.0.is_empty() {
-            return entry.clone();
+            attributes.extend_from_slice(&entry.attributes);
+            return Entry { dn: entry.dn.clone(), attributes };
         }
         let sets: foldhash::HashMap<_, _> =
             self.0.iter().filter_map(|(at, members)| Some((&mods.get(*at)?.description, members))).collect();
@@ -53,6 +59,7 @@ impl PreparedSets {
             },
             _ => attribute.clone(),
         };
-        Entry { dn: entry.dn.clone(), attributes: entry.attributes.iter().map(copied).collect() }
+        attributes.extend(entry.attributes.iter().map(copied));
+        Entry { dn: entry.dn.clone(), attributes }
     }
 }
