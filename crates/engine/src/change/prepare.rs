@@ -1,6 +1,7 @@
 //! The part of a change that needs no entry: names resolved, values checked against their syntax, in OpenLDAP's order
 //! of checks. Runs on the caller's thread, so that the writer has less to do.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use foldhash::HashMapExt;
@@ -237,10 +238,10 @@ fn prepare_add(
         entry.attributes = import_attributes(schema, attributes, import)?;
         return Ok(Prepared::Add { dn, entry, mods: Vec::new() });
     }
-    let mut mods = attributes
-        .into_iter()
-        .map(|attribute| check_change(schema, ChangeKind::Add, attribute))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut mods = Vec::with_capacity(attributes.len());
+    for attribute in attributes {
+        mods.push(check_change(schema, ChangeKind::Add, attribute)?);
+    }
     check_obsolete(schema, &mods, latitude)?;
     check_user_modification(schema, &mut mods, latitude)?;
     if let Some(change) = first_repeated_description(&mods) {
@@ -313,18 +314,16 @@ fn prepare_modify(
     subschema: &NormalDn,
     latitude: Latitude,
 ) -> Result<Prepared, LdapResult> {
-    let mut mods = changes
-        .into_iter()
-        .map(|change| {
-            let kind = match change.operation {
-                ModifyOperation::Add => ChangeKind::Add,
-                ModifyOperation::Delete => ChangeKind::Delete,
-                ModifyOperation::Replace => ChangeKind::Replace,
-                ModifyOperation::Increment => ChangeKind::Increment,
-            };
-            check_change(schema, kind, change.attribute)
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut mods = Vec::with_capacity(changes.len());
+    for change in changes {
+        let kind = match change.operation {
+            ModifyOperation::Add => ChangeKind::Add,
+            ModifyOperation::Delete => ChangeKind::Delete,
+            ModifyOperation::Replace => ChangeKind::Replace,
+            ModifyOperation::Increment => ChangeKind::Increment,
+        };
+        mods.push(check_change(schema, kind, change.attribute)?);
+    }
     let text = if dn.is_root() {
         "modify upon the root DSE not supported"
     } else if dn == *subschema {
@@ -404,21 +403,18 @@ fn stored_values(
     schema: &Schema,
     attribute_type: &AttributeType,
     name: &str,
-    values: Vec<Vec<u8>>,
+    mut values: Vec<Vec<u8>>,
 ) -> Result<Vec<Vec<u8>>, LdapResult> {
     let syntax = &attribute_type.syntax;
-    let store = |(position, value): (usize, Vec<u8>)| {
-        let pretty = syntax.pretty(schema, &value).map_err(|_| {
+    for (position, value) in values.iter_mut().enumerate() {
+        let pretty = syntax.pretty(schema, value).map_err(|_| {
             let text = format!("{name}: value #{position} invalid per syntax");
             refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
         })?;
-        Ok(match pretty {
-            std::borrow::Cow::Borrowed(_) => None,
-            std::borrow::Cow::Owned(pretty) => Some(pretty),
-        }
-        .unwrap_or(value))
-    };
-    values.into_iter().enumerate().map(store).collect()
+        let Cow::Owned(pretty) = pretty else { continue };
+        *value = pretty;
+    }
+    Ok(values)
 }
 
 fn equality_keys(
@@ -427,13 +423,15 @@ fn equality_keys(
     name: &str,
     values: &[Vec<u8>],
 ) -> Result<Vec<Vec<u8>>, LdapResult> {
-    let key = |(position, value): (usize, &Vec<u8>)| {
-        values::key(schema, attribute_type, value).map_err(|_| {
+    let mut keys = Vec::with_capacity(values.len());
+    for (position, value) in values.iter().enumerate() {
+        let key = values::key(schema, attribute_type, value).map_err(|_| {
             let text = format!("{name}: value #{position} normalization failed");
             refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
-        })
-    };
-    values.iter().enumerate().map(key).collect()
+        })?;
+        keys.push(key);
+    }
+    Ok(keys)
 }
 
 /// So many values are compared with each other; more are put into a map.

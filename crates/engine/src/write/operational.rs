@@ -86,21 +86,23 @@ pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &S
                 && matches!(change.kind, ChangeKind::Add | ChangeKind::SoftAdd | ChangeKind::Replace)
         })
     };
-    [
+    let mut changes = Vec::with_capacity(3);
+    for (attribute, value) in [
         (known.entry_csn, stamp.csn.text()),
         (known.modifiers_name, stamp.name.clone()),
         (known.modify_timestamp, stamp.csn.time.generalized()),
-    ]
-    .into_iter()
-    .filter(|(attribute, _)| !sets(*attribute))
-    .map(|(attribute, value)| Change {
-        kind: ChangeKind::Replace,
-        description: AttributeDescription::plain(attribute),
-        keys: Vec::new(),
-        values: vec![value.into_bytes()],
-        standing: Standing::Internal,
-    })
-    .collect()
+    ] {
+        if !sets(attribute) {
+            changes.push(Change {
+                kind: ChangeKind::Replace,
+                description: AttributeDescription::plain(attribute),
+                keys: Vec::new(),
+                values: vec![value.into_bytes()],
+                standing: Standing::Internal,
+            });
+        }
+    }
+    changes
 }
 
 /// Gives [those changes](modification_changes) their equality keys: their values are normal.
