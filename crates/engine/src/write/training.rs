@@ -29,7 +29,7 @@ const LOOK_UP_BYTES: usize = 256;
 pub(crate) struct Trainer {
     /// The entry id from which on records are looked at for a new dictionary.
     next: u64,
-    /// As [`sampled`] says.
+    /// What [`sampled`] answers.
     sampled: u64,
     work: Work,
 }
@@ -44,11 +44,11 @@ enum Work {
 }
 
 impl Trainer {
-    /// For a database with dictionaries, or without, that has given out entry ids up to this one. `sampled`: as [that](sampled)
-    /// says; until the ids have doubled from there, the newer half is mostly the same entries.
+    /// For a database with dictionaries, or without, that has given out entry ids up to this one. `sampled` is what
+    /// [`sampled`] answers of it: until the ids have doubled from there, the newer half is mostly the same entries.
     pub(crate) fn new(has_dictionary: bool, last_entry_id: u64, sampled: u64) -> Self {
         let next = match has_dictionary {
-            true => next_after(last_entry_id).max(sampled.saturating_mul(2)),
+            true => next_after(last_entry_id, sampled),
             false => FIRST,
         };
         Self { next, sampled, work: Work::Resting }
@@ -161,10 +161,11 @@ pub(crate) fn sampled<V: Snapshot>(snapshot: &V) -> Result<u64, Fault> {
     EntryId::from_prefix(&row).map(|id| id.0).ok_or(damaged)
 }
 
-/// The highest entry id at which a dictionary is to be made next, after this one.
-fn next_after(last_entry_id: u64) -> u64 {
-    let mut next = FIRST;
-    while next <= last_entry_id {
+/// The entry id at which a dictionary is to be made next, after this one: the ids double from the sample of a load on, and from
+/// [`FIRST`] on where no load made a dictionary (0).
+fn next_after(last_entry_id: u64, sampled: u64) -> u64 {
+    let mut next = if sampled == 0 { FIRST } else { sampled };
+    while next <= last_entry_id || next < FIRST {
         next = next.saturating_mul(2);
     }
     next
@@ -181,9 +182,9 @@ mod tests {
     #[test]
     fn doublings() {
         for (last, next) in [(0, 2_048), (2_047, 2_048), (2_048, 4_096), (200_000, 262_144)] {
-            assert_eq!(next_after(last), next, "{last}");
+            assert_eq!(next_after(last, 0), next, "{last}");
         }
-        assert_eq!(next_after(u64::MAX - 1), u64::MAX);
+        assert_eq!(next_after(u64::MAX - 1, 0), u64::MAX);
     }
 
     /// A load makes its dictionary of all that a small database has: there is nothing new to learn before that has doubled.
@@ -194,8 +195,11 @@ mod tests {
         for (has_dictionary, last, sampled, begins) in [
             (true, 2_004, 0, 2_048),
             (true, 2_004, 2_004, 4_008),
-            (true, 4_007, 2_004, 4_096),
-            (true, 300, 300, 2_048),
+            (true, 4_007, 2_004, 4_008),
+            // No second one at 4,096, of the same half: neither a running server makes it, nor one that was started anew.
+            (true, 4_050, 2_004, 8_016),
+            (true, 8_100, 2_004, 16_032),
+            (true, 300, 300, 2_400),
             // Most of it came behind the sample.
             (true, 200_000, 4_096, 262_144),
             (false, 100, 0, 2_048),
