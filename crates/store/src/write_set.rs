@@ -295,7 +295,7 @@ impl PostingEdits {
     /// What [`Self::iter`] gives, if it is not much.
     pub(crate) fn few(&self) -> Option<&[(u64, bool)]> {
         match &self.0 {
-            Edits::Small(edits) => Some(edits),
+            Edits::Small(edits) => Some(edits.as_slice()),
             Edits::Large(_) => None,
         }
     }

@@ -14,7 +14,8 @@ use crate::entry::{AttributeNumber, Entry, EntryId};
 use crate::fault::Fault;
 use crate::tables::{INDEX, PENDING};
 
-/// Grams of one attribute; with more than these the row would be full.
+/// Grams of one attribute that are gathered, repeated ones included. With more of them the keys are made the other way, which takes
+/// repeated ones out on the way.
 const GRAMS_MAX: usize = 8 * ROW_KEYS_MAX;
 
 /// The head or the tail of a value.
@@ -138,7 +139,7 @@ fn put_edges(row: &mut NewRow, of: (AttributeNumber, KeyKind), edges: &mut Small
     edges.dedup();
     let mut done: u32 = 0;
     for length in edges.iter().map(SmallVec::len) {
-        if done & 1 << length != 0 {
+        if done & (1 << length) != 0 {
             continue;
         }
         done |= 1 << length;

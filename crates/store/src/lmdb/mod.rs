@@ -523,7 +523,7 @@ impl OrderedWrite for LmdbTransaction<'_> {
         }
         // SAFETY: the cursor stands at the record with this key, which nothing has changed since it was read. What is written is the
         // block's own memory, and no reference to what was read is used any more.
-        let written = unsafe { found.put_current(&block.key, &block.value) };
+        let written = unsafe { found.put_current(block.key.as_slice(), block.value.as_slice()) };
         match written.map_err(|error| store.write_error(error))? {
             true => Ok(true),
             false => Err(store.write_error(heed::Error::Mdb(MdbError::NotFound))),
