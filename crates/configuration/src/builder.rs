@@ -11,9 +11,7 @@ use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 use super::balancer;
 use super::defaults::is_default;
 use super::diagnostic::{Notes, Origin};
-use super::kinds::{
-    CACHE_KIND, DatabaseKind, Descriptor, KindSettings, MdbSettings, SERVER_KIND, target_settings,
-};
+use super::kinds::{self, CACHE_KIND, DatabaseKind, KindSettings, MdbSettings, SERVER_KIND, target_settings};
 use super::line;
 use super::model::{
     Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay, SchemaSection, Shared,
@@ -31,7 +29,7 @@ const TRANSLUCENT: &str = "translucent";
 #[derive(Debug, Default)]
 pub(super) struct DirectiveContext<'a> {
     /// The kind of the database that is open.
-    pub(super) kind: Option<&'static Descriptor>,
+    pub(super) kind: Option<&'static kinds::Descriptor>,
     /// The database's kind is not served here.
     pub(super) foreign: bool,
     /// In a `backend` section.

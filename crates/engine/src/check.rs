@@ -213,7 +213,7 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     let first_here = !(settings.shadow || settings.keeps_states());
     let mut of_log = |key, fault| report(Finding::Log { key, fault });
     checked.logged = log::check(view.snapshot, (last, first_here), &mut of_log)?;
-    let is_here = &mut |uuid: &uuid::Uuid| Ok(replica::entry_of(view, uuid)?.is_some());
+    let is_here = &mut |uuid: &Uuid| Ok(replica::entry_of(view, uuid)?.is_some());
     checked.replica = replica::check(view.snapshot, &replica::is_conflict, is_here, &mut |fault| {
         report(Finding::Replica { fault })
     })?;

@@ -122,7 +122,7 @@ struct Uuids {
 }
 
 impl Uuids {
-    fn next(&mut self, now: Timestamp, source: &dyn RandomSource) -> uuid::Uuid {
+    fn next(&mut self, now: Timestamp, source: &dyn RandomSource) -> Uuid {
         if self.random.is_empty() {
             self.random.resize(UUIDS_FETCHED, [0; UUID_RANDOM_BYTES]);
             source.fill(self.random.as_flattened_mut());
