@@ -24,10 +24,10 @@ impl FileText {
         fail: &dyn Fn(String, &str) -> ConfigError,
     ) -> Result<(Self, String), ConfigError> {
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error, fail))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            fail(format!("`{}` is not UTF-8 text, from byte {at} on", path.display()), "save it as UTF-8")
-        })?;
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => without_foreign_comments(path, error.as_bytes())?,
+        };
         // It is invisible where the first word is shown.
         if text.starts_with('\u{feff}') {
             let message = format!("`{}` begins with a byte order mark", path.display());
@@ -65,6 +65,30 @@ impl FileText {
     }
 }
 
+/// Text whose comments alone are not UTF-8: nothing is read from them.
+fn without_foreign_comments(path: &Path, bytes: &[u8]) -> Result<String, ConfigError> {
+    let mut is_comment = false;
+    for (line, number) in bytes.split(|byte| *byte == b'\n').zip(1u32..) {
+        let goes_on = matches!(line.first(), Some(b' ' | b'\t'));
+        is_comment = line.starts_with(b"#") || (is_comment && goes_on);
+        let Err(error) = std::str::from_utf8(line) else { continue };
+        if is_comment {
+            continue;
+        }
+        let before = line.get(..error.valid_up_to()).unwrap_or_default();
+        let column = String::from_utf8_lossy(before).chars().count() + 1;
+        let text = String::from_utf8_lossy(line).trim_end().to_owned();
+        let origin = Origin::Line { file: Arc::new(path.to_owned()), line: number };
+        return Err(ConfigError::new(origin, "not UTF-8 text")
+            .with_excerpt(Excerpt { text, column, width: 1 })
+            .with_help(format!(
+                "save it as UTF-8, for example: iconv -f ISO-8859-1 -t UTF-8 {}",
+                path.display()
+            )));
+    }
+    Ok(String::from_utf8_lossy(bytes).into_owned())
+}
+
 fn unreadable(
     path: &Path,
     error: &std::io::Error,
@@ -86,6 +110,9 @@ fn unreadable(
 /// What may be meant by a file that is not there.
 fn where_to_find(path: &Path) -> String {
     let file_name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if path.to_string_lossy().contains('*') {
+        return "a `*` stands for no other names here: write an `include` line for each file".to_owned();
+    }
     let schema = file_name.strip_suffix(".schema").or_else(|| file_name.strip_suffix(".ldif"));
     let place =
         if path.is_relative() { "a relative name starts at the working directory" } else { "check the path" };

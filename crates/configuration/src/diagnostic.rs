@@ -28,7 +28,7 @@ impl fmt::Display for Origin {
 
 /// What is wrong with a configuration, where, and how to correct it.
 ///
-/// `Display` renders `file:line:column: message`, the line with a caret below the word, and the help.
+/// `Display` renders `file:line:column: message`, the line with a caret below the word, and the help; then the other faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError(Box<ConfigFault>);
 
@@ -42,6 +42,10 @@ pub struct ConfigFault {
     pub help: Option<String>,
     /// The `include` lines that led here, innermost first.
     pub included_from: Vec<Origin>,
+    /// The file of a slapd.d with the entry at fault.
+    pub file: Option<PathBuf>,
+    /// What else is wrong with the configuration. These have no others themselves.
+    pub others: Vec<ConfigError>,
 }
 
 /// One source line and the part of it that is meant.
@@ -54,14 +58,32 @@ pub struct Excerpt {
 
 impl ConfigError {
     pub fn new(origin: Origin, message: impl Into<String>) -> Self {
-        let included_from = Vec::new();
         Self(Box::new(ConfigFault {
             origin,
             excerpt: None,
             message: message.into(),
             help: None,
-            included_from,
+            included_from: Vec::new(),
+            file: None,
+            others: Vec::new(),
         }))
+    }
+
+    /// One error of all that was found.
+    ///
+    /// # Errors
+    /// The first of them, with the rest as its `others`.
+    pub(super) fn together(found: impl IntoIterator<Item = Self>) -> Result<(), Self> {
+        let mut all = found.into_iter().flat_map(Self::into_all);
+        let Some(mut first) = all.next() else { return Ok(()) };
+        first.others = all.collect();
+        Err(first)
+    }
+
+    /// The fault and its `others`, each as an error of its own.
+    pub fn into_all(mut self) -> Vec<Self> {
+        let others = std::mem::take(&mut self.others);
+        std::iter::once(self).chain(others).collect()
     }
 
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
@@ -113,7 +135,10 @@ impl fmt::Display for ConfigError {
         for from in &self.included_from {
             write!(f, "\n    = included from {from}")?;
         }
-        Ok(())
+        if let Some(file) = &self.file {
+            write!(f, "\n    = in {}", file.display())?;
+        }
+        self.others.iter().try_for_each(|other| write!(f, "\n{other}"))
     }
 }
 
@@ -125,8 +150,8 @@ pub(super) fn without_secrets(text: &str) -> String {
 }
 
 /// Keywords whose argument is a password, those included that are refused: what is wrong with such a line is logged, too.
-const PASSWORD_KEYWORDS: [&str; 6] =
-    ["rootpw", "passphrase", "bindpw", "acl-passwd", "pseudorootpw", "dbpasswd"];
+const PASSWORD_KEYWORDS: [&str; 7] =
+    ["rootpw", "passphrase", "cryptkey", "bindpw", "acl-passwd", "pseudorootpw", "dbpasswd"];
 
 /// The text with a star for each character behind such a keyword; blanks and quotes stay.
 fn without_arguments(text: &str) -> String {

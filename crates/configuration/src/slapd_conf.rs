@@ -15,17 +15,24 @@ use super::line::{self, LogicalLine, UnterminatedQuote, Word};
 use super::model::{Config, SchemaSection, Source};
 use super::settings::Settings;
 
+/// So many faults of a file are shown.
+const FAULTS_MAX: usize = 20;
+
 /// Reads a file and all it includes.
+///
+/// # Errors
+/// All faults that do not follow from another one, up to [`FAULTS_MAX`].
 pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
-    let mut reader = Reader { builder: Builder::new(false), open: Vec::new(), quick_start: None };
+    let mut reader = Reader::new(Builder::new(false), None);
     reader.file(path, None)?;
+    ConfigError::together(reader.faults)?;
     super::validate::complete(reader.builder.finish(Source::File(path.to_owned())))
 }
 
 /// Reads lines that are in no file, and include none; `name` stands for the file in errors.
 #[cfg(feature = "kv")]
 pub(super) fn read_lines(name: &str, text: String) -> Result<Config, ConfigError> {
-    let mut reader = Reader { builder: Builder::new(false), open: Vec::new(), quick_start: None };
+    let mut reader = Reader::new(Builder::new(false), None);
     let (path, file) = (PathBuf::from(name), FileText::of(Path::new(name), &text));
     for logical in line::logical_lines(&text) {
         let keyword = line::words(&logical.text).0.into_iter().next();
@@ -52,9 +59,10 @@ const OWN: [(&str, &str); 4] = [
 /// As for a whole slapd.conf; a line that begins another section, or that says what flags say.
 pub(super) fn read_more(builder: Builder, files: &[PathBuf]) -> Result<Builder, ConfigError> {
     let (section, databases) = (builder.section, builder.databases.len());
-    let mut reader = Reader { builder, open: Vec::new(), quick_start: Some(databases) };
+    let mut reader = Reader::new(builder, Some(databases));
     for file in files {
         reader.file(file, None)?;
+        ConfigError::together(std::mem::take(&mut reader.faults))?;
         let is_same = match (section, reader.builder.section) {
             (Section::Database(before), Section::Below { database, .. }) => database == Some(before),
             (before, now) => before == now,
@@ -76,9 +84,27 @@ struct Reader {
     open: Vec<PathBuf>,
     /// So many databases there are where the last of them is that of `larix serve --suffix`, which has said some things of it.
     quick_start: Option<usize>,
+    /// What was wrong so far.
+    faults: Vec<ConfigError>,
+    after: After,
+}
+
+/// Which lines behind a fault say nothing about themselves.
+#[derive(Debug, Default)]
+struct After {
+    /// All lines up to the next `database`: it is not known what they set.
+    section: bool,
+    /// Lines whose keyword is not known, up to the next section or overlay.
+    overlay: bool,
+    /// Those that name something of the schema.
+    schema: bool,
 }
 
 impl Reader {
+    fn new(builder: Builder, quick_start: Option<usize>) -> Self {
+        Self { builder, open: Vec::new(), quick_start, faults: Vec::new(), after: After::default() }
+    }
+
     /// Reads one file; `from` is the word of the `include` that named it.
     fn file(&mut self, path: &Path, from: Option<ConfigError>) -> Result<(), ConfigError> {
         let fail = |message: String, help: &str| match from.clone() {
@@ -101,10 +127,45 @@ impl Reader {
         let (text_of, text) = FileText::read(path, &fail)?;
         self.open.push(path.to_owned());
         for logical in line::logical_lines(&text) {
-            self.line(&text_of, &logical)?;
+            if self.faults.len() >= FAULTS_MAX || !self.line_or_fault(&text_of, &logical) {
+                break;
+            }
         }
         self.open.pop();
         Ok(())
+    }
+
+    /// Reads a line, and keeps what is wrong with it unless an earlier fault may be the cause. Answers whether the file may be
+    /// read on.
+    fn line_or_fault(&mut self, file: &FileText, logical: &LogicalLine) -> bool {
+        let keyword = logical.text.split([' ', '\t']).find(|word| !word.is_empty()).unwrap_or_default();
+        let is = |name: &str| keyword.eq_ignore_ascii_case(name);
+        if is("database") {
+            self.after.section = false;
+        }
+        if is("database") || is("overlay") {
+            self.after.overlay = false;
+        }
+        if self.after.section {
+            return true;
+        }
+        let Err(fault) = self.line(file, logical) else { return true };
+        let directive = directives::by_keyword(keyword, &self.builder.context());
+        let scope = directive.map(|directive| directive.scope);
+        let follows = match scope {
+            None => self.after.overlay,
+            Some(Scope::Structure | Scope::Global | Scope::GlobalFirst | Scope::Module) => false,
+            Some(_) => self.after.schema,
+        };
+        if !follows {
+            self.faults.push(fault);
+        }
+        self.after.section |= is("database") || is("backend");
+        self.after.overlay |= is("overlay");
+        let defines = is("include") || is("schema") || is("attributeoptions");
+        self.after.schema |= defines || scope == Some(Scope::Schema);
+        // LDIF: no other line of it is one of slapd.conf either.
+        !keyword.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("dn:"))
     }
 
     fn line(&mut self, file: &FileText, logical: &LogicalLine) -> Result<(), ConfigError> {
@@ -179,13 +240,16 @@ impl Reader {
         let own = self.builder.schema_sections.len() - 1;
         self.builder.schema_section = Some(own);
         let from = file.error(logical, name.start..name.end, String::new(), None);
-        self.file(&path, Some(from)).map_err(|mut error| {
-            if error.origin != (Origin::Line { file: Arc::clone(&file.path), line: logical.number }) {
-                let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
-                error.included_from.push(origin);
+        let here = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
+        let before = self.faults.len();
+        let read = self.file(&path, Some(from)).map_err(|mut error| {
+            if error.origin != here {
+                error.included_from.push(here.clone());
             }
             error
-        })?;
+        });
+        self.faults.iter_mut().skip(before).for_each(|fault| fault.included_from.push(here.clone()));
+        read?;
         // A file without definitions is no schema; those it included stay.
         if self.builder.schema_sections.get(own).is_some_and(|section| section.settings.is_empty()) {
             self.builder.schema_sections.remove(own);
@@ -210,7 +274,7 @@ impl Reader {
             ),
             None => (
                 format!("unknown directive `{}`", keyword.text),
-                no_line(&keyword.text, &file.path).or_else(|| {
+                no_line(&keyword.text, &file.path).or_else(|| removed(&keyword.text)).or_else(|| {
                     directives::suggestion(&keyword.text, false)
                         .map(|known| format!("did you mean `{known}`?"))
                 }),
@@ -233,6 +297,20 @@ fn no_line(word: &str, file: &Path) -> Option<String> {
     } else {
         "this is LDIF, and no line of slapd.conf".to_owned()
     })
+}
+
+/// What to do about a keyword that slapd had once.
+fn removed(word: &str) -> Option<String> {
+    const REMOVED: [(&str, &str); 6] = [
+        ("schemacheck", "take the line out: entries are always checked"),
+        ("defaultaccess", "write a rule in its place, such as `access to * by * read`"),
+        ("suffixAlias", "take the line out, or serve the other name with `database relay`"),
+        ("dbnolocking", "take the line out: a setting of the retired LDBM engine"),
+        ("dbsync", "take the line out: a setting of the retired LDBM engine"),
+        ("dbcachenowsync", "take the line out: a setting of the retired LDBM engine"),
+    ];
+    let found = REMOVED.iter().find(|(keyword, _)| keyword.eq_ignore_ascii_case(word));
+    found.map(|(_, remedy)| (*remedy).to_owned())
 }
 
 /// What to do about an argument at the beginning of a physical line that is the keyword of a directive.

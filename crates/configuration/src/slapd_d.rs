@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use larix_engine::csn::CsnGenerator;
 use larix_engine::time::{Clock, RandomSource, new_uuid};
-use larix_proto::ldif::{Body, LdifAttribute, Reader, Record, Writer};
+use larix_proto::ldif::{Body, LdifAttribute, LdifError, Reader, Record, Writer};
 
-use super::diagnostic::{ConfigError, Notes, Origin};
+use super::diagnostic::{ConfigError, ConfigFault, Notes, Origin};
 use super::entries::{EntryName, from_entries};
 use super::entry::{ConfigAttribute, ConfigEntry};
 use super::model::{Config, Source};
@@ -63,12 +63,27 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
         )
         .with_help(help));
     }
-    let mut config =
-        from_entries(all.into_iter().map(Arc::new).collect(), Source::Directory(directory.to_owned()), None)?;
+    let source = Source::Directory(directory.to_owned());
+    let mut config = from_entries(all.into_iter().map(Arc::new).collect(), source, None)
+        .map_err(|error| with_files(error, directory))?;
     for note in &notes {
         config.notes.push(note.origin.clone(), note.text.clone());
     }
     Ok(config)
+}
+
+/// The error with the file of each entry at fault.
+fn with_files(mut error: ConfigError, directory: &Path) -> ConfigError {
+    name_file(&mut error, directory);
+    error.others.iter_mut().for_each(|other| name_file(other, directory));
+    error
+}
+
+fn name_file(fault: &mut ConfigFault, directory: &Path) {
+    if let Origin::Value { dn, .. } = &fault.origin {
+        let file = file_of(dn).ok().map(|(file, _)| directory.join(file));
+        fault.file = file.filter(|file| file.exists());
+    }
 }
 
 /// Reads a configuration once more, if its files are not those any more that it was read from; says whether they are not.
@@ -95,7 +110,9 @@ pub fn exists_in(directory: &Path) -> bool {
 /// Names the file that cannot be read or parsed.
 pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), ConfigError> {
     let mut notes = Notes::default();
-    let all = entries_of(directory, files_of(directory, MAX_DEPTH)?, &mut notes)?;
+    let files = files_of(directory, MAX_DEPTH)?;
+    note_orphans(directory, &files, &mut notes);
+    let all = entries_of(directory, files, &mut notes)?;
     let mut named: Vec<(EntryName, ConfigEntry)> = Vec::with_capacity(all.len());
     for entry in all {
         let name = EntryName::parse(&entry.dn).map_err(|why| {
@@ -105,6 +122,28 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     }
     named.sort_by_cached_key(|(name, _)| name.order());
     Ok((named.into_iter().map(|(_, entry)| entry).collect(), notes))
+}
+
+/// Notes folders with files of entries whose superior has no file: nothing of them is read.
+fn note_orphans(directory: &Path, files: &BTreeMap<PathBuf, Vec<u8>>, notes: &mut Notes) {
+    let names = |folder: &Path| -> Vec<PathBuf> {
+        let listing = std::fs::read_dir(directory.join(folder)).into_iter().flatten().flatten();
+        listing.map(|child| folder.join(child.file_name())).collect()
+    };
+    let is_ldif = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "ldif");
+    for superior in files.keys().map(|file| file.with_extension("")) {
+        for folder in names(&superior) {
+            let mut file = folder.clone().into_os_string();
+            file.push(".ldif");
+            let file = PathBuf::from(file);
+            if !is_ldif(&folder) && !files.contains_key(&file) && names(&folder).iter().any(is_ldif) {
+                let origin = Origin::Line { file: Arc::new(directory.join(&file)), line: 1 };
+                let text =
+                    "warning: there is no such file: the entries in the folder of its name are not read";
+                notes.push(origin, text);
+            }
+        }
+    }
 }
 
 /// The entries that files hold, superiors first. A file whose superior's is missing belongs to nothing.
@@ -140,14 +179,18 @@ fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Resul
     if !checksum_fits(bytes) {
         notes.push(origin.clone(), "was edited by hand: its checksum does not fit");
     }
-    let record = Reader::new(bytes)
-        .read_record()
-        .map_err(|error| ConfigError::new(origin.clone(), error.to_string()))?;
+    let record = Reader::new(bytes).read_record().map_err(|error| at_line(file, &error))?;
     let Some(Record { dn: rdn, body: Body::Content(attributes), .. }) = record else {
         return Err(ConfigError::new(origin, "holds no entry"));
     };
     let dn = if parent.is_empty() { rdn } else { format!("{rdn},{parent}") };
     Ok(ConfigEntry::from_ldif(dn, attributes))
+}
+
+/// A fault of LDIF, at its line of the file.
+fn at_line(file: &Path, error: &LdifError) -> ConfigError {
+    let line = u32::try_from(error.line).unwrap_or(u32::MAX);
+    ConfigError::new(Origin::Line { file: Arc::new(file.to_owned()), line }, error.fault.to_string())
 }
 
 /// Whether the checksum in the second line is that of the rest; a file without one passes.
@@ -304,5 +347,68 @@ mod tests {
         assert!(checksum_fits(b"# x\n# CRC32 cbf43926\n123456789"));
         assert!(!checksum_fits(b"# x\n# CRC32 cbf43927\n123456789"));
         assert!(checksum_fits(b"dn: cn=config\n"));
+    }
+
+    const FILES: [(&str, &str); 3] = [
+        ("cn=config.ldif", "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n"),
+        (
+            "cn=config/olcDatabase={1}mdb.ldif",
+            "dn: olcDatabase={1}mdb\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcDatabase: {1}mdb\n\
+             olcSuffix: cn=one\nolcDbDirectory: /tmp/larix-test/one\n",
+        ),
+        (
+            "cn=config/olcDatabase={1}mdb/olcOverlay={0}memberof.ldif",
+            "dn: olcOverlay={0}memberof\nobjectClass: olcOverlayConfig\nobjectClass: olcMemberOfConfig\n\
+             olcOverlay: {0}memberof\n",
+        ),
+    ];
+
+    /// A slapd.d of these files, with lines more in each; without those that get none.
+    fn directory(more: [Option<&str>; 3]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for ((file, text), more) in FILES.iter().zip(more) {
+            let path = directory.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if let Some(more) = more {
+                std::fs::write(path, format!("{text}{more}")).unwrap();
+            }
+        }
+        directory
+    }
+
+    #[test]
+    fn faults_are_shown_together_with_their_files() {
+        let wrong = [
+            Some("olcThreads: many\nolcNoSuch: x\n"),
+            Some("olcReadOnly: maybe\n"),
+            Some("olcMemberOfFoo: x\n"),
+        ];
+        let directory = directory(wrong);
+        let error = read(directory.path()).unwrap_err().to_string();
+        let root = directory.path().display().to_string();
+        let files: Vec<&str> =
+            error.lines().filter_map(|line| line.strip_prefix("    = in ")?.strip_prefix(&root)).collect();
+        let [global, database, overlay] = FILES.map(|(file, _)| format!("/{file}"));
+        assert_eq!(files, [&global, &global, &database, &overlay], "{error}");
+        assert!(error.contains("cn=config: olcNoSuch: no such attribute is known"), "{error}");
+    }
+
+    #[test]
+    fn a_line_that_is_no_ldif_is_named() {
+        let directory = directory([Some("olcThreads: 4\nolcLogLevel stats\n"), Some(""), Some("")]);
+        let error = read(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("/cn=config.ldif:5: "), "{error}");
+    }
+
+    #[test]
+    fn entries_without_their_superior_are_noted() {
+        let directory = directory([Some(""), None, Some("")]);
+        let (entries, notes) = read_entries(directory.path()).unwrap();
+        assert_eq!(entries.len(), 1);
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        let missing = directory.path().join("cn=config/olcDatabase={1}mdb.ldif");
+        let expected = format!("{}:1: warning: there is no such file: ", missing.display());
+        assert!(matches!(notes.as_slice(), [note] if note.starts_with(&expected)), "{notes:?}");
+        assert!(read_entries(self::directory([Some(""); 3]).path()).unwrap().1.is_empty());
     }
 }

@@ -135,6 +135,14 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:1:9: there is no file `$D/none.conf`\n    | include $D/none.conf\n    |         ^^^^^^^^^^^^\n    = help: check the path",
         ),
         (
+            &[("slapd.conf", "schemacheck on\n")],
+            "$D/slapd.conf:1:1: unknown directive `schemacheck`\n    | schemacheck on\n    | ^^^^^^^^^^^\n    = help: take the line out: entries are always checked",
+        ),
+        (
+            &[("slapd.conf", "include $D/*.schema\n")],
+            "$D/slapd.conf:1:9: there is no file `$D/*.schema`\n    | include $D/*.schema\n    |         ^^^^^^^^^^^\n    = help: a `*` stands for no other names here: write an `include` line for each file",
+        ),
+        (
             &[("slapd.conf", "include no-such/core.schema\n")],
             "$D/slapd.conf:1:9: there is no file `no-such/core.schema`\n    | include no-such/core.schema\n    |         ^^^^\n    = help: a relative name starts at the working directory; `schema core` takes the one that comes with Larix",
         ),
@@ -154,6 +162,125 @@ fn errors_point_at_the_word() {
         let narrow =
             |text: &str| text.lines().filter(|line| !line.contains('^')).collect::<Vec<_>>().join("\n");
         assert_eq!(narrow(&text), narrow(expected));
+    }
+}
+
+/// Where the faults are that an error names, as `file:line`.
+fn places(error: &str) -> Vec<String> {
+    let first_lines = error.lines().filter_map(|line| line.strip_prefix("$D/"));
+    first_lines.map(|line| line.splitn(3, ':').take(2).collect::<Vec<_>>().join(":")).collect()
+}
+
+/// All that is wrong with a file, but for what follows from another fault.
+#[test]
+fn faults_are_shown_together() {
+    let many = "idletimeout x\n".repeat(30);
+    let cases: &[(&[(&str, &str)], &[&str])] = &[
+        (
+            &[(
+                "slapd.conf",
+                "schemacheck on\nsizelimit fifty\ndatabase mdb\nsufix dc=x\nindex cn foo\nmode x\n",
+            )],
+            &["slapd.conf:1", "slapd.conf:2", "slapd.conf:4", "slapd.conf:5", "slapd.conf:6"],
+        ),
+        // The overlay's own lines.
+        (
+            &[(
+                "slapd.conf",
+                "database mdb\noverlay translog\ntranslog /x\noverlay ppolicy\nppolicy_defalt cn=x\n",
+            )],
+            &["slapd.conf:2", "slapd.conf:5"],
+        ),
+        // A section of which nothing is known.
+        (
+            &[("slapd.conf", "database sqlite\nsuffix dc=a\nfoo bar\ndatabase mdb\nsufix dc=b\n")],
+            &["slapd.conf:1", "slapd.conf:5"],
+        ),
+        // What the missing schema may define.
+        (
+            &[(
+                "slapd.conf",
+                "include $D/none.schema\ndatabase mdb\nindex nosuch eq\nsufix dc=x\nthreads many\n",
+            )],
+            &["slapd.conf:1", "slapd.conf:4", "slapd.conf:5"],
+        ),
+        (
+            &[
+                ("slapd.conf", "include $D/a.conf\nthreads many\n"),
+                ("a.conf", "idletimeout x\nwritetimeout y\n"),
+            ],
+            &["a.conf:1", "a.conf:2", "slapd.conf:2"],
+        ),
+        // No line of LDIF is one of slapd.conf.
+        (
+            &[
+                ("slapd.conf", "include $D/core.ldif\nthreads many\n"),
+                ("core.ldif", "dn: cn=core\nobjectClass: olcSchemaConfig\n"),
+            ],
+            &["core.ldif:1", "slapd.conf:2"],
+        ),
+        // Faults of the whole.
+        (
+            &[(
+                "slapd.conf",
+                "database mdb\nrootpw a\ndirectory $D/a\ndatabase mdb\nrootpw b\ndirectory $D/b\n",
+            )],
+            &["slapd.conf:1", "slapd.conf:4"],
+        ),
+        (
+            &[("slapd.conf", "access to attrs=nosuch by * read\naccess to attrs=none by * read\n")],
+            &["slapd.conf:1", "slapd.conf:2"],
+        ),
+        (&[("slapd.conf", many.as_str())], &[]),
+    ];
+    for (files, expected) in cases {
+        let error = read(files).1.expect_err(files[0].1);
+        let places = places(&error);
+        if expected.is_empty() {
+            assert_eq!(places.len(), 20, "{error}");
+        } else {
+            assert_eq!(places, *expected, "{error}");
+        }
+    }
+    let (_keep, error) =
+        read(&[("slapd.conf", "include $D/a.conf\n"), ("a.conf", "idletimeout x\nthreads y\n")]);
+    let error = error.expect_err("two faults");
+    assert_eq!(error.matches("= included from $D/slapd.conf:1").count(), 2, "{error}");
+}
+
+/// slapd reads no comments either.
+#[test]
+fn comments_may_be_in_another_encoding() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slapd.conf");
+    let read = |text: &[u8]| {
+        std::fs::write(&path, text).unwrap();
+        Config::from_slapd_conf(&path).map_err(|error| error.to_string())
+    };
+    let config = read(b"# f\xfcr alle\n  auch f\xfcr Gr\xfc\xdfe\nidletimeout 7\n").unwrap();
+    assert_eq!(config.global.idle_timeout, 7);
+    for (text, place, shown) in [
+        (
+            &b"idletimeout 7\nargsfile /tmp/m\xfcller\n"[..],
+            ":2:16: not UTF-8 text",
+            "argsfile /tmp/m\u{fffd}ller",
+        ),
+        (b"# f\xfcr alle\nlogfile f\xfcr\n", ":2:10: not UTF-8 text", "iconv -f ISO-8859-1"),
+        (b"database mdb\nrootpw m\xfcll\n", ":2:9: not UTF-8 text", "rootpw ****\n"),
+    ] {
+        let error = read(text).expect_err(place);
+        assert!(error.contains(place) && error.contains(shown), "{error}");
+    }
+}
+
+/// What slapd 2.4 could do and nothing here does.
+#[test]
+fn an_encrypted_database_is_refused() {
+    for line in ["cryptfile /etc/key", "cryptkey hidden"] {
+        let text = format!("database hdb\n{line}\n");
+        let error = read(&[("slapd.conf", text.as_str())]).1.expect_err(line);
+        assert!(error.contains("slapd.conf:2:1") && error.contains("is not supported"), "{error}");
+        assert!(!error.contains("hidden"), "{error}");
     }
 }
 

@@ -15,29 +15,27 @@ use super::values::ChangeLog;
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 
 /// Checks a configuration before anyone sees it.
+///
+/// # Errors
+/// All faults of databases, or else all of overlays, or else the first one of the rest.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     let mut served: Vec<(NormalDn, usize)> = Vec::new();
     let mut directories: Vec<(PathBuf, Origin)> = Vec::new();
+    let mut found = Vec::new();
     for (number, database) in config.databases.iter().enumerate() {
-        suffixes(database, number, &config, &mut served)?;
-        root(database)?;
+        found.extend(suffixes(database, number, &config, &mut served).err());
+        found.extend(root(database).err());
         if let Some(path) = database.kind.directory() {
-            directory(database, path, &mut directories)?;
+            found.extend(directory(database, path, &mut directories).err());
         }
-        database.kind.check(database)?;
+        found.extend(database.kind.check(database).err());
     }
-    for database in &config.databases {
-        superior(database, &config)?;
-    }
+    found.extend(config.databases.iter().filter_map(|database| superior(database, &config).err()));
+    ConfigError::together(found)?;
     relay::check(&config)?;
-    for database in &config.databases {
-        config.access_log(database)?;
-        config.build_overlays(database)?;
-        config.interceptors(Some(database), &mut |_| Ok(None))?;
-        database.overlays.iter().try_for_each(Overlay::check_below)?;
-        database.overlays.iter().try_for_each(|overlay| overlay.remote_auth(&config.schema).map(|_| ()))?;
-        database.overlays.iter().try_for_each(|overlay| overlay.bind_server().map(|_| ()))?;
-    }
+    ConfigError::together(
+        config.databases.iter().filter_map(|database| overlays_of(&config, database).err()),
+    )?;
     config.interceptors(None, &mut |_| Ok(None))?;
     config.frontend.overlays.iter().try_for_each(Overlay::check_below)?;
     judged_elsewhere(&config)?;
@@ -58,6 +56,16 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         }
     }
     Ok(config)
+}
+
+/// The overlays of a database can be built.
+fn overlays_of(config: &Config, database: &Database) -> Result<(), ConfigError> {
+    config.access_log(database)?;
+    config.build_overlays(database)?;
+    config.interceptors(Some(database), &mut |_| Ok(None))?;
+    database.overlays.iter().try_for_each(Overlay::check_below)?;
+    database.overlays.iter().try_for_each(|overlay| overlay.remote_auth(&config.schema).map(|_| ()))?;
+    database.overlays.iter().try_for_each(|overlay| overlay.bind_server().map(|_| ()))
 }
 
 /// Overlays that let another server judge binds stand on databases with entries of their own, not in front of all databases.
@@ -93,8 +101,8 @@ fn balance(config: &mut Config) -> Result<(), ConfigError> {
 
 /// Names in access rules are defined.
 fn access(config: &Config) -> Result<(), ConfigError> {
-    let check = |lines: &[AccessLine]| {
-        lines.iter().try_for_each(|line| {
+    let check = |lines: &[AccessLine]| -> Vec<ConfigError> {
+        let checked = lines.iter().map(|line| {
             AccessPolicy::new(Arc::clone(&config.schema), None, std::slice::from_ref(&line.rule), &[])
                 .map(|_| ())
                 .map_err(|error| {
@@ -111,14 +119,16 @@ fn access(config: &Config) -> Result<(), ConfigError> {
                         false => refused,
                     }
                 })
-        })
+        });
+        checked.filter_map(Result::err).collect()
     };
     if config.read_entries.is_some() && config.schema_sections.is_empty() {
         // The schema comes later; rules are checked then.
         return Ok(());
     }
-    check(&config.frontend.access)?;
-    config.databases.iter().try_for_each(|database| check(&database.access))
+    let mut found = check(&config.frontend.access);
+    found.extend(config.databases.iter().flat_map(|database| check(&database.access)));
+    ConfigError::together(found)
 }
 
 /// What the access rules say without effect, and passwords that they leave open.

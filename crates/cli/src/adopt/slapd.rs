@@ -185,7 +185,7 @@ fn readable(path: &Path) -> anyhow::Result<Config> {
             Some(config)
         }
         Err(error) => {
-            faults.push(error);
+            faults.extend(error.into_all());
             None
         }
     };

@@ -35,7 +35,7 @@ pub(super) struct TestArgs {
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: TestArgs = common::parse(name, arguments);
     let read = args.config.load(args.dry_run);
-    let found = read.map_err(|error| vec![error]).and_then(|config| check(&args, &config));
+    let found = read.map_err(ConfigError::into_all).and_then(|config| check(&args, &config));
     match found {
         Ok(()) => {
             if !args.quiet {

@@ -147,8 +147,7 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 /// Names of modules that ship with OpenLDAP and stand for nothing more than a database kind or an overlay.
 fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let file = call.argument(0)?;
-    let name = file.rsplit('/').next().unwrap_or(file);
-    let name = name.strip_suffix(".la").or_else(|| name.strip_suffix(".so")).unwrap_or(name);
+    let name = module_name(file);
     let known = match name.strip_prefix("back_") {
         Some(kind) => DatabaseKind::named(kind).is_some(),
         None => {
@@ -189,9 +188,50 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The name of a module without its folder, its ending and the versions of its file: `refint` of
+/// `/usr/lib/ldap/refint-2.4.so.2.10.8`.
+fn module_name(file: &str) -> &str {
+    let is_version = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || c == '.')
+    };
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let name = match name.rsplit_once(".so") {
+        Some((before, after)) if after.is_empty() || after.strip_prefix('.').is_some_and(is_version) => {
+            before
+        }
+        _ => name.strip_suffix(".la").unwrap_or(name),
+    };
+    match name.rsplit_once('-') {
+        Some((before, version)) if is_version(version) => before,
+        _ => name,
+    }
+}
+
 fn define(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     if call.directive.form == Form::Rest && !call.text.starts_with('(') {
         return Err(Fault::argument(0, "a definition starts with `(`"));
     }
     builder.define(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_have_names_without_versions() {
+        for (file, name) in [
+            ("refint", "refint"),
+            ("refint.la", "refint"),
+            ("back_mdb.so", "back_mdb"),
+            ("/usr/lib64/openldap/refint-2.4.so.2.10.8", "refint"),
+            ("back_hdb-2.4.so.2", "back_hdb"),
+            ("pw-sha2.so.0.0.0", "pw-sha2"),
+            ("pw-sha2-2.5.la", "pw-sha2"),
+            ("pw-pbkdf2", "pw-pbkdf2"),
+            ("check.soap", "check.soap"),
+        ] {
+            assert_eq!(module_name(file), name, "{file}");
+        }
+    }
 }

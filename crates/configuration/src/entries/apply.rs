@@ -75,21 +75,65 @@ pub(crate) fn from_entries(
     if let Some(reusable) = &reusable {
         reusable.followed_by(&mut builder);
     }
+    let mut faults = Faults::default();
     for (name, entry) in &named {
+        if faults.hide(name) {
+            continue;
+        }
         let applied = match (&reusable, &name.role) {
             (Some(reusable), Role::Schema(section)) => reusable.apply(&mut builder, section, entry)?,
             _ => false,
         };
         if !applied {
-            apply_entry(&mut builder, name, entry)?;
+            let databases = builder.databases.len();
+            if let Err(fault) = apply_entry(&mut builder, name, entry) {
+                let is_opened = builder.databases.len() > databases;
+                faults.take(fault, name, is_opened)?;
+            }
             if matches!(name.role, Role::Schema(_)) {
                 builder.end_section(None);
             }
         }
     }
+    ConfigError::together(faults.found)?;
     let mut config = builder.finish(source);
     config.read_entries = Some(named.into_iter().map(|(_, entry)| entry).collect());
     super::super::validate::complete(config)
+}
+
+/// So many faults are shown.
+const FAULTS_MAX: usize = 20;
+
+/// What is wrong with entries, as far as it does not follow from another fault.
+#[derive(Debug, Default)]
+struct Faults {
+    found: Vec<ConfigError>,
+    /// Entries that opened no section, so that those below them have none.
+    closed: Vec<Vec<(String, String)>>,
+}
+
+impl Faults {
+    /// Whether the entry stands below one of those.
+    fn hide(&self, name: &EntryName) -> bool {
+        self.closed.iter().any(|path| name.path.starts_with(path))
+    }
+
+    /// # Errors
+    /// All faults, if what follows would have other ones by this one.
+    fn take(&mut self, fault: ConfigError, name: &EntryName, is_opened: bool) -> Result<(), ConfigError> {
+        self.found.push(fault);
+        match name.role {
+            Role::Database(_) if is_opened => {}
+            // What the schema lacks is missing everywhere.
+            Role::Schema(_) => return ConfigError::together(std::mem::take(&mut self.found)),
+            Role::Global | Role::Module => {}
+            _ => self.closed.push(name.path.clone()),
+        }
+        if self.found.len() >= FAULTS_MAX {
+            return ConfigError::together(std::mem::take(&mut self.found));
+        }
+        Ok(())
+    }
 }
 
 fn fault_of_entry(dn: &str, message: String) -> ConfigError {
@@ -230,28 +274,38 @@ pub(crate) fn is_target(name: &EntryName) -> bool {
 }
 
 /// Applies attributes to the section that is open.
+///
+/// # Errors
+/// All faults of the attributes; of definitions the first one, by which others may lack a name.
 pub(super) fn apply_attributes(
     builder: &mut Builder,
     given: &[ConfigAttribute],
     dn: &Arc<str>,
 ) -> Result<(), ConfigError> {
     let mut attributes: Vec<(usize, &'static Directive, &ConfigAttribute)> = Vec::new();
+    let mut faults = Vec::new();
     for attribute in given {
         let description = attribute.description.as_str();
         if is_plain(description) {
             continue;
         }
         let Some(directive) = directives::by_attribute(description, &builder.context()) else {
-            return Err(unknown(dn, description));
+            faults.push(unknown(dn, description));
+            continue;
         };
         let rank = directives::all().position(|other| std::ptr::eq(other, directive)).unwrap_or(usize::MAX);
         attributes.push((rank, directive, attribute));
     }
     attributes.sort_by_key(|(rank, _, _)| *rank);
     for (_, directive, attribute) in attributes {
-        apply_attribute(builder, directive, attribute, dn)?;
+        if let Err(fault) = apply_attribute(builder, directive, attribute, dn) {
+            faults.push(fault);
+            if directive.scope == Scope::Schema {
+                break;
+            }
+        }
     }
-    Ok(())
+    ConfigError::together(faults)
 }
 
 /// Opens a database or an overlay as its slapd.conf line would.

@@ -123,6 +123,7 @@ fn value_conflicts(database: &Database) -> Result<(), ConfigError> {
 }
 
 const NO_TUNING: &str = "the store needs no tuning";
+const UNENCRYPTED: &str = "encrypt the file system below the database, and take the line out";
 const RETIRED: &str = "a setting of the retired Berkeley DB engine";
 
 static TABLE: &[Directive] = &[
@@ -173,10 +174,8 @@ static TABLE: &[Directive] = &[
         .many()
         .noted("large sets of values are kept apart by themselves"),
     Directive::kept("dbpagesize", "olcDbPageSize", Scope::Kind("mdb"), Form::Whole).noted(NO_TUNING),
-    Directive::kept("crypto", "olcDbCryptoModule", Scope::Kind("mdb"), Form::Whole)
-        .refused("encrypt the file system below the database"),
-    Directive::kept("passphrase", "olcDbPassphrase", Scope::Kind("mdb"), Form::Secret)
-        .refused("encrypt the file system below the database"),
+    Directive::kept("crypto", "olcDbCryptoModule", Scope::Kind("mdb"), Form::Whole).refused(UNENCRYPTED),
+    Directive::kept("passphrase", "olcDbPassphrase", Scope::Kind("mdb"), Form::Secret).refused(UNENCRYPTED),
     Directive::kept("idlexp", "olcBkMdbIdlExp", Scope::Backend, Form::Whole).noted("indexes are exact"),
     Directive::new("change-log", "olcLarixChangeLog", Scope::Kind("mdb"), Form::Words, |b, c| {
         let log = ChangeLog::parse(c.arguments.iter().map(String::as_str));
@@ -198,8 +197,8 @@ static TABLE: &[Directive] = &[
     retired("linearindex", "olcDbLinearIndex"),
     retired("lockdetect", "olcDbLockDetect"),
     retired("shm_key", "olcDbShmKey"),
-    retired("cryptfile", "olcDbCryptFile"),
-    retired("cryptkey", "olcDbCryptKey"),
+    Directive::kept("cryptfile", "olcDbCryptFile", Scope::Kind("mdb"), Form::Whole).refused(UNENCRYPTED),
+    Directive::kept("cryptkey", "olcDbCryptKey", Scope::Kind("mdb"), Form::Secret).refused(UNENCRYPTED),
 ];
 
 const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {
