@@ -349,6 +349,10 @@ fn flags_of_slapadd_have_their_meaning_beside_a_server() {
     assert!(!bench.run("add", &["-n", "1"], &odd).status.success());
     bench.done("add", &["-n", "1", "-s"], &odd);
     assert!(bench.content().concat().contains("uidNumber: seven"));
+    // What nobody can read is refused all the same.
+    let latin = format!("dn: cn=latin,{SUFFIX}\nobjectClass: person\ncn: latin\nsn:: TfxsbGVy\n\n");
+    let output = bench.run("add", &["-n", "1"], &latin);
+    assert!(output_text(&output).contains("sn: value #0 invalid per syntax"), "{}", output_text(&output));
     // Syntaxes are checked when that is asked for.
     let wrong =
         format!("dn: cn=wrong,{SUFFIX}\nobjectClass: person\ncn: wrong\nsn: x\nseeAlso: nonsense\n\n");

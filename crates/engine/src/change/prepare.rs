@@ -268,7 +268,7 @@ fn import_attributes(
                 let change = check_change(schema, ChangeKind::Add, attribute)?;
                 (change.description, change.values)
             }
-            false => unchecked_values(schema, attribute)?,
+            false => unchecked_values(schema, attribute, import.schema_check)?,
         };
         match taken.iter_mut().find(|known| known.description == description) {
             Some(known) => known.values.extend(values),
@@ -278,16 +278,22 @@ fn import_attributes(
     Ok(taken)
 }
 
-/// Values whose syntax is not checked. The very same value given twice is one; one that is equal to another is refused.
+/// Values whose syntax is not checked, but for what is to be [readable](values::is_readable). The very same value given twice is one;
+/// one that is equal to another is refused.
 fn unchecked_values(
     schema: &Schema,
     attribute: AttributeValues,
+    readable: bool,
 ) -> Result<(AttributeDescription, Vec<Vec<u8>>), LdapResult> {
     let AttributeValues { description: name, values } = attribute;
     let description = schema
         .describe(&name)
         .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}")))?;
     let attribute_type = schema.attribute(description.attribute);
+    let is_readable = |value: &Vec<u8>| !readable || values::is_readable(schema, attribute_type, value);
+    if let Some(position) = values.iter().position(|value| !is_readable(value)) {
+        return Err(values::unreadable(&name, position));
+    }
     let mut seen: foldhash::HashMap<Vec<u8>, usize> = foldhash::HashMap::default();
     let mut distinct: Vec<Vec<u8>> = Vec::with_capacity(values.len());
     for (position, value) in values.into_iter().enumerate() {

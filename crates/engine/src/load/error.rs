@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 
-use larix_proto::LdapResult;
 use larix_proto::ldif::LdifError;
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::DnError;
 use larix_store::{CommitError, OpenError, ReadError};
 use uuid::Uuid;
@@ -98,7 +98,9 @@ impl fmt::Display for RecordError {
         }
         match &self.fault {
             RecordFault::Ldif(error) => error.fmt(f),
-            RecordFault::NotAnEntry => f.write_str("a change record, where entries are loaded"),
+            RecordFault::NotAnEntry => f.write_str(
+                "a change record, where entries are loaded: ldapmodify or slapmodify carries it out",
+            ),
             RecordFault::Dn(error) => error.fmt(f),
             RecordFault::OutsideSuffixes => f.write_str("not below any suffix of the database"),
             RecordFault::NoSuperior => f.write_str("the superior entry does not exist"),
@@ -114,7 +116,15 @@ impl fmt::Display for RecordError {
                 f.write_str(": leave it out, and the entry gets one of its own")
             }
             RecordFault::Refused(result) if result.diagnostic.is_empty() => write!(f, "{}", result.code),
-            RecordFault::Refused(result) => write!(f, "{}: {}", result.code, result.diagnostic),
+            RecordFault::Refused(result) => {
+                write!(f, "{}: {}", result.code, result.diagnostic)?;
+                match result.code {
+                    ResultCode::OBJECT_CLASS_MODS_PROHIBITED => {
+                        f.write_str("; without its structuralObjectClass the entry gets the right one")
+                    }
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }

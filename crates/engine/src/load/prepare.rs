@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use foldhash::{HashMap, HashSet};
 use larix_proto::ldif::{Body, LdifAttribute, Record};
 use larix_proto::{Dn, LdapResult, ResultCode};
-use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema};
+use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema, SyntaxKind};
 use smallvec::SmallVec;
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use super::error::{LoadError, RecordError, RecordFault, with_value};
 use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::prepare::{ChangeKind, check_change};
+use crate::change::values::{is_readable, unreadable};
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{AttributeNumber, Entry, EntryAttribute};
 use crate::failure::Failure;
@@ -92,6 +93,8 @@ pub(super) struct Local {
     types: Types,
     /// The classes of the last entry, in which no class comes twice.
     classes: Vec<Vec<u8>>,
+    /// The last value that was a DN.
+    name: Vec<u8>,
 }
 
 /// Which types the entry being checked has, without options: by number, the number of the entry that had one last.
@@ -165,6 +168,7 @@ impl<'c> Checker<'c> {
             uuids: Uuids::default(),
             types: Types::default(),
             classes: Vec::new(),
+            name: Vec::new(),
         }
     }
 
@@ -281,12 +285,43 @@ impl<'c> Checker<'c> {
             return Ok(());
         }
         let description = self.describe(local, place, &name)?;
+        if self.options.schema_check {
+            self.check_readable(local, &description, &name, &values)?;
+        }
         let values = self.without_repeated(local, &description, &name, values)?;
         let is_new = description.options().is_empty() && local.types.is_new(description.attribute);
         let known = if is_new { None } else { entry.attribute_mut(&description) };
         match known {
             Some(known) => known.values.extend(values),
             None => entry.attributes.push(EntryAttribute::new(description, values)),
+        }
+        Ok(())
+    }
+
+    fn check_readable(
+        &self,
+        local: &mut Local,
+        description: &AttributeDescription,
+        name: &str,
+        values: &[Vec<u8>],
+    ) -> Result<(), RecordFault> {
+        let kind = self.schema().attribute(description.attribute);
+        let is_name = kind.syntax.kind == SyntaxKind::DistinguishedName;
+        if is_name && values.len() > 1 {
+            // Members of groups are read but once, where they are compared.
+            return Ok(());
+        }
+        for (position, value) in values.iter().enumerate() {
+            // Nearly all entries have the same creatorsName and modifiersName.
+            if is_name && *value == local.name {
+                continue;
+            }
+            if !is_readable(self.schema(), kind, value) {
+                return Err(RecordFault::Refused(with_value(unreadable(name, position), values)));
+            }
+            if is_name {
+                local.name.clone_from(value);
+            }
         }
         Ok(())
     }
@@ -335,18 +370,25 @@ impl<'c> Checker<'c> {
         if values.len() < 2 || (is_classes && values == local.classes) {
             return Ok(values);
         }
-        let rule = self.schema().attribute(description.attribute).equality;
+        let kind = self.schema().attribute(description.attribute);
+        let rule = kind.equality;
+        let are_names = self.options.schema_check && kind.syntax.kind == SyntaxKind::DistinguishedName;
         let mut seen = ValueKeys::new(values.len());
         let mut again = Vec::new();
         for (position, value) in values.iter().enumerate() {
+            let mut is_read = true;
             let is_new = seen.insert(|key| {
                 let start = key.len();
                 let normal = rule.is_some_and(|rule| rule.normalize_value(self.schema(), value, key).is_ok());
                 if !normal {
+                    is_read = false;
                     key.truncate(start);
                     key.extend_from_slice(value);
                 }
             });
+            if are_names && !is_read {
+                return Err(RecordFault::Refused(with_value(unreadable(name, position), &values)));
+            }
             if is_new {
                 continue;
             }

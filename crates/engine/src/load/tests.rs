@@ -258,6 +258,11 @@ fn errors_name_the_line() {
         ("dn: cn=X,ou=People,dc=example,dc=com\nno colon\n\n", "line 10: "),
         ("dn: cn=X,,dc=example\nobjectClass: person\n\n", "line 9: \"cn=X,,dc=example\": "),
         (
+            "dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: X\nsn: x\nstructuralObjectClass: person\n\n",
+            "line 9: \"cn=X,ou=People,dc=example,dc=com\": Cannot modify object class (69): structural object class modification from \
+             'person' to 'inetOrgPerson' not allowed; without its structuralObjectClass the entry gets the right one",
+        ),
+        (
             "dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: person\nshoeSize: 9\n\n",
             "line 9: \"cn=X,ou=People,dc=example,dc=com\": Undefined attribute type (17): shoeSize: ",
         ),
@@ -294,6 +299,53 @@ fn a_value_that_is_refused_is_shown() {
         let ldif = format!("{HEAD}dn: cn=X,ou=People,dc=example,dc=com\n{attributes}\n");
         let error = site.bulk(&ldif, &options).1.expect_err(message).to_string();
         assert!(error.ends_with(message), "{error}\nnot {message}");
+    }
+}
+
+/// What slapadd refuses without a check of values, too. `-s` loads it.
+#[test]
+fn a_value_that_nobody_can_read_is_refused() {
+    let site = Site::new();
+    let unchecked = LoadOptions { schema_check: false, ..LoadOptions::default() };
+    let load = |line: &str, options: &LoadOptions| {
+        let person =
+            format!("dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: person\ncn: X\nsn: x\n{line}\n\n");
+        let ldif = format!("{HEAD}{person}");
+        let bulk = site.bulk(&ldif, options).1.map(|_| ()).map_err(|error| error.to_string());
+        let merged =
+            load_into(&site.empty(), ldif.as_bytes(), site.context(), options, &mut Unobserved).map(|_| ());
+        assert_eq!(merged.map_err(|error| error.to_string()), bulk, "{line}");
+        bulk
+    };
+    for (line, message) in [
+        (
+            "description:: TfxsbGVy",
+            "description: value #0 invalid per syntax: it is not UTF-8, which most syntaxes want",
+        ),
+        ("seeAlso: nonsense", "seeAlso: value #0 invalid per syntax: \"nonsense\""),
+        ("seeAlso: cn=a\nseeAlso: nonsense", "seeAlso: value #1 invalid per syntax: \"nonsense\""),
+        ("modifiersName: nosuch=x", "modifiersName: value #0 invalid per syntax: \"nosuch=x\""),
+        (
+            "createTimestamp: 20060101000000",
+            "createTimestamp: value #0 invalid per syntax: \"20060101000000\"",
+        ),
+        ("entryUUID: 1", "entryUUID: value #0 invalid per syntax: \"1\""),
+        ("entryCSN: 20060101000000.000Z#000000#000#000000", "entryCSN: value #0 invalid per syntax: "),
+    ] {
+        let error = load(line, &LoadOptions::default()).expect_err(line);
+        assert!(error.contains(message), "{error}\nnot {message}");
+        load(line, &unchecked).unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+    for line in [
+        "description: M\u{fc}ller",
+        "seeAlso: cn=a\nseeAlso: cn=a\nseeAlso: cn=b",
+        "telephoneNumber: ext. 7",
+        "createTimestamp: 200601010000Z\nmodifyTimestamp: 20060101000000,5Z",
+        "entryUUID: 3A1F6A3E-1D2C-102A-9C3F-CF3B8A3F7B1E",
+        "entryCSN: 20060101000000Z#000002#00#000000",
+        "entryCSN: 2002110813:58:24Z#0x0001#0#0000",
+    ] {
+        load(line, &LoadOptions::default()).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
 }
 
