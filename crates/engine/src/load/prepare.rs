@@ -381,7 +381,7 @@ impl<'c> Checker<'c> {
                 let start = key.len();
                 let normal = rule.is_some_and(|rule| rule.normalize_value(self.schema(), value, key).is_ok());
                 if !normal {
-                    is_read = false;
+                    is_read = rule.is_none();
                     key.truncate(start);
                     key.extend_from_slice(value);
                 }
