@@ -290,6 +290,9 @@ fn unchecked_values(
         .describe(&name)
         .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}")))?;
     let attribute_type = schema.attribute(description.attribute);
+    if readable {
+        values::check_transfer(attribute_type, &description, &name)?;
+    }
     let is_readable = |value: &Vec<u8>| !readable || values::is_readable(schema, attribute_type, value);
     if let Some(position) = values.iter().position(|value| !is_readable(value)) {
         return Err(values::unreadable(&name, position));
@@ -377,9 +380,7 @@ pub(crate) fn check_change(
     let undefined = |text: String| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {text}"));
     let description = schema.describe(name).map_err(|error| undefined(error.to_string()))?;
     let attribute_type = schema.attribute(description.attribute);
-    if attribute_type.syntax.binary_transfer && !description.has_binary_option() {
-        return Err(undefined("requires ;binary transfer".to_owned()));
-    }
+    values::check_transfer(attribute_type, &description, name)?;
     if description.has_range_option() {
         return Err(undefined("inappropriate use of tag range option".to_owned()));
     }

@@ -13,7 +13,7 @@ use super::error::{LoadError, RecordError, RecordFault, with_value};
 use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::prepare::{ChangeKind, check_change};
-use crate::change::values::{is_readable, unreadable};
+use crate::change::values::{check_transfer, is_readable, unreadable};
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{AttributeNumber, Entry, EntryAttribute};
 use crate::failure::Failure;
@@ -306,6 +306,7 @@ impl<'c> Checker<'c> {
         values: &[Vec<u8>],
     ) -> Result<(), RecordFault> {
         let kind = self.schema().attribute(description.attribute);
+        check_transfer(kind, description, name).map_err(RecordFault::Refused)?;
         let is_name = kind.syntax.kind == SyntaxKind::DistinguishedName;
         if is_name && values.len() > 1 {
             // Members of groups are read but once, where they are compared.

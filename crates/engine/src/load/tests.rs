@@ -329,6 +329,7 @@ fn a_value_that_nobody_can_read_is_refused() {
             "createTimestamp: 20060101000000",
             "createTimestamp: value #0 invalid per syntax: \"20060101000000\"",
         ),
+        ("objectClass: pkiUser\nuserCertificate: abc", "userCertificate: requires ;binary transfer"),
         ("entryUUID: 1", "entryUUID: value #0 invalid per syntax: \"1\""),
         ("entryCSN: 20060101000000.000Z#000000#000#000000", "entryCSN: value #0 invalid per syntax: "),
     ] {
