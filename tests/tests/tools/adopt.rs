@@ -353,9 +353,13 @@ impl Written {
 }
 
 fn bound(port: u16) -> Option<TcpStream> {
+    bound_as(port, ADMIN, "secret")
+}
+
+fn bound_as(port: u16, dn: &str, password: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let mut request = Vec::new();
-    client::simple_bind(&mut request, MessageId(1), ADMIN, b"secret", &[]);
+    client::simple_bind(&mut request, MessageId(1), dn, password.as_bytes(), &[]);
     (answer(&mut stream, &request)? == ResultCode::SUCCESS).then_some(stream)
 }
 
@@ -415,6 +419,28 @@ fn news_that_nobody_reads_end_nothing() {
         let output = machine.command(more).stdout(nowhere).output().unwrap();
         assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(machine.serves(), Some(server));
+    }
+}
+
+/// Passwords that were set at Larix are good at slapd, too.
+#[test]
+fn passwords_come_back() {
+    if !can_run() {
+        return;
+    }
+    let person = "uid=p1,dc=example,dc=com";
+    let machine = Machine::start(PLAIN, true);
+    machine.must(&[]);
+    let url = format!("ldap://127.0.0.1:{}", machine.port);
+    let words = ["passwd", "-H", url.as_str(), "-D", ADMIN, "-w", "secret", "-s", "another", person];
+    let changed = Command::new(Kind::Larix.program().unwrap()).args(words).output().unwrap();
+    assert!(changed.status.success(), "{changed:?}");
+    for more in [None, Some("--back")] {
+        if let Some(more) = more {
+            machine.must(&[more]);
+        }
+        assert!(bound_as(machine.port, person, "another").is_some(), "{:?}", machine.serves());
+        assert!(bound_as(machine.port, person, "wrong").is_none(), "{:?}", machine.serves());
     }
 }
 

@@ -9,6 +9,7 @@ use larix_server::clock::{SystemClock, SystemRandom};
 /// Where slapd looks for a database whose configuration names no directory.
 const DEFAULT_DATA: &str = "/var/lib/ldap";
 const DIRECTORY: &str = "olcDbDirectory";
+const PASSWORD_HASH: &str = "olcPasswordHash";
 /// What names places of slapd's own.
 const OWN_PLACES: [&str; 4] = ["olcPidFile", "olcArgsFile", "olcConfigDir", "olcConfigFile"];
 
@@ -19,8 +20,26 @@ pub(super) fn write_for_larix(
     directory_of: &dyn Fn(&Path) -> Option<String>,
 ) -> anyhow::Result<()> {
     let read = if from.is_dir() { Config::from_slapd_d(from) } else { Config::from_slapd_conf(from) };
-    let entries = read.map_err(|error| anyhow::anyhow!("{error}"))?.entries();
+    let mut entries = read.map_err(|error| anyhow::anyhow!("{error}"))?.entries();
+    name_password_hash(&mut entries);
     write(entries, to, directory_of)
+}
+
+/// Passwords that are set from now on are stored as slapd stores them, where its configuration leaves that to slapd. Larix would make
+/// Argon2 of them, and a slapd without that module could not check them after the way back.
+fn name_password_hash(entries: &mut [ConfigEntry]) {
+    if entries.iter().any(|entry| !entry.values(PASSWORD_HASH).is_empty()) {
+        return;
+    }
+    let is_frontend = |entry: &ConfigEntry| {
+        entry.values("objectClass").iter().any(|class| class.eq_ignore_ascii_case(b"olcFrontendConfig"))
+    };
+    // cn=config comes first, and may have it, too.
+    let at = entries.iter().position(is_frontend).unwrap_or(0);
+    if let Some(entry) = entries.get_mut(at) {
+        let hash = crate::tools::common::ldif_attribute(PASSWORD_HASH.to_owned(), vec![b"{SSHA}".to_vec()]);
+        entry.attributes.push(hash.into());
+    }
 }
 
 /// The same of a slapd.d as slapd wrote it, for slapd.
@@ -100,4 +119,36 @@ fn lines(entry: ConfigEntry) -> Vec<String> {
         .collect();
     lines.sort_unstable();
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_stored_as_slapd_stores_them() {
+        let entry = |dn: &str, attributes: &[(&str, &str)]| {
+            let attributes = attributes.iter().map(|(name, value)| {
+                crate::tools::common::ldif_attribute((*name).to_owned(), vec![value.as_bytes().to_vec()])
+            });
+            ConfigEntry::from_ldif(dn.to_owned(), attributes.collect())
+        };
+        let top = entry("cn=config", &[("objectClass", "olcGlobal")]);
+        let frontend = entry("olcDatabase={-1}frontend,cn=config", &[("objectClass", "olcFrontendConfig")]);
+        let named = entry("olcDatabase={-1}frontend,cn=config", &[("olcPasswordHash", "{CRYPT}")]);
+        for (mut entries, expected) in [
+            (vec![top.clone(), frontend], ["", "{SSHA}"]),
+            (vec![top.clone(), named], ["", "{CRYPT}"]),
+            (vec![top.clone(), entry("olcDatabase={0}config,cn=config", &[])], ["{SSHA}", ""]),
+        ] {
+            name_password_hash(&mut entries);
+            let hash = |entry: &ConfigEntry| {
+                entry
+                    .values(PASSWORD_HASH)
+                    .first()
+                    .map_or_else(String::new, |value| String::from_utf8_lossy(value).into_owned())
+            };
+            assert_eq!(entries.iter().map(hash).collect::<Vec<_>>(), expected);
+        }
+    }
 }
