@@ -13,6 +13,9 @@ use super::processes::{self, Process};
 use super::service::Service;
 use crate::terminal::{print_report, say};
 
+/// The file with the entries of an mdb database, and that of hdb and bdb.
+const DATA: &str = "data.mdb";
+const BERKELEY_DATA: &str = "id2entry.bdb";
 /// Room beside what the databases take, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
 /// Of what slapd's files take: two dumps, each about as large, and Larix's database.
@@ -211,6 +214,12 @@ fn stored_databases(config: &Config) -> anyhow::Result<Vec<StoredDatabase>> {
         let directory = mdb.directory.canonicalize().with_context(|| {
             format!("{}: cannot find the directory {}", database.origin, mdb.directory.display())
         })?;
+        // Larix serves hdb and bdb as mdb. The way back exchanges the file of mdb.
+        ensure!(
+            !directory.join(BERKELEY_DATA).exists() || directory.join(DATA).exists(),
+            "{}: the database of {suffix:?} is a Berkeley DB (hdb, bdb): adopt takes over mdb alone; the guide has the way by LDIF",
+            database.origin
+        );
         databases.push(StoredDatabase { suffix, directory });
     }
     ensure!(
@@ -331,6 +340,21 @@ mod tests {
                 options: text("-4"),
             }
         );
+    }
+
+    #[test]
+    fn databases_of_berkeley_are_left_to_slapd() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        let text = format!("schema core\ndatabase hdb\nsuffix cn=x\ndirectory {}\n", folder.path().display());
+        fs::write(&file, text).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        fs::write(folder.path().join(BERKELEY_DATA), "").unwrap();
+        let error = stored_databases(&config).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("\"cn=x\" is a Berkeley DB"), "{error}");
+        // Moved to mdb long ago.
+        fs::write(folder.path().join(DATA), "").unwrap();
+        assert_eq!(stored_databases(&config).unwrap().len(), 1);
     }
 
     #[test]
