@@ -313,7 +313,7 @@ fn removed(word: &str) -> Option<String> {
     found.map(|(_, remedy)| (*remedy).to_owned())
 }
 
-/// What to do about an argument at the beginning of a physical line that is the keyword of a directive.
+/// What to do about an argument at the beginning of a physical line that is a comment, or the keyword of a directive.
 fn continued_directive(logical: &LogicalLine, start: usize, words: &[Word]) -> Option<String> {
     let at = words.iter().position(|word| word.start == start)?;
     let word = words.get(at)?;
@@ -322,8 +322,12 @@ fn continued_directive(logical: &LogicalLine, start: usize, words: &[Word]) -> O
     let begins_a_line =
         line_of(word) > logical.number && before.is_none_or(|before| line_of(before) < line_of(word));
     let is_directive = directives::all().any(|directive| directive.keyword.eq_ignore_ascii_case(&word.text));
-    (begins_a_line && is_directive)
-        .then(|| "a line that begins with a blank continues the one above: take the blank away".to_owned())
+    let remedy = match (word.text.starts_with('#'), is_directive) {
+        (true, _) => "a comment cannot stand within a rule: put it above, without a blank before it",
+        (false, true) => "a line that begins with a blank continues the one above: take the blank away",
+        (false, false) => return None,
+    };
+    begins_a_line.then(|| remedy.to_owned())
 }
 
 /// Definitions are read as written, so a lone quote in them is no matter for the words.

@@ -151,6 +151,10 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:3:3: `directory` takes no more arguments\n    |   index cn eq\n    |   ^^^^^\n    = help: a line that begins with a blank continues the one above: take the blank away",
         ),
         (
+            &[("slapd.conf", "access to attrs=cn\n  # a comment\n  by * read\n")],
+            "$D/slapd.conf:2:3: `=` is missing after `#`\n    |   # a comment\n    |   ^\n    = help: a comment cannot stand within a rule: put it above, without a blank before it",
+        ),
+        (
             &[("slapd.conf", "\u{feff}database mdb\n")],
             "`$D/slapd.conf` begins with a byte order mark\n    = help: save it as UTF-8 without one",
         ),
