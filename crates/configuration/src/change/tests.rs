@@ -3,7 +3,7 @@
 use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::model::{Config, Source};
-use super::fixture::{TestSources, operations, start};
+use super::fixture::{TestSources, entries, operations, start};
 
 /// The DNs of the databases and overlays with what follows them, and the values of `shown` in the changed entry.
 fn outcome(ldif: &str, shown: &[&str], controls: &RequestControls) -> String {
@@ -49,6 +49,34 @@ fn names(config: &Config) -> Vec<String> {
 
 const NEW: &str = "objectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcSuffix: cn=new\n\
                    olcDbDirectory: /tmp/larix-test/new\n";
+
+/// They are served as mdb, and keep their names and their settings.
+#[test]
+fn databases_of_slapd_2_4_can_be_changed() {
+    for (kind, class) in [("hdb", "olcHdbConfig"), ("bdb", "olcBdbConfig")] {
+        let dn = format!("olcDatabase={{1}}{kind},cn=config");
+        let start = format!(
+            "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n\n\
+             dn: {dn}\nobjectClass: olcDatabaseConfig\nobjectClass: {class}\nolcDatabase: {{1}}{kind}\nolcSuffix: cn=old\n\
+             olcDbDirectory: /tmp/larix-test/old\nolcDbCacheSize: 1000\nstructuralObjectClass: {class}\n"
+        );
+        let config = Config::from_entries(entries(&start), Source::QuickStart).unwrap();
+        let change = format!("dn: {dn}\nchangetype: modify\nadd: olcReadOnly\nolcReadOnly: TRUE\n");
+        let operation = operations(&change).remove(0);
+        let changed = TestSources::new().change(&config, operation, RequestControls::default());
+        let changed = changed.unwrap_or_else(|refusal| panic!("{kind}: {:?}", refusal.0));
+        let after = changed.after.expect(kind);
+        for (name, value) in
+            [("olcReadOnly", "TRUE"), ("olcDbCacheSize", "1000"), ("objectClass", "olcDatabaseConfig")]
+        {
+            assert_eq!(
+                after.values(name).first().map(Vec::as_slice),
+                Some(value.as_bytes()),
+                "{kind}: {name}"
+            );
+        }
+    }
+}
 
 #[test]
 fn new_entries_get_their_number() {
