@@ -293,7 +293,9 @@ fn unchecked_values(
     if readable {
         values::check_transfer(attribute_type, &description, &name)?;
     }
-    let is_readable = |value: &Vec<u8>| !readable || values::is_readable(schema, attribute_type, value);
+    let mut scratch = Vec::new();
+    let mut is_readable =
+        |value: &Vec<u8>| !readable || values::is_readable(schema, attribute_type, value, &mut scratch);
     if let Some(position) = values.iter().position(|value| !is_readable(value)) {
         return Err(values::unreadable(&name, position));
     }

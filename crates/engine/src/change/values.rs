@@ -4,20 +4,73 @@ use larix_proto::ber::is_text;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, InvalidValue, Schema, SyntaxKind};
 
-/// Whether a value is text, a DN, a time, a UUID or a CSN where its syntax wants one: clients and replicas could not read it
-/// otherwise. A value that is not of its syntax may have a normal form all the same: CSNs of older servers do. Values of other syntaxes
-/// are not looked at.
-pub(crate) fn is_readable(schema: &Schema, kind: &AttributeType, value: &[u8]) -> bool {
+/// Whether a value is text, a DN, a time, a UUID or a CSN where its syntax wants one, as far as slapadd asks for it: the value must have
+/// a normal form. A type without an equality rule takes every value, and values of other syntaxes are not looked at. `scratch` is room
+/// for a normal form.
+pub(crate) fn is_readable(
+    schema: &Schema,
+    kind: &AttributeType,
+    value: &[u8],
+    scratch: &mut Vec<u8>,
+) -> bool {
+    let Some(rule) = kind.equality else { return true };
+    let mut has_normal_form = || {
+        scratch.clear();
+        rule.normalize_value(schema, value, scratch).is_ok()
+    };
+    let is_valid = || kind.syntax.validate(schema, value).is_ok();
     match kind.syntax.kind {
-        SyntaxKind::DirectoryString => is_text(value),
-        SyntaxKind::DistinguishedName | SyntaxKind::GeneralizedTime | SyntaxKind::Uuid | SyntaxKind::Csn => {
-            kind.syntax.validate(schema, value).is_ok()
-                || kind
-                    .equality
-                    .is_none_or(|rule| rule.normalize_value(schema, value, &mut Vec::new()).is_ok())
-        }
+        SyntaxKind::DirectoryString => is_text(value) || is_encoded_as_text(value) || has_normal_form(),
+        SyntaxKind::DistinguishedName => has_normal_form() || is_valid(),
+        SyntaxKind::GeneralizedTime => is_common_time(value) || is_valid() || has_normal_form(),
+        SyntaxKind::Uuid => is_valid() || has_normal_form(),
+        SyntaxKind::Csn => is_common_csn(value) || has_normal_form(),
         _ => true,
     }
+}
+
+/// Whether octets are numbers of characters as UTF-8 encodes them, each in its shortest form, also those that are no characters of Unicode:
+/// halves of surrogate pairs, and numbers above U+10FFFF (RFC 2279). slapd takes these.
+fn is_encoded_as_text(mut value: &[u8]) -> bool {
+    while let [first, rest @ ..] = value {
+        let length = first.leading_ones();
+        if length == 0 {
+            value = rest;
+            continue;
+        }
+        if !(2..=6).contains(&length) {
+            return false;
+        }
+        let Some((following, after)) = rest.split_at_checked(length as usize - 1) else { return false };
+        // The bits that a shorter form has no room for.
+        let is_shortest = match following {
+            [_] => first & 0x1e != 0,
+            [second, ..] => first & (0x7f_u8 >> length) != 0 || second & 0x3f >= 1_u8 << (8 - length),
+            [] => false,
+        };
+        if !is_shortest || following.iter().any(|octet| octet & 0xc0 != 0x80) {
+            return false;
+        }
+        value = after;
+    }
+    true
+}
+
+/// Whether a value is a time as servers write it, `YYYYmmddHHMMSSZ`, on a day that every month has. It needs no parser.
+fn is_common_time(value: &[u8]) -> bool {
+    let Some((digits, b"Z")) = value.split_at_checked(14) else { return false };
+    let ([_, _, month, day, hour, minute, second], []) = digits.as_chunks::<2>() else { return false };
+    digits.iter().all(u8::is_ascii_digit)
+        && (*b"01"..=*b"12").contains(month)
+        && (*b"01"..=*b"28").contains(day)
+        && hour <= b"23"
+        && minute <= b"59"
+        && second <= b"59"
+}
+
+/// Whether a value has the form of `YYYYmmddHHMMSS.uuuuuuZ#cccccc#sss#mmmmmm`. slapd looks for no more.
+fn is_common_csn(value: &[u8]) -> bool {
+    value.len() == 40 && [22, 29, 33].iter().all(|at| value.get(*at) == Some(&b'#'))
 }
 
 /// Refuses values of an attribute that go with the option `;binary` alone, if `name` is without it: clients ask for them with it.
@@ -49,4 +102,57 @@ pub(crate) fn key(schema: &Schema, kind: &AttributeType, value: &[u8]) -> Result
     let mut out = Vec::with_capacity(value.len());
     rule.normalize_value(schema, value, &mut out)?;
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_encoded_as_slapd_wants_it() {
+        for (octets, expected) in [
+            (&b""[..], true),
+            ("a\u{fc}\u{20ac}\u{1f600}".as_bytes(), true),
+            (b"\xed\xa0\xbd\xed\xb8\x80", true),
+            (b"\xf4\x90\x80\x80", true),
+            (b"\xf8\x88\x80\x80\x80", true),
+            (b"\xfc\x84\x80\x80\x80\x80", true),
+            (b"M\xfcller", false),
+            (b"\xc3", false),
+            (b"\xc3A", false),
+            (b"\x80", false),
+            (b"\xfe", false),
+            (b"\xff", false),
+            (b"\xc0\x80", false),
+            (b"\xc1\xbf", false),
+            (b"\xe0\x9f\xbf", false),
+            (b"\xf0\x8f\xbf\xbf", false),
+            (b"\xf8\x87\xbf\xbf\xbf", false),
+            (b"\xfc\x83\xbf\xbf\xbf\xbf", false),
+        ] {
+            assert_eq!(is_encoded_as_text(octets), expected, "{octets:x?}");
+        }
+    }
+
+    #[test]
+    fn common_times_are_valid() {
+        for (time, expected) in [
+            ("20060228235959Z", true),
+            ("20060101000000Z", true),
+            ("20060001000000Z", false),
+            ("20061301000000Z", false),
+            ("20060100000000Z", false),
+            // The parser tells.
+            ("20060129000000Z", false),
+            ("20060101240000Z", false),
+            ("20060101006000Z", false),
+            ("20060101000060Z", false),
+            ("2006010100000xZ", false),
+            ("20060101000000", false),
+            ("20060101000000.5Z", false),
+            ("", false),
+        ] {
+            assert_eq!(is_common_time(time.as_bytes()), expected, "{time}");
+        }
+    }
 }

@@ -93,8 +93,10 @@ pub(super) struct Local {
     types: Types,
     /// The classes of the last entry, in which no class comes twice.
     classes: Vec<Vec<u8>>,
-    /// The last value that was a DN.
-    name: Vec<u8>,
+    /// The last DN that was looked at of each type: entries in turn often have the same creatorsName, modifiersName and manager.
+    names: HashMap<AttributeTypeId, Vec<u8>>,
+    /// Room for a normal form.
+    scratch: Vec<u8>,
 }
 
 /// Which types the entry being checked has, without options: by number, the number of the entry that had one last.
@@ -168,7 +170,8 @@ impl<'c> Checker<'c> {
             uuids: Uuids::default(),
             types: Types::default(),
             classes: Vec::new(),
-            name: Vec::new(),
+            names: HashMap::default(),
+            scratch: Vec::new(),
         }
     }
 
@@ -298,6 +301,8 @@ impl<'c> Checker<'c> {
         Ok(())
     }
 
+    /// Refuses what slapadd refuses without a check of values, too. DNs among several are left to
+    /// [`without_repeated`](Self::without_repeated), which reads them.
     fn check_readable(
         &self,
         local: &mut Local,
@@ -305,23 +310,23 @@ impl<'c> Checker<'c> {
         name: &str,
         values: &[Vec<u8>],
     ) -> Result<(), RecordFault> {
+        let Local { names, scratch, .. } = local;
         let kind = self.schema().attribute(description.attribute);
         check_transfer(kind, description, name).map_err(RecordFault::Refused)?;
-        let is_name = kind.syntax.kind == SyntaxKind::DistinguishedName;
-        if is_name && values.len() > 1 {
-            // Members of groups are read but once, where they are compared.
-            return Ok(());
-        }
+        let mut last = match kind.syntax.kind {
+            SyntaxKind::DistinguishedName if values.len() > 1 => return Ok(()),
+            SyntaxKind::DistinguishedName => Some(names.entry(description.attribute).or_default()),
+            _ => None,
+        };
         for (position, value) in values.iter().enumerate() {
-            // Nearly all entries have the same creatorsName and modifiersName.
-            if is_name && *value == local.name {
+            if last.as_deref() == Some(value) {
                 continue;
             }
-            if !is_readable(self.schema(), kind, value) {
+            if !is_readable(self.schema(), kind, value, scratch) {
                 return Err(RecordFault::Refused(with_value(unreadable(name, position), values)));
             }
-            if is_name {
-                local.name.clone_from(value);
+            if let Some(last) = &mut last {
+                last.clone_from(value);
             }
         }
         Ok(())
@@ -387,7 +392,7 @@ impl<'c> Checker<'c> {
                     key.extend_from_slice(value);
                 }
             });
-            if are_names && !is_read {
+            if are_names && !is_read && !is_readable(self.schema(), kind, value, &mut Vec::new()) {
                 return Err(RecordFault::Refused(with_value(unreadable(name, position), &values)));
             }
             if is_new {

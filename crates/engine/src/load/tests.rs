@@ -322,6 +322,7 @@ fn a_value_that_nobody_can_read_is_refused() {
             "description:: TfxsbGVy",
             "description: value #0 invalid per syntax: it is not UTF-8, which most syntaxes want",
         ),
+        ("description:: wIA=", "description: value #0 invalid per syntax: it is not UTF-8"),
         ("seeAlso: nonsense", "seeAlso: value #0 invalid per syntax: \"nonsense\""),
         ("seeAlso: cn=a\nseeAlso: nonsense", "seeAlso: value #1 invalid per syntax: \"nonsense\""),
         ("modifiersName: nosuch=x", "modifiersName: value #0 invalid per syntax: \"nosuch=x\""),
@@ -345,6 +346,15 @@ fn a_value_that_nobody_can_read_is_refused() {
         "entryUUID: 3A1F6A3E-1D2C-102A-9C3F-CF3B8A3F7B1E",
         "entryCSN: 20060101000000Z#000002#00#000000",
         "entryCSN: 2002110813:58:24Z#0x0001#0#0000",
+        // What slapadd takes, too.
+        "description:: 7aC97biA",
+        "description:: 9JCAgA==",
+        "description:",
+        "seeAlso:",
+        "modifiersName: uid=a;ou=b",
+        "createTimestamp: 20060101000060Z",
+        "entryUUID: 3a1f6a3-e1d2c-102a-9c3f-cf3b8a3f7b1e",
+        "entryCSN: 20061301000000.000000Z#000000#000#000000",
     ] {
         load(line, &LoadOptions::default()).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
