@@ -162,7 +162,9 @@ impl Reader {
         }
         self.after.section |= is("database") || is("backend");
         self.after.overlay |= is("overlay");
-        let defines = is("include") || is("schema") || is("attributeoptions");
+        // A line that nobody knows may be a definition, if it is in a file of them or looks like one.
+        let is_unknown = scope.is_none() && (self.open.len() > 1 || logical.text.contains('('));
+        let defines = is("include") || is("schema") || is("attributeoptions") || is_unknown;
         self.after.schema |= defines || scope == Some(Scope::Schema);
         // LDIF: no other line of it is one of slapd.conf either.
         !keyword.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("dn:"))

@@ -394,6 +394,14 @@ mod tests {
     }
 
     #[test]
+    fn what_lacks_a_wrong_definition_is_not_shown() {
+        let wrong = [Some("olcAttributeTypes: ( 1.2.3 NAME\n"), Some("olcDbIndex: nosuch eq\n"), Some("")];
+        let error = read(directory(wrong).path()).unwrap_err();
+        assert!(error.others.is_empty(), "{error}");
+        assert!(error.to_string().contains("olcAttributeTypes"), "{error}");
+    }
+
+    #[test]
     fn a_line_that_is_no_ldif_is_named() {
         let directory = directory([Some("olcThreads: 4\nolcLogLevel stats\n"), Some(""), Some("")]);
         let error = read(directory.path()).unwrap_err().to_string();

@@ -139,7 +139,7 @@ mod tests {
         for (mut entries, expected) in [
             (vec![top.clone(), frontend], ["", "{SSHA}"]),
             (vec![top.clone(), named], ["", "{CRYPT}"]),
-            (vec![top.clone(), entry("olcDatabase={0}config,cn=config", &[])], ["{SSHA}", ""]),
+            (vec![top, entry("olcDatabase={0}config,cn=config", &[])], ["{SSHA}", ""]),
         ] {
             name_password_hash(&mut entries);
             let hash = |entry: &ConfigEntry| {

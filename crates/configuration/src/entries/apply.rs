@@ -121,19 +121,29 @@ impl Faults {
     /// # Errors
     /// All faults, if what follows would have other ones by this one.
     fn take(&mut self, fault: ConfigError, name: &EntryName, is_opened: bool) -> Result<(), ConfigError> {
+        let is_definition = std::iter::once(&fault).chain(&fault.others).any(is_of_definition);
         self.found.push(fault);
         match name.role {
             Role::Database(_) if is_opened => {}
-            // What the schema lacks is missing everywhere.
-            Role::Schema(_) => return ConfigError::together(std::mem::take(&mut self.found)),
             Role::Global | Role::Module => {}
             _ => self.closed.push(name.path.clone()),
         }
-        if self.found.len() >= FAULTS_MAX {
+        // What the schema lacks is missing everywhere.
+        let is_of_schema = is_definition || matches!(name.role, Role::Schema(_));
+        if is_of_schema || self.found.len() >= FAULTS_MAX {
             return ConfigError::together(std::mem::take(&mut self.found));
         }
         Ok(())
     }
+}
+
+/// Whether a fault is one of a definition, which cn=config itself may have, too.
+fn is_of_definition(fault: &ConfigError) -> bool {
+    let Origin::Value { attribute, .. } = &fault.origin else { return false };
+    directives::all().any(|directive| {
+        (directive.scope == Scope::Schema || directive.keyword == "attributeoptions")
+            && directive.attribute.eq_ignore_ascii_case(attribute)
+    })
 }
 
 fn fault_of_entry(dn: &str, message: String) -> ConfigError {
