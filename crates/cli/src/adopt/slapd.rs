@@ -217,7 +217,8 @@ fn stored_databases(config: &Config) -> anyhow::Result<Vec<StoredDatabase>> {
         // Larix serves hdb and bdb as mdb. The way back exchanges the file of mdb.
         ensure!(
             !directory.join(BERKELEY_DATA).exists() || directory.join(DATA).exists(),
-            "{}: the database of {suffix:?} is a Berkeley DB (hdb, bdb): adopt takes over mdb alone; the guide has the way by LDIF",
+            "{}: the database of {suffix:?} is a Berkeley DB (hdb, bdb): adopt takes over mdb alone. Dump it with slapd's slapcat, and \
+             load the dump with `larix add`: the guide has the steps under Moving from OpenLDAP",
             database.origin
         );
         databases.push(StoredDatabase { suffix, directory });
@@ -351,7 +352,7 @@ mod tests {
         let config = Config::from_slapd_conf(&file).unwrap();
         fs::write(folder.path().join(BERKELEY_DATA), "").unwrap();
         let error = stored_databases(&config).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("\"cn=x\" is a Berkeley DB"), "{error}");
+        assert!(error.contains("\"cn=x\" is a Berkeley DB") && error.contains("`larix add`"), "{error}");
         // Moved to mdb long ago.
         fs::write(folder.path().join(DATA), "").unwrap();
         assert_eq!(stored_databases(&config).unwrap().len(), 1);
