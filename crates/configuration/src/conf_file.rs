@@ -67,10 +67,12 @@ impl FileText {
 
 /// Text whose comments alone are not UTF-8: nothing is read from them.
 fn without_foreign_comments(path: &Path, bytes: &[u8]) -> Result<String, ConfigError> {
-    let mut is_comment = false;
+    let (mut is_comment, mut is_continued) = (false, false);
     for (line, number) in bytes.split(|byte| *byte == b'\n').zip(1u32..) {
-        let goes_on = matches!(line.first(), Some(b' ' | b'\t'));
-        is_comment = line.starts_with(b"#") || (is_comment && goes_on);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let goes_on = is_continued || matches!(line.first(), Some(b' ' | b'\t'));
+        is_comment = if goes_on { is_comment } else { line.starts_with(b"#") };
+        is_continued = line.len() > 1 && line.ends_with(b"\\") && !line.ends_with(b"\\\\");
         let Err(error) = std::str::from_utf8(line) else { continue };
         if is_comment {
             continue;

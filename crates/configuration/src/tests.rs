@@ -285,6 +285,8 @@ fn comments_may_be_in_another_encoding() {
             "argsfile /tmp/m\u{fffd}ller",
         ),
         (b"# f\xfcr alle\nlogfile f\xfcr\n", ":2:10: not UTF-8 text", "iconv -f ISO-8859-1"),
+        // No comment, but the end of a name.
+        (b"argsfile /tmp/a\\\n#\xfc\n", ":2:2: not UTF-8 text", "iconv -f ISO-8859-1"),
         (b"database mdb\nrootpw m\xfcll\n", ":2:9: not UTF-8 text", "rootpw ****\n"),
     ] {
         let error = read(text).expect_err(place);
