@@ -210,12 +210,6 @@ impl LdapClient {
         read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text(attribute).is_some()))
     }
 
-    /// Whether an entry is there that this filter is true of, as far as the user may see.
-    pub(super) async fn is_true(&mut self, dn: &str, filter: &str) -> bool {
-        let found = self.page(dn, Scope::Base, filter, &["1.1"], (1, b"")).await;
-        found.is_ok_and(|page| !page.entries.is_empty())
-    }
-
     /// An entry with the own rights to each of `attributes` (the Get Effective Rights control), beside what `read` gives.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
-use crate::admin::client::{Answer, AttributeChange, LdapClient, ReceivedAttribute, ReceivedEntry};
+use crate::admin::client::{Answer, AttributeChange, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
@@ -19,8 +19,6 @@ use crate::admin::{names, schema};
 
 /// Values of one attribute that a form holds; more are for tools.
 const VALUES_MAX: usize = 500;
-/// True of entries of cn=config that nobody has changed since the server read them from a file: a change gives them an entryCSN.
-const NO_CSN: &str = "(!(entryCSN=*))";
 
 /// `/entry/edit`: GET the form, POST `step` = `add`, `review`, `back` or `save`.
 pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
@@ -81,7 +79,7 @@ async fn save(
         }
         true => Ok(Vec::new()),
         false => {
-            let guarded = Guarded::new(&mut client, schema, entry, seen, changes).await;
+            let guarded = Guarded::new(schema, entry, seen, changes);
             let answer = client.modify(dn, &guarded.changes, &guarded.controls).await;
             answer.map(|answer| guarded.overwritten(entry, &answer))
         }
@@ -117,25 +115,17 @@ struct Guarded {
 
 impl Guarded {
     /// `seen`: the state that the form was made from, if it says that.
-    async fn new(
-        client: &mut LdapClient,
-        schema: &Schema,
-        entry: &ReceivedEntry,
-        seen: &str,
-        changes: &[AttributeChange],
-    ) -> Self {
-        let filter = match entry.text("entryCSN") {
-            Some(csn) => {
-                let seen = if seen.is_empty() { csn } else { seen };
-                Some(format!("(entryCSN={})", names::filter_value(seen)))
-            }
-            None => client.is_true(&entry.dn, NO_CSN).await.then(|| NO_CSN.to_owned()),
-        };
+    fn new(schema: &Schema, entry: &ReceivedEntry, seen: &str, changes: &[AttributeChange]) -> Self {
+        let filter = entry.text("entryCSN").map(|csn| {
+            let seen = if seen.is_empty() { csn } else { seen };
+            format!("(entryCSN={})", names::filter_value(seen))
+        });
         if let Some(filter) = filter.and_then(|filter| FilterBuf::parse(&filter).ok()) {
             let unchanged = Assertion { filter: filter.as_filter() }.to_control(true);
             return Self { changes: changes.to_vec(), controls: vec![unchanged], unnamed: Vec::new() };
         }
-        // The user may not see the entryCSN: only values that the form showed are taken away.
+        // Entries of cn=config that nobody has changed since the server read them from a file have no entryCSN, and some users may not
+        // see it: only values that the form showed are taken away.
         let (changes, unnamed) = changes::by_value(schema, entry, changes);
         let controls = if unnamed.is_empty() { Vec::new() } else { vec![before(&unnamed)] };
         Self { changes, controls, unnamed }

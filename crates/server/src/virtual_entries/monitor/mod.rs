@@ -338,7 +338,7 @@ mod tests {
             ("ldap", "uri ldap://127.0.0.1".to_owned(), false),
             ("null", String::new(), false),
         ] {
-            std::fs::write(&file, format!("database {kind}\nsuffix dc=a\n{lines}\n")).unwrap();
+            std::fs::write(&file, format!("database {kind}\nsuffix cn=a\n{lines}\n")).unwrap();
             let config = Config::from_slapd_conf(&file).unwrap();
             let database = config.databases.iter().find(|database| database.kind.name() == kind).unwrap();
             let listed = controls(&database.kind);
