@@ -352,6 +352,7 @@ scenarios! {
     access_doors: "access-doors.txt",
     access_increment: "access-increment.txt",
     access_effective_rights: "access-effective-rights.txt",
+    access_values: "access-values.txt",
     access_virtual_entries: "access-virtual-entries.txt",
     configuration_limits: "configuration-limits.txt",
     configuration_limits_grid: "configuration-limits-grid.txt",

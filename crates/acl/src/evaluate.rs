@@ -10,8 +10,8 @@ use super::aci::{Aci, Rights};
 use super::ask::{Among, Answer, Ask, Holds, Missing, UnmatchedWhat};
 use super::compile::{CompiledClause, CompiledRule, CompiledTarget, CompiledValue};
 use super::expand::Captures;
-use super::item::Value;
-use super::lookup::Lookup;
+use super::item::{ItemKind, Value};
+use super::lookup::{Lookup, normal_text};
 use super::policy::AccessPolicy;
 use super::privilege::{Collected, Grant, Privileges};
 use super::rule::{DnScope, FlowControl};
@@ -282,7 +282,7 @@ impl<'a> Evaluation<'a> {
                 rule.normalize_value(self.schema(), value, &mut own).is_ok()
                     && rule.compare_keys(self.schema(), &own, key) == Match::True
             }
-            CompiledValue::Regex(regex) => std::str::from_utf8(value).is_ok_and(|text| regex.is_match(text)),
+            CompiledValue::Regex(regex) => self.value_text(value).is_some_and(|text| regex.is_match(&text)),
             CompiledValue::Dn { scope, dn } => {
                 self.value_dn(value).is_some_and(|value| in_scope(&value, *scope, dn))
             }
@@ -291,6 +291,16 @@ impl<'a> Evaluation<'a> {
 
     pub(super) fn value_dn(&self, value: &[u8]) -> Option<NormalDn> {
         self.schema().parse_dn(std::str::from_utf8(value).ok()?).ok()
+    }
+
+    /// The value that a pattern is matched with: in the normal form of the attribute's equality rule, as slapd has it. A client could
+    /// get past a pattern otherwise, by another spelling of the same value.
+    fn value_text(&self, value: &[u8]) -> Option<String> {
+        let normal = match self.ask.item {
+            Some(ItemKind::Attribute(description)) => normal_text(self.schema(), description, value),
+            _ => value.to_vec(),
+        };
+        String::from_utf8(normal).ok()
     }
 
     /// What the patterns of `<what>` captured; `None` if the target is not known or there is no requester.
@@ -309,9 +319,9 @@ impl<'a> Evaluation<'a> {
             }
         }
         if let (Some(CompiledValue::Regex(regex)), Value::Is(value)) = (&rule.value, self.ask.value)
-            && let Ok(text) = std::str::from_utf8(value)
+            && let Some(text) = self.value_text(value)
         {
-            captures.value.extend(submatches(regex, text));
+            captures.value.extend(submatches(regex, &text).map(str::to_owned));
         }
         Some(captures)
     }

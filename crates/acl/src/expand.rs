@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 #[derive(Debug, Default)]
 pub(super) struct Captures<'t> {
     pub(super) dn: SmallVec<[&'t str; 4]>,
-    pub(super) value: SmallVec<[&'t str; 4]>,
+    pub(super) value: SmallVec<[String; 4]>,
 }
 
 /// A pattern with references to submatches.
@@ -104,7 +104,7 @@ mod tests {
     fn patterns_expand() {
         let mut captures = Captures::default();
         captures.dn.extend(["whole", "one", "two"]);
-        captures.value.extend(["v", "w"]);
+        captures.value.extend(["v", "w"].map(str::to_owned));
         let check = |pattern: &str, expected: Option<&str>| {
             let expanded = Template::parse(pattern).expand(&captures, str::to_owned);
             assert_eq!(expanded.as_deref(), expected, "{pattern}");

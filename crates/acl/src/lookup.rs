@@ -319,7 +319,7 @@ fn take_values(
 }
 
 /// The value as the equality rule has it; as it is, where there is none.
-fn normal_text(schema: &Schema, attribute: &AttributeDescription, value: &[u8]) -> Vec<u8> {
+pub(super) fn normal_text(schema: &Schema, attribute: &AttributeDescription, value: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(value.len());
     let rule = schema.get_attribute(attribute.attribute).and_then(|attribute| attribute.equality);
     match rule.map(|rule| rule.normalize_text(schema, value, &mut text)) {

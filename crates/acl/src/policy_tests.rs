@@ -160,6 +160,29 @@ fn groups_and_values() {
 }
 
 #[test]
+fn a_pattern_says_the_same_of_every_spelling_of_a_value() {
+    table(
+        "access to attrs=manager val.regex=^uid=bob,ou=people by users none\n\
+         access to attrs=title val.regex=\"^top secret$\" by users none\n\
+         access to attrs=telephoneNumber val.regex=^.1555 by users none\n\
+         access to attrs=seeAlso val.regex=^uid=([^,]+),ou=people by dn.exact,expand=uid=${v1},ou=people,dc=example,dc=com write\n\
+         access to * by * read",
+        &[
+            (BOB, ANN, "manager/search=uid=bob,ou=people,dc=example,dc=com", false),
+            (BOB, ANN, "manager/search=UID=bob, OU=people, dc=example, dc=com", false),
+            (BOB, ANN, "manager/search=2.5.4.3=bob,ou=people,dc=example,dc=com", true),
+            (BOB, ANN, "manager/search=0.9.2342.19200300.100.1.1=bob,ou=people,dc=example,dc=com", false),
+            (BOB, ANN, "title/read=Top Secret", false),
+            (BOB, ANN, "title/read= top   secret ", false),
+            (BOB, ANN, "title/read=top secrets", true),
+            (BOB, ANN, "telephoneNumber/compare=+1 5-55", false),
+            (BOB, ANN, "seeAlso/add=UID=Bob, ou=People, dc=example, dc=com", true),
+            (ANN, ANN, "seeAlso/add=UID=Bob, ou=People, dc=example, dc=com", false),
+        ],
+    );
+}
+
+#[test]
 fn sets_by_url() {
     // slapacl answers the first question of a run so, and no other: its offline database is searched once.
     table(
