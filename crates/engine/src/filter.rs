@@ -115,11 +115,15 @@ impl Filter {
                 }
                 _ => test(description, Assertion::Present),
             },
-            BoundFilter::Equality(a) => match computed(schema, &a) {
+            BoundFilter::Equality(a) => match computed(schema, &a.description, a.value.raw()) {
                 Some(assertion) => test(a.description, assertion),
                 None => test(a.description.clone(), Assertion::Equality(a)),
             },
-            BoundFilter::Approx(a) => test(a.description.clone(), Assertion::Approx(a)),
+            // An approximate match of what has no rule for that is one of equality (RFC 4511 section 4.5.1.7.6).
+            BoundFilter::Approx(a) => match computed(schema, &a.description, a.value.raw()) {
+                Some(assertion) => test(a.description, assertion),
+                None => test(a.description.clone(), Assertion::Approx(a)),
+            },
             BoundFilter::GreaterOrEqual(a) => test(a.description.clone(), Assertion::GreaterOrEqual(a)),
             BoundFilter::LessOrEqual(a) => test(a.description.clone(), Assertion::LessOrEqual(a)),
             BoundFilter::Substrings(a) => test(a.description.clone(), Assertion::Substrings(a)),
@@ -135,7 +139,8 @@ impl Filter {
                     Some(description) => Target::among(covered, description.clone()),
                     None => Target::any(),
                 };
-                Self::Test(Test { target, assertion: Assertion::Extensible(a) })
+                let assertion = computed_by_own_rule(schema, &a).unwrap_or(Assertion::Extensible(a));
+                Self::Test(Test { target, assertion })
             }
         }
     }
@@ -279,7 +284,9 @@ impl Test {
             | Assertion::LessOrEqual(a) => Some(a.value.raw()),
             Assertion::Extensible(a) => Some(a.value.raw()),
             Assertion::InChain(chain) => Some(chain.assertion.value.raw()),
-            _ => None,
+            Assertion::EntryDn(dn) => Some(dn.as_str().as_bytes()),
+            Assertion::HasSubordinates(expected) => Some(boolean(*expected)),
+            Assertion::Present | Assertion::Substrings(_) | Assertion::Everywhere => None,
         }
     }
 
@@ -335,14 +342,14 @@ impl Test {
         entry: &dyn EntrySource,
     ) -> Result<Match, Fault> {
         let schema = context.schema();
-        let result = match self.target.description() {
-            Some(description) if schema.attribute(description.attribute).name() == "entryDN" => {
-                assertion.matches(schema, context.shown_dn()?.as_bytes(), &mut Scratch::default())
+        let mut scratch = Scratch::default();
+        let name = self.target.description().map(|own| schema.attribute(own.attribute).name());
+        let result = match name {
+            Some("entryDN") => assertion.matches(schema, context.shown_dn()?.as_bytes(), &mut scratch),
+            Some("hasSubordinates") => {
+                assertion.matches(schema, boolean(context.has_subordinates()?), &mut scratch)
             }
-            Some(_) => {
-                let mut scratch = Scratch::default();
-                self.any(context, entry, |value| assertion.matches(schema, value, &mut scratch))?
-            }
+            Some(_) => self.any(context, entry, |value| assertion.matches(schema, value, &mut scratch))?,
             None => applicable(context, assertion, entry)?,
         };
         let in_name = || dn_attribute_matches(context, assertion, &context.shown_dn()?);
@@ -384,17 +391,28 @@ fn unless_spent<T>(spent: bool, found: T) -> Result<T, Fault> {
     if spent { Err(Fault::StepsSpent) } else { Ok(found) }
 }
 
-fn computed(schema: &Schema, assertion: &BoundAssertion) -> Option<Assertion> {
-    match schema.attribute(assertion.description.attribute).name() {
+/// A value of the Boolean syntax (RFC 4517 section 3.3.3).
+const fn boolean(holds: bool) -> &'static [u8] {
+    if holds { b"TRUE" } else { b"FALSE" }
+}
+
+/// The equality assertion about an attribute that is computed of each entry and stored in none.
+fn computed(schema: &Schema, description: &AttributeDescription, value: &[u8]) -> Option<Assertion> {
+    match schema.attribute(description.attribute).name() {
         "entryDN" => {
-            let text = std::str::from_utf8(assertion.value.raw()).ok()?;
+            let text = std::str::from_utf8(value).ok()?;
             schema.parse_dn(text).ok().map(Assertion::EntryDn)
         }
-        "hasSubordinates" => {
-            Some(Assertion::HasSubordinates(assertion.value.raw().eq_ignore_ascii_case(b"TRUE")))
-        }
+        "hasSubordinates" => Some(Assertion::HasSubordinates(value.eq_ignore_ascii_case(b"TRUE"))),
         _ => None,
     }
+}
+
+/// The same of an extensible match by the attribute's own equality rule, which is an equality match (RFC 4511 section 4.5.1.7.7).
+fn computed_by_own_rule(schema: &Schema, assertion: &BoundExtensible) -> Option<Assertion> {
+    let description = assertion.description.as_ref().filter(|_| !assertion.dn_attributes)?;
+    let equality = schema.attribute(description.attribute).equality;
+    if equality == Some(assertion.rule) { computed(schema, description, assertion.value.raw()) } else { None }
 }
 
 /// Without an attribute, all to which the rule applies are asked (RFC 4511 section 4.5.1.7.7).
