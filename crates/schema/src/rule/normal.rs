@@ -11,7 +11,8 @@ use crate::prep::{Position, prepare, prepare_tidy};
 use crate::schema::Schema;
 use crate::syntax::{
     attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial,
-    issuer_and_this_update, list_issuer_and_this_update, serial_and_issuer, serial_and_issuer_serial,
+    issuer_and_this_update, list_issuer_and_this_update, normal_authz, serial_and_issuer,
+    serial_and_issuer_serial,
 };
 use crate::time::GeneralizedTime;
 use crate::truth::Match;
@@ -184,7 +185,8 @@ impl Normal {
                 Some(class) => out.extend_from_slice(class.name().as_bytes()),
                 None => out.extend(value.iter().map(u8::to_ascii_lowercase)),
             },
-            Self::Authz | Self::Uuid => out.extend(value.iter().map(u8::to_ascii_lowercase)),
+            Self::Authz => out.extend_from_slice(normal_authz(schema, text_of(value)?)?.as_bytes()),
+            Self::Uuid => out.extend(value.iter().map(u8::to_ascii_lowercase)),
             Self::Unknown => return Err(InvalidValue),
             Self::AttributeCertificateExact
             | Self::BitAnd

@@ -113,6 +113,11 @@ const MATCHES: &[(&str, &str, &str, Option<bool>)] = &[
     ("keywordMatch", "foxes", "fox", Some(false)),
     ("directoryStringFirstComponentMatch", "( 'Some' x )", "some", Some(true)),
     ("directoryStringFirstComponentMatch", "some", "some", None),
+    ("authzMatch", "{0}dn:CN=A B,DC=X", "dn.exact:cn=a  b, dc=x", Some(true)),
+    ("authzMatch", "dn:cn=a,dc=x", "{1}cn=A,dc=x", Some(true)),
+    ("authzMatch", "dn.subtree:cn=a,dc=x", "dn:cn=a,dc=x", Some(false)),
+    ("authzMatch", "dn.regex:^cn=A", "dn.regex:^cn=a", Some(false)),
+    ("authzMatch", "dn:cn=a,dc=x", "nonsense", None),
     ("presentationAddressMatch", "x", "x", None),
     ("certificateMatch", "x", "x", None),
 ];

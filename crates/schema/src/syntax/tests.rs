@@ -92,7 +92,14 @@ fn pretty_forms() {
         ("entryUUID", "01234567-89AB-cdef-0123-456789ABCDEF", "01234567-89ab-cdef-0123-456789abcdef"),
         ("cn", " A  b ", " A  b "),
         ("authzTo", "dn.subtree:DC=X", "dn.subtree:dc=X"),
-        ("authzTo", "{0}dn:CN=X", "dn:cn=X"),
+        ("authzTo", "{0}dn:CN=X", "{0}dn:cn=X"),
+        ("authzTo", "CN=X", "dn:cn=X"),
+        ("authzTo", "{12}DN.Exact: CN=X", "{12}dn:cn=X"),
+        ("authzTo", "dn.children:*", "dn:*"),
+        ("authzTo", "dn.regex:^CN=[^,]+", "dn.regex:^CN=[^,]+"),
+        ("authzTo", "u.DIGEST-MD5/Realm:Ann", "u.DIGEST-MD5/Realm:Ann"),
+        ("authzTo", "group/groupOfNames:CN=X", "group/groupOfNames:cn=X"),
+        ("authzTo", "ldap:///DC=X??sub?(cn=a)", "ldap:///DC=X??sub?(cn=a)"),
     ];
     for (attribute, value, expected) in cases {
         let syntax = &schema.attribute_type(attribute).unwrap().syntax;

@@ -1,5 +1,6 @@
 //! Syntaxes whose values are short texts.
 
+use crate::definition::strip_ordering_prefix;
 use crate::dn::pretty_dn_text;
 use crate::error::InvalidValue;
 use crate::schema::Schema;
@@ -92,28 +93,41 @@ fn is_key_byte(byte: u8) -> bool {
 }
 
 /// An authorization rule of authzTo and authzFrom: `dn[.style]:pattern`, `u[.mech[/realm]]:name`,
-/// `group[/class[/attribute]][.style]:DN`, an LDAP URL, or a bare DN; gives it with its DN in pretty form.
+/// `group[/class[/attribute]][.style]:DN`, an LDAP URL, or a bare DN. Gives it with its DN in pretty form, behind the `{n}` that it has for
+/// its place among others.
 pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
-    let value = crate::definition::strip_ordering_prefix(value);
-    let lower = value.to_ascii_lowercase();
-    let Some((head, rest)) = value.split_once(':') else { return pretty_dn_text(schema, value) };
-    if lower.starts_with("ldap:///") {
-        return Ok(value.to_owned());
-    }
-    if lower.starts_with("u.") || lower.starts_with("u:") {
-        return if rest.is_empty() { Err(InvalidValue) } else { Ok(value.to_owned()) };
-    }
-    if lower.starts_with("group") {
-        return Ok(format!("{head}:{}", pretty_dn_text(schema, rest)?));
-    }
-    match lower.split_once(':').map(|(style, _)| style) {
-        Some("dn.regex" | "dn.pattern") => Ok(value.to_owned()),
-        Some("dn" | "dn.exact" | "dn.onelevel" | "dn.children" | "dn.subtree") if rest == "*" => {
-            Ok(value.to_owned())
+    let rule = strip_ordering_prefix(value);
+    let number = value.strip_suffix(rule).unwrap_or_default().trim();
+    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn))?))
+}
+
+/// What equal authorization rules have in common: the rule without its number, and with its DN in normal form.
+pub(crate) fn normal_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
+    let normal = |dn: &str| schema.parse_dn(dn).map(|dn| dn.as_str().to_owned()).map_err(|_| InvalidValue);
+    authz_rule(strip_ordering_prefix(value), normal)
+}
+
+/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too. `name` writes its DN.
+fn authz_rule(
+    rule: &str,
+    name: impl Fn(&str) -> Result<String, InvalidValue>,
+) -> Result<String, InvalidValue> {
+    let exact = |dn: &str| name(dn).map(|dn| format!("dn:{dn}"));
+    let Some((head, given)) = rule.split_once(':') else { return exact(rule) };
+    let (lower, rest) = (head.to_ascii_lowercase(), given.trim_start_matches(' '));
+    match lower.as_str() {
+        "ldap" if given.starts_with("///") => Ok(rule.to_owned()),
+        "u" if !rest.is_empty() => Ok(rule.to_owned()),
+        "u" => Err(InvalidValue),
+        "dn.regex" | "dn.pattern" => Ok(format!("{lower}:{rest}")),
+        "dn" | "dn.exact" | "dn.onelevel" | "dn.children" | "dn.subtree" if rest == "*" => {
+            Ok("dn:*".to_owned())
         }
-        Some("dn" | "dn.exact" | "dn.onelevel" | "dn.children" | "dn.subtree") => {
-            Ok(format!("{head}:{}", pretty_dn_text(schema, rest)?))
-        }
-        _ => pretty_dn_text(schema, value),
+        "dn" | "dn.exact" => exact(rest),
+        "dn.onelevel" | "dn.children" | "dn.subtree" => Ok(format!("{lower}:{}", name(rest)?)),
+        _ if lower.starts_with("u.") && !rest.is_empty() => Ok(rule.to_owned()),
+        _ if lower.starts_with("group") => Ok(format!("{head}:{}", name(rest)?)),
+        // A colon within a DN.
+        _ => exact(rule),
     }
 }
