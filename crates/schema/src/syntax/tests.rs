@@ -96,6 +96,7 @@ fn pretty_forms() {
         ("authzTo", "CN=X", "dn:cn=X"),
         ("authzTo", "{12}DN.Exact: CN=X", "{12}dn:cn=X"),
         ("authzTo", "dn.children:*", "dn:*"),
+        ("authzTo", "*", "dn:*"),
         ("authzTo", "dn.regex:^CN=[^,]+", "dn.regex:^CN=[^,]+"),
         ("authzTo", "u.DIGEST-MD5/Realm:Ann", "u.DIGEST-MD5/Realm:Ann"),
         ("authzTo", "group/groupOfNames:CN=X", "group/groupOfNames:cn=X"),

@@ -98,21 +98,25 @@ fn is_key_byte(byte: u8) -> bool {
 pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let rule = strip_ordering_prefix(value);
     let number = value.strip_suffix(rule).unwrap_or_default().trim();
-    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn))?))
+    Ok(format!("{number}{}", authz_rule(schema, rule, |dn| pretty_dn_text(schema, dn))?))
 }
 
 /// What equal authorization rules have in common: the rule without its number, and with its DN in normal form.
 pub(crate) fn normal_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let normal = |dn: &str| schema.parse_dn(dn).map(|dn| dn.as_str().to_owned()).map_err(|_| InvalidValue);
-    authz_rule(strip_ordering_prefix(value), normal)
+    authz_rule(schema, strip_ordering_prefix(value), normal)
 }
 
-/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too. `name` writes its DN.
+/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too, and `*` is `dn:*`. `name` writes its DN.
 fn authz_rule(
+    schema: &Schema,
     rule: &str,
     name: impl Fn(&str) -> Result<String, InvalidValue>,
 ) -> Result<String, InvalidValue> {
     let exact = |dn: &str| name(dn).map(|dn| format!("dn:{dn}"));
+    if rule == "*" {
+        return Ok("dn:*".to_owned());
+    }
     let Some((head, given)) = rule.split_once(':') else { return exact(rule) };
     let (lower, rest) = (head.to_ascii_lowercase(), given.trim_start_matches(' '));
     match lower.as_str() {
@@ -126,8 +130,15 @@ fn authz_rule(
         "dn" | "dn.exact" => exact(rest),
         "dn.onelevel" | "dn.children" | "dn.subtree" => Ok(format!("{lower}:{}", name(rest)?)),
         _ if lower.starts_with("u.") && !rest.is_empty() => Ok(rule.to_owned()),
-        _ if lower.starts_with("group") => Ok(format!("{head}:{}", name(rest)?)),
+        _ if lower.starts_with("group") && names_group(schema, head) => Ok(format!("{head}:{}", name(rest)?)),
         // A colon within a DN.
         _ => exact(rule),
     }
+}
+
+/// Whether the schema has the class and the attribute of `group[/class[/attribute]]`.
+fn names_group(schema: &Schema, head: &str) -> bool {
+    let mut names = head.split('/').skip(1);
+    names.next().is_none_or(|class| schema.object_class(class).is_some())
+        && names.next().is_none_or(|attribute| schema.describe(attribute).is_ok())
 }
