@@ -98,20 +98,23 @@ fn is_key_byte(byte: u8) -> bool {
 pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let rule = strip_ordering_prefix(value);
     let number = value.strip_suffix(rule).unwrap_or_default().trim();
-    Ok(format!("{number}{}", authz_rule(schema, rule, |dn| pretty_dn_text(schema, dn))?))
+    let group = |head: &str| if names_group(schema, head) { Ok(head.to_owned()) } else { Err(InvalidValue) };
+    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?))
 }
 
-/// What equal authorization rules have in common: the rule without its number, and with its DN in normal form.
+/// What equal authorization rules have in common: the rule without its number, and with its DN in normal form. A class or an attribute
+/// that the schema does not have is no error here: a stored value keeps its key when the schema changes.
 pub(crate) fn normal_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let normal = |dn: &str| schema.parse_dn(dn).map(|dn| dn.as_str().to_owned()).map_err(|_| InvalidValue);
-    authz_rule(schema, strip_ordering_prefix(value), normal)
+    authz_rule(strip_ordering_prefix(value), normal, |head| Ok(head.to_ascii_lowercase()))
 }
 
-/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too, and `*` is `dn:*`. `name` writes its DN.
+/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too, and `*` is `dn:*`. `name` writes its DN, `group` what stands
+/// before the DN of a group.
 fn authz_rule(
-    schema: &Schema,
     rule: &str,
     name: impl Fn(&str) -> Result<String, InvalidValue>,
+    group: impl Fn(&str) -> Result<String, InvalidValue>,
 ) -> Result<String, InvalidValue> {
     let exact = |dn: &str| name(dn).map(|dn| format!("dn:{dn}"));
     if rule == "*" {
@@ -130,7 +133,7 @@ fn authz_rule(
         "dn" | "dn.exact" => exact(rest),
         "dn.onelevel" | "dn.children" | "dn.subtree" => Ok(format!("{lower}:{}", name(rest)?)),
         _ if lower.starts_with("u.") && !rest.is_empty() => Ok(rule.to_owned()),
-        _ if lower.starts_with("group") && names_group(schema, head) => Ok(format!("{head}:{}", name(rest)?)),
+        _ if lower.starts_with("group") => Ok(format!("{}:{}", group(head)?, name(rest)?)),
         // A colon within a DN.
         _ => exact(rule),
     }
