@@ -99,7 +99,7 @@ fn texts(entry: &dyn EntrySource, description: &AttributeDescription) -> Result<
 /// Whether a value of dgAuthz (OpenLDAP's authz syntax) names the requester.
 fn is_authorized(within: &ComputedIn<'_>, requester: &Subject, value: &str) -> Result<bool, Failure> {
     let Some(dn) = &requester.dn else { return Ok(false) };
-    if value == "*" {
+    if value == "*" || value == "dn:*" {
         return Ok(true);
     }
     let schema = within.schema;

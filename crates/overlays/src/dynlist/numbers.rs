@@ -18,7 +18,7 @@ fn text(value: &[u8]) -> &str {
     std::str::from_utf8(value).unwrap_or_default()
 }
 
-/// The change with a number for each value that comes without one, and with the stored value for one that goes.
+/// The change with a number for each value that comes, and with the stored value for one that goes.
 pub(super) fn number(
     change: &PendingChange<'_>,
     attribute: &AttributeDescription,
@@ -82,13 +82,12 @@ fn values_of(own: &Change, there: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     }
 }
 
+/// The values with numbers from `next` on, in the order in which they came: numbers that a client sends mean nothing else.
 fn add_numbers(values: &[Vec<u8>], next: usize) -> Vec<Vec<u8>> {
     let numbers = (next..).zip(values);
-    let each = numbers.map(|(number, value)| match numbered(text(value)) {
-        Some(_) => value.clone(),
-        None => [format!("{{{number}}}").as_bytes(), value].concat(),
-    });
-    each.collect()
+    numbers
+        .map(|(number, value)| format!("{{{number}}}{}", without_number(text(value))).into_bytes())
+        .collect()
 }
 
 /// The modification with other values, which stay as they are.

@@ -228,6 +228,7 @@ fn groups_may_be_found_as_somebody_else() {
     let rules =
         &["to attrs=mail by dn.base=\"cn=Ann Lee,ou=People,dc=example,dc=com\" read", "to * by * read"];
     let by_pattern = IDENTITY.replace("dn:cn=Bo,", "dn.regex:^cn=[bo\\]+,");
+    let for_users = IDENTITY.replace("dn:cn=Bo,ou=People,dc=example,dc=com", "*");
     for (who, identity, as_ann, for_bo) in [
         ("", IDENTITY, "as ann: member=Ann Lee", "for bo"),
         ("cn=Bo,ou=People,dc=example,dc=com", IDENTITY, "as ann: member=Ann Lee", "for bo: member=Ann Lee"),
@@ -238,6 +239,8 @@ fn groups_may_be_found_as_somebody_else() {
             "as ann: member=Ann Lee",
             "for bo: member=Ann Lee",
         ),
+        ("", &for_users, "as ann: member=Ann Lee", "for bo"),
+        ("cn=Bo,ou=People,dc=example,dc=com", &for_users, "as ann: member=Ann Lee", "for bo: member=Ann Lee"),
     ] {
         let mut fixture = ruled(&[(&DESCRIPTOR, GROUP)], rules);
         fixture.apply(TREE);
