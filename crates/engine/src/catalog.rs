@@ -47,8 +47,12 @@ pub struct CatalogRow {
 impl CatalogRow {
     /// Tells apart what keys were made with.
     pub(crate) fn rules(&self) -> [u8; 4] {
-        let oid = |rule: Option<&'static MatchingRule>| rule.map_or("", |rule| rule.oid);
-        let text = format!("{NORMALIZATION} {} {}", oid(self.equality), oid(self.substring));
+        let name = |rule: Option<&'static MatchingRule>| match rule.map(|rule| (rule.oid, rule.revision())) {
+            None => String::new(),
+            Some((oid, 0)) => oid.to_owned(),
+            Some((oid, revision)) => format!("{oid}/{revision}"),
+        };
+        let text = format!("{NORMALIZATION} {} {}", name(self.equality), name(self.substring));
         let [a, b, c, d, ..] = digest(text.as_bytes());
         [a, b, c, d]
     }
@@ -59,7 +63,8 @@ impl CatalogRow {
     }
 }
 
-/// Raised when any matching rule normalizes otherwise than before, or keys are made otherwise: all indexes are rebuilt.
+/// Raised when keys are made otherwise than before: all indexes are rebuilt. Where one matching rule makes other keys, its
+/// [revision](MatchingRule::revision) is raised, and only its indexes are.
 const NORMALIZATION: u32 = 2;
 
 /// Between a reader's snapshot and its look at the catalog no more builds come to their end.
@@ -532,4 +537,34 @@ fn write_row(row: &CatalogRow, set: &mut WriteSet) {
     value.extend_from_slice(&row.rules());
     value.extend_from_slice(row.text.as_bytes());
     set.put(ATTRIBUTES, &row.number.0.to_be_bytes(), value);
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_store::memory::MemoryStore;
+    use larix_store::{Durability, Store, Transaction};
+
+    use super::*;
+    use crate::fixture;
+    use crate::tables::TABLES;
+
+    #[test]
+    fn indexes_of_an_earlier_revision_of_a_rule_are_made_anew() {
+        let schema = fixture::schema();
+        let mut set = WriteSet::new();
+        for (number, name) in (0_u32..).zip(["member", "authzTo", "authzFrom"]) {
+            let rule = schema.attribute_type(name).unwrap().equality.unwrap();
+            // As rows were written before any rule had a revision.
+            let [a, b, c, d, ..] = digest(format!("{NORMALIZATION} {} ", rule.oid).as_bytes());
+            let mut row = vec![Kinds::EQUALITY.0, a, b, c, d];
+            row.extend_from_slice(name.as_bytes());
+            set.put(ATTRIBUTES, &number.to_be_bytes(), row);
+        }
+        let store = MemoryStore::new(&TABLES).unwrap();
+        store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
+        let lines = fixture::index(&[("member,authzTo,authzFrom", "eq")]);
+        let catalog = Catalog::load(&store.snapshot().unwrap(), &schema, lines).unwrap();
+        let stale: Vec<&str> = catalog.stale().map(|row| &*row.text).collect();
+        assert_eq!(stale, ["authzTo", "authzFrom"]);
+    }
 }

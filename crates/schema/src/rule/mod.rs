@@ -88,6 +88,16 @@ impl MatchingRule {
         self.normal == Normal::ObjectClass
     }
 
+    /// Raised when this rule alone makes other keys than before; 0 for a rule that never did. What is stored by an
+    /// earlier revision is of no use.
+    pub const fn revision(&self) -> u32 {
+        match self.normal {
+            // The number of a value, the spelling of its DN and `dn.exact` are not in the key any more.
+            Normal::Authz => 1,
+            _ => 0,
+        }
+    }
+
     /// Whether every value has the same key by both rules.
     pub fn normalizes_as(&self, other: &Self) -> bool {
         self.normal == other.normal
