@@ -6,8 +6,9 @@ use larix_schema::NormalDn;
 use super::compile::{
     CompiledClause, CompiledCondition, CompiledRule, CompiledSet, CompiledTarget, CompiledWho,
 };
+use super::items::{Selector, selector};
 use super::policy::AccessPolicy;
-use super::rule::{AccessRule, DnScope, FlowControl, Identity, What, Who};
+use super::rule::{AccessRule, DnScope, FlowControl, Identity, ValueStyle, What, Who};
 use super::sets::Set;
 
 /// Something that can never match. Rules and clauses are counted from 0, frontend rules behind the database's.
@@ -29,6 +30,8 @@ pub enum Because {
     NoAttributes,
     /// The entry, or subtree, is in no suffix of the database.
     OutsideOfDatabase,
+    /// Its `val.regex` asks for spaces or hyphens that no normal form of a value has.
+    NoNormalForm,
     /// The set cannot be understood.
     BadSet(String),
 }
@@ -61,6 +64,9 @@ impl AccessPolicy {
         if is_outside(&rule.dn, suffixes) {
             return Some(Because::OutsideOfDatabase);
         }
+        if self.asks_for_no_normal_form(&source.what) {
+            return Some(Because::NoNormalForm);
+        }
         // Those of the frontend are covered in this database perhaps, and not in another.
         let start = if number < self.frontend_from { 0 } else { self.frontend_from };
         let earlier = self.rules.iter().zip(&*self.sources).enumerate().take(number).skip(start);
@@ -70,6 +76,32 @@ impl AccessPolicy {
                 && covers_rest(&text.what, &source.what)
         });
         covering.next().map(|(by, _)| Because::CoveredByRule(by))
+    }
+
+    fn asks_for_no_normal_form(&self, what: &What) -> bool {
+        let (Some(pattern), [attribute]) = (&what.value, what.attributes.as_slice()) else { return false };
+        let text = pattern.text.as_str();
+        // Of a pattern with alternatives, or with parts that may be missing, nothing is said.
+        if pattern.style != ValueStyle::Regex
+            || text.contains(['|', '?', '*', '{', '[', '('])
+            || !text.contains(|c: char| c.is_ascii_alphanumeric())
+        {
+            return false;
+        }
+        let Ok(Selector::Description(description) | Selector::Exactly(description)) =
+            selector(&self.schema, attribute)
+        else {
+            return false;
+        };
+        let equality = self.schema.attribute(description.attribute).equality;
+        match equality.map_or("", |rule| rule.name) {
+            "caseExactMatch" | "caseIgnoreMatch" | "caseExactIA5Match" | "caseIgnoreIA5Match" => {
+                text.contains("  ")
+            }
+            "distinguishedNameMatch" => text.contains(", "),
+            "telephoneNumberMatch" => text.contains([' ', '-']),
+            _ => false,
+        }
     }
 
     fn clauses_never(
@@ -218,6 +250,20 @@ mod tests {
         check("to filter=(cn=a) by * read\nto * by * none", &[]);
         check("to op=search by * read\nto attrs=cn by * none", &[]);
         check("to attrs=cn val=a by * read\nto attrs=cn by * none", &[]);
+        for (value, is_told) in [
+            ("title val.regex=\"^top  secret\"", true),
+            ("title val.regex=\"^top secret\"", false),
+            ("title val.regex=\"^top  *secret\"", false),
+            ("title val=\"top  secret\"", false),
+            ("manager val.regex=\"^uid=ann, ou=people\"", true),
+            ("manager val.regex=\"^uid=ann,ou=people\"", false),
+            ("telephoneNumber val.regex=\"^.49 30\"", true),
+            ("telephoneNumber val.regex=\"^.4930\"", false),
+            ("telephoneNumber val.regex=\"^.49( 30|31)\"", false),
+        ] {
+            let told = [(0, None, "NoNormalForm")];
+            check(&format!("to attrs={value} by * none"), if is_told { &told[..] } else { &[] });
+        }
         check("to attrs=cn by * read\nto attrs=cn val=a by * none", &[(1, None, "CoveredByRule(0)")]);
         check(
             "to dn.subtree=ou=people,dc=example,dc=com by * read\nto dn.base=uid=a,ou=people,dc=example,dc=com by * none",

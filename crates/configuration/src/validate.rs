@@ -182,6 +182,10 @@ fn never_matching(
             Because::CoveredByClause(_, by) => format!("`{by}` is for the same requesters and comes first"),
             Because::NoAttributes => "its list selects no attribute".to_owned(),
             Because::OutsideOfDatabase => "no entry of this database is there".to_owned(),
+            Because::NoNormalForm => {
+                "its pattern has spaces or hyphens that no normal form of a value has: leave them out"
+                    .to_owned()
+            }
             Because::BadSet(why) => format!("its set is not understood, {why}"),
         };
         notes.push((line.origin.clone(), format!("{what}: {why}")));
