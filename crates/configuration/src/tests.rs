@@ -736,6 +736,10 @@ fn access_rules_are_looked_at() {
         &format!("{CLOSED}\naccess to dn.subtree=dc=b by * read\naccess to * by set=\"this/\" read"),
         &["no entry of this database is there", "its set is not understood"],
     );
+    check(
+        &format!("{CLOSED}\naccess to attrs=telephoneNumber val.regex=\"^.49 30\" by * none"),
+        &["this access rule never applies: its pattern has spaces or hyphens that no normal form"],
+    );
     check(&format!("{CLOSED}\naccess to * by domain=b.c read"), &["add `reverse-lookup on`"]);
     check(&format!("{CLOSED}\naccess to * by group=cn=g,dc=b read by aci read"), &[]);
 }

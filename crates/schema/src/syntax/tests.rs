@@ -93,6 +93,8 @@ fn pretty_forms() {
         ("cn", " A  b ", " A  b "),
         ("authzTo", "dn.subtree:DC=X", "dn.subtree:dc=X"),
         ("authzTo", "{0}dn:CN=X", "{0}dn:cn=X"),
+        ("authzTo", " {0} dn:CN=X", "{0}dn:cn=X"),
+        ("authzTo", "{-1}dn:CN=X", "dn:cn=X"),
         ("authzTo", "CN=X", "dn:cn=X"),
         ("authzTo", "{12}DN.Exact: CN=X", "{12}dn:cn=X"),
         ("authzTo", "dn.children:*", "dn:*"),

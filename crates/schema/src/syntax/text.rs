@@ -97,7 +97,9 @@ fn is_key_byte(byte: u8) -> bool {
 /// its place among others.
 pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let rule = strip_ordering_prefix(value);
-    let number = value.strip_suffix(rule).unwrap_or_default().trim();
+    // One below zero is for cn=config and is no place here.
+    let number = value.strip_suffix(rule).map(str::trim).filter(|number| !number.contains('-'));
+    let number = number.unwrap_or_default();
     let group = |head: &str| if names_group(schema, head) { Ok(head.to_owned()) } else { Err(InvalidValue) };
     Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?))
 }
