@@ -190,7 +190,9 @@ impl<S: Store> Changes<S> {
         for (at, part) in self.parts.iter_mut().enumerate() {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
-            part.position = log::last_sequence(&snapshot, part.server_id).map_err(|fault| failed(&fault))?;
+            // Under whichever server ID it was written: sequences go on when that changes.
+            let end = log::end(&snapshot).map_err(|fault| failed(&fault))?;
+            part.position = end.map_or(0, |end| end.sequence);
             part.history = log::history(&snapshot).map_err(|fault| failed(&fault))?;
             part.policy = Some(Arc::clone(&database.current_policy()));
             let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;

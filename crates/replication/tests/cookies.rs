@@ -16,6 +16,7 @@ use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock as _, ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, Recording, WriterEnvironment};
+use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Served, Suffix};
 use larix_proto::control::{ControlValue as _, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
@@ -56,6 +57,18 @@ enum Who {
     Part,
 }
 
+/// Of a server with this ID.
+fn environment(clock: &Arc<ManualClock>, server_id: u16) -> WriterEnvironment {
+    WriterEnvironment {
+        clock: Arc::clone(clock) as _,
+        random: Arc::new(SeededRandom::new(4)),
+        order: Arc::new(CommitOrder::new(server_id)),
+        default_referrals: Arc::from([]),
+        auxiliary_needs_rule: false,
+        index_watch: None,
+    }
+}
+
 struct Site {
     served: Arc<Served<MemoryStore>>,
     schema: Arc<Schema>,
@@ -82,22 +95,22 @@ impl Site {
             provider: Some(ProviderSettings::default()),
             ..settings
         };
-        let random = Arc::new(SeededRandom::new(3));
+        let random = SeededRandom::new(3);
         let store = MemoryStore::new(&TABLES).unwrap();
-        let database = Database::open(store, Arc::clone(&schema), settings, &*random).unwrap();
+        let database = Database::open(store, Arc::clone(&schema), settings, &random).unwrap();
         let clock = Arc::new(ManualClock::new(START));
-        let environment = WriterEnvironment {
-            clock: Arc::clone(&clock) as _,
-            random,
-            order: Arc::new(CommitOrder::new(OWN)),
-            default_referrals: Arc::from([]),
-            auxiliary_needs_rule: false,
-            index_watch: None,
-        };
+        let environment = environment(&clock, OWN);
         let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
         let site = Self { served, schema, clock };
         site.put(1, "dc=example,dc=com", csn(OWN, 1));
         site
+    }
+
+    /// The server gets another ID while it runs.
+    fn change_server_id(&self, server_id: u16) {
+        let settings = DatabaseSettings::clone(&self.served.database().current_settings());
+        let (schema, environment) = (Arc::clone(&self.schema), environment(&self.clock, server_id));
+        self.served.reconfigure(Reconfiguration { schema, settings, environment });
     }
 
     fn batch(&self, batch: ReplicatedBatch) {
@@ -539,5 +552,31 @@ fn who_follows_a_log_is_sent_to_the_entries_when_it_leaves_out_a_change() {
         assert_eq!(search.messages(), ["refreshed"], "{who:?}");
         site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 9));
         assert_eq!(search.messages(), ["add 7 =2:9"], "{who:?}");
+    }
+}
+
+/// The log is read by one server ID, and its sequences go on when that changes.
+#[test]
+fn a_server_that_gets_another_id_leads_its_consumers_on() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+        let known = [csn(OWN, 2)];
+        let mut search = site.ask(who, &known);
+        assert_eq!(search.messages(), ["refreshed"], "{who:?}");
+        site.change_server_id(4);
+        assert_eq!(search.messages_and_end().1, Some(ResultCode::UNAVAILABLE), "{who:?}");
+        // The first change under the new ID is no reason to ask for everything.
+        let mut search = site.ask(who, &known);
+        assert_eq!(search.messages(), ["present 1,5", "by content =2:2"], "{who:?}");
+        site.change(6, "cn=f,dc=example,dc=com", csn(4, 5));
+        assert_eq!(search.messages(), ["add 6 =4:5"], "{who:?}");
+        // What was logged under that ID reaches who comes when the server has its old one again.
+        site.change_server_id(OWN);
+        let expected = ["add 6", "present 1,5", "by content =2:2;4:5"];
+        assert_eq!(site.ask(who, &known).messages(), expected, "{who:?}");
+        site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 7));
+        let expected = ["add 7", "refreshed =2:7;4:5"];
+        assert_eq!(site.ask(who, &[csn(OWN, 2), csn(4, 5)]).messages(), expected, "{who:?}");
     }
 }

@@ -3,11 +3,14 @@
 //! A consumer says what it has by the highest CSN of each origin. A mark with none above these proves that whatever was
 //! logged up to its sequence is known to the consumer: only what comes behind has to be read. Marks are few (one every
 //! [`MARK_EVERY`] records), go with the records that they lead to, and belong to one history of the log.
+//!
+//! Sequences go on when the server gets another ID, and a server reads the records of its own ID alone. A mark leads to nothing if
+//! records of another ID come behind it.
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use uuid::Uuid;
 
-use super::{LogKey, context_csns, first_sequence, history, last_sequence, visit_outlines_after};
+use super::{LogKey, context_csns, first_sequence, history, positions, visit_outlines_after};
 use crate::csn::CsnVector;
 use crate::fault::Fault;
 use crate::tables::{META, meta};
@@ -52,8 +55,13 @@ impl Mark {
     }
 }
 
+/// The last records of other server IDs.
+fn under_others<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<Vec<LogKey>, Fault> {
+    Ok(positions(snapshot)?.into_iter().filter(|at| at.server_id != server_id).collect())
+}
+
 /// The sequence behind which everything is that a consumer with this knowledge may lack; `None` when the log cannot prove
-/// it: it does not reach back so far, or tells another history.
+/// it: it does not reach back so far, tells another history, or has records of another server ID in between.
 ///
 /// # Errors
 /// A store that cannot be read.
@@ -64,10 +72,11 @@ pub fn begin_after<S: Snapshot>(
 ) -> Result<Option<u64>, Fault> {
     let Some(history) = history(snapshot)? else { return Ok(None) };
     let first = first_sequence(snapshot, server_id)?;
+    let elsewhere = under_others(snapshot, server_id)?.iter().map(|at| at.sequence).max().unwrap_or(0);
     for row in snapshot.scan(META, KeyRange::prefix(&prefix(server_id)), Direction::Backward)? {
         let (key, value) = row?;
         let mark = Mark::read(&key, &value).ok_or(Fault::Damaged { what: "a mark of the change log" })?;
-        if mark.history != history || first > mark.sequence + 1 {
+        if mark.history != history || first > mark.sequence + 1 || elsewhere > mark.sequence {
             return Ok(None);
         }
         if known.covers_all(&mark.csns) {
@@ -103,26 +112,16 @@ impl Marker {
     /// A store that cannot be read.
     pub fn new<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<(Self, CsnVector), Fault> {
         let mut highest: CsnVector = context_csns(snapshot)?.into_iter().collect();
-        let mut marker = Self { history: history(snapshot)?, last: None };
-        let mut rows = snapshot.scan(META, KeyRange::prefix(&prefix(server_id)), Direction::Backward)?;
-        let row = rows.next().transpose()?;
-        let mark = row.and_then(|(key, value)| Mark::read(&key, &value));
-        if let Some(mark) = mark.filter(|mark| Some(mark.history) == marker.history) {
-            marker.last = Some(mark.sequence);
-            mark.csns.as_slice().iter().for_each(|csn| {
-                highest.note(*csn);
-            });
-        }
-        // What other servers' changes came since may be above what the contextCSN says of them.
-        let last = last_sequence(snapshot, server_id)?;
-        let after = LogKey { server_id, sequence: marker.last.unwrap_or(last) };
-        visit_outlines_after(snapshot, after, &mut |_, outline| {
-            if !outline.local {
-                highest.note(outline.csn);
+        let history = history(snapshot)?;
+        let last = note_logged(snapshot, server_id, history, &mut highest)?;
+        let elsewhere = under_others(snapshot, server_id)?;
+        let last = last.filter(|last| elsewhere.iter().all(|at| at.sequence <= *last));
+        if last.is_none() {
+            for at in elsewhere {
+                note_logged(snapshot, at.server_id, history, &mut highest)?;
             }
-            true
-        })?;
-        Ok((marker, highest))
+        }
+        Ok((Self { history, last }, highest))
     }
 
     /// Adds the marks that are due to a group's changes. `begun`: the history that the group begins. Answers what holds
@@ -157,6 +156,29 @@ impl Marker {
         }
         Ok(marker)
     }
+}
+
+/// Notes what the newest mark of a server ID in this history says, and the records behind it. Answers where the mark is.
+fn note_logged<S: Snapshot>(
+    snapshot: &S,
+    server_id: u16,
+    history: Option<Uuid>,
+    highest: &mut CsnVector,
+) -> Result<Option<u64>, Fault> {
+    let mut rows = snapshot.scan(META, KeyRange::prefix(&prefix(server_id)), Direction::Backward)?;
+    let row = rows.next().transpose()?;
+    let mark = row.and_then(|(key, value)| Mark::read(&key, &value));
+    let Some(mark) = mark.filter(|mark| Some(mark.history) == history) else { return Ok(None) };
+    highest.extend(mark.csns.as_slice().iter().copied());
+    // What other servers' changes came since may be above what the contextCSN says of them.
+    let after = LogKey { server_id, sequence: mark.sequence };
+    visit_outlines_after(snapshot, after, &mut |_, outline| {
+        if !outline.local {
+            highest.note(outline.csn);
+        }
+        true
+    })?;
+    Ok(Some(mark.sequence))
 }
 
 /// Marks go when records behind them have gone.

@@ -331,7 +331,9 @@ impl<S: Store> SyncSearch<S> {
             csns.into_iter().for_each(|csn| {
                 self.start.note(csn);
             });
-            part.position = log::last_sequence(&snapshot, self.server_id).map_err(|fault| failed(&fault))?;
+            // Under whichever server ID it was written: sequences go on when that changes.
+            let end = log::end(&snapshot).map_err(|fault| failed(&fault))?;
+            part.position = end.map_or(0, |end| end.sequence);
             part.history = log::history(&snapshot).map_err(|fault| failed(&fault))?;
         }
         if self.request.persist {
