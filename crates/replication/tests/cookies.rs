@@ -200,6 +200,11 @@ impl Site {
     }
 
     fn ask(&self, who: Who, known: &[Csn]) -> Search<'_> {
+        self.ask_for(SUFFIX, who, known, RefreshQueue::default())
+    }
+
+    /// For what is at and below this name.
+    fn ask_for(&self, base: &str, who: Who, known: &[Csn], queue: RefreshQueue) -> Search<'_> {
         let sid = matches!(who, Who::Slapd | Who::Larix).then_some(1);
         let cookie = Cookie { rid: 1, sid, csns: known.to_vec(), ..Cookie::default() }.to_string();
         let sync = SyncRequest {
@@ -220,7 +225,7 @@ impl Site {
         let mut request = Vec::new();
         let search = client::Search {
             attributes: &["*", "+"],
-            ..client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter())
+            ..client::Search::new(base, Scope::Subtree, filter.as_filter())
         };
         client::search(&mut request, MessageId(2), &search, &controls);
         let message = Message::decode(&request).unwrap();
@@ -244,7 +249,6 @@ impl Site {
         let task = SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap();
         let asked = ConsumerRequest::new(controls.sync.as_ref().unwrap());
         let parts = vec![(Arc::clone(&self.served), task)];
-        let queue = RefreshQueue::default();
         Search {
             site: self,
             search: SyncSearch::new(Start {
@@ -578,5 +582,48 @@ fn a_server_that_gets_another_id_leads_its_consumers_on() {
         site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 7));
         let expected = ["add 7", "refreshed =2:7;4:5"];
         assert_eq!(site.ask(who, &[csn(OWN, 2), csn(4, 5)]).messages(), expected, "{who:?}");
+    }
+}
+
+/// A subtree that comes into a consumer's part of the tree, or leaves it, is more than one entry: who is gone before the last of them
+/// was sent must not say that it has the change.
+#[test]
+fn a_moved_subtree_is_claimed_behind_its_last_entry() {
+    let names = |top: &str| [top.to_owned(), format!("cn=g,{top}"), format!("cn=h,{top}")];
+    let (outside, inside) = ("cn=f,dc=example,dc=com", "cn=f,cn=e,dc=example,dc=com");
+    let place = |site: &Site, top: &str, csn: Csn| {
+        let [top, first, second] = names(top);
+        site.change(6, &top, csn);
+        (first, second)
+    };
+    for who in [Who::Slapd, Who::Larix, Who::Copy] {
+        let site = Site::new();
+        site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+        let (first, second) = place(&site, outside, csn(OWN, 3));
+        site.change(7, &first, csn(OWN, 4));
+        site.change(8, &second, csn(OWN, 5));
+        let known = [csn(OWN, 5)];
+        let ask = |moved_max: usize| {
+            let queue = RefreshQueue::default().moving(moved_max);
+            let mut search = site.ask_for("cn=e,dc=example,dc=com", who, &known, queue);
+            assert_eq!(search.messages(), ["refreshed"], "{who:?}");
+            search
+        };
+        let (mut search, mut of_few) = (ask(4), ask(3));
+        place(&site, inside, csn(OWN, 7));
+        assert_eq!(search.messages(), ["modify 6", "add 7", "add 8", "cookie =2:7"], "{who:?}");
+        // More than is sent one by one: nothing of it is claimed, nor sent in part.
+        let ended = of_few.messages_and_end();
+        assert_eq!(ended, (Vec::new(), Some(ResultCode::SYNC_REFRESH_REQUIRED)), "{who:?}");
+        let queue = || RefreshQueue::default().moving(3);
+        let again = site.ask_for("cn=e,dc=example,dc=com", who, &known, queue()).messages_and_end();
+        assert_eq!(again, (Vec::new(), Some(ResultCode::SYNC_REFRESH_REQUIRED)), "{who:?}");
+        let all = site.ask_for("cn=e,dc=example,dc=com", who, &[], queue()).messages();
+        assert_eq!(all.iter().filter(|message| message.starts_with("add")).count(), 4, "{all:?}");
+        place(&site, outside, csn(OWN, 9));
+        let mut left = search.messages();
+        assert_eq!(left.pop().as_deref(), Some("cookie =2:9"), "{who:?}");
+        assert!(left.len() == 3 && left.iter().all(|message| message.starts_with("delete")), "{left:?}");
+        assert!(!left.iter().any(|message| message.contains('=')), "{left:?}");
     }
 }

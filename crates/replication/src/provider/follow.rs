@@ -9,7 +9,7 @@ use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, entry_csn, state_control};
 use larix_engine::time::Clock;
-use larix_engine::{EntryView, View, tree};
+use larix_engine::{EntryView, View};
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
@@ -18,7 +18,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::held_back::HeldBack;
-use super::refresh::{MOVED_MAX, fate};
+use super::refresh::{fate, moved_with};
 use super::session::{DatabaseSearch, Stepped, SyncSearch, failed, refresh_required};
 
 /// Records that one slice deals with.
@@ -240,7 +240,8 @@ impl Following {
                 let uuid = outline.entry_uuid;
                 self.stale_names.entry(outline.dn.to_lowercase()).or_insert((*number, id, uuid));
                 let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
-                self.note_moved(part, *number, now.view, outline, true)?;
+                let below = moved_below(part, now.view, outline)?;
+                self.note_moved(*number, below, true);
             }
             return Ok(());
         }
@@ -317,6 +318,9 @@ impl Following {
     ) -> Result<(), LdapResult> {
         let Some(part) = search.parts.get_mut(number) else { return Ok(()) };
         let (id, view) = (outline.entry, now.view);
+        let below = moved_below(part, view, outline)?;
+        // What is below a moved entry follows it: a consumer that gets no further does not have all of the change.
+        let cookie = cookie.filter(|_| below.is_empty());
         let (had, has_cookie) = (part.view.contains(id), cookie.is_some());
         let was_there = part.may_have(id) && (had || part.unrestricted || outline.kind != OutlineKind::Add);
         let state = match outline.kind {
@@ -349,7 +353,7 @@ impl Following {
             part.keep(id);
         }
         let delete_uuid = delete_uuid.filter(|uuid| was_there && !uuid.is_nil());
-        self.note_moved(part, number, view, outline, delete_uuid.is_none())?;
+        self.note_moved(number, below, delete_uuid.is_none());
         if let Some(uuid) = delete_uuid {
             part.view.remove(id);
             // Whether the consumer had the entry may be unknown: then no name is sent.
@@ -369,32 +373,30 @@ impl Following {
         Ok(())
     }
 
-    /// What is below a moved entry may have come into the consumer's part of the tree, or have left it.
-    fn note_moved<S: Store, N: Snapshot>(
-        &mut self,
-        part: &mut DatabaseSearch<S>,
-        number: usize,
-        view: &View<'_, N>,
-        outline: &LogOutline,
-        comes: bool,
-    ) -> Result<(), LdapResult> {
-        if part.unrestricted
-            || !matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. })
-            || part.task.spans_all(view)?
-        {
-            return Ok(());
-        }
-        let below = tree::subtree(view.snapshot, outline.entry, MOVED_MAX).map_err(|fault| failed(&fault))?;
-        let below = below.into_iter().filter(|id| *id != outline.entry).map(|id| (number, id));
-        if comes {
-            self.moved.extend(below);
-        } else {
-            let mut below: Vec<_> = below.collect();
+    /// What is below a moved entry is looked at before anything else. `comes`: the entry itself belongs to the content.
+    fn note_moved(&mut self, number: usize, mut below: Vec<EntryId>, comes: bool) {
+        if !comes {
             below.reverse();
-            self.moved.extend(below);
         }
-        Ok(())
+        self.moved.extend(below.into_iter().map(|id| (number, id)));
     }
+}
+
+/// What is below a moved entry, where it may have come into the consumer's part of the tree, or have left it.
+fn moved_below<S: Store, N: Snapshot>(
+    part: &mut DatabaseSearch<S>,
+    view: &View<'_, N>,
+    outline: &LogOutline,
+) -> Result<Vec<EntryId>, LdapResult> {
+    if part.unrestricted
+        || !matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. })
+        || part.task.spans_all(view)?
+    {
+        return Ok(Vec::new());
+    }
+    let mut below = moved_with(part, view, outline.entry)?;
+    below.retain(|id| *id != outline.entry);
+    Ok(below)
 }
 
 impl<S: Store> DatabaseSearch<S> {

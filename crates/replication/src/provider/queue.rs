@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_engine::log::Follower;
 
-use super::passes::ENTRIES_MAX;
+use super::passes::{ENTRIES_MAX, MOVED_MAX};
 
 /// Refreshes that run at once. More wait: together they would only slow down each other and all other clients.
 pub const REFRESHES_MAX: usize = 8;
@@ -15,6 +15,7 @@ pub const REFRESHES_MAX: usize = 8;
 pub struct RefreshQueue {
     turns: Arc<Mutex<Turns>>,
     entries_max: usize,
+    moved_max: usize,
 }
 
 impl Default for RefreshQueue {
@@ -44,11 +45,21 @@ pub(super) struct QueueTicket {
 impl RefreshQueue {
     /// Each refresh keeps so many changed entries of a database in mind at once.
     pub fn keeping(entries_max: usize) -> Self {
-        Self { turns: Arc::default(), entries_max }
+        Self { turns: Arc::default(), entries_max, moved_max: MOVED_MAX }
+    }
+
+    /// With so many entries of a moved subtree, its top included, a consumer of a part of the tree has to ask for everything.
+    #[must_use]
+    pub fn moving(self, moved_max: usize) -> Self {
+        Self { moved_max, ..self }
     }
 
     pub(super) fn entries_max(&self) -> usize {
         self.entries_max
+    }
+
+    pub(super) fn moved_max(&self) -> usize {
+        self.moved_max
     }
 
     /// Refreshes that run, and that wait.

@@ -118,10 +118,12 @@ pub(super) struct DatabaseSearch<S: Store> {
     pub(super) view: EntryIds,
     /// Whether `view` has all of that.
     pub(super) view_complete: bool,
+    /// With so many entries of a moved subtree the consumer has to ask for everything.
+    pub(super) moved_max: usize,
 }
 
 impl<S: Store> DatabaseSearch<S> {
-    fn new(served: &Arc<Served<S>>, task: SearchTask) -> Self {
+    fn new(served: &Arc<Served<S>>, task: SearchTask, moved_max: usize) -> Self {
         Self {
             served: ServedHandle::new(served),
             instance: served.database().instance(),
@@ -132,6 +134,7 @@ impl<S: Store> DatabaseSearch<S> {
             unrestricted: false,
             view: EntryIds::default(),
             view_complete: false,
+            moved_max,
         }
     }
 }
@@ -154,7 +157,7 @@ impl<S: Store> SyncSearch<S> {
         let merged = parts.iter().any(keeps);
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
-        let peer = request.peer;
+        let (peer, moved_max) = (request.peer, queue.moved_max());
         let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
             task.for_consumer();
             if values || states && merged {
@@ -163,7 +166,7 @@ impl<S: Store> SyncSearch<S> {
             if peer {
                 task.send_places();
             }
-            DatabaseSearch::new(&served, task)
+            DatabaseSearch::new(&served, task, moved_max)
         };
         Self {
             request,

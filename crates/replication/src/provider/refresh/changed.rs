@@ -11,10 +11,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use crate::provider::passes::PassProgress;
-use crate::provider::session::{DatabaseSearch, failed};
-
-/// Most entries of a moved subtree that are sent to a consumer of a part of the tree.
-pub(in crate::provider) const MOVED_MAX: usize = 1_000_000;
+use crate::provider::session::{DatabaseSearch, failed, refresh_required};
 
 /// Entries that have changed since a consumer was here.
 pub(in crate::provider) type Changed = BTreeMap<EntryId, Change>;
@@ -70,12 +67,28 @@ pub(super) fn note_moved<S: Store, N: Snapshot>(
         return Ok(());
     }
     for (top, csn) in moved {
-        let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
+        let below = moved_with(part, view, *top)?;
         for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_deferred(*id))) {
             changed.entry(id).or_insert_with(|| Change::new(Uuid::nil(), *csn));
         }
     }
     Ok(())
+}
+
+/// A moved entry, and what is below it.
+///
+/// # Errors
+/// There is more than is sent one by one, and the consumer has to ask for everything; a store that cannot be read.
+pub(in crate::provider) fn moved_with<S: Store, N: Snapshot>(
+    part: &DatabaseSearch<S>,
+    view: &View<'_, N>,
+    top: EntryId,
+) -> Result<Vec<EntryId>, LdapResult> {
+    let moved = tree::subtree(view.snapshot, top, part.moved_max).map_err(|fault| failed(&fault))?;
+    match moved.len() < part.moved_max {
+        true => Ok(moved),
+        false => Err(refresh_required("more entries were moved at once than are sent one by one")),
+    }
 }
 
 /// The highest of an entry and its superiors that has another name than before, and is not under way.
