@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use larix_engine::csn::Csn;
-use larix_engine::log::CsnVector;
+use larix_engine::log::{CsnVector, LoggedAttribute, LoggedChange};
 use larix_engine::replica::ReplicatedChange;
 use uuid::Uuid;
 
@@ -151,13 +151,26 @@ fn size(change: &ReplicatedChange) -> usize {
                 state.as_ref().map_or(0, Vec::len) + place.as_ref().map_or(0, |place| place.name.len());
             dn.len() + values.map(Vec::len).sum::<usize>() + beside
         }
-        // What a log tells of is small beside entries; the count of changes bounds it.
-        ReplicatedChange::Delete { .. } | ReplicatedChange::Delta { .. } => 16,
+        ReplicatedChange::Delta { dn, change, .. } => dn.len() + logged_size(change),
+        ReplicatedChange::Delete { .. } => 16,
+    }
+}
+
+/// The add of an entry is as large as the entry, and a modification may bring a photo.
+fn logged_size(change: &LoggedChange) -> usize {
+    let of = |attribute: &LoggedAttribute| attribute.values.iter().map(Vec::len).sum::<usize>();
+    match change {
+        LoggedChange::Add(attributes) => attributes.iter().map(of).sum(),
+        LoggedChange::Modify(modifications) | LoggedChange::ModifyDn { modifications, .. } => {
+            modifications.iter().map(|modification| of(&modification.attribute)).sum()
+        }
+        LoggedChange::Delete => 0,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use larix_engine::log::{LoggedKind, LoggedModification};
     use larix_engine::time::Timestamp;
 
     use super::*;
@@ -217,6 +230,35 @@ mod tests {
         let mut batch = Batch::default();
         let count = (1..=BATCH_CHANGES).find(|_| batch.add(change()));
         assert_eq!(count, Some(BATCH_CHANGES));
+    }
+
+    #[test]
+    fn records_of_a_log_fill_a_batch_by_their_bytes() {
+        let attribute = || LoggedAttribute {
+            description: "jpegPhoto".to_owned(),
+            values: vec![vec![0xff; BATCH_BYTES / 2]],
+        };
+        let modification = || LoggedModification { kind: LoggedKind::Add, attribute: attribute() };
+        let rename = LoggedChange::ModifyDn {
+            new_rdn: "cn=b".to_owned(),
+            delete_old_rdn: false,
+            new_superior: None,
+            modifications: vec![modification()],
+        };
+        for change in
+            [LoggedChange::Add(vec![attribute()]), LoggedChange::Modify(vec![modification()]), rename]
+        {
+            let delta = || ReplicatedChange::Delta {
+                entry_uuid: None,
+                dn: "cn=a,dc=example,dc=com".to_owned(),
+                csn: csn(1, 1),
+                change: change.clone(),
+                place: None,
+                whole: false,
+            };
+            let mut batch = Batch::default();
+            assert_eq!([batch.add(delta()), batch.add(delta())], [false, true]);
+        }
     }
 
     #[test]
