@@ -285,3 +285,27 @@ fn who_follows_the_log_of_one_that_is_filled_is_told_all() {
         last.wait_for("a change behind it", |content| content[&seventh].contains_key("title"));
     }
 }
+
+/// Batches of a first refresh that is broken off stay. A slapd that is asked without a cookie ends with a delete phase that names
+/// nothing: what it did not send is gone.
+#[test]
+fn what_a_broken_refresh_left_goes_if_the_provider_has_it_no_longer() {
+    let other = ScriptedProvider::start();
+    let line = format!(
+        "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} bindmethod=simple type=refreshAndPersist retry=\"1 +\" \
+         exattrs=description",
+        other.address
+    );
+    let consumer = Member::new(Kind::Larix, "", &line).started();
+    let mut search = other.accept();
+    let gone = format!("ou=gone,{SUFFIX}");
+    send(&mut search, 1, "", CSN);
+    send(&mut search, 2, "ou=gone,", CSN);
+    consumer.wait_for("the begin of the content", |content| content.contains_key(&gone));
+    drop(search);
+    let mut search = other.accept();
+    send(&mut search, 1, "", CSN);
+    let cookie = format!("rid=001,csn={LATER}");
+    search.inform(&SyncInfo::RefreshDelete { cookie: Some(cookie.as_bytes()), done: true });
+    consumer.wait_for("the content", |content| content.len() == 1);
+}

@@ -357,8 +357,11 @@ impl Session {
         if !newer {
             return;
         }
-        // A provider that is asked for everything names what is present by sending it. A slapd calls that a delete phase.
-        let is_whole = self.from_nothing && !self.batch.known().is_empty();
+        // A provider that is asked for everything names what is present by sending it. A slapd calls that a delete phase. A first refresh
+        // that was broken off may have left what is gone there since. What changes while a poll goes on a slapd leaves out until the
+        // next one: to a member, for which a delete is the last word, it says nothing of what is absent.
+        let is_members_poll = self.request.mode == SyncMode::RefreshOnly && self.request.sid.is_some();
+        let is_whole = self.from_nothing && !(is_members_poll && self.batch.known().is_empty());
         if (of_present || is_whole) && !self.request.logged {
             // Once.
             self.from_nothing &= !is_whole;
