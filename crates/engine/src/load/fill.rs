@@ -56,8 +56,16 @@ pub struct FillOptions {
 #[derive(Debug)]
 pub(crate) enum Feed {
     Entries(Vec<Arrived>),
-    /// That was all, and it stands for these.
-    Finish(Vec<Csn>),
+    /// That was all, and it stands for this.
+    Finish(Extent),
+}
+
+/// What an end of the content stands for.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    pub(crate) context_csns: Vec<Csn>,
+    /// It does not say what was deleted up to there.
+    pub(crate) by_content: bool,
 }
 
 /// A fill that the writer is asked for.
@@ -184,9 +192,22 @@ impl Fill {
     ///
     /// # Errors
     /// Why there are none.
-    pub fn finish(mut self, context_csns: Vec<Csn>) -> Result<u64, LoadError> {
+    pub fn finish(self, context_csns: Vec<Csn>) -> Result<u64, LoadError> {
+        self.end(Extent { context_csns, by_content: false })
+    }
+
+    /// As [`Self::finish`], of a provider that did not name what was deleted there: a member that has older content hears of those deletes
+    /// from this server as little as from a pass over other content ([`crate::replica::ReplicaRules::by_content`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish_by_content(self, context_csns: Vec<Csn>) -> Result<u64, LoadError> {
+        self.end(Extent { context_csns, by_content: true })
+    }
+
+    fn end(mut self, extent: Extent) -> Result<u64, LoadError> {
         self.flush()?;
-        self.feed.send(Feed::Finish(context_csns)).map_err(|_| self.why())?;
+        self.feed.send(Feed::Finish(extent)).map_err(|_| self.why())?;
         self.outcome.recv().unwrap_or(Err(ENDED))
     }
 
@@ -215,14 +236,14 @@ pub(crate) struct Filled {
     pub(crate) catalog: CatalogEdit,
     pub(crate) last_entry_id: u64,
     pub(crate) entries: u64,
-    pub(crate) context_csns: Vec<Csn>,
+    pub(crate) extent: Extent,
     /// What is stored before that.
     pub(crate) states: StateRows,
 }
 
 /// What is known when all has come.
 struct End {
-    context_csns: Vec<Csn>,
+    extent: Extent,
     states: StateRows,
 }
 
@@ -280,13 +301,13 @@ impl<S: Store> Filling<'_, S> {
                 return Err(reported.or_else(|| end.err()).unwrap_or(error));
             }
         };
-        let End { context_csns, states } = end?.ok_or(ENDED)?;
+        let End { extent, states } = end?.ok_or(ENDED)?;
         let mut set = WriteSet::new();
         let mut catalog = checker.into_catalog();
         bulk::write_meta(&mut set, &mut catalog, packing, loaded.last_id);
         set.delete(META, meta::FILLING);
         let (last_entry_id, entries) = (loaded.last_id, loaded.load.entries);
-        Ok(Filled { set, catalog, last_entry_id, entries, context_csns, states })
+        Ok(Filled { set, catalog, last_entry_id, entries, extent, states })
     }
 
     /// Hands on what comes, until its end. `None`: it ended elsewhere, where it is known why.
@@ -305,9 +326,7 @@ impl<S: Store> Filling<'_, S> {
                 }
                 match feed.recv_timeout(LOOK) {
                     Ok(Feed::Entries(entries)) => break entries,
-                    Ok(Feed::Finish(context_csns)) => {
-                        return Ok(Some(End { context_csns, states }));
-                    }
+                    Ok(Feed::Finish(extent)) => return Ok(Some(End { extent, states })),
                     Err(RecvTimeoutError::Timeout) => looks += 1,
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(LoadError::Stopped("the refresh ended before its end"));

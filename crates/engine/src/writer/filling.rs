@@ -9,7 +9,7 @@ use super::task::WriterTask;
 use crate::database::{begin_fill, discard_fill};
 use crate::entry::EntryId;
 use crate::fault::Fault;
-use crate::load::{FillRequest, Filled, Filling, LoadError};
+use crate::load::{Extent, FillRequest, Filled, Filling, LoadError};
 use crate::log;
 use crate::tables::{ENTRIES, META, REPLICA, meta};
 use crate::tree;
@@ -81,7 +81,8 @@ impl<S: Store> Core<S> {
     }
 
     fn commit_fill(&mut self, filled: Filled) -> Result<u64, LoadError> {
-        let Filled { mut set, catalog, last_entry_id, entries, context_csns, states } = filled;
+        let Filled { mut set, catalog, last_entry_id, entries, extent, states } = filled;
+        let Extent { context_csns, by_content } = extent;
         states.store(&mut |set| {
             self.database.store().transaction()?.commit(set, Durability::NoMetaSync)?;
             Ok(())
@@ -97,6 +98,9 @@ impl<S: Store> Core<S> {
             if !log::is_retired(&transaction, csn)? {
                 log::put_context_csn(&mut set, csn);
                 log::put_whole_csn(&mut set, csn);
+                if by_content {
+                    log::put_content_csn(&mut set, csn);
+                }
             }
         }
         match context_csns.is_empty() {

@@ -230,6 +230,24 @@ fn a_change_of_the_configuration_goes_first() {
     sound(&f);
 }
 
+/// The provider may have deleted entries that others still have.
+#[test]
+fn content_beside_which_no_deletes_are_named_proves_none() {
+    for by_content in [false, true] {
+        let f = fixture(memory());
+        let mut begun = begin(&f).unwrap();
+        company().iter().for_each(|sent| add(&mut begun, sent).unwrap());
+        let filled = match by_content {
+            true => begun.finish_by_content(vec![csn(1)]),
+            false => begun.finish(vec![csn(1)]),
+        };
+        assert_eq!(filled.unwrap(), company().len() as u64);
+        let unproved = log::content_csns(&f.database().store().snapshot().unwrap()).unwrap();
+        let expected = if by_content { vec![csn(1)] } else { Vec::new() };
+        assert_eq!(unproved.as_slice(), expected);
+    }
+}
+
 /// A member that starts with content gives it a contextCSN of its own, unless it came from a provider that was going to say how
 /// far it goes.
 #[test]

@@ -78,16 +78,16 @@ impl Runner {
             Action::Apply { changes, csns, .. } if changes.iter().all(is_delete) => {
                 let is_end = changes.is_empty() || !csns.is_empty();
                 self.first.buried.extend(changes);
-                if is_end { self.finish_fill(csns, full) } else { Ok(None) }
+                if is_end { self.finish_fill((csns, true), full) } else { Ok(None) }
             }
             Action::Apply { .. } => {
                 let why = "the provider sends more than entries";
                 Ok(Some(self.fill_failed(&LoadError::Stopped(why))))
             }
             // Nothing was here that could be absent.
-            Action::DeleteAbsent { csns, .. } => self.finish_fill(csns, full),
+            Action::DeleteAbsent { csns, deletes_told, .. } => self.finish_fill((csns, !deletes_told), full),
             Action::Refreshed => {
-                let ended = self.finish_fill(Vec::new(), full)?;
+                let ended = self.finish_fill((Vec::new(), false), full)?;
                 if ended.is_none() {
                     self.refreshed();
                 }
@@ -120,15 +120,25 @@ impl Runner {
     }
 
     /// The first content has come. Nothing of the deletes that came with it was here, and others may have it: they are to be
-    /// told of them.
-    fn finish_fill(&mut self, csns: Vec<Csn>, full: bool) -> Result<Option<SessionEnd>, String> {
+    /// told of them. `by_content`: the provider has not named what was deleted there.
+    fn finish_fill(
+        &mut self,
+        (csns, by_content): (Vec<Csn>, bool),
+        full: bool,
+    ) -> Result<Option<SessionEnd>, String> {
         self.judge_clocks(&csns);
         let newest = csns.iter().map(|csn| csn.time).max();
         let Some(fill) = self.first.fill.take() else { return Ok(None) };
         let buried = std::mem::take(&mut self.first.buried);
         // A crash may come before the deletes are stored. Without a contextCSN all is asked for again, with one they never are.
         let proved = if buried.is_empty() { csns.clone() } else { Vec::new() };
-        let entries = match fill.finish(proved) {
+        // Of a server that takes changes from its provider alone nobody asks for what never came here.
+        let by_content = by_content && self.task.rules(&self.schema(), true).multi_provider;
+        let filled = match by_content {
+            true => fill.finish_by_content(proved),
+            false => fill.finish(proved),
+        };
+        let entries = match filled {
             Ok(entries) => entries,
             Err(error) => return Ok(Some(self.fill_failed(&error))),
         };
@@ -140,8 +150,7 @@ impl Runner {
             status.last_change = newest.max(status.last_change);
         });
         if !buried.is_empty() {
-            let manner =
-                Manner { refreshing: true, full, by_content: false, provider: None, elsewhere: false };
+            let manner = Manner { refreshing: true, full, by_content, provider: None, elsewhere: false };
             self.apply(buried, csns, manner)?;
             self.settle()?;
         }
