@@ -28,7 +28,8 @@ pub struct Cookie {
 pub enum Content {
     /// Of the end of a pass over all of it: what was neither sent nor named is gone, also where no CSN of the cookie says so.
     Whole,
-    /// Of an entry, or of its delete: another server keeps it, and no CSN of the sender says anything of it.
+    /// Of an entry, or of its delete: another server keeps it, and no CSN of the sender says anything of it. Also of an entry that has come
+    /// into the consumer's part of the tree with its superior: its CSN may be one that the consumer knows.
     Elsewhere,
 }
 

@@ -523,6 +523,30 @@ fn parts_of_a_tree_come_by_lines_of_their_own() {
     });
 }
 
+/// What is below a renamed entry comes into a part of the tree with it, and leaves it, though the consumer knows its CSN: a second
+/// time, too.
+#[test]
+fn a_renamed_subtree_comes_into_a_part_and_leaves_it() {
+    let provider = provider(Kind::Larix, 3);
+    let groups = format!("ou=groups,{SUFFIX}");
+    let part =
+        line(1, &provider, PERSIST).replace(&format!("searchbase={SUFFIX}"), &format!("searchbase={groups}"));
+    let consumer = Member::new(Kind::Larix, "", &part).started();
+    consumer.wait_for("the first content", |content| content.contains_key(&groups));
+    provider.change(&format!(
+        "add \"ou=tree,{SUFFIX}\"\n  objectClass: organizationalUnit\n  ou: tree\n\n\
+         add \"cn=leaf,ou=tree,{SUFFIX}\"\n  objectClass: device\n  cn: leaf"
+    ));
+    for _ in 0..2 {
+        provider.change(&format!("modrdn \"ou=tree,{SUFFIX}\" ou=tree delete {groups}"));
+        let (tree, leaf) = (format!("ou=tree,{groups}"), format!("cn=leaf,ou=tree,{groups}"));
+        consumer
+            .wait_for("what has come", |content| content.contains_key(&tree) && content.contains_key(&leaf));
+        provider.change(&format!("modrdn \"{tree}\" ou=tree delete {SUFFIX}"));
+        consumer.wait_for("the rest", |content| !content.contains_key(&tree) && !content.contains_key(&leaf));
+    }
+}
+
 /// The keepalive of a consumer's socket, as the kernel counts it: seconds until the first probe.
 fn seconds_to_probe(consumer: SocketAddr) -> Option<u64> {
     let table = std::fs::read_to_string("/proc/net/tcp").ok()?;

@@ -20,6 +20,8 @@ use crate::replica_state::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
 /// UUIDs in one sync info message.
 pub const UUIDS_AT_ONCE: usize = 256;
+/// Superiors that a pass keeps in mind at once.
+const SUPERIORS_MAX: usize = 1 << 16;
 
 /// A whole pass over the content: what the consumer has seen already is at most named.
 #[derive(Clone, Debug, Default)]
@@ -32,13 +34,61 @@ pub struct Refresh {
     pub cookie: Option<String>,
     /// Which entries are in the consumer's view, where that is kept.
     pub view: Option<EntryIds>,
+    /// Goes with an entry that has come into the search with its superior.
+    pub cookie_moved: Option<String>,
     /// Seen ones to name next.
     uuids: Vec<[u8; 16]>,
+    /// Whether no entry of the database is outside of the search, once that is known.
+    whole: Option<bool>,
+    /// Superiors, and whether one at or above them was changed in a way that the consumer has not seen.
+    superiors: foldhash::HashMap<EntryId, bool>,
 }
 
 impl Refresh {
     pub fn new(known: CsnVector, present: bool, cookie: Option<String>) -> Self {
-        Self { known, present, cookie, view: None, uuids: Vec::new() }
+        Self { known, present, cookie, ..Self::default() }
+    }
+
+    /// Whether a superior within the search was changed in a way that the consumer has not seen. With one that was moved into the search
+    /// entries came under the CSNs that they had.
+    fn has_new_superior<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        base: EntryId,
+        entry: &EntryView<'_>,
+    ) -> Result<bool, Fault> {
+        let Ok(entry_csn) = view.schema.describe("entryCSN") else { return Ok(false) };
+        let (mut passed, mut is_new) = (Vec::new(), false);
+        let mut at = if entry.id() == base { EntryId::ROOT } else { entry.parent() };
+        while at != EntryId::ROOT {
+            if let Some(found) = self.superiors.get(&at) {
+                is_new = *found;
+                break;
+            }
+            passed.push(at);
+            let Some(record) = view.record(at)? else { break };
+            let reader = view.reader(at, &record)?;
+            is_new = csn_of(&reader, &entry_csn)?.is_some_and(|csn| !self.known.covers(&csn));
+            if is_new || at == base {
+                break;
+            }
+            at = reader.view.parent();
+        }
+        if self.superiors.len() >= SUPERIORS_MAX {
+            self.superiors.clear();
+        }
+        self.superiors.extend(passed.into_iter().map(|id| (id, is_new)));
+        Ok(is_new)
+    }
+
+    /// Names an entry that the consumer has seen, if it wants that.
+    fn name(&mut self, uuid: Uuid, message: MessageId, out: &mut Vec<u8>) {
+        if self.present {
+            self.uuids.push(*uuid.as_bytes());
+            if self.uuids.len() >= UUIDS_AT_ONCE {
+                self.flush(message, out);
+            }
+        }
     }
 
     /// Appends the message that names what is left to be named.
@@ -339,17 +389,25 @@ impl SearchTask {
         if let Some(view) = &mut refresh.view {
             view.insert(seen.reader.view.id());
         }
+        let mut has_come = false;
         if csn.is_some_and(|csn| refresh.known.covers(&csn)) {
-            if refresh.present {
-                refresh.uuids.push(*uuid.as_bytes());
-                if refresh.uuids.len() >= UUIDS_AT_ONCE {
-                    refresh.flush(message, out);
+            let base = self.base_id.unwrap_or(EntryId::ROOT);
+            let whole = match refresh.whole {
+                Some(whole) => whole,
+                None => {
+                    let area = Area::new(seen.view, base, self.scope, self.deref, None)?;
+                    *refresh.whole.insert(area.whole && self.scope == Scope::Subtree)
                 }
+            };
+            has_come = !whole && refresh.has_new_superior(seen.view, base, &seen.reader.view)?;
+            if !has_come {
+                refresh.name(uuid, message, out);
+                return Ok(None);
             }
-            return Ok(None);
         }
         let cookie =
             refresh.cookie.as_ref().zip(csn).map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
+        let cookie = refresh.cookie_moved.clone().filter(|_| has_come).or(cookie);
         let mut controls = vec![state_control(EntryState::Add, uuid, cookie.as_deref())];
         if self.answer.states {
             controls.push(history_control(seen, &uuid, csn)?);

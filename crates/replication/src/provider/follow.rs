@@ -183,11 +183,13 @@ impl Following {
     ) -> Result<bool, LdapResult> {
         for _ in 0..budget.candidates {
             let Some((number, id)) = self.moved.pop_front() else { return Ok(true) };
+            let cookie = search.cookie_moved();
             let Some((part, view)) = search.parts.get_mut(number).zip(views.get(number)) else { continue };
             let was_there = part.may_have(id);
             let state = if part.view.contains(id) { EntryState::Modify } else { EntryState::Add };
-            let fate =
-                fate(part, number, view, id, out, &mut |_| Some(Send { state, cookie: None, name: None }))?;
+            let fate = fate(part, number, view, id, out, &mut |_| {
+                Some(Send { state, cookie: cookie.clone(), name: None })
+            })?;
             match fate {
                 Fate::Content => {
                     part.keep(id);
@@ -394,7 +396,9 @@ fn moved_below<S: Store, N: Snapshot>(
     {
         return Ok(Vec::new());
     }
-    let mut below = moved_with(part, view, outline.entry)?;
+    // A refresh sees that, too, and goes through the content.
+    let too_many = || refresh_required("more entries were moved at once than are sent one by one");
+    let mut below = moved_with(part, view, outline.entry)?.ok_or_else(too_many)?;
     below.retain(|id| *id != outline.entry);
     Ok(below)
 }

@@ -11,8 +11,8 @@ use super::refresh::Changed;
 /// the log again.
 pub const ENTRIES_MAX: usize = 1 << 18;
 
-/// Entries of a moved subtree, with its top, from which on a consumer of a part of the tree is not sent them one by one: it has to ask
-/// for everything.
+/// Entries of a moved subtree, with its top, from which on a consumer of a part of the tree is not sent them one by one: it goes through
+/// the content.
 pub(super) const MOVED_MAX: usize = 1_000_000;
 
 /// The entries of one database, a bit each.

@@ -48,7 +48,7 @@ impl RefreshQueue {
         Self { turns: Arc::default(), entries_max, moved_max: MOVED_MAX }
     }
 
-    /// With so many entries of a moved subtree, its top included, a consumer of a part of the tree has to ask for everything.
+    /// With so many entries of a moved subtree, its top included, a consumer of a part of the tree goes through the content.
     #[must_use]
     pub fn moving(self, moved_max: usize) -> Self {
         Self { moved_max, ..self }

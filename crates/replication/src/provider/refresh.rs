@@ -36,6 +36,8 @@ pub(super) struct LogRefresh {
     known: CsnVector,
     /// The beginning of a cookie that goes with each entry.
     each_cookie: Option<String>,
+    /// Goes with an entry that has come into the search with its superior.
+    cookie_moved: Option<String>,
     /// How far this server had come when the refresh began.
     start: CsnVector,
     /// The search base, for deletes whose entry's name is not known.
@@ -62,6 +64,8 @@ pub(super) struct LogRefresh {
     high: Option<Csn>,
     /// For each part.
     passes: Vec<PassProgress>,
+    /// It tells of more than is sent one by one.
+    gives_up: bool,
 }
 
 #[derive(Debug)]
@@ -91,6 +95,7 @@ impl LogRefresh {
         Ok(Some(Self {
             known: known.clone(),
             each_cookie,
+            cookie_moved: search.cookie_moved(),
             start: search.start.clone(),
             base: search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default(),
             sid: search.request.sid,
@@ -106,7 +111,18 @@ impl LogRefresh {
             low: None,
             high: None,
             passes: search.parts.iter().map(|_| PassProgress::default()).collect(),
+            gives_up: false,
         }))
+    }
+
+    /// Whether the consumer has to go through the content instead.
+    pub(super) fn gives_up(&self) -> bool {
+        self.gives_up
+    }
+
+    /// What such a pass begins with: what the consumer knows, and the beginning of a cookie that goes with each entry.
+    pub(super) fn taken_over(&mut self) -> (CsnVector, Option<String>) {
+        (std::mem::take(&mut self.known), self.each_cookie.take())
     }
 
     /// Goes on; answers whether it is done.

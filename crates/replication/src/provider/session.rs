@@ -118,7 +118,7 @@ pub(super) struct DatabaseSearch<S: Store> {
     pub(super) view: EntryIds,
     /// Whether `view` has all of that.
     pub(super) view_complete: bool,
-    /// With so many entries of a moved subtree the consumer has to ask for everything.
+    /// With so many entries of a moved subtree the consumer goes through the content.
     pub(super) moved_max: usize,
 }
 
@@ -241,6 +241,14 @@ impl<S: Store> SyncSearch<S> {
         self.request.has_replica_id.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
     }
 
+    /// The cookie beside an entry that has come into the search with its superior, for a Larix: that a consumer knows the entry's CSN does
+    /// not mean that it has the entry. One that is sent states goes by these.
+    pub(super) fn cookie_moved(&self) -> Option<String> {
+        let sends_states = self.values || self.states && self.merged;
+        let is_for = self.request.peer && !sends_states;
+        is_for.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
+    }
+
     /// The consumer does not read: others refresh meanwhile, and it asks for a turn again at its next slice.
     pub fn pause(&mut self) {
         self.turn = None;
@@ -291,6 +299,10 @@ impl<S: Store> SyncSearch<S> {
             Phase::Log(log) => {
                 if log.slice(self, budget, out)? {
                     return Ok(self.refreshed(false, true, out));
+                }
+                if log.gives_up() {
+                    let (known, each_cookie) = log.taken_over();
+                    return self.pass_instead(known, each_cookie);
                 }
                 Stepped::More
             }
@@ -454,9 +466,21 @@ impl<S: Store> SyncSearch<S> {
         Stepped::More
     }
 
+    /// A pass in the place of what the log would tell.
+    fn pass_instead(&mut self, known: CsnVector, each_cookie: Option<String>) -> Result<Stepped, LdapResult> {
+        self.parts.iter_mut().for_each(|part| part.changed.clear());
+        let settings = match self.parts.first() {
+            Some(part) => part.served.database()?.current_settings().provider.unwrap_or_default(),
+            None => ProviderSettings::default(),
+        };
+        Ok(self.pass(known, !settings.no_present, each_cookie))
+    }
+
     fn walk(&mut self, refresh: &Refresh) {
+        let cookie_moved = self.cookie_moved();
         for part in &mut self.parts {
             let mut refresh = refresh.clone();
+            refresh.cookie_moved.clone_from(&cookie_moved);
             if self.request.persist && !part.unrestricted {
                 part.view_complete = true;
                 refresh.view = Some(EntryIds::default());

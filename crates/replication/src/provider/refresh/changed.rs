@@ -11,7 +11,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use crate::provider::passes::PassProgress;
-use crate::provider::session::{DatabaseSearch, failed, refresh_required};
+use crate::provider::session::{DatabaseSearch, failed};
 
 /// Entries that have changed since a consumer was here.
 pub(in crate::provider) type Changed = BTreeMap<EntryId, Change>;
@@ -30,6 +30,8 @@ pub(in crate::provider) struct Change {
     pub(in crate::provider) named: bool,
     /// It was deleted.
     pub(in crate::provider) deleted: bool,
+    /// It has another superior, or one of these has.
+    pub(super) moved: bool,
     /// The consumer has not seen it come into being: it knows it by no name.
     born: bool,
 }
@@ -37,7 +39,16 @@ pub(in crate::provider) struct Change {
 impl Change {
     /// Nothing is known of it but that it changed under this CSN.
     fn new(uuid: Uuid, csn: Csn) -> Self {
-        Self { uuid, csn, first: csn, old_name: None, named: false, deleted: false, born: false }
+        Self {
+            uuid,
+            csn,
+            first: csn,
+            old_name: None,
+            named: false,
+            deleted: false,
+            moved: false,
+            born: false,
+        }
     }
 }
 
@@ -55,40 +66,38 @@ pub(super) fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) 
     change.first = change.first.min(outline.csn);
 }
 
-/// What is below a moved entry may have come into a consumer's part of the tree, or have left it.
+/// What is below a moved entry may have come into a consumer's part of the tree, or have left it. False: it is more than is sent
+/// one by one.
 pub(super) fn note_moved<S: Store, N: Snapshot>(
     part: &mut DatabaseSearch<S>,
     view: &View<'_, N>,
     changed: &mut Changed,
     passes: &PassProgress,
     moved: &[(EntryId, Csn)],
-) -> Result<(), LdapResult> {
+) -> Result<bool, LdapResult> {
     if moved.is_empty() || part.task.spans_all(view)? {
-        return Ok(());
+        return Ok(true);
     }
     for (top, csn) in moved {
-        let below = moved_with(part, view, *top)?;
+        let Some(below) = moved_with(part, view, *top)? else { return Ok(false) };
         for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_deferred(*id))) {
-            changed.entry(id).or_insert_with(|| Change::new(Uuid::nil(), *csn));
+            changed.entry(id).or_insert_with(|| Change::new(Uuid::nil(), *csn)).moved = true;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
-/// A moved entry, and what is below it.
+/// A moved entry, and what is below it. `None`: it is more than is sent one by one.
 ///
 /// # Errors
-/// There is more than is sent one by one, and the consumer has to ask for everything; a store that cannot be read.
+/// A store that cannot be read.
 pub(in crate::provider) fn moved_with<S: Store, N: Snapshot>(
     part: &DatabaseSearch<S>,
     view: &View<'_, N>,
     top: EntryId,
-) -> Result<Vec<EntryId>, LdapResult> {
+) -> Result<Option<Vec<EntryId>>, LdapResult> {
     let moved = tree::subtree(view.snapshot, top, part.moved_max).map_err(|fault| failed(&fault))?;
-    match moved.len() < part.moved_max {
-        true => Ok(moved),
-        false => Err(refresh_required("more entries were moved at once than are sent one by one")),
-    }
+    Ok(Some(moved).filter(|moved| moved.len() < part.moved_max))
 }
 
 /// The highest of an entry and its superiors that has another name than before, and is not under way.

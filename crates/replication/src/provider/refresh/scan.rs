@@ -71,7 +71,10 @@ impl LogRefresh {
         if let Some(place) = self.passes.get_mut(number) {
             *place = passes;
         }
-        noted?;
+        if !noted? {
+            self.gives_up = true;
+            return Ok(false);
+        }
         if changed.len() + self.absent.len() > self.entries_max {
             let csns = changed.values().map(|change| change.csn).chain(self.absent.values().copied());
             // A little less than may be: what comes next is mostly later, and passed over.

@@ -148,7 +148,7 @@ impl LogRefresh {
         change: Option<Change>,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
-        let in_turn = change.is_some();
+        let (in_turn, is_moved) = (change.is_some(), change.as_ref().is_some_and(|change| change.moved));
         if in_turn && let Some(passes) = self.passes.get_mut(number) {
             passes.done(id);
         }
@@ -162,12 +162,13 @@ impl LogRefresh {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
         }
         let each = &self.each_cookie;
+        let moved = self.cookie_moved.clone().filter(|_| is_moved);
         // What a glued database's base lacks was found out before.
         let fate = fate(part, 1, view, id, out, &mut |entry| {
             // Ahead of the contextCSN others may come yet that are older.
             let cookie = each.as_ref().zip(entry.csn.filter(|csn| self.start.covers(csn)));
             let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
-            Some(Send { state: EntryState::Add, cookie, name: None })
+            Some(Send { state: EntryState::Add, cookie: moved.clone().or(cookie), name: None })
         })?;
         if fate == Fate::Content {
             part.view.insert(id);
