@@ -187,9 +187,11 @@ pub fn of_change(
         }
         LoggedChange::Delete => writer.put("reqOld", old_lines(&record.old)),
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
-            // The new name implies the changes of its own values.
-            let is_recorded =
-                |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
+            // The new name implies the changes of its own values. What another server's version brings together with a name may take
+            // values from other attributes, too: slapd leaves these deletes out.
+            let is_recorded = |m: &&LoggedModification| {
+                m.kind != LoggedKind::SoftAdd && !(m.kind == LoggedKind::Delete && is_of_name(schema, dn, m))
+            };
             let recorded: Vec<_> = modifications.iter().filter(is_recorded).cloned().collect();
             writer.put("reqMod", modification_lines(&recorded));
             writer.put("reqOld", old_lines(&record.old));
@@ -206,6 +208,19 @@ pub fn of_change(
         writer.text(WHOLE, "TRUE");
     }
     writer.finish(facts.start, Some(record.csn))
+}
+
+/// Whether all values of a modification are those of the first RDN.
+fn is_of_name(schema: &Schema, dn: &str, modification: &LoggedModification) -> bool {
+    let LoggedAttribute { description, values } = &modification.attribute;
+    let Ok(own) = schema.describe(description) else { return false };
+    let Ok(parsed) = larix_proto::Dn::parse(dn) else { return false };
+    let Some(rdn) = parsed.rdns().first() else { return false };
+    let has = |value: &Vec<u8>| {
+        let mut avas = rdn.avas().iter().filter(|ava| ava.value.as_ref() == value.as_slice());
+        avas.any(|ava| schema.describe(ava.attribute).is_ok_and(|named| named == own))
+    };
+    !values.is_empty() && values.iter().all(has)
 }
 
 fn is_same_name(schema: &Schema, one: &str, other: &str) -> bool {

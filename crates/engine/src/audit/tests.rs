@@ -45,6 +45,55 @@ fn lines_of_modifications() {
     );
 }
 
+/// What came together with a new name is told, but for what the name implies.
+#[test]
+fn records_of_renames() {
+    use LoggedKind::{Delete, Replace, SoftAdd};
+    let record = LogRecord {
+        csn: Csn::ZERO,
+        offset: 0,
+        entry: crate::EntryId(7),
+        superior: crate::EntryId::ROOT,
+        entry_uuid: uuid::Uuid::from_u128(7),
+        dn: "CN=A\\, b+sn=c,dc=example,dc=com".to_owned(),
+        requester: String::new(),
+        local: false,
+        continues: false,
+        absent: false,
+        change: LoggedChange::ModifyDn {
+            new_rdn: "cn=z".to_owned(),
+            delete_old_rdn: true,
+            new_superior: None,
+            modifications: vec![
+                modification(Delete, "cn", &["A, b"]),
+                modification(Delete, "surname", &["c"]),
+                modification(SoftAdd, "cn", &["z"]),
+                modification(Delete, "member", &["cn=m,dc=example,dc=com", "cn=n,dc=example,dc=com"]),
+                modification(Delete, "sn", &["c", "d"]),
+                modification(Delete, "description", &[]),
+                modification(Replace, "title", &["t"]),
+            ],
+        },
+        old: Vec::new(),
+        form: RecordForm::AsDone,
+    };
+    let schema = crate::fixture::schema();
+    let told = of_change(&schema, &record, None, None, Timestamp(1));
+    let description = schema.describe("reqMod").unwrap();
+    let lines = told.attributes.into_iter().find(|attribute| attribute.description == description);
+    check(
+        lines.unwrap().values,
+        &[
+            "member:- cn=m,dc=example,dc=com",
+            "member:- cn=n,dc=example,dc=com",
+            "sn:- c",
+            "sn:- d",
+            "description:-",
+            "title:= t",
+        ],
+    );
+}
+
 #[test]
 fn lines_of_entries() {
     let entry = [attribute("objectClass", &["top", "person"]), attribute("sn", &[""])];
