@@ -217,7 +217,7 @@ fn is_of_name(schema: &Schema, dn: &str, modification: &LoggedModification) -> b
     let Ok(parsed) = larix_proto::Dn::parse(dn) else { return false };
     let Some(rdn) = parsed.rdns().first() else { return false };
     let has = |value: &Vec<u8>| {
-        let mut avas = rdn.avas().iter().filter(|ava| ava.value.as_ref() == value.as_slice());
+        let mut avas = rdn.avas().iter().filter(|ava| *ava.value == **value);
         avas.any(|ava| schema.describe(ava.attribute).is_ok_and(|named| named == own))
     };
     !values.is_empty() && values.iter().all(has)
