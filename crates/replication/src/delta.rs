@@ -77,14 +77,22 @@ pub fn change_of(record: &[AttributeValues]) -> Result<Option<ReplicatedChange>,
     Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change, place: record.place()?, whole }))
 }
 
-/// The change under the names that hold here.
+/// The change under the names that hold here; `None` if it is about an entry that is not below the searchbase, and stays outside: the log
+/// has all changes of the provider's database.
 ///
 /// # Errors
-/// It is about an entry that is not below the provider's suffix.
-pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<ReplicatedChange, String> {
+/// A rename that brings an entry below the searchbase, or takes it away from there: the record does not have what the entry is.
+pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<Option<ReplicatedChange>, String> {
     let ReplicatedChange::Delta { entry_uuid, dn, csn, mut change, place, whole } = change else {
-        return Ok(change);
+        return Ok(Some(change));
     };
+    let comes = match &change {
+        LoggedChange::ModifyDn { new_superior: Some(superior), .. } => massage.dn(superior).is_some(),
+        _ => false,
+    };
+    if !comes && massage.dn(&dn).is_none() {
+        return Ok(None);
+    }
     let named =
         |dn: &str| massage.dn(dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"));
     let values = |attribute: &mut LoggedAttribute| {
@@ -107,7 +115,7 @@ pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<Replicate
             modifications.iter_mut().for_each(|modification| values(&mut modification.attribute));
         }
     }
-    Ok(ReplicatedChange::Delta { entry_uuid, dn: named(&dn)?, csn, change, place, whole })
+    Ok(Some(ReplicatedChange::Delta { entry_uuid, dn: named(&dn)?, csn, change, place, whole }))
 }
 
 fn wrong(attribute: &'static str, value: &[u8]) -> DeltaError {
@@ -411,5 +419,50 @@ mod tests {
                 attribute("entryCSN", &[CSN]),
             ]))),
         );
+    }
+
+    /// The log has changes of the whole database, and the line asks for what is below one entry.
+    #[test]
+    fn what_stays_outside_of_the_searchbase_is_no_change() {
+        let mut builder = larix_schema::SchemaBuilder::system();
+        builder.add_bundled("core").unwrap();
+        let schema = std::sync::Arc::new(builder.build());
+        let base = schema.parse_dn("ou=in,dc=b").unwrap();
+        let massage = Massage::new(schema, base, "o=here");
+        let rename = |new_superior: Option<&str>| LoggedChange::ModifyDn {
+            new_rdn: "cn=z".to_owned(),
+            delete_old_rdn: true,
+            new_superior: new_superior.map(str::to_owned),
+            modifications: Vec::new(),
+        };
+        let modify = || LoggedChange::Modify(Vec::new());
+        for (dn, change, expected) in [
+            ("cn=a,ou=in,dc=b", modify(), Ok(Some("cn=a,o=here"))),
+            ("cn=a,ou=out,dc=b", modify(), Ok(None)),
+            ("cn=a,ou=out,dc=b", LoggedChange::Delete, Ok(None)),
+            ("cn=a,ou=out,dc=b", LoggedChange::Add(Vec::new()), Ok(None)),
+            ("cn=a,ou=out,dc=b", rename(None), Ok(None)),
+            ("cn=a,ou=out,dc=b", rename(Some("ou=other,dc=b")), Ok(None)),
+            ("cn=a,ou=out,dc=b", rename(Some("ou=in,dc=b")), Err(())),
+            ("cn=a,ou=in,dc=b", rename(Some("ou=out,dc=b")), Err(())),
+            ("cn=a,ou=in,dc=b", rename(Some("ou=deep,ou=in,dc=b")), Ok(Some("cn=a,o=here"))),
+        ] {
+            let delta = ReplicatedChange::Delta {
+                entry_uuid: None,
+                dn: dn.to_owned(),
+                csn: CSN.parse().unwrap(),
+                change: change.clone(),
+                place: None,
+                whole: false,
+            };
+            let found = massaged(delta, &massage).map_err(drop);
+            let found = found.map(|change| change.map(|change| name_of(&change)));
+            assert_eq!(found, expected.map(|dn| dn.map(str::to_owned)), "{dn}: {change:?}");
+        }
+    }
+
+    fn name_of(change: &ReplicatedChange) -> String {
+        let ReplicatedChange::Delta { dn, .. } = change else { panic!("{change:?}") };
+        dn.clone()
     }
 }

@@ -103,7 +103,7 @@ impl Session {
         }
         let read = delta::change_of(&attributes_of(entry)).map_err(|error| error.to_string());
         let massaged = read.and_then(|change| match (change, &self.massage) {
-            (Some(change), Some(massage)) => delta::massaged(change, massage).map(Some),
+            (Some(change), Some(massage)) => delta::massaged(change, massage),
             (change, _) => Ok(change),
         });
         match massaged {
