@@ -36,8 +36,8 @@ use crate::time::{Clock, RandomSource};
 
 pub use directory::load_directory;
 pub use error::{LoadError, RecordError, RecordFault, with_value};
-pub use fill::{Fill, FillOptions};
 pub(crate) use fill::{Extent, FillRequest, Filled, Filling};
+pub use fill::{Fill, FillOptions};
 pub use merge::ATOMIC_BYTES;
 pub use reindex::{Rebuild, RebuildError, RebuildOptions, RebuildProgress, Rebuilt, rebuild};
 
