@@ -9,6 +9,7 @@ use larix_proto::ControlBuf;
 use larix_schema::Schema;
 use larix_store::Snapshot;
 
+use crate::change::values;
 use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntrySource};
@@ -210,17 +211,19 @@ pub fn of_change(
     writer.finish(facts.start, Some(record.csn))
 }
 
-/// Whether all values of a modification are those of the first RDN.
+/// Whether all values of a modification are those of the first RDN. A rename takes away what its request calls the entry, which may be
+/// written otherwise than in the entry's DN: the equality rule decides.
 fn is_of_name(schema: &Schema, dn: &str, modification: &LoggedModification) -> bool {
-    let LoggedAttribute { description, values } = &modification.attribute;
+    let LoggedAttribute { description, values: gone } = &modification.attribute;
     let Ok(own) = schema.describe(description) else { return false };
     let Ok(parsed) = larix_proto::Dn::parse(dn) else { return false };
     let Some(rdn) = parsed.rdns().first() else { return false };
-    let has = |value: &Vec<u8>| {
-        let mut avas = rdn.avas().iter().filter(|ava| *ava.value == **value);
-        avas.any(|ava| schema.describe(ava.attribute).is_ok_and(|named| named == own))
-    };
-    !values.is_empty() && values.iter().all(has)
+    let kind = schema.attribute(own.attribute);
+    let key = |value: &[u8]| values::key(schema, kind, value).ok();
+    let is_own = |attribute: &str| schema.describe(attribute).is_ok_and(|named| named == own);
+    let avas = rdn.avas().iter().filter(|ava| is_own(ava.attribute));
+    let names: Vec<Vec<u8>> = avas.filter_map(|ava| key(&ava.value)).collect();
+    !gone.is_empty() && gone.iter().all(|value| key(value).is_some_and(|of| names.contains(&of)))
 }
 
 fn is_same_name(schema: &Schema, one: &str, other: &str) -> bool {

@@ -66,6 +66,8 @@ fn records_of_renames() {
             new_superior: None,
             modifications: vec![
                 modification(Delete, "cn", &["A, b"]),
+                // The request had the name in other letters.
+                modification(Delete, "cn", &["a,  B"]),
                 modification(Delete, "surname", &["c"]),
                 modification(SoftAdd, "cn", &["z"]),
                 modification(Delete, "member", &["cn=m,dc=example,dc=com", "cn=n,dc=example,dc=com"]),
