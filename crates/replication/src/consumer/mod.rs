@@ -123,6 +123,8 @@ pub struct Session {
     massage: Option<Massage>,
     /// No cookie was sent.
     from_nothing: bool,
+    /// An earlier refresh may have left entries here, though nothing is known.
+    follows_broken: bool,
     message: MessageId,
     phase: Phase,
     present: UuidSet,
@@ -146,6 +148,7 @@ impl Session {
             request,
             massage,
             from_nothing,
+            follows_broken: false,
             message: MessageId(0),
             phase: Phase::Refreshing,
             present: UuidSet::new(),
@@ -156,6 +159,13 @@ impl Session {
             content: None,
             states_kept: false,
         }
+    }
+
+    /// What is here came from this provider alone, and all of it: a first refresh that persists deletes what it is not sent, also
+    /// of a slapd, which calls its end a delete phase. An earlier one that was broken off may have left what is gone there since.
+    #[must_use]
+    pub fn follows_broken(self) -> Self {
+        Self { follows_broken: true, ..self }
     }
 
     /// The cookie that the request carries.
@@ -357,11 +367,10 @@ impl Session {
         if !newer {
             return;
         }
-        // A provider that is asked for everything names what is present by sending it. A slapd calls that a delete phase. A first refresh
-        // that was broken off may have left what is gone there since. What changes while a poll goes on a slapd leaves out until the
-        // next one: to a member, for which a delete is the last word, it says nothing of what is absent.
-        let is_members_poll = self.request.mode == SyncMode::RefreshOnly && self.request.sid.is_some();
-        let is_whole = self.from_nothing && !(is_members_poll && self.batch.known().is_empty());
+        // A provider that is asked for everything names what is present by sending it. A slapd calls that a delete phase. What changes
+        // while a poll goes on it leaves out until the next one, which says nothing of what is absent.
+        let may_have_left = self.follows_broken && self.request.mode == SyncMode::RefreshAndPersist;
+        let is_whole = self.from_nothing && (may_have_left || !self.batch.known().is_empty());
         if (of_present || is_whole) && !self.request.logged {
             // Once.
             self.from_nothing &= !is_whole;

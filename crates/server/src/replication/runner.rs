@@ -332,6 +332,11 @@ impl Runner {
         }
         let massage = self.task.massage(self.schema());
         let mut session = Session::new(request, massage, known, full || self.provider_had.is_some());
+        // Of cn=config nothing is ever known, lines of parts bring what others do not have, and a member has what others sent meanwhile.
+        let is_copy = self.task.followed.is_some() && !self.task.is_part && self.task.sid.is_none();
+        if is_copy {
+            session = session.follows_broken();
+        }
         let cookie = session.cookie().to_string();
         // As slapd says it: who watches its log looks for these words.
         self.tell(&format!("starting refresh at {} (sending cookie={cookie})", self.task.provider()));
