@@ -242,10 +242,12 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// The cookie beside an entry that has come into the search with its superior, for a Larix: that a consumer knows the entry's CSN does
-    /// not mean that it has the entry. One that is sent states goes by these.
+    /// not mean that it has the entry. One that is sent states goes by these. The consumer takes such an entry for what it had, be that
+    /// newer: one that takes changes itself, or has heard more than this server, is sent no such cookie.
     pub(super) fn cookie_moved(&self) -> Option<String> {
         let sends_states = self.values || self.states && self.merged;
-        let is_for = self.request.peer && !sends_states;
+        let hears_all_here = self.request.sid.is_none() && self.start.covers_all(&self.request.known);
+        let is_for = self.request.peer && !sends_states && hears_all_here;
         is_for.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
     }
 
@@ -302,7 +304,7 @@ impl<S: Store> SyncSearch<S> {
                 }
                 if log.gives_up() {
                     let (known, each_cookie) = log.taken_over();
-                    return self.pass_instead(known, each_cookie);
+                    return Ok(self.pass_instead(known, each_cookie));
                 }
                 Stepped::More
             }
@@ -466,14 +468,10 @@ impl<S: Store> SyncSearch<S> {
         Stepped::More
     }
 
-    /// A pass in the place of what the log would tell.
-    fn pass_instead(&mut self, known: CsnVector, each_cookie: Option<String>) -> Result<Stepped, LdapResult> {
+    /// A pass in the place of what the log would tell, deletes included: it names what is present, whatever the overlay says.
+    fn pass_instead(&mut self, known: CsnVector, each_cookie: Option<String>) -> Stepped {
         self.parts.iter_mut().for_each(|part| part.changed.clear());
-        let settings = match self.parts.first() {
-            Some(part) => part.served.database()?.current_settings().provider.unwrap_or_default(),
-            None => ProviderSettings::default(),
-        };
-        Ok(self.pass(known, !settings.no_present, each_cookie))
+        self.pass(known, true, each_cookie)
     }
 
     fn walk(&mut self, refresh: &Refresh) {
