@@ -6,6 +6,7 @@ use std::fmt;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
+use larix_engine::entry::split_rdn;
 use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{EntryPlace, ReplicatedChange};
 use larix_engine::write::AttributeValues;
@@ -81,20 +82,31 @@ pub fn change_of(record: &[AttributeValues]) -> Result<Option<ReplicatedChange>,
 /// has all changes of the provider's database.
 ///
 /// # Errors
-/// A rename that brings an entry below the searchbase, or takes it away from there: the record does not have what the entry is.
+/// A rename that brings an entry below the searchbase, or takes it away from there, or changes the name of the searchbase: the record
+/// does not have what the entries are.
 pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<Option<ReplicatedChange>, String> {
     let ReplicatedChange::Delta { entry_uuid, dn, csn, mut change, place, whole } = change else {
         return Ok(Some(change));
     };
-    let comes = match &change {
-        LoggedChange::ModifyDn { new_superior: Some(superior), .. } => massage.dn(superior).is_some(),
-        _ => false,
+    let behind = match &change {
+        LoggedChange::ModifyDn { new_rdn, new_superior, .. } => {
+            let superior = new_superior.as_deref().unwrap_or_else(|| split_rdn(&dn).1);
+            Some(if superior.is_empty() { new_rdn.clone() } else { format!("{new_rdn},{superior}") })
+        }
+        _ => None,
     };
-    if !comes && massage.dn(&dn).is_none() {
+    let stays_outside = match &behind {
+        Some(name) => massage.is_apart(&dn) && massage.is_apart(name),
+        None => massage.is_apart(&dn) || massage.is_above(&dn),
+    };
+    if stays_outside {
         return Ok(None);
     }
     let named =
         |dn: &str| massage.dn(dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"));
+    if let Some(name) = &behind {
+        named(name)?;
+    }
     let values = |attribute: &mut LoggedAttribute| {
         let LoggedAttribute { description, values } =
             std::mem::replace(attribute, LoggedAttribute { description: String::new(), values: Vec::new() });
@@ -429,12 +441,13 @@ mod tests {
         let schema = std::sync::Arc::new(builder.build());
         let base = schema.parse_dn("ou=in,dc=b").unwrap();
         let massage = Massage::new(schema, base, "o=here");
-        let rename = |new_superior: Option<&str>| LoggedChange::ModifyDn {
-            new_rdn: "cn=z".to_owned(),
+        let called = |new_rdn: &str, new_superior: Option<&str>| LoggedChange::ModifyDn {
+            new_rdn: new_rdn.to_owned(),
             delete_old_rdn: true,
             new_superior: new_superior.map(str::to_owned),
             modifications: Vec::new(),
         };
+        let rename = |new_superior: Option<&str>| called("cn=z", new_superior);
         let modify = || LoggedChange::Modify(Vec::new());
         for (dn, change, expected) in [
             ("cn=a,ou=in,dc=b", modify(), Ok(Some("cn=a,o=here"))),
@@ -446,6 +459,13 @@ mod tests {
             ("cn=a,ou=out,dc=b", rename(Some("ou=in,dc=b")), Err(())),
             ("cn=a,ou=in,dc=b", rename(Some("ou=out,dc=b")), Err(())),
             ("cn=a,ou=in,dc=b", rename(Some("ou=deep,ou=in,dc=b")), Ok(Some("cn=a,o=here"))),
+            // The searchbase itself, and what is above it.
+            ("ou=old,dc=b", called("ou=in", None), Err(())),
+            ("ou=in,dc=b", called("ou=old", Some("dc=b")), Err(())),
+            ("ou=in,dc=b", called("ou=old", None), Err(())),
+            ("dc=b", called("dc=c", None), Err(())),
+            ("dc=b", modify(), Ok(None)),
+            ("no name", modify(), Err(())),
         ] {
             let delta = ReplicatedChange::Delta {
                 entry_uuid: None,

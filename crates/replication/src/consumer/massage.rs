@@ -37,6 +37,17 @@ impl Massage {
         Some(parts.join(","))
     }
 
+    /// Whether an entry of this name is neither at or below the provider's suffix nor above it.
+    pub(crate) fn is_apart(&self, text: &str) -> bool {
+        let named = self.schema.parse_dn(text);
+        named.is_ok_and(|named| !(named.is_within(&self.from) || self.from.is_within(&named)))
+    }
+
+    /// Whether an entry of this name is above the provider's suffix.
+    pub(crate) fn is_above(&self, text: &str) -> bool {
+        self.schema.parse_dn(text).is_ok_and(|named| named != self.from && self.from.is_within(&named))
+    }
+
     /// Values that are names go along; names of elsewhere stay.
     pub(crate) fn values(&self, attribute: &mut AttributeValues) {
         let Ok(description) = self.schema.describe(&attribute.description) else { return };
