@@ -377,11 +377,7 @@ pub(super) fn unpack_until<T>(
     let (mut at, end) = (u16::try_from(place.start).ok()?, u16::try_from(place.end).ok()?);
     let (mut input, mut goal) = (block, place.start + FIRST_LOOK);
     loop {
-        while usize::from(at) < goal
-            && let Some((rest, next)) = unpack_short(input, room, at, end)
-        {
-            (input, at) = (rest, next);
-        }
+        (input, at) = unpack_shorts(input, room, at, goal, end);
         if usize::from(at) >= goal {
             match look(room.get(place.start..usize::from(at))?) {
                 ControlFlow::Break(found) => return Some(found),
@@ -396,6 +392,26 @@ pub(super) fn unpack_until<T>(
             Unpacked::End => return look(room.get(place)?).break_value(),
         }
     }
+}
+
+/// Unpacks sequences of the usual kind up to the first that ends at `goal` or behind it, or up to one of another kind. Answers what follows
+/// them in the block and in the room.
+///
+/// Apart from [`unpack_until`], whatever that looks for: the loop is short, and what it needs stays in registers.
+#[inline(never)]
+fn unpack_shorts<'b>(
+    mut input: &'b [u8],
+    room: &mut Room,
+    mut at: u16,
+    goal: usize,
+    end: u16,
+) -> (&'b [u8], u16) {
+    while usize::from(at) < goal
+        && let Some((rest, next)) = unpack_short(input, room, at, end)
+    {
+        (input, at) = (rest, next);
+    }
+    (input, at)
 }
 
 /// Bytes of a sequence with few literals, and at most two bytes beside the token for the length of its match.
