@@ -210,6 +210,11 @@ impl<'a> AttributesIter<'a> {
     /// [`rest`](Self::rest) no longer counts: a look at more of the record can begin behind that.
     pub(crate) fn seek(&mut self, number: AttributeNumber) -> Sought<'a> {
         self.pass_others(number);
+        if let Some((own, values)) = self.clone().read_short()
+            && own == number
+        {
+            return Sought::Found(values);
+        }
         let mut rest = self.rest;
         let numbers = [take_varint(&mut rest), take_varint(&mut rest), take_varint(&mut rest)];
         let [Some(own), Some(count), Some(length)] = numbers else { return Sought::Needs(1) };
@@ -253,6 +258,14 @@ impl<'a> AttributesIter<'a> {
             while let Some(behind) = behind_another(rest, short) {
                 rest = behind;
             }
+            // Near the end of what is there, the same with a look at what stands behind each.
+            while let Some(behind) = behind_last(rest, short) {
+                rest = behind;
+            }
+            // Nothing is left, or the one with this number.
+            if rest.first().is_none_or(|own| *own == short && short < 0x80) {
+                break;
+            }
             match behind_any_other(rest, number) {
                 Some(behind) => rest = behind,
                 None => break,
@@ -288,6 +301,17 @@ fn behind_another(attributes: &[u8], number: u8) -> Option<&[u8]> {
         return None;
     }
     attributes.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
+}
+
+/// The same where the record ends soon. What stands behind is not looked at: the attribute has to be whole, no more.
+#[inline(always)]
+fn behind_last(attributes: &[u8], number: u8) -> Option<&[u8]> {
+    let [own, count, length] = *attributes.first_chunk::<3>()?;
+    let numbers = u32::from_le_bytes([own, count, length, 0]);
+    if numbers & NOT_SHORT != 0 || own == number {
+        return None;
+    }
+    attributes.get(SHORT_ROOM - VALUES_ROOM + usize::from(length)..)
 }
 
 /// The same for every attribute but this one, however long its numbers are, if it is whole.
