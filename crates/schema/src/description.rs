@@ -103,7 +103,7 @@ impl Schema {
     /// Resolves `cn`, `2.5.4.3` or `cn;lang-en`.
     pub fn describe(&self, text: &str) -> Result<AttributeDescription, DescriptionError> {
         // No name of a type has a semicolon.
-        if let Some(id) = self.attribute_type_id(text) {
+        if let Some(id) = self.recent_attribute_type_id(text.as_bytes()) {
             return Ok(AttributeDescription::plain(id));
         }
         let (name, options) = match text.split_once(';') {
@@ -123,7 +123,7 @@ impl Schema {
 
     /// The same of octets that need not be text.
     pub fn describe_octets(&self, text: &[u8]) -> Result<AttributeDescription, DescriptionError> {
-        if let Some(id) = self.attribute_type_id_of(text) {
+        if let Some(id) = self.recent_attribute_type_id(text) {
             return Ok(AttributeDescription::plain(id));
         }
         let text = std::str::from_utf8(text).map_err(|_| DescriptionError::Characters)?;

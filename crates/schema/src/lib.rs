@@ -20,6 +20,7 @@ mod model;
 mod nearest;
 mod options;
 mod prep;
+mod recent;
 mod rule;
 mod schema;
 mod secret;

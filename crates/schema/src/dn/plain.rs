@@ -165,7 +165,7 @@ fn write_rdn<'s, 't>(
     let (attribute, fold_case) = match named {
         Some((before, attribute, fold_case)) if *before == name => (*attribute, *fold_case),
         _ => {
-            let attribute = schema.attribute_type(name)?;
+            let attribute = schema.attribute(schema.recent_attribute_type_id(name.as_bytes())?);
             let fold_case = plain_case(attribute)?;
             *named = Some((name, attribute, fold_case));
             (attribute, fold_case)

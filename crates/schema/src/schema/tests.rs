@@ -116,6 +116,29 @@ fn following(earlier: &Schema, definitions: &[&str]) -> Schema {
     builder.build()
 }
 
+/// What one schema knows by a name is not taken for what another one knows by it.
+#[test]
+fn names_that_come_again_lead_where_the_table_leads() {
+    const LONG: &str = "a-name-of-more-octets-than-are-remembered";
+    let long = format!("( 1.2.3.4.3 NAME '{LONG}' SUP name )");
+    let mine = ["( 1.2.3.4.1 NAME 'mine' SUP name )", "( 1.2.3.4.2 NAME 'yours' SUP name )", long.as_str()];
+    let yours = ["( 1.2.3.4.1 NAME 'yours' SUP name )", "( 1.2.3.4.2 NAME 'mine' SUP name )"];
+    let schemas =
+        [&following(Schema::system(), &mine), &following(Schema::system(), &yours), Schema::system()];
+    let [first, second, _] = schemas.map(|schema| schema.attribute_type_id("mine"));
+    assert!(first.is_some() && second.is_some() && first != second);
+    let names =
+        ["mine", "MINE", "yours", "objectClass", "2.5.4.3", "commonName", "cn", "cn\0", "c", "", LONG];
+    for name in names.into_iter().cycle().take(3 * names.len()) {
+        for schema in schemas {
+            let expected = schema.attribute_type_id(name);
+            for _ in 0..2 {
+                assert_eq!(schema.recent_attribute_type_id(name.as_bytes()), expected, "{name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_schema_defined_anew_keeps_numbers_and_knows_what_is_broken() {
     const ONE: &str = "( 1.3.6.1.4.1.4203.666.1.1 NAME 'one' SUP name )";
