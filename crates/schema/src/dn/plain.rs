@@ -124,9 +124,8 @@ fn recall(schema: &Schema, text: &str, out: &mut String, starts: &mut SmallVec<[
         if known.schema != schema.instance || known.text != text || text.is_empty() {
             return false;
         }
-        let (before, offset) = (starts.len(), out.len() as u32);
-        starts.extend_from_slice(&known.starts);
-        starts.iter_mut().skip(before).for_each(|start| *start += offset);
+        let offset = out.len() as u32;
+        starts.extend(known.starts.iter().map(|start| start + offset));
         out.push_str(&known.normal);
         true
     })
