@@ -100,10 +100,19 @@ impl<'a> EntryView<'a> {
         let mut attributes = self.attributes();
         attributes.pass_others(number);
         match attributes.next_short() {
-            Some((own, values)) if own == number => Ok(Some(values)),
-            None if attributes.rest.is_empty() => Ok(None),
-            _ => attributes.values_of(number),
+            Some((own, values)) if own == number => return Ok(Some(values)),
+            Some(_) => {}
+            None if attributes.rest.is_empty() => return Ok(None),
+            None => {
+                // Nearly always it is the one that is looked for, with many values.
+                if !attributes.packed
+                    && let Sought::Found(values) = attributes.here(number)
+                {
+                    return Ok(Some(values));
+                }
+            }
         }
+        attributes.values_of(number)
     }
 }
 
@@ -210,11 +219,15 @@ impl<'a> AttributesIter<'a> {
     /// [`rest`](Self::rest) no longer counts: a look at more of the record can begin behind that.
     pub(crate) fn seek(&mut self, number: AttributeNumber) -> Sought<'a> {
         self.pass_others(number);
-        if let Some((own, values)) = self.clone().read_short()
-            && own == number
-        {
-            return Sought::Found(values);
+        match self.clone().read_short() {
+            Some((own, values)) if own == number => Sought::Found(values),
+            _ => self.here(number),
         }
+    }
+
+    /// The next attribute, if it is the one with this number and all of its values stand in the record, which is not packed.
+    #[inline]
+    fn here(&self, number: AttributeNumber) -> Sought<'a> {
         let mut rest = self.rest;
         let numbers = [take_varint(&mut rest), take_varint(&mut rest), take_varint(&mut rest)];
         let [Some(own), Some(count), Some(length)] = numbers else { return Sought::Needs(1) };
