@@ -6,7 +6,8 @@ use std::cell::RefCell;
 use crate::model::AttributeTypeId;
 use crate::schema::Schema;
 
-/// Names that a thread remembers, each in the place that its length and its last octet give.
+/// Names that a thread remembers, each in the place that its length, its first and its last octet give: `cn` and `sn` have two, and so
+/// have `uidNumber` and `gidNumber`.
 const NAMES: usize = 32;
 /// Longer ones are not remembered.
 const NAME_BYTES_MAX: usize = 32;
@@ -15,7 +16,7 @@ const NAME_BYTES_MAX: usize = 32;
 struct RecentName {
     /// The [instance](Schema::instance) of the schema.
     schema: u64,
-    /// Of the name, in bytes; more than there is room: there is none.
+    /// Length of the name in bytes; `usize::MAX` where no name is.
     length: usize,
     name: [u8; NAME_BYTES_MAX],
     id: AttributeTypeId,
@@ -33,9 +34,9 @@ impl Schema {
     /// As [`Self::attribute_type_id_of`], for names that requests have. A schema is not changed once it is built, and no other one has its
     /// instance: what was found stays right.
     pub(crate) fn recent_attribute_type_id(&self, name: &[u8]) -> Option<AttributeTypeId> {
-        let last = usize::from(*name.last()?);
+        let (first, last) = (usize::from(*name.first()?), usize::from(*name.last()?));
         RECENT.with_borrow_mut(|all| {
-            let place = all.get_mut((name.len() + 5 * last) % NAMES)?;
+            let place = all.get_mut((name.len() + 11 * first + 31 * last) % NAMES)?;
             if place.schema == self.instance && place.name.get(..place.length) == Some(name) {
                 return Some(place.id);
             }

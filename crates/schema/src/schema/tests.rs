@@ -120,22 +120,31 @@ fn following(earlier: &Schema, definitions: &[&str]) -> Schema {
 #[test]
 fn names_that_come_again_lead_where_the_table_leads() {
     const LONG: &str = "a-name-of-more-octets-than-are-remembered";
-    let long = format!("( 1.2.3.4.3 NAME '{LONG}' SUP name )");
+    // As long as the longest that are remembered, and one octet longer.
+    let (longest, longer) = (&LONG[..32], &LONG[..33]);
+    let long = format!("( 1.2.3.4.3 NAME ( '{LONG}' '{longest}' '{longer}' ) SUP name )");
     let mine = ["( 1.2.3.4.1 NAME 'mine' SUP name )", "( 1.2.3.4.2 NAME 'yours' SUP name )", long.as_str()];
     let yours = ["( 1.2.3.4.1 NAME 'yours' SUP name )", "( 1.2.3.4.2 NAME 'mine' SUP name )"];
     let schemas =
         [&following(Schema::system(), &mine), &following(Schema::system(), &yours), Schema::system()];
     let [first, second, _] = schemas.map(|schema| schema.attribute_type_id("mine"));
     assert!(first.is_some() && second.is_some() && first != second);
-    let names =
-        ["mine", "MINE", "yours", "objectClass", "2.5.4.3", "commonName", "cn", "cn\0", "c", "", LONG];
-    for name in names.into_iter().cycle().take(3 * names.len()) {
-        for schema in schemas {
-            let expected = schema.attribute_type_id(name);
-            for _ in 0..2 {
-                assert_eq!(schema.recent_attribute_type_id(name.as_bytes()), expected, "{name}");
-            }
+    let others = ["MINE", "2.5.4.3", "CommonName", "cn\0", "cn;lang-en", "c", "n", ""];
+    // More than a thread remembers, so that several have the same place.
+    let known = schemas[0].attribute_types().flat_map(|attribute| &attribute.names);
+    let names: Vec<&str> = others.into_iter().chain(known.map(String::as_str)).collect();
+    assert!(names.len() > 100 && [LONG, longest, longer].iter().all(|name| names.contains(name)));
+    let check = |schema: &Schema, name: &str| {
+        let expected = schema.attribute_type_id(name);
+        for _ in 0..2 {
+            assert_eq!(schema.recent_attribute_type_id(name.as_bytes()), expected, "{name}");
         }
+    };
+    for name in &names {
+        schemas.iter().for_each(|schema| check(schema, name));
+    }
+    for schema in schemas {
+        names.iter().chain(&names).for_each(|name| check(schema, name));
     }
 }
 
