@@ -141,6 +141,12 @@ mod tests {
             let met = view.attributes().find(is_it).transpose();
             let met = met.map(|met| met.map(|(_, values)| values));
             assert_eq!(format!("{:?}", view.get(number)), format!("{met:?}"), "{number:?}");
+            let inline = met.ok().flatten().filter(|values| values.form() == Form::Inline);
+            let sought = match AttributesIter::within(view.id(), view.attribute_bytes()).seek(number) {
+                Sought::Found(values) => Some(values),
+                Sought::Needs(_) | Sought::Other => None,
+            };
+            assert_eq!(format!("{sought:?}"), format!("{inline:?}"), "{number:?}");
         }
     }
 
@@ -165,6 +171,29 @@ mod tests {
         let list: Vec<(u32, &[&[u8]])> =
             list.iter().map(|(number, values)| (*number, values.as_slice())).collect();
         check("cn=a", b"cn=a", &list);
+    }
+
+    /// Whatever one byte of the attributes is instead: other numbers, longer numbers, unknown forms, other lengths.
+    #[test]
+    fn damaged_attributes_are_looked_up_as_they_are_met() {
+        for last in [vec![b'x'; 2], vec![b'x'; 150]] {
+            let attributes: [(u32, &[&[u8]]); 5] =
+                [(1, &[b"", b"b"]), (2, &[]), (200, &[b"c"]), (7, &[b"d"]), (9, &[&last])];
+            let mut writer = RecordWriter::new(EntryId(7), "cn=a", b"cn=a", RecordFlags::default());
+            writer.large_attribute(AttributeNumber(0), 3);
+            for (number, values) in attributes {
+                writer.attribute(AttributeNumber(number), values.iter().copied(), |_, _| ());
+            }
+            let record = writer.finish();
+            let places = head_length(&record).unwrap()..record.len();
+            for at in places.take(32) {
+                for byte in 0..=u8::MAX {
+                    let mut damaged = record.clone();
+                    damaged[at] = byte;
+                    check_look_ups(&EntryView::parse(EntryId(9), &damaged).unwrap(), &attributes);
+                }
+            }
+        }
     }
 
     #[test]
