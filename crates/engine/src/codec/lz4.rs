@@ -397,7 +397,7 @@ pub(super) fn unpack_until<T>(
 /// Unpacks sequences of the usual kind up to the first that ends at `goal` or behind it, or up to one of another kind. Answers what follows
 /// them in the block and in the room.
 ///
-/// Apart from [`unpack_until`], whatever that looks for: the loop is short, and what it needs stays in registers.
+/// It is no part of [`unpack_until`], which is compiled for each caller: the loop is short, and what it needs stays in registers.
 #[inline(never)]
 fn unpack_shorts<'b>(
     mut input: &'b [u8],

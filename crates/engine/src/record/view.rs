@@ -271,7 +271,7 @@ impl<'a> AttributesIter<'a> {
             while let Some(behind) = behind_another(rest, short) {
                 rest = behind;
             }
-            // Near the end of what is there, the same with a look at what stands behind each.
+            // Near the end of what is there, those that are whole.
             while let Some(behind) = behind_last(rest, short) {
                 rest = behind;
             }
@@ -316,7 +316,7 @@ fn behind_another(attributes: &[u8], number: u8) -> Option<&[u8]> {
     attributes.get(SHORT_ROOM - VALUES_ROOM + usize::from(length & 0x7f)..)
 }
 
-/// The same where the record ends soon. What stands behind is not looked at: the attribute has to be whole, no more.
+/// The same, wherever the record ends: the attribute has to be whole, no more.
 #[inline(always)]
 fn behind_last(attributes: &[u8], number: u8) -> Option<&[u8]> {
     let [own, count, length] = *attributes.first_chunk::<3>()?;
