@@ -302,7 +302,7 @@ impl<'c> Checker<'c> {
     }
 
     /// Refuses what slapadd refuses without a check of values, too. DNs among several are left to
-    /// [`without_repeated`](Self::without_repeated), which reads them.
+    /// [`without_repeated`](Self::without_repeated), and the contextCSN to [`take_context_csns`](Self::take_context_csns), which read them.
     fn check_readable(
         &self,
         local: &mut Local,
@@ -315,6 +315,7 @@ impl<'c> Checker<'c> {
         check_transfer(kind, description, name).map_err(RecordFault::Refused)?;
         let mut last = match kind.syntax.kind {
             SyntaxKind::DistinguishedName if values.len() > 1 => return Ok(()),
+            SyntaxKind::Csn if description.attribute == self.known.context_csn => return Ok(()),
             SyntaxKind::DistinguishedName => Some(names.entry(description.attribute).or_default()),
             _ => None,
         };
