@@ -483,8 +483,7 @@ fn who_follows_one_provider_takes_what_that_one_merged() {
 fn states_are_kept_where_a_provider_keeps_them() {
     let check = |settings: &dyn Fn(DatabaseSettings) -> DatabaseSettings, kept: bool, merges: bool| {
         let schema = schema("");
-        let f =
-            Fixture::of(Arc::clone(&schema), vec![(memory(), settings(common::settings(&schema)))]);
+        let f = Fixture::of(Arc::clone(&schema), vec![(memory(), settings(common::settings(&schema)))]);
         let merges_now = || f.database().current_settings().merges_records;
         assert!(!merges_now(), "nobody has said so");
         assert_eq!((f.directory.databases()[0].keep_states().unwrap(), merges_now()), (kept, merges));
