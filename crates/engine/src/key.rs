@@ -119,7 +119,7 @@ fn has_zero(bytes: &[u8]) -> bool {
     // Without a zero nothing is borrowed, and a byte less one has its highest bit only if it had it before.
     let zeros = |word: u64| word.wrapping_sub(LOWEST) & !word & HIGHEST;
     let found = words.iter().fold(0, |found, word| found | zeros(u64::from_le_bytes(*word)));
-    found != 0 || rest.iter().any(|byte| *byte == 0)
+    found != 0 || rest.contains(&0)
 }
 
 /// The first key after all that begin with `prefix`; `None` when there is none.

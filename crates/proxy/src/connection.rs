@@ -10,7 +10,7 @@ use larix_client::{Channel, Credentials, NotSent, PeerFault};
 use larix_proto::url::LdapUrl;
 use socket2::Socket;
 
-use crate::job::{Job, Owner, Sorting, envelope};
+use crate::job::{Numbered, Owner, Sorting, envelope};
 use crate::open::{Activity, OpenConnection};
 
 /// Sorted answers that a server has for one connection at most. slapd has five, and keeps one of which a part was asked for until the
@@ -18,9 +18,6 @@ use crate::open::{Activity, OpenConnection};
 pub(crate) const SORTED_MAX: usize = 4;
 /// If nobody asks for the next page for so long, others may read an answer over the connection.
 const PAGING_IDLE: Duration = Duration::from_secs(60);
-
-/// A request and its number.
-pub(crate) type Numbered = (u64, Box<Job>);
 
 #[derive(Debug)]
 pub(crate) struct Connection {

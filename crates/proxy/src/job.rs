@@ -54,6 +54,9 @@ pub(crate) enum Sorting {
     Part,
 }
 
+/// A request and its number.
+pub(crate) type Numbered = (u64, Box<Job>);
+
 /// A request.
 pub(crate) struct Job {
     pub(crate) owner: Owner,

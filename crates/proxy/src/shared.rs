@@ -19,7 +19,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use zeroize::Zeroizing;
 
 use crate::gathered::{Sends, waits};
-use crate::job::{Job, lost};
+use crate::job::{Job, Numbered, lost};
 use crate::open::Open;
 
 /// Requests of one database under way or waiting; more are answered `busy`.
@@ -58,7 +58,7 @@ pub(crate) trait RequestCarrier: Send {
     /// The database is closed.
     fn give_all_up(self: Box<Self>);
     /// A thread has panicked here: one without connections and requests, and the requests that were under way.
-    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<(u64, Box<Job>)>);
+    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<Numbered>);
 }
 
 /// A request that nobody sends, and its result.

@@ -10,7 +10,7 @@ use larix_proto::MessageId;
 
 use super::*;
 use crate::gathered::{gather_requests, send_gathered};
-use crate::job::{Feed, FeedEnd, FeedItem, Outcome, Owner, Sink, Sorting};
+use crate::job::{Feed, FeedEnd, FeedItem, Numbered, Outcome, Owner, Sink, Sorting};
 use crate::settings::Kind;
 
 /// Says which requests it got together.
@@ -48,7 +48,7 @@ impl RequestCarrier for Toy {
 
     fn give_all_up(self: Box<Self>) {}
 
-    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<(u64, Box<Job>)>) {
+    fn begin_anew(self: Box<Self>) -> (Box<dyn RequestCarrier>, Vec<Numbered>) {
         (self, Vec::new())
     }
 }

@@ -25,8 +25,8 @@ use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 
 use self::health::Check;
-use crate::connection::{Connection, Numbered, Stage};
-use crate::job::{FEED_HIGH, FEED_MAX, Owner};
+use crate::connection::{Connection, Stage};
+use crate::job::{FEED_HIGH, FEED_MAX, Numbered, Owner};
 use crate::settings::ProxySettings;
 use crate::shared::{Command, RequestCarrier, Shared, closed};
 use crate::targets::{Refusals, Targets};

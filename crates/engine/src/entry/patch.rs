@@ -33,6 +33,7 @@ pub(crate) enum Touch {
 
 /// What stands in the place of the attributes that were loaded or dropped.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "each stands alone on the stack of a change, never in a list")]
 pub(crate) enum After<'c> {
     /// First what was loaded, in the order of the record, then what is new.
     Edited(Vec<EntryAttribute>),

@@ -10,8 +10,8 @@ use larix_proto::{LdapResult, MessageId, ResultCode};
 
 use super::health::CHECKS;
 use super::{Exchange, SWEEP, leave};
-use crate::connection::{Connection, Numbered, Stage};
-use crate::job::{Job, LATER, Owner, Sink};
+use crate::connection::{Connection, Stage};
+use crate::job::{Job, LATER, Numbered, Owner, Sink};
 use crate::open::nanos;
 use crate::settings::NETWORK_TIMEOUT;
 

@@ -10,9 +10,9 @@ use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
 
 use super::{Exchange, READS_IN_TURN, leave};
-use crate::connection::{Numbered, Stage};
+use crate::connection::Stage;
 use crate::cookie;
-use crate::job::{FEED_HIGH, FEED_MAX, Job, Outcome, Owner, Sink, body, envelope};
+use crate::job::{FEED_HIGH, FEED_MAX, Job, Numbered, Outcome, Owner, Sink, body, envelope};
 
 impl Exchange {
     pub(super) fn socket_has(&mut self, id: u64, flags: EventFlags, buffer: &mut [u8]) {
