@@ -45,8 +45,8 @@ cargo xtask COMMAND
   instructions [update]
                   instructions a request under valgrind, against the baseline; or write the baseline anew
   kerberos        the build feature gssapi, with MIT's KDC
-  ci              check, test with the build feature gssapi, the package, instructions, and a short fuzz run; it says how long each
-                  took
+  ci              check, test with the build feature gssapi, the package, instructions, a short fuzz run, and every scenario of the
+                  load generator in smoke size; it says how long each took
   engines [OPTIONS]
                   the store's workloads on LMDB beside other engines; --help lists the options
   bench [ENTRIES] [FLAGS]
@@ -140,7 +140,7 @@ fn ci() -> anyhow::Result<()> {
         ahead = Some(Ahead::begin(&root())?);
         Ok(())
     };
-    let stages: [(&str, &mut dyn FnMut() -> anyhow::Result<()>); 7] = [
+    let stages: [(&str, &mut dyn FnMut() -> anyhow::Result<()>); 8] = [
         ("check", &mut check),
         ("build", &mut build),
         ("test", &mut || test(&[])),
@@ -148,6 +148,7 @@ fn ci() -> anyhow::Result<()> {
         ("package", &mut package_of_tests),
         ("instructions", &mut || instructions::run(&root(), false)),
         ("fuzz", &mut || fuzz("20000")),
+        ("smoke", &mut smoke),
     ];
     let mut took = Vec::new();
     let done = stages.into_iter().try_for_each(|(name, stage)| {
@@ -284,7 +285,7 @@ fn bench(rest: &[&str]) -> anyhow::Result<()> {
     }
     arguments.extend(flags);
     dist(Libc::System)?;
-    compare(&arguments)
+    compare("dist", &arguments)
 }
 
 /// Where a binary has its C library.
@@ -346,8 +347,16 @@ fn package_of_tests() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn compare(arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new(root().join("target/dist/larix"));
+/// Every scenario, small: that it runs and that every answer is right, not how fast.
+fn smoke() -> anyhow::Result<()> {
+    binary()?;
+    ["mail", "frontend", "grid", "subscribers", "sizing"]
+        .iter()
+        .try_for_each(|scenario| compare("debug", &[*scenario, "--smoke"]))
+}
+
+fn compare(profile: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(root().join("target").join(profile).join("larix"));
     command.args(["load", "compare"]).args(arguments);
     if Path::new(SLAPD).exists() && !arguments.contains(&"--with") {
         command.args(["--with", "slapd"]);
