@@ -4,9 +4,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
 
-/// In a second.
-const NANOSECONDS: u64 = 1_000_000_000;
-
 /// The machine's clocks.
 #[derive(Debug)]
 pub struct SystemClock {
@@ -35,9 +32,7 @@ impl Clock for SystemClock {
 
     #[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
     fn monotonic(&self) -> Monotonic {
-        // Without the 128 bits of `as_nanos`, twice for each request.
-        let since = Instant::now().duration_since(self.started);
-        Monotonic(since.as_secs().saturating_mul(NANOSECONDS).saturating_add(since.subsec_nanos().into()))
+        Monotonic(u64::try_from(Instant::now().duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
