@@ -26,6 +26,29 @@ use crate::tree;
 
 pub(crate) const SUFFIX: &str = "dc=example,dc=com";
 
+/// Two branches, each with a leaf of the same RDN.
+pub(crate) const TWO_BRANCHES: &str = "\
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: ou=a,dc=example,dc=com
+objectClass: organizationalUnit
+ou: a
+
+dn: ou=b,dc=example,dc=com
+objectClass: organizationalUnit
+ou: b
+
+dn: cn=x,ou=a,dc=example,dc=com
+objectClass: device
+cn: x
+
+dn: cn=x,ou=b,dc=example,dc=com
+objectClass: device
+cn: x
+";
+
 pub(crate) fn schema() -> Arc<Schema> {
     static SCHEMA: OnceLock<Arc<Schema>> = OnceLock::new();
     let build = || {

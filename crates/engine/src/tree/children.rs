@@ -68,30 +68,9 @@ mod tests {
     use larix_store::Store;
 
     use super::*;
-    use crate::fixture::{Checks, Fixture, on_every_store, schema};
+    use crate::fixture::{Checks, Fixture, TWO_BRANCHES, on_every_store, schema};
     use crate::record::{RecordFlags, RecordWriter, is_child};
 
-    const PEOPLE: &str = "\
-dn: dc=example,dc=com
-objectClass: domain
-dc: example
-
-dn: ou=a,dc=example,dc=com
-objectClass: organizationalUnit
-ou: a
-
-dn: ou=b,dc=example,dc=com
-objectClass: organizationalUnit
-ou: b
-
-dn: cn=x,ou=a,dc=example,dc=com
-objectClass: device
-cn: x
-
-dn: cn=x,ou=b,dc=example,dc=com
-objectClass: device
-cn: x
-";
     const X: &str = "cn=x,ou=a,dc=example,dc=com";
 
     /// The entry of a name, and whether it was known where it is.
@@ -137,12 +116,12 @@ cn: x
 
     #[test]
     fn names_that_were_found_are_proved_by_records() {
-        on_every_store(&[], PEOPLE, &KnownNames);
+        on_every_store(&[], TWO_BRANCHES, &KnownNames);
     }
 
     #[test]
     fn a_snapshot_shows_what_was_there_then() {
-        let fixture = Fixture::memory(&[], PEOPLE);
+        let fixture = Fixture::memory(&[], TWO_BRANCHES);
         let snapshot = || fixture.database.store().snapshot().expect("a snapshot");
         let (first, _) = (now(&fixture, X), now(&fixture, X));
         let before = snapshot();
