@@ -238,7 +238,7 @@ impl Package {
         if let Some(own) = self.named() {
             return is_content(&own) || own.is_dir();
         }
-        self.files.iter().all(|any| any.iter().any(|pattern| find(pattern).is_some()))
+        self.files.iter().all(|any| any.iter().any(|pattern| !find(pattern).is_empty()))
     }
 
     /// What its variable names in place of the package's.
@@ -248,13 +248,18 @@ impl Package {
 
     /// The files of the package that are there: of each row the first.
     pub fn files(&self) -> Vec<PathBuf> {
-        self.files.iter().filter_map(|any| any.iter().find_map(|pattern| find(pattern))).collect()
+        self.files
+            .iter()
+            .filter_map(|any| any.iter().find_map(|pattern| find(pattern).into_iter().next()))
+            .collect()
     }
 
-    /// The same, and its folders.
+    /// What is hidden where tests run as without the package: every file by which a test would find it, those of other versions
+    /// that are installed beside it too, and its folders.
     pub fn paths(&self) -> Vec<PathBuf> {
+        let files = self.files.iter().copied().flatten().flat_map(|pattern| find(pattern));
         let folders = self.folders.iter().map(PathBuf::from).filter(|folder| folder.is_dir());
-        self.files().into_iter().chain(folders).collect()
+        files.chain(folders).collect()
     }
 
     /// Whether a test has to do without the package. Each such test asks this before it needs the package: where it is not
@@ -326,9 +331,9 @@ fn this_test() -> String {
     format!("{program}::{}", thread.name().unwrap_or("?"))
 }
 
-/// The first file that a pattern names. An empty file does not count: that is what stands in an installed file's place where
+/// The files that a pattern names, in order. An empty file does not count: that is what stands in an installed file's place where
 /// tests are run as on a machine without it.
-fn find(pattern: &str) -> Option<PathBuf> {
+fn find(pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::from("/")];
     for component in pattern.split('/').filter(|component| !component.is_empty()) {
         let Some((before, after)) = component.split_once('*') else {
@@ -346,8 +351,9 @@ fn find(pattern: &str) -> Option<PathBuf> {
         };
         found = found.iter().flat_map(names).collect();
     }
+    found.retain(|path| is_content(path));
     found.sort();
-    found.into_iter().find(|path| is_content(path))
+    found
 }
 
 fn is_content(path: &Path) -> bool {
@@ -374,8 +380,23 @@ mod tests {
             ("three/*/libx.so.1", false),
         ] {
             let pattern = format!("{}/{pattern}", folder.display());
-            assert_eq!(find(&pattern).is_some(), is_there, "{pattern}");
+            assert_eq!(!find(&pattern).is_empty(), is_there, "{pattern}");
         }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn all_versions_that_are_installed_are_hidden() {
+        let folder = std::env::temp_dir().join(format!("larix-versions-{}", std::process::id()));
+        for version in ["15", "18"] {
+            fs::create_dir_all(folder.join(version)).expect("a folder");
+            fs::write(folder.join(version).join("initdb"), "x").expect("a file");
+        }
+        let pattern: &str = Box::leak(format!("{}/*/initdb", folder.display()).into_boxed_str());
+        let row: &[&str] = Box::leak(Box::new([pattern]));
+        let package = Package { files: Box::leak(Box::new([row])), ..SLAPD_ALIKE };
+        assert_eq!(package.files(), [folder.join("15/initdb")]);
+        assert_eq!(package.paths(), [folder.join("15/initdb"), folder.join("18/initdb")]);
         fs::remove_dir_all(&folder).expect("removed");
     }
 
