@@ -7,7 +7,6 @@ use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
 use uuid::Uuid;
 
-use crate::access::AccessPolicy;
 use crate::catalog::Catalog;
 use crate::database::View;
 use crate::entry::record::{Form, StoredValue};
@@ -228,10 +227,9 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
 /// A store that cannot be read.
 pub fn check_rules<N: Snapshot>(
     view: &View<'_, N>,
-    policy: &AccessPolicy,
     report: &mut dyn FnMut(Violation),
 ) -> Result<u64, Failure> {
-    let entries = Present::of(view, policy);
+    let entries = Present::of(view);
     let mut violations = 0;
     for overlay in view.settings.overlays.iter() {
         overlay.violations(&entries, &view.schema, &mut |violation| {

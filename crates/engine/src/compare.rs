@@ -7,7 +7,7 @@ use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, Norma
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
-use crate::access::{AccessPolicy, ItemKind, Privilege, Subject};
+use crate::access::{ItemKind, Privilege, Subject};
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::View;
@@ -29,7 +29,6 @@ use crate::write::read_controls::ASSERTION_STEPS;
 pub struct CompareContext<'a> {
     pub controls: &'a RequestControls,
     pub subject: &'a Subject,
-    pub policy: &'a AccessPolicy,
     /// Where to send a client when not even the suffix is here.
     pub default_referrals: &'a [String],
 }
@@ -122,7 +121,7 @@ fn answer<N: Snapshot>(
     {
         return Ok(LdapResult::new(code));
     }
-    let mut gate = Gate::new(context.policy, context.subject);
+    let mut gate = Gate::new(&view.policy, context.subject);
     gate.steps = steps(view);
     if !context.controls.manage_dsa_it {
         gate.computed = &view.computed;
@@ -242,7 +241,7 @@ fn at_once<N: Snapshot>(
     (head, stored): (&EntryView<'_>, &[u8]),
     assertion: &BoundAssertion,
 ) -> Result<Option<ResultCode>, Fault> {
-    let (policy, description) = (context.policy, &assertion.description);
+    let (policy, description) = (&view.policy, &assertion.description);
     let decided = || {
         let decisions = policy.decisions(context.subject)?;
         decisions.general(policy.class_of(ItemKind::Attribute(description))?, Privilege::Compare)

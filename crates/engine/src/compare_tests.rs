@@ -35,12 +35,7 @@ fn code(
 ) -> u32 {
     let snapshot = fixture.database.store().snapshot().unwrap();
     let view = fixture.database.view(&snapshot).unwrap();
-    let context = CompareContext {
-        controls,
-        subject: &fixture.subject,
-        policy: &fixture.policy,
-        default_referrals: &[],
-    };
+    let context = CompareContext { controls, subject: &fixture.subject, default_referrals: &[] };
     let request = CompareRequest { entry, attribute, value: value.as_bytes() };
     let dn = schema().parse_dn(entry).unwrap();
     let first = compare(&view, &context, &dn, &request);

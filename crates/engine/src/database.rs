@@ -120,7 +120,7 @@ pub struct DatabaseState {
     pub schema: Arc<Schema>,
     pub catalog: Arc<Catalog>,
     pub settings: Arc<DatabaseSettings>,
-    /// The access rules that the settings say: those of [`Database::policy`].
+    /// The access rules that the settings say.
     pub policy: Arc<AccessPolicy>,
     /// Where overlays find what this database does not hold; `None` before it is part of a directory.
     pub others: Option<Arc<dyn OtherDatabases>>,
@@ -164,7 +164,6 @@ pub struct Database<S> {
     state: ArcSwap<DatabaseState>,
     /// Held by who publishes another state.
     publishing: Mutex<()>,
-    policy: ArcSwap<AccessPolicy>,
     /// How often schema, catalog or settings were published: counted after it was done, read before they are.
     configuration: AtomicU64,
     /// The last commit for which the published catalog is known to hold; in a shared store only. Raised after
@@ -223,9 +222,8 @@ impl<S: Store> Database<S> {
         };
         let states_kept = store.snapshot()?.get(META, meta::STATES_KEPT)?.is_some();
         let settings = settings.with_states(states_kept);
-        let policy = settings.policy_or_open(&schema);
         let mut state = DatabaseState {
-            policy: Arc::clone(&policy),
+            policy: settings.policy_or_open(&schema),
             schema,
             catalog: Arc::new(catalog),
             settings: Arc::new(settings),
@@ -237,7 +235,6 @@ impl<S: Store> Database<S> {
         };
         state.find_hooks();
         Ok(Self {
-            policy: ArcSwap::new(policy),
             store,
             instance: next_instance(),
             state: ArcSwap::from_pointee(state),
@@ -365,14 +362,9 @@ impl<S: Store> Database<S> {
         CurrentSettings(self.state.load())
     }
 
-    /// The access rules.
+    /// The access rules, for callers that read no entries. A [`View`] has its own: those of the configuration that it is read with.
     pub fn policy(&self) -> Arc<AccessPolicy> {
-        self.policy.load_full()
-    }
-
-    /// As [`Self::policy`], for one operation.
-    pub fn current_policy(&self) -> Guard<Arc<AccessPolicy>> {
-        self.policy.load()
+        Arc::clone(&self.state.load().policy)
     }
 
     /// Publishes what another configuration says. Indexes that are no longer wanted are known to the store as such already.
@@ -385,9 +377,8 @@ impl<S: Store> Database<S> {
             catalog.forget_unwanted(&mut WriteSet::new());
             let (catalog, settings) = (Arc::new(catalog), Arc::new(settings));
             (state.schema, state.catalog, state.settings) = (schema, catalog, settings);
-            state.policy = Arc::clone(&policy);
+            state.policy = policy;
         });
-        self.policy.store(policy);
         self.log_watch.tell();
     }
 

@@ -79,7 +79,6 @@ pub(crate) fn settings(suffix: &str, index: IndexConfig) -> DatabaseSettings {
 pub(crate) struct Fixture<S: Store> {
     pub(crate) database: Database<S>,
     pub(crate) clock: ManualClock,
-    pub(crate) policy: Arc<AccessPolicy>,
     pub(crate) subject: Arc<Subject>,
     pub(crate) limits: Option<Limits>,
 }
@@ -112,18 +111,14 @@ impl<S: Store> Fixture<S> {
         let settings = settings(suffix, index(lines));
         let database =
             Database::open(store, schema(), settings, &SeededRandom::new(1)).expect("an empty database");
-        Self {
-            database,
-            clock: ManualClock::default(),
-            policy: Arc::new(AccessPolicy::open(schema(), None)),
-            subject: Arc::new(Subject::default()),
-            limits: None,
-        }
+        Self { database, clock: ManualClock::default(), subject: Arc::new(Subject::default()), limits: None }
     }
 
     pub(crate) fn restrict(&mut self, rules: &[&str]) {
         let rules: Vec<AccessRule> = rules.iter().map(|rule| AccessRule::parse(rule).expect(rule)).collect();
-        self.policy = Arc::new(AccessPolicy::new(schema(), None, &rules, &[]).expect("rules"));
+        let policy = AccessPolicy::new(schema(), None, &rules, &[]).expect("rules");
+        let settings = DatabaseSettings::clone(&self.database.settings());
+        self.reconfigure(DatabaseSettings { policy: Some(Arc::new(policy)), ..settings });
     }
 
     /// Other settings, published as the writer does it.
@@ -239,7 +234,6 @@ impl<S: Store> Fixture<S> {
             base: &base,
             controls: &spec.controls,
             subject: &self.subject,
-            policy: &self.policy,
             limits: self.limits.as_ref(),
             bytes: usize::MAX,
             clock: &self.clock,
@@ -267,7 +261,6 @@ impl<S: Store> Fixture<S> {
             base: schema().parse_dn(spec.base).expect(spec.base),
             controls: spec.controls.clone(),
             subject: Arc::clone(&self.subject),
-            policy: arc_swap::Guard::from_inner(Arc::clone(&self.policy)),
             limits: self.limits,
             default_referrals: None,
             cookie_secret: *self.database.cookie_secret(),

@@ -5,9 +5,7 @@ use std::sync::{Arc, Weak};
 use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 use larix_store::{Snapshot, Store};
 
-use crate::access::{
-    AccessPolicy, AccessTarget, EntryFacts, EntrySearch, GroupQuery, OtherEntries, Reach, Unreadable,
-};
+use crate::access::{AccessTarget, EntryFacts, EntrySearch, GroupQuery, OtherEntries, Reach, Unreadable};
 use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
@@ -39,8 +37,7 @@ impl<S: Store> Neighbours<S> {
         let Some(database) = self.select(dn, own_depth) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        let policy = database.current_policy();
-        Ok(with_entry(&view, Sight::of(&view, &policy), dn, read)? == Reach::Found)
+        Ok(with_entry(&view, Sight::of(&view), dn, read)? == Reach::Found)
     }
 
     fn read_found(
@@ -52,8 +49,7 @@ impl<S: Store> Neighbours<S> {
         let Some(database) = self.select(request.base, own_depth) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        let policy = database.current_policy();
-        Ok(search(&view, Sight::of(&view, &policy), request, visit)? == Reach::Found)
+        Ok(search(&view, Sight::of(&view), request, visit)? == Reach::Found)
     }
 }
 
@@ -97,24 +93,18 @@ impl<S: Store> OtherDatabases for Neighbours<S> {
         let Some(database) = self.select(query.base, own_depth) else { return Ok(None) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        internal::search(&view, &database.current_policy(), query, visit).map(Some)
+        internal::search(&view, query, visit).map(Some)
     }
 }
 
 impl<V: Snapshot> View<'_, V> {
     /// Whether the member is in the group, which may be in any database of the server. `None`: unknown.
-    pub fn is_member(
-        &self,
-        policy: &AccessPolicy,
-        group: &GroupQuery<'_>,
-        member: &NormalDn,
-    ) -> Option<bool> {
-        self.is_member_seen(policy, Sight::of(self, policy), group, member)
+    pub fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Option<bool> {
+        self.is_member_seen(Sight::of(self), group, member)
     }
 
     pub(crate) fn is_member_seen(
         &self,
-        policy: &AccessPolicy,
         sight: Sight<'_>,
         group: &GroupQuery<'_>,
         member: &NormalDn,
@@ -123,6 +113,6 @@ impl<V: Snapshot> View<'_, V> {
         let source = OwnedSource { schema: &self.schema, entry: &entry };
         let nobody = NormalDn::root();
         let facts = RuleFacts::new(self, sight, &nobody, &source);
-        policy.is_member(&AccessTarget { dn: &nobody, entry: &facts }, group, member)
+        sight.policy.is_member(&AccessTarget { dn: &nobody, entry: &facts }, group, member)
     }
 }

@@ -170,7 +170,6 @@ impl<S: Store> Changes<S> {
         for part in &mut self.parts {
             let database = part.served.database()?;
             part.check_configuration(&database)?;
-            part.task.follow(database.current_policy());
         }
         match self.phase {
             Phase::Walk(at) => self.walk(at, budget, out),
@@ -194,8 +193,8 @@ impl<S: Store> Changes<S> {
             let end = log::end(&snapshot).map_err(|fault| failed(&fault))?;
             part.position = end.map_or(0, |end| end.sequence);
             part.history = log::history(&snapshot).map_err(|fault| failed(&fault))?;
-            part.policy = Some(Arc::clone(&database.current_policy()));
             let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+            part.policy = Some(Arc::clone(&view.policy));
             match part.task.keeps_base(&view) {
                 Ok(_) => {}
                 // What is glued below may not be there yet.
@@ -287,7 +286,7 @@ impl<S: Store> DatabaseSearch<S> {
             Err(result) if result.code == ResultCode::NO_SUCH_OBJECT => false,
             Err(result) => return Err(result),
         };
-        if has_base && !self.looked_again(&view, &database.current_policy())? {
+        if has_base && !self.looked_again(&view)? {
             return Ok(true);
         }
         let more = records.len() >= AT_ONCE;
@@ -330,16 +329,12 @@ impl<S: Store> DatabaseSearch<S> {
     }
 
     /// Looks again at what the client may see otherwise now. Answers whether that is done.
-    fn looked_again<N: Snapshot>(
-        &mut self,
-        view: &View<'_, N>,
-        policy: &Arc<AccessPolicy>,
-    ) -> Result<bool, LdapResult> {
-        if self.policy.as_ref().is_some_and(|before| !Arc::ptr_eq(before, policy)) {
+    fn looked_again<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
+        if self.policy.as_ref().is_some_and(|before| !Arc::ptr_eq(before, &view.policy)) {
             if matches!(self.seen, Known::Everything) && !self.task.sees_everything(view)? {
                 return Err(search_again("the access rules have changed: search again"));
             }
-            self.policy = Some(Arc::clone(policy));
+            self.policy = Some(Arc::clone(&view.policy));
             self.again_after = matches!(self.seen, Known::These(_)).then_some(None);
         }
         if let (Some(after), Known::These(ids)) = (self.again_after, &self.seen)

@@ -240,7 +240,6 @@ impl Site {
             request: search,
             controls: controls.clone(),
             subject: Arc::new(Subject::default().bound_as(self.schema.parse_dn(ROOT).unwrap(), ROOT)),
-            policy: database.current_policy(),
             limits: None,
             default_referrals: None,
             cookie_secret: *database.cookie_secret(),

@@ -70,7 +70,7 @@ impl<'c> Offline<'c> {
         let query = InternalSearch::for_identity(&base, url.scope.unwrap_or(Scope::Base), &filter, &subject)
             .within(InternalLimits { entries: FOUND_MAX, ..InternalLimits::default() });
         let mut found = Vec::new();
-        let searched = internal::search(&view, &database.current_policy(), &query, &mut |entry| {
+        let searched = internal::search(&view, &query, &mut |entry| {
             found.push(entry.dn()?.clone());
             Ok(true)
         });
@@ -85,8 +85,8 @@ impl<'c> Offline<'c> {
         let view = database.view(&snapshot).ok()?;
         let id = view.resolve(entry).ok()?.and_then(|resolved| resolved.id)?;
         let record = view.record(id).ok()??;
-        let (policy, subject) = (database.current_policy(), Self::subject(who));
-        let seen = Seen::new(&view, view.reader(id, &record).ok()?, Gate::new(&policy, &subject));
+        let subject = Self::subject(who);
+        let seen = Seen::new(&view, view.reader(id, &record).ok()?, Gate::new(&view.policy, &subject));
         let mut values = Vec::new();
         let visited = seen.reader.visit_description(&description, &mut |value| {
             values.push(value.to_vec());

@@ -104,7 +104,7 @@ impl<S: Store> Chosen<'_, S> {
     /// The key that one of the secrets stands for.
     fn key_behind(self, lookup: &BindLookup) -> Result<Option<Arc<dyn PasswordKey>>, Failure> {
         let database = &self.served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         for overlay in settings.overlays.at(Interests::PASSWORD_KEY) {
             let Some(keys) = overlay.password_keys() else { continue };
             if !lookup.secrets.iter().any(|secret| keys.is_meant_by(secret)) {
@@ -112,7 +112,7 @@ impl<S: Store> Chosen<'_, S> {
             }
             let snapshot = database.snapshot_for(&[&lookup.dn])?;
             let view = database.view(&snapshot)?;
-            let Some(entry) = Present::of(&view, &policy).entry(&lookup.dn)? else { return Ok(None) };
+            let Some(entry) = Present::of(&view).entry(&lookup.dn)? else { return Ok(None) };
             if let Some(key) = keys.key(&entry, &self.frontend.schema, self.served.clock.now()) {
                 return Ok(Some(key));
             }
@@ -153,12 +153,11 @@ impl<S: Store> Chosen<'_, S> {
         {
             return Ok(());
         }
-        let policy = database.current_policy();
-        let seen = Seen::new(&view, reader, Gate::new(&policy, subject));
+        let seen = Seen::new(&view, reader, Gate::new(&view.policy, subject));
         let description = AttributeDescription::plain(self.known.user_password);
         let target = AccessTarget { dn: &lookup.dn, entry: &seen };
         let item = Item::Attribute { description: &description, value: None };
-        if !policy.check(subject, &target, item, Privilege::Auth) {
+        if !view.policy.check(subject, &target, item, Privilege::Auth) {
             return Ok(());
         }
         if !is_root {
@@ -191,8 +190,7 @@ impl<S: Store> Chosen<'_, S> {
         let Some(located) = view.locate(dn)? else { return Ok(values) };
         let Some(id) = located.resolved.id else { return Ok(values) };
         let record = view.located_record(located)?;
-        let policy = served.database.current_policy();
-        let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
+        let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
         if !seen.allows(&description, None, Privilege::Auth)? {
             return Ok(values);
         }
@@ -218,10 +216,10 @@ impl<S: Store> Chosen<'_, S> {
 
     fn length_of_code(self, dn: &NormalDn, password: &[u8]) -> Result<Option<usize>, Failure> {
         let database = &self.served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
-        let entries = Present::of(&view, &policy);
+        let entries = Present::of(&view);
         let Some(entry) = entries.entry(dn)? else { return Ok(None) };
         let (schema, now) = (&*self.frontend.schema, self.served.clock.now());
         let login = LoginPassword { dn, password, entry: &entry, schema, entries: &entries, now };
@@ -246,10 +244,10 @@ impl<S: Store> Chosen<'_, S> {
         let schema = &*self.frontend.schema;
         let Ok(attribute) = schema.describe(attribute) else { return Ok(false) };
         let database = &self.served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
-        let Some(entry) = Present::of(&view, &policy).entry(dn)? else { return Ok(false) };
+        let Some(entry) = Present::of(&view).entry(dn)? else { return Ok(false) };
         let overlays = settings.overlays.at(Interests::SECOND_FACTOR);
         let mut factors = overlays.filter_map(|overlay| overlay.second_factor());
         Ok(factors.any(|factor| factor.is_compared(schema, &entry, &attribute)))
@@ -285,10 +283,10 @@ impl<S: Store> Chosen<'_, S> {
     fn judge_at_once(self, attempt: &BindAttempt) -> Result<Option<BindConclusion>, Failure> {
         let served = self.served;
         let database = &served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         let snapshot = database.snapshot_for(&[&attempt.dn])?;
         let view = database.view(&snapshot)?;
-        let entries = Present::of(&view, &policy);
+        let entries = Present::of(&view);
         let schema = &self.frontend.schema;
         let now = served.clock.now();
         let code = judge_code(

@@ -245,7 +245,7 @@ impl<S: Store> Chosen<'_, S> {
             // The database could not know them all.
             settings.request_limits.check(RequestLimit::Descriptions, counts.attributes)?;
             let rounds = self.password_rounds(&operation);
-            if rounds > 0 && !served.database.current_policy().is_root(&subject) {
+            if rounds > 0 && !served.database.policy().is_root(&subject) {
                 settings.request_limits.check(RequestLimit::HashCost, rounds)?;
             }
         }

@@ -359,10 +359,9 @@ impl<S: Store> OtherWriters for Writers<S> {
 impl<S: Store> CommittedEntries for Served<S> {
     fn look(&self, look: &mut dyn FnMut(&dyn Entries) -> Result<(), Failure>) -> Result<(), Failure> {
         let database = self.database();
-        let policy = database.policy();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        look(&Present::of(&view, &policy))
+        look(&Present::of(&view))
     }
 }
 
@@ -477,10 +476,9 @@ impl<S: Store> Served<S> {
         }
         let (schema, ticked) = {
             let database = self.database();
-            let policy = database.policy();
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
-            let entries = Present::of(&view, &policy);
+            let entries = Present::of(&view);
             let schema = Arc::clone(&view.schema);
             let suffixes: Vec<NormalDn> =
                 view.settings.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();

@@ -97,7 +97,7 @@ impl<S: Store> Chosen<'_, S> {
     /// Whether the requester may replace the password of this entry. Others must not learn whether an old password is right.
     pub fn may_replace_password(self, subject: &Subject, dn: &NormalDn) -> bool {
         let database = &self.served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         let Ok(snapshot) = database.snapshot_for(&[dn]) else { return false };
         let Ok(view) = database.view(&snapshot) else { return false };
         let replace = Change {
@@ -109,7 +109,7 @@ impl<S: Store> Chosen<'_, S> {
         };
         let add = Change { kind: ChangeKind::Add, values: vec![Vec::new()], ..replace.clone() };
         let operation = Prepared::Modify { dn: dn.clone(), mods: vec![replace, add] };
-        let authority = Authority { view: &view, policy: &policy, subject };
+        let authority = Authority { view: &view, subject };
         authority.admits(&settings, &operation).unwrap_or(false)
     }
 
@@ -117,13 +117,13 @@ impl<S: Store> Chosen<'_, S> {
     /// read says nothing: the overlays judge the change in any case.
     pub fn password_length(self, dn: &NormalDn) -> Option<RangeInclusive<usize>> {
         let database = &self.served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         if !settings.overlays.iter().any(|overlay| overlay.works_on_passwords()) {
             return None;
         }
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;
-        let entries = Present::of(&view, &policy);
+        let entries = Present::of(&view);
         let entry = entries.entry(dn).ok()??;
         let schema = &self.frontend.schema;
         let mut overlays = settings.overlays.iter();
@@ -162,19 +162,19 @@ impl<S: Store> Chosen<'_, S> {
     fn ask_about_passwords(self, request: &WriteRequest, work: &PasswordWork) {
         let served = self.served;
         let database = &served.database;
-        let (settings, policy) = (database.settings(), database.policy());
+        let settings = database.settings();
         // No rename brings passwords along: no caller asks where another name is.
         let admitted = check(self.frontend, request.clone(), None, false)
             .and_then(|checked| self.admit(&settings, checked, &|_| Held::Here));
         let Ok(task) = admitted else { return };
         let Ok(snapshot) = database.store().snapshot() else { return };
         let Ok(view) = database.view(&snapshot) else { return };
-        let authority = Authority { view: &view, policy: &policy, subject: &task.subject };
+        let authority = Authority { view: &view, subject: &task.subject };
         // The time that the work takes is for those to see who may make the change.
         if !authority.admits(&settings, &task.operation).unwrap_or(false) {
             return;
         }
-        let entries = Present::of(&view, &policy);
+        let entries = Present::of(&view);
         for overlay in settings.overlays.iter().filter(|overlay| overlay.works_on_passwords()) {
             let _ = overlay.prepare(&PendingChange {
                 operation: &task.operation,

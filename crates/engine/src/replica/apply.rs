@@ -239,7 +239,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
         }
         let group = &mut *self.group;
-        let context = WriteContext::of(&group.state, &group.known, &group.policy, group.environment);
+        let context = WriteContext::of(&group.state, &group.known, group.environment);
         let before = Layered::new(self.transaction, &group.set);
         let view = Layered::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());

@@ -122,7 +122,7 @@ impl Answer {
             self.computed(seen, *computed, dn, &mut encoder)?;
         }
         if let Some(rights) = &self.rights {
-            rights.append(seen, seen.policy(), &self.selection, &mut encoder)?;
+            rights.append(seen, &self.selection, &mut encoder)?;
         }
         encoder.finish(controls);
         Ok(true)

@@ -33,8 +33,8 @@ pub(crate) const LOOK_STEPS: u64 = 8;
 
 impl<'a> Sight<'a> {
     /// All that overlays of the database compute is seen, without regard to access.
-    pub fn of<V>(view: &'a View<'_, V>, policy: &'a AccessPolicy) -> Self {
-        Self { policy, computed: &view.computed, requester: None, meter: None }
+    pub fn of<V>(view: &'a View<'_, V>) -> Self {
+        Self { policy: &view.policy, computed: &view.computed, requester: None, meter: None }
     }
 
     /// For access rules: without a requester. A rule that looked with the requester's rights would have to judge itself.

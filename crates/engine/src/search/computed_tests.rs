@@ -224,12 +224,7 @@ fn compares_answer_alike() {
     let ask = |fixture: &Fixture<MemoryStore>, controls: &RequestControls, name: &str, value: &str| {
         let snapshot = fixture.database.store().snapshot().expect("a snapshot");
         let view = fixture.database.view(&snapshot).expect("a view");
-        let context = CompareContext {
-            controls,
-            subject: &fixture.subject,
-            policy: &fixture.policy,
-            default_referrals: &[],
-        };
+        let context = CompareContext { controls, subject: &fixture.subject, default_referrals: &[] };
         let entry = "cn=e5,dc=example,dc=com";
         let request = CompareRequest { entry, attribute: name, value: value.as_bytes() };
         compare(&view, &context, &schema().parse_dn(entry).expect("a DN"), &request).code

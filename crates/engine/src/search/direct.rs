@@ -18,7 +18,7 @@ use super::pace::STEPS_HERE;
 use super::run;
 use super::selection::Selection;
 use super::shown;
-use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::access::{Privilege, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::CatalogRow;
 use crate::controls::RequestControls;
@@ -51,7 +51,6 @@ pub struct DirectInput<'r> {
     pub base: &'r NormalDn,
     pub controls: &'r RequestControls,
     pub subject: &'r Subject,
-    pub policy: &'r AccessPolicy,
     /// `None` for the root DN.
     pub limits: Option<&'r Limits>,
     /// Bytes of output with which a search has to wait for the client.
@@ -109,7 +108,7 @@ pub fn answer<N: Snapshot>(
     if limits.unchecked.is_some() {
         return None;
     }
-    let mut gate = Gate::new(input.policy, input.subject);
+    let mut gate = Gate::new(&view.policy, input.subject);
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps).min(STEPS_HERE);
     gate.computed = &view.computed;
     let mut terms = Terms::new();

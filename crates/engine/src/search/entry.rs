@@ -56,9 +56,9 @@ impl<'a> Gate<'a> {
         Self::with(policy, subject, all, decisions)
     }
 
-    /// For another snapshot, with what was found before.
-    pub fn again(policy: &'a AccessPolicy, subject: &'a Subject, search_all: bool, read_all: bool) -> Self {
-        Self::with(policy, subject, (search_all, read_all), policy.decisions(subject))
+    /// Every entry may be searched and read, whatever the rules say.
+    pub fn unrestricted(policy: &'a AccessPolicy, subject: &'a Subject) -> Self {
+        Self::with(policy, subject, (true, true), policy.decisions(subject))
     }
 
     #[inline]

@@ -57,8 +57,8 @@ impl SearchTask {
         send: Option<&[ControlBuf]>,
     ) -> Result<bool, LdapResult> {
         self.renumber(view);
-        let Some(mut requester) = self.requester.take() else { return Ok(false) };
-        let mut gate = requester.gate();
+        let Some(subject) = self.subject.take() else { return Ok(false) };
+        let mut gate = Gate::new(&view.policy, &subject);
         gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
         if !self.controls.manage_dsa_it {
             gate.computed = &view.computed;
@@ -67,7 +67,7 @@ impl SearchTask {
         gate.shown = &shown;
         let looked = self.look_at(view, &gate, id, out, send);
         drop(shown);
-        self.requester = Some(requester);
+        self.subject = Some(subject);
         looked.map_err(|end| match end {
             End::Result(result) => result,
             End::Fault(Fault::StepsSpent) => {

@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::run::{self, Proved};
 use super::scope::{self, Area, Base};
 use super::task::{Budget, End};
-use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::access::{Privilege, Subject};
 use crate::budget::{Meter, RequestLimit};
 use crate::database::View;
 use crate::entry::record::RecordFlags;
@@ -63,11 +63,10 @@ impl<N: Snapshot> FoundEntry for Seen<'_, N> {
 /// A store that cannot be read, or what `visit` answers.
 pub fn search<N: Snapshot>(
     view: &View<'_, N>,
-    policy: &AccessPolicy,
     query: &InternalSearch<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<Searched, Fault> {
-    search_in(view, Sight::of(view, policy), query, visit)
+    search_in(view, Sight::of(view), query, visit)
 }
 
 /// The same where not all that overlays compute is seen.
@@ -79,7 +78,7 @@ pub(crate) fn search_in<N: Snapshot>(
 ) -> Result<Searched, Fault> {
     let nobody = Subject::default();
     let mut gate = match query.whose {
-        Whose::Server | Whose::Root => Gate::again(sight.policy, &nobody, true, true),
+        Whose::Server | Whose::Root => Gate::unrestricted(sight.policy, &nobody),
         Whose::Requester(subject) | Whose::Identity(subject) => Gate::new(sight.policy, subject),
     };
     gate.computed = if query.stored_alone { &[] } else { sight.computed };
@@ -104,7 +103,7 @@ pub(crate) fn indexed_ids<N: Snapshot>(
     filter: &BoundFilter,
 ) -> Result<Option<Vec<u64>>, Fault> {
     let nobody = Subject::default();
-    let mut gate = Gate::again(sight.policy, &nobody, true, true);
+    let mut gate = Gate::unrestricted(sight.policy, &nobody);
     gate.computed = sight.computed;
     gate.requester = None;
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps);

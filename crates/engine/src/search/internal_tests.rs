@@ -5,7 +5,7 @@ use larix_schema::BoundFilter;
 use larix_store::{Snapshot, Store};
 
 use super::internal;
-use crate::access::{AccessPolicy, Subject};
+use crate::access::Subject;
 use crate::controls::{ControlValues, RequestControls};
 use crate::database::View;
 use crate::entry::Entry;
@@ -69,13 +69,9 @@ fn bound(filter: &str) -> BoundFilter {
 }
 
 /// What a search finds in a view, as DNs.
-fn found<N: Snapshot>(
-    view: &View<'_, N>,
-    policy: &AccessPolicy,
-    query: &InternalSearch<'_>,
-) -> (Searched, Vec<String>) {
+fn found<N: Snapshot>(view: &View<'_, N>, query: &InternalSearch<'_>) -> (Searched, Vec<String>) {
     let mut dns = Vec::new();
-    let searched = internal::search(view, policy, query, &mut |entry| {
+    let searched = internal::search(view, query, &mut |entry| {
         dns.push(entry.shown_dn()?);
         Ok(true)
     });
@@ -85,7 +81,7 @@ fn found<N: Snapshot>(
 /// A question and what was found.
 type Answers = Vec<(&'static str, Scope, String, Vec<String>)>;
 
-fn ask<N: Snapshot>(view: &View<'_, N>, policy: &AccessPolicy, subject: &Subject, dice: &Dice) -> Answers {
+fn ask<N: Snapshot>(view: &View<'_, N>, subject: &Subject, dice: &Dice) -> Answers {
     let mut answers = Answers::new();
     for _ in 0..60 {
         let base = dice.0.one_of(&[SUFFIX, "ou=a,dc=example,dc=com", "cn=e1,ou=a,dc=example,dc=com"]);
@@ -93,7 +89,7 @@ fn ask<N: Snapshot>(view: &View<'_, N>, policy: &AccessPolicy, subject: &Subject
         let filter = dice.filter(2);
         let (dn, bound) = (schema().parse_dn(base).expect(base), bound(&filter));
         let query = InternalSearch::new(&dn, scope, &bound).of(Whose::Requester(subject));
-        answers.push((base, scope, filter, found(view, policy, &query).1));
+        answers.push((base, scope, filter, found(view, &query).1));
     }
     answers
 }
@@ -124,7 +120,6 @@ impl Checks for Random {
         ] {
             fixture.restrict(rules);
             let subject = fixture.subject.clone();
-            let policy = fixture.policy.clone();
             for round in 0..6 {
                 // Some are new, some are there in another form.
                 let entries: Vec<Entry> = (0..12)
@@ -135,13 +130,13 @@ impl Checks for Random {
                     .collect();
                 let entries: Vec<&Entry> = entries.iter().collect();
                 let mut answers = Answers::new();
-                fixture.put_together(&entries, &mut |view| answers = ask(view, &policy, &subject, &dice));
+                fixture.put_together(&entries, &mut |view| answers = ask(view, &subject, &dice));
                 assert!(round < 3 || answers.iter().any(|(.., found)| found.len() > 2));
                 check_answers(fixture, &answers);
                 let answers = {
                     let snapshot = fixture.database.store().snapshot().expect("a snapshot");
                     let view = fixture.database.view(&snapshot).expect("a view");
-                    ask(&view, &policy, &subject, &dice)
+                    ask(&view, &subject, &dice)
                 };
                 check_answers(fixture, &answers);
             }
@@ -174,7 +169,7 @@ fn limits_and_how_it_ends() {
     let check = |base: &str, filter: &str, limits, expected: (Ended, u64, bool)| {
         let (dn, bound) = (schema().parse_dn(base).expect(base), bound(filter));
         let query = InternalSearch::new(&dn, Scope::Subtree, &bound).within(limits);
-        let (searched, dns) = found(&view, &fixture.policy, &query);
+        let (searched, dns) = found(&view, &query);
         assert_eq!(searched.entries, dns.len() as u64);
         assert_eq!(
             (searched.ended, searched.entries, searched.indexed),
@@ -200,12 +195,12 @@ fn limits_and_how_it_ends() {
 
     let (dn, any) = (schema().parse_dn("ou=b,dc=example,dc=com").expect("a DN"), BoundFilter::True);
     let query = InternalSearch::new(&dn, Scope::Children, &any);
-    assert_eq!(found(&view, &fixture.policy, &query).1.len(), 1);
+    assert_eq!(found(&view, &query).1.len(), 1);
     let query = InternalSearch { manage_dsa_it: false, ..query };
-    assert_eq!(found(&view, &fixture.policy, &query).1.len(), 0, "a referral object is passed over");
+    assert_eq!(found(&view, &query).1.len(), 0, "a referral object is passed over");
     let (suffix, even) = (schema().parse_dn(SUFFIX).expect("a DN"), bound("(title=even)"));
     let query = InternalSearch::new(&suffix, Scope::Subtree, &even);
-    let searched = internal::search(&view, &fixture.policy, &query, &mut |_| Ok(false)).expect("no fault");
+    let searched = internal::search(&view, &query, &mut |_| Ok(false)).expect("no fault");
     assert_eq!((searched.ended, searched.looked), (Ended::Stopped, 1));
 }
 
@@ -224,7 +219,7 @@ fn requesters_find_what_they_may() {
         let query = InternalSearch::new(&dn, Scope::Subtree, &bound).of(whose(&fixture.subject));
         let (mut titles, mut dns) = (0, Vec::new());
         let title = schema().describe("title").expect("title");
-        let searched = internal::search(&view, &fixture.policy, &query, &mut |entry| {
+        let searched = internal::search(&view, &query, &mut |entry| {
             dns.push(entry.dn()?.as_str().to_owned());
             entry.visit_readable(&title, &mut |_| {
                 titles += 1;

@@ -7,7 +7,7 @@ use larix_store::Snapshot;
 use super::computed::{LOOK_STEPS, Sight};
 use super::rule_facts::{RuleFacts, suffix_depth};
 use super::{internal, named, references};
-use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
+use crate::access::{AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
 use crate::database::{View, is_altered};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{AttributeNumber, Entry, EntryId};
@@ -31,8 +31,8 @@ pub(crate) struct Present<'p, 's, V> {
 
 impl<'p, 's, V> Present<'p, 's, V> {
     /// With all that overlays compute.
-    pub(crate) fn of(view: &'p View<'s, V>, policy: &'p AccessPolicy) -> Self {
-        Self { view, sight: Sight::of(view, policy) }
+    pub(crate) fn of(view: &'p View<'s, V>) -> Self {
+        Self { view, sight: Sight::of(view) }
     }
 }
 
@@ -190,7 +190,7 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         // What cannot be told is no membership.
-        let member = self.view.is_member_seen(self.sight.policy, self.sight, group, member);
+        let member = self.view.is_member_seen(self.sight, group, member);
         Ok(member.unwrap_or(false))
     }
 

@@ -11,7 +11,7 @@ use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
 use super::selection::Selection;
-use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::access::{Privilege, Subject};
 use crate::controls::EffectiveRights;
 use crate::entry::EntryId;
 use crate::fault::Fault;
@@ -63,18 +63,17 @@ impl Rights {
         Ok(Self { subject, own, named })
     }
 
-    /// Appends the rights to an entry. `policy` is the one that `seen` is seen under.
+    /// Appends the rights to an entry.
     pub(super) fn append<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
-        policy: &AccessPolicy,
         selection: &Selection,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
         if !self.own && !seen.allows_entry(Privilege::Manage)? {
             return Ok(());
         }
-        let theirs = Seen::new(seen.view, seen.reader, Gate::new(policy, &self.subject));
+        let theirs = Seen::new(seen.view, seen.reader, Gate::new(seen.policy(), &self.subject));
         let mut rights = List::default();
         rights.add("add", theirs.allows_children(Privilege::Add)?);
         rights

@@ -459,7 +459,7 @@ impl SearchTask {
             return Ok(Vec::new());
         }
         let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
-        let entries = Present::of(seen.view, seen.policy());
+        let entries = Present::of(seen.view);
         let answered = AnsweredEntry {
             dn: seen.name()?,
             entry: &entry,

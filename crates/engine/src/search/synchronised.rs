@@ -288,11 +288,11 @@ impl SearchTask {
         run: impl FnOnce(&mut Self, &Gate<'_>) -> Result<T, End>,
     ) -> Result<T, LdapResult> {
         self.renumber(view);
-        let Some(mut requester) = self.requester.take() else {
+        let Some(subject) = self.subject.take() else {
             return Err(LdapResult::new(ResultCode::OTHER));
         };
-        let done = run(self, &requester.gate());
-        self.requester = Some(requester);
+        let done = run(self, &Gate::new(&view.policy, &subject));
+        self.subject = Some(subject);
         done.map_err(|end| match end {
             End::Result(result) => result,
             End::Fault(fault) => storage_failure(&fault),

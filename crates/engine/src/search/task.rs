@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
 use larix_proto::{
     ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest,
 };
@@ -30,7 +29,7 @@ use super::selection::Selection;
 use super::sort::Order;
 use super::synchronised::Refresh;
 use super::{referral, shown, sorted, window};
-use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::access::{Privilege, Subject};
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
@@ -81,7 +80,6 @@ pub struct SearchInput<'r> {
     pub base: NormalDn,
     pub controls: RequestControls,
     pub subject: Arc<Subject>,
-    pub policy: Guard<Arc<AccessPolicy>>,
     /// `None` for the root DN.
     pub limits: Option<Limits>,
     /// Where to send a client when not even the suffix is here.
@@ -107,8 +105,8 @@ pub struct SearchTask {
     dear: bool,
     /// It is not begun on its worker.
     put_off: bool,
-    /// There but while a slice runs.
-    pub(super) requester: Option<Requester>,
+    /// Who searches. There but while a slice runs.
+    pub(super) subject: Option<Arc<Subject>>,
     default_referrals: Option<Arc<[String]>>,
     pub(super) limits: Effective,
     pub(super) deadline: Option<Monotonic>,
@@ -132,26 +130,6 @@ pub struct SearchTask {
     pub(super) found_entries: Option<Box<FoundEntries>>,
     /// For a consumer of our kind: where entries stand goes beside them.
     pub(super) places: Option<Box<EntryPlaces>>,
-}
-
-/// Who searches, under which rules.
-#[derive(Debug)]
-pub(super) struct Requester {
-    policy: Guard<Arc<AccessPolicy>>,
-    subject: Arc<Subject>,
-    /// What is granted whatever the entry: search and read.
-    granted: Option<(bool, bool)>,
-}
-
-impl Requester {
-    pub(super) fn gate(&mut self) -> Gate<'_> {
-        let Self { policy, subject, granted } = self;
-        let (search_all, read_all) = *granted.get_or_insert_with(|| {
-            let gate = Gate::new(policy, subject);
-            (gate.search_all, gate.read_all)
-        });
-        Gate::again(policy, subject, search_all, read_all)
-    }
 }
 
 /// Why a search ends early.
@@ -246,7 +224,7 @@ impl SearchTask {
             controls,
             dear: put_off,
             put_off,
-            requester: Some(Requester { policy: input.policy, subject: input.subject, granted: None }),
+            subject: Some(input.subject),
             default_referrals: input.default_referrals,
             deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
@@ -300,22 +278,13 @@ impl SearchTask {
         }
     }
 
-    /// Goes on under these rules: to be called before each slice but the first.
-    pub fn follow(&mut self, policy: Guard<Arc<AccessPolicy>>) {
-        if let Some(requester) =
-            self.requester.as_mut().filter(|requester| !Arc::ptr_eq(&requester.policy, &policy))
-        {
-            requester.policy = policy;
-            requester.granted = None;
-        }
-    }
-
     /// References answered so far.
     pub fn references(&self) -> u32 {
         self.references
     }
 
-    /// Runs one slice on a view of the database that the task was made for; appends complete messages to `out`.
+    /// Runs one slice on a view of the database that the task was made for, under the view's access rules; appends complete messages
+    /// to `out`.
     pub fn step<N: Snapshot>(&mut self, view: &View<'_, N>, out: &mut Vec<u8>, budget: Budget<'_>) -> Step {
         if std::mem::take(&mut self.put_off) {
             return Step::More;
@@ -356,20 +325,20 @@ impl SearchTask {
             self.answer.now = budget.clock.now();
         }
         // A task that panicked in a slice is not asked again.
-        let Some(mut requester) = self.requester.take() else { return Err(ResultCode::OTHER.into()) };
-        let step = self.slice_for(&mut requester, view, out, budget);
-        self.requester = Some(requester);
+        let Some(subject) = self.subject.take() else { return Err(ResultCode::OTHER.into()) };
+        let step = self.slice_for(&subject, view, out, budget);
+        self.subject = Some(subject);
         step
     }
 
     fn slice_for<N: Snapshot>(
         &mut self,
-        requester: &mut Requester,
+        subject: &Subject,
         view: &View<'_, N>,
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Step, End> {
-        let mut gate = requester.gate();
+        let mut gate = Gate::new(&view.policy, subject);
         let most = view.settings.request_limits.most(RequestLimit::Steps);
         gate.steps = if self.dear { most } else { most.min(STEPS_HERE) };
         // Searches with manageDsaIT, and consumers, see stored attributes alone.

@@ -7,7 +7,7 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::operator::{CurrentEntry, Operator};
-use crate::access::{AccessPolicy, AccessTarget, Item, Privilege, Subject};
+use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
 use crate::database::{DatabaseSettings, View};
 use crate::entry::reader::OwnedSource;
@@ -19,7 +19,6 @@ use crate::search::rule_facts::RuleFacts;
 /// What the access rules grant a requester in one state of the database.
 pub(crate) struct Authority<'a, 's, V> {
     pub(crate) view: &'a View<'s, V>,
-    pub(crate) policy: &'a AccessPolicy,
     pub(crate) subject: &'a Subject,
 }
 
@@ -30,7 +29,7 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     /// # Errors
     /// A store that cannot be read.
     pub(crate) fn admits(&self, settings: &DatabaseSettings, operation: &Prepared) -> Result<bool, Fault> {
-        if self.policy.is_root(self.subject) {
+        if self.view.policy.is_root(self.subject) {
             return Ok(true);
         }
         match operation {
@@ -112,18 +111,18 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     }
 
     fn may(&self, dn: &NormalDn, entry: &dyn EntrySource, item: Item<'_>, privilege: Privilege) -> bool {
-        let facts = RuleFacts::new(self.view, Sight::of(self.view, self.policy), dn, entry);
-        self.policy.check(self.subject, &AccessTarget { dn, entry: &facts }, item, privilege)
+        let facts = RuleFacts::new(self.view, Sight::of(self.view), dn, entry);
+        self.view.policy.check(self.subject, &AccessTarget { dn, entry: &facts }, item, privilege)
     }
 
     /// Whether all of the changes may be made.
     fn may_modify(&self, dn: &NormalDn, entry: &dyn EntrySource, changes: &[Change]) -> bool {
-        let facts = RuleFacts::new(self.view, Sight::of(self.view, self.policy), dn, entry);
+        let facts = RuleFacts::new(self.view, Sight::of(self.view), dn, entry);
         let target = AccessTarget { dn, entry: &facts };
         changes.iter().all(|change| {
             change.is_granted(|value, privilege| {
                 let item = Item::Attribute { description: &change.description, value };
-                self.policy.check(self.subject, &target, item, privilege)
+                self.view.policy.check(self.subject, &target, item, privilege)
             })
         })
     }
@@ -135,7 +134,7 @@ impl<V: Snapshot> Operator<'_, V> {
         self.envelope.derived
             || self.envelope.trusted
             || self.envelope.controls.import.is_some()
-            || self.context.policy.is_root(self.envelope.subject)
+            || self.view.policy.is_root(self.envelope.subject)
     }
 
     /// A new entry as a source of values.
@@ -144,7 +143,7 @@ impl<V: Snapshot> Operator<'_, V> {
     }
 
     fn authority(&self) -> Authority<'_, '_, V> {
-        Authority { view: &self.view, policy: self.context.policy, subject: self.envelope.subject }
+        Authority { view: &self.view, subject: self.envelope.subject }
     }
 
     /// Whether entries may be added below or taken from this one; without an entry, the root above the suffixes.

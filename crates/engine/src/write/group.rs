@@ -21,7 +21,7 @@ use super::request::WriteOutcome;
 use super::retiring::Retiring;
 use super::task::{Follow, Task};
 use super::{WriterEnvironment, add, back_links as links, delete, disclosure, modify, modify_dn};
-use crate::access::{AccessPolicy, Subject};
+use crate::access::Subject;
 use crate::budget::RequestLimit;
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::WriteOperation;
@@ -115,7 +115,6 @@ pub(crate) struct Group<'a, S> {
     pub(crate) instance: u64,
     /// As the group began: what it numbers is in `catalog`.
     pub(crate) state: Arc<DatabaseState>,
-    pub(crate) policy: Arc<AccessPolicy>,
     pub(crate) known: Arc<KnownSchema>,
     pub(crate) catalog: CatalogEdit,
     pub(crate) counters: Counters,
@@ -150,7 +149,6 @@ impl<'a, S: Store> Group<'a, S> {
             environment,
             instance,
             known,
-            policy: database.policy(),
             catalog: CatalogEdit::new(Arc::clone(&state.catalog)),
             state,
             logged_before: counters.last_log_sequence,
@@ -325,7 +323,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
-        let entries = Present::of(&view, &self.policy);
+        let entries = Present::of(&view);
         let consequences = follow.follow_up.consequences(&entries, &self.state.schema);
         let consequences = consequences.map_err(|refusal| refusal_details.take(refusal))?;
         if consequences.len() > CONSEQUENCE_LIMIT {
@@ -339,7 +337,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view_over(&snapshot, unit)?;
-        let authority = Authority { view: &view, policy: &self.policy, subject: &task.subject };
+        let authority = Authority { view: &view, subject: &task.subject };
         let settings = &self.state.settings;
         match &task.operation {
             Prepared::Add { dn, entry, mods } if settings.last_modified => {
@@ -365,7 +363,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
-        let entries = Present::of(&view, &self.policy);
+        let entries = Present::of(&view);
         let prepared = overlay.prepare(&PendingChange {
             operation: &task.operation,
             subject: &task.subject,
@@ -408,10 +406,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(&group, unit);
         let after = Layered::new(&before, done);
         let (old, new) = (self.view(&before)?, self.view(&after)?);
-        let around = AroundChange {
-            before: &Present::of(&old, &self.policy),
-            after: &Present::of(&new, &self.policy),
-        };
+        let around = AroundChange { before: &Present::of(&old), after: &Present::of(&new) };
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
             let required = follow_up.required(&around, &self.state.schema);
@@ -462,7 +457,7 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<Effects, Failure> {
         let (derived, trusted) = (role.is_local(), role == Role::Required);
         self.retiring.check(&task.operation, &self.state.schema)?;
-        let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
+        let context = WriteContext::of(&self.state, &self.known, self.environment);
         let now = self.environment.clock.now();
         let own_csn = || self.environment.order.next_csn(now);
         let csn = replicated::csn_of(task, &self.known).unwrap_or_else(own_csn);

@@ -14,7 +14,7 @@ use super::operational::{self, Stamp};
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::schema_check::CheckMode;
 use super::values;
-use crate::access::{AccessPolicy, Subject};
+use crate::access::Subject;
 use crate::catalog::CatalogEdit;
 use crate::change::prepare::{Change, ChangeKind, refuse};
 use crate::controls::RequestControls;
@@ -47,7 +47,6 @@ pub(crate) struct WriteContext<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) known: &'a KnownSchema,
     pub(crate) settings: &'a DatabaseSettings,
-    pub(crate) policy: &'a AccessPolicy,
     pub(crate) random: &'a dyn RandomSource,
     /// Where to refer to for entries that nothing here is a superior of.
     pub(crate) default_referrals: &'a [String],
@@ -68,14 +67,12 @@ impl<'a> WriteContext<'a> {
     pub(crate) fn of(
         state: &'a DatabaseState,
         known: &'a KnownSchema,
-        policy: &'a AccessPolicy,
         environment: &'a WriterEnvironment,
     ) -> Self {
         Self {
             schema: &state.schema,
             known,
             settings: &state.settings,
-            policy,
             random: &*environment.random,
             default_referrals: &environment.default_referrals,
             auxiliary_needs_rule: environment.auxiliary_needs_rule,
@@ -487,7 +484,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let view = current.view()?;
         let entry = self.reader(current)?.to_owned(self.view.dn(&view)?, true)?;
         let dn = self.view.names.normal_dn(&view)?;
-        let present = Present::of(&self.view, self.context.policy);
+        let present = Present::of(&self.view);
         if !present.matches(&dn, &entry, &wanted.filter)? {
             return Ok(());
         }

@@ -43,8 +43,8 @@ impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
         let target = AccessTarget { dn: self.dn, entry: &self.facts };
         let item = Item::Attribute { description, value };
-        let (context, subject) = (self.operator.context, self.operator.envelope.subject);
-        Ok(context.policy.check(subject, &target, item, Privilege::Search))
+        let (policy, subject) = (&self.operator.view.policy, self.operator.envelope.subject);
+        Ok(policy.check(subject, &target, item, Privilege::Search))
     }
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
@@ -80,7 +80,7 @@ impl<V: Snapshot> Operator<'_, V> {
         let limits = &self.context.settings.request_limits;
         let filter = Filter::within(limits, self.context.schema, &self.view.catalog, bound);
         let filter = filter.map_err(LdapResult::from)?;
-        let mut sight = Sight::of(&self.view, self.context.policy);
+        let mut sight = Sight::of(&self.view);
         if self.envelope.controls.manage_dsa_it {
             sight.computed = &[];
         }
@@ -131,7 +131,7 @@ impl<V: Snapshot> Operator<'_, V> {
         wanted: &ReadAttributes,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let mut gate = Gate::new(self.context.policy, self.envelope.subject);
+        let mut gate = Gate::new(&self.view.policy, self.envelope.subject);
         if !self.envelope.controls.manage_dsa_it {
             gate.computed = &view.computed;
         }

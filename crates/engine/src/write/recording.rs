@@ -136,7 +136,7 @@ impl<S: Store> Group<'_, S> {
         (step, recording): (&Step<'_>, &Recording),
         (csn, derived): (Csn, bool),
     ) -> Result<(), Failure> {
-        let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
+        let context = WriteContext::of(&self.state, &self.known, self.environment);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let now = self.environment.clock.now();

@@ -16,7 +16,7 @@ use super::modify;
 use super::operational::Stamp;
 use super::operator::{Counters, Envelope, Operator, StoredSets, WriteContext};
 use super::values;
-use crate::access::{AccessPolicy, Subject};
+use crate::access::Subject;
 use crate::catalog::CatalogEdit;
 use crate::change::prepare::{Change, ChangeKind, Standing};
 use crate::controls::RequestControls;
@@ -116,8 +116,7 @@ pub fn replay<S: Store>(
 ) -> Result<Replayed, ReplayError> {
     let schema = database.schema();
     let known = KnownSchema::of(&schema).map_err(ReplayError::Schema)?;
-    let policy = database.policy();
-    let replay = Replay { known, policy, instance: next_instance() };
+    let replay = Replay { known, instance: next_instance() };
     let mut done = Replayed::default();
     let mut ended = false;
     while !ended {
@@ -198,7 +197,6 @@ impl Group {
 
 struct Replay {
     known: KnownSchema,
-    policy: Arc<AccessPolicy>,
     /// Under which names are cached.
     instance: u64,
 }
@@ -241,7 +239,6 @@ impl Replay {
                 schema: &group.state.schema,
                 known: &self.known,
                 settings: &group.state.settings,
-                policy: &self.policy,
                 random: &NoRandomness,
                 default_referrals: &[],
                 auxiliary_needs_rule: false,

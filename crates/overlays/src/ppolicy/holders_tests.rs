@@ -74,7 +74,7 @@ fn looked(fixture: &Fixture<MemoryStore>, filter: &str) -> u64 {
     let view = database.view(&snapshot).unwrap();
     let base = fixture.schema.parse_dn(SUFFIX).unwrap();
     let query = InternalSearch::new(&base, Scope::Subtree, &filter);
-    internal::search(&view, &database.current_policy(), &query, &mut |_| Ok(true)).unwrap().looked
+    internal::search(&view, &query, &mut |_| Ok(true)).unwrap().looked
 }
 
 #[test]

@@ -173,7 +173,6 @@ pub(crate) fn found<S: Store>(fixture: &Fixture<S>, filter: &str, attributes: &[
         base: fixture.schema.parse_dn(SUFFIX).unwrap(),
         controls: RequestControls::default(),
         subject: Arc::clone(&fixture.subject),
-        policy: database.current_policy(),
         limits: None,
         default_referrals: None,
         cookie_secret: *database.cookie_secret(),
@@ -227,14 +226,8 @@ pub(crate) fn compared(fixture: &Fixture<MemoryStore>, dn: &str, attribute: &str
     let database = fixture.database();
     let snapshot = database.store().snapshot().unwrap();
     let view = database.view(&snapshot).unwrap();
-    let policy = database.policy();
     let controls = RequestControls::default();
-    let context = CompareContext {
-        controls: &controls,
-        subject: &fixture.subject,
-        policy: &policy,
-        default_referrals: &[],
-    };
+    let context = CompareContext { controls: &controls, subject: &fixture.subject, default_referrals: &[] };
     let request = CompareRequest { entry: dn, attribute, value: value.as_bytes() };
     compare(&view, &context, &fixture.schema.parse_dn(dn).unwrap(), &request).code.0
 }

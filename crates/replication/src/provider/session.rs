@@ -275,9 +275,6 @@ impl<S: Store> SyncSearch<S> {
             follower.looks();
         }
         self.check_configuration()?;
-        for part in &mut self.parts {
-            part.task.follow(part.served.database()?.current_policy());
-        }
         if matches!(self.phase, Phase::Elsewhere) {
             return Ok(Stepped::Elsewhere);
         }

@@ -310,7 +310,6 @@ fn begin(node: &Node, request: &[u8], notified: &Arc<AtomicBool>) -> SyncSearch<
             request: search,
             controls: controls.clone(),
             subject: Arc::new(node.root()),
-            policy: database.current_policy(),
             limits: None,
             default_referrals: None,
             cookie_secret: *database.cookie_secret(),

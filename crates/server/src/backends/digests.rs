@@ -95,8 +95,7 @@ pub(super) fn managed<S: Store>(
 }
 
 fn may_manage<S: Store>(database: &Database<S>, dn: &NormalDn, subject: &Subject) -> Result<bool, Fault> {
-    let policy = database.policy();
-    if policy.is_root(subject) {
+    if database.policy().is_root(subject) {
         return Ok(true);
     }
     let Some(suffix) = database.suffix_of(dn) else { return Ok(false) };
@@ -104,7 +103,7 @@ fn may_manage<S: Store>(database: &Database<S>, dn: &NormalDn, subject: &Subject
     let view = database.view(&snapshot)?;
     let Some(id) = view.resolve(&suffix.normal)?.and_then(|found| found.id) else { return Ok(false) };
     let Some(record) = view.record(id)? else { return Ok(false) };
-    let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
+    let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
     seen.allows_entry(Privilege::Manage)
 }
 

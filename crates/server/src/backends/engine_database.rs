@@ -143,7 +143,7 @@ pub(super) fn compare<S: Store>(
     let snapshot = database.snapshot_for(&[dn])?;
     let view = database.view(&snapshot)?;
     let has_codes = view.settings.overlays.want(Interests::SECOND_FACTOR);
-    let context = CompareContext { controls, subject, policy: &view.policy, default_referrals };
+    let context = CompareContext { controls, subject, default_referrals };
     Ok((compare::compare(&view, &context, dn, request), has_codes))
 }
 

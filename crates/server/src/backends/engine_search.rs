@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
-use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::access::Subject;
 use larix_engine::search::direct::{self, DirectAnswer, DirectInput};
 use larix_engine::search::task::{SearchInput, SearchTask, Step};
 use larix_engine::time::Monotonic;
@@ -13,9 +12,6 @@ use larix_store::{Snapshot, Store};
 
 use super::Common;
 use larix_backend::{Context, Effort, End, Search, slice};
-
-/// The rules and limits that a search is begun with; no limits for the root DN.
-pub(super) type Terms = (Guard<Arc<AccessPolicy>>, Option<Limits>);
 
 /// What became of a search in its first slice.
 pub(super) enum FirstSlice {
@@ -37,7 +33,7 @@ pub(super) fn at_once<N: Snapshot>(
     view: &View<'_, N>,
     context: &Context<'_>,
     search: &Search<'_>,
-    (policy, limits): (&AccessPolicy, Option<&Limits>),
+    limits: Option<&Limits>,
     out: &mut Vec<u8>,
 ) -> Option<Effort> {
     let input = DirectInput {
@@ -46,7 +42,6 @@ pub(super) fn at_once<N: Snapshot>(
         base: search.base,
         controls: &search.controls,
         subject: context.subject,
-        policy,
         limits,
         bytes: slice(context.clock).bytes,
         clock: context.clock,
@@ -61,12 +56,12 @@ pub(super) fn first_slice<S: Store, N: Snapshot>(
     view: &View<'_, N>,
     context: &Context<'_>,
     search: Search<'_>,
-    terms: Terms,
+    limits: Option<Limits>,
     out: &mut Vec<u8>,
 ) -> Result<FirstSlice, Box<End>> {
     let budget = slice(context.clock);
     let whose = (context.subject, context.began);
-    let mut task = task((common, database), view, whose, search, terms)?;
+    let mut task = task((common, database), view, whose, search, limits)?;
     Ok(match task.step(view, out, budget) {
         Step::Done(result, controls) => FirstSlice::Done { result, controls, effort: effort(&task) },
         Step::More | Step::Blocked => FirstSlice::Running(Box::new(task)),
@@ -79,7 +74,7 @@ pub(super) fn task<S: Store, N: Snapshot>(
     view: &View<'_, N>,
     (subject, began): (&Arc<Subject>, Monotonic),
     search: Search<'_>,
-    (policy, limits): Terms,
+    limits: Option<Limits>,
 ) -> Result<SearchTask, Box<End>> {
     let Search { request, base, controls, message } = search;
     let referrals = &common.default_referrals;
@@ -90,7 +85,6 @@ pub(super) fn task<S: Store, N: Snapshot>(
         controls,
         limits,
         subject: Arc::clone(subject),
-        policy,
         default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
         cookie_secret: *database.cookie_secret(),
         now: began,

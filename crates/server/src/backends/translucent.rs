@@ -98,7 +98,7 @@ impl Reader {
         let view = database.view(&snapshot)?;
         let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True).of_what_is_stored();
         let mut stored = None;
-        internal::search(&view, &database.current_policy(), &query, &mut |found| {
+        internal::search(&view, &query, &mut |found| {
             let Entry { dn, attributes } = found.owned()?;
             let mut entry = Entry::new(dn);
             for attribute in attributes {
@@ -137,8 +137,7 @@ impl Local {
         let failed = |fault: Fault| super::stored::failure(&self.stored.common.services, &fault);
         let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
         let view = database.view(&snapshot).map_err(failed)?;
-        let policy = database.current_policy();
-        let subject_limits = self.stored.own_limits(&policy, &view, subject, search.base).map_err(failed)?;
+        let subject_limits = self.stored.own_limits(&view, subject, search.base).map_err(failed)?;
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
         let requested =
             RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };

@@ -67,8 +67,8 @@ impl Databases {
                 [About::Entry, About::Children].into_iter().chain(attributes).collect()
             }
         };
-        let policy = database.policy();
-        let seen = Seen::new(&view, reader, Gate::new(&policy, &question.subject));
+        let policy = &view.policy;
+        let seen = Seen::new(&view, reader, Gate::new(policy, &question.subject));
         let target = AccessTarget { dn: &question.dn, entry: &seen };
         let explain = |about: About| {
             let found = policy.explain(&question.subject, &target, about.item(), question.privilege);

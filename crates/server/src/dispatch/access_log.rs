@@ -198,7 +198,8 @@ impl Dispatcher {
         let (is_root, limits) = match recorder.database() {
             Some(served) => {
                 let database = served.database();
-                (database.current_policy().is_root(subject), database.current_settings().limits)
+                let state = database.state();
+                (state.policy.is_root(subject), state.settings.limits)
             }
             None => {
                 let policy = self.server.databases().configuration_policy();

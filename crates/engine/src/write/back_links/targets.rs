@@ -31,7 +31,7 @@ impl<S: Store> Group<'_, S> {
         }
         let now = self.environment.clock.now();
         let csn = csn.unwrap_or_else(|| self.environment.order.next_csn(now));
-        let context = WriteContext::of(&self.state, &self.known, &self.policy, self.environment);
+        let context = WriteContext::of(&self.state, &self.known, self.environment);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());

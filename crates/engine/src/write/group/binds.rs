@@ -59,7 +59,7 @@ impl<S: Store> Group<'_, S> {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
-            let entries = Present::of(&view, &self.policy);
+            let entries = Present::of(&view);
             let about = (&*self.state.schema, self.environment.clock.now());
             judge(&self.state.settings.overlays, attempt, &code, &entries, about)?
         };
@@ -115,7 +115,7 @@ impl<S: Store> Group<'_, S> {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
-            let entries = Present::of(&view, &self.policy);
+            let entries = Present::of(&view);
             let schema = &self.state.schema;
             let now = (self.environment.clock.now(), settings.keeps_codes(&attempt.code));
             let mut judged = judge_code(&settings.overlays, attempt, &entries, schema, now)?;

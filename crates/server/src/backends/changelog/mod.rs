@@ -68,7 +68,7 @@ impl Changelog {
             false
         })?;
         let Some(record) = found.transpose()? else { return Ok(()) };
-        let policy = self.served.database().current_policy();
+        let policy = self.served.database().policy();
         let change_view = ChangeView { tree, source: &policy, subschema_dn };
         let entry = change_view.entry(number, &record);
         // A name below that of a change means none.

@@ -174,7 +174,7 @@ impl ChangeSearch {
         let (schema, policy, subject) =
             (Arc::clone(&self.schema), Arc::clone(&self.policy), Arc::clone(&self.subject));
         let subschema_dn = std::mem::take(&mut self.subschema_dn);
-        let source = database.current_policy();
+        let source = database.policy();
         let mut tree = MemoryTree {
             schema: &schema,
             policy: &policy,

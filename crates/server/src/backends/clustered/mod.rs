@@ -153,15 +153,14 @@ impl SharedDatabase {
             let database = self.served().database();
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
-            let policy = database.current_policy();
-            let limits = match policy.is_root(subject) {
+            let limits = match view.policy.is_root(subject) {
                 true => None,
                 false => {
                     let otherwise = view.settings.limits;
                     Some(limits_of_subject(rules, otherwise, subject, request.base, &view)?)
                 }
             };
-            identities_within((&view, &policy), limits.as_ref(), subject, request)
+            identities_within(&view, limits.as_ref(), subject, request)
         };
         search().map_err(|fault| {
             self.common.services.log.notice(format_args!("search failed: {fault}"));

@@ -90,23 +90,20 @@ impl Clustered {
         let slice = || -> Result<Result<FirstSlice, Box<End>>, Fault> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
-            let policy = database.current_policy();
-            let limits = match policy.is_root(context.subject) {
+            let limits = match view.policy.is_root(context.subject) {
                 true => None,
                 false => {
                     let otherwise = view.settings.limits;
                     Some(limits_of_subject(&self.limits, otherwise, context.subject, search.base, &view)?)
                 }
             };
-            if let Some(effort) =
-                engine_search::at_once(&view, context, search, (&**policy, limits.as_ref()), out)
-            {
+            if let Some(effort) = engine_search::at_once(&view, context, search, limits.as_ref(), out) {
                 let (result, controls) = (LdapResult::success(), Vec::new());
                 return Ok(Ok(FirstSlice::Done { result, controls, effort }));
             }
             let own = (&*self.common, database);
             let copy = Search { controls: search.controls.clone(), ..*search };
-            Ok(engine_search::first_slice(own, &view, context, copy, (policy, limits), out))
+            Ok(engine_search::first_slice(own, &view, context, copy, limits, out))
         };
         // A thread meets the same fault, and says so.
         let Some(Ok(slice)) = database.store().at_hand(slice) else {
@@ -336,10 +333,7 @@ impl Work {
         };
         let view = database.view(&snapshot)?;
         let task = match task {
-            Some(task) => {
-                task.follow(database.current_policy());
-                task
-            }
+            Some(task) => task,
             None => match search_request.begin(handle, &view)? {
                 Ok(search_task) => task.insert(Box::new(search_task)),
                 Err((result, controls)) => return Ok(Step::Done(result, controls)),
@@ -384,8 +378,7 @@ impl OwnedSearch {
         view: &View<'_, N>,
     ) -> Result<TaskOrEnd, Fault> {
         let database = handle.served().database();
-        let policy = database.current_policy();
-        let limits: Option<Limits> = match policy.is_root(&self.subject) {
+        let limits: Option<Limits> = match view.policy.is_root(&self.subject) {
             true => None,
             false => {
                 let otherwise = view.settings.limits;
@@ -396,8 +389,7 @@ impl OwnedSearch {
             return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
         };
         let own = (&*handle.common, database);
-        let task_or_end =
-            engine_search::task(own, view, (&self.subject, self.began), search, (policy, limits));
+        let task_or_end = engine_search::task(own, view, (&self.subject, self.began), search, limits);
         Ok(task_or_end.map_err(|end| *end).map(|mut task| {
             self.size_limit.into_iter().for_each(|entries| task.limit_size(entries));
             self.page_limit.into_iter().for_each(|entries| task.limit_page(entries));

@@ -1,6 +1,6 @@
 //! Looks up identities: the entries that a filter finds with the `auth` privilege.
 
-use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::access::Subject;
 use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use larix_engine::search::internal;
 use larix_engine::search::limits::{RequestedLimits, effective};
@@ -22,9 +22,8 @@ impl Stored {
         let database = self.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        let policy = database.current_policy();
-        let limits = self.own_limits(&policy, &view, context.subject, request.base)?;
-        let (own, ended) = search((&view, &policy), limits.as_ref(), context.subject, request)?;
+        let limits = self.own_limits(&view, context.subject, request.base)?;
+        let (own, ended) = search(&view, limits.as_ref(), context.subject, request)?;
         found.extend(own);
         Ok(ended)
     }
@@ -33,17 +32,17 @@ impl Stored {
 /// The entries that a filter finds within these limits, and whether those were all.
 #[cfg(feature = "kv")]
 pub(in crate::backends) fn identities_within<N: Snapshot>(
-    within: (&View<'_, N>, &AccessPolicy),
+    view: &View<'_, N>,
     limits: Option<&Limits>,
     subject: &Subject,
     request: &Identities<'_>,
 ) -> Result<(Vec<NormalDn>, bool), Fault> {
-    let (found, ended) = search(within, limits, subject, request)?;
+    let (found, ended) = search(view, limits, subject, request)?;
     Ok((found, matches!(ended, Ended::Complete | Ended::NoBase)))
 }
 
 fn search<N: Snapshot>(
-    (view, policy): (&View<'_, N>, &AccessPolicy),
+    view: &View<'_, N>,
     limits: Option<&Limits>,
     subject: &Subject,
     request: &Identities<'_>,
@@ -58,7 +57,7 @@ fn search<N: Snapshot>(
         unchecked: limits.unchecked,
         ..InternalLimits::default()
     };
-    let searched = internal::search(view, policy, &query.within(limits), &mut |entry| {
+    let searched = internal::search(view, &query.within(limits), &mut |entry| {
         found.push(entry.dn()?.clone());
         Ok(true)
     })?;

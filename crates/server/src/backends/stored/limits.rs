@@ -72,9 +72,8 @@ fn is_member<N: Snapshot>(
     else {
         return Ok(false);
     };
-    let Some(policy) = view.settings.policy.clone() else { return Ok(false) };
     let query = GroupQuery { group, class, attribute: &attribute };
-    let found = view.is_member(&policy, &query, member);
+    let found = view.is_member(&query, member);
     found.ok_or(Fault::TooMuch("a group of a `limits` line"))
 }
 

@@ -277,8 +277,7 @@ impl Backend for Stored {
         let database = self.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        let policy = database.current_policy();
-        internal::search(&view, &policy, query, visit).map(|_| ())
+        internal::search(&view, query, visit).map(|_| ())
     }
 
     fn last_change(&self) -> Result<Option<LastChange>, Fault> {

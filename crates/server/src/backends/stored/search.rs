@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::Guard;
-use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::access::Subject;
 use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::{Fault, Limits, ServedHandle, View};
@@ -34,7 +33,6 @@ impl StoredSearch {
             Ok(database) => database,
             Err(result) => return Step::Done(result, Vec::new()),
         };
-        self.task.follow(database.current_policy());
         let mut slice = || -> Result<Step, Fault> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
@@ -123,18 +121,12 @@ impl Stored {
         let database = self.served.database();
         let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
         let view = database.view(&snapshot).map_err(fail)?;
-        let rules = &*view.policy;
-        let limits = self.own_limits(rules, &view, context.subject, search.base).map_err(fail)?;
-        if let Some(effort) = engine_search::at_once(&view, context, &search, (rules, limits.as_ref()), out) {
+        let limits = self.own_limits(&view, context.subject, search.base).map_err(fail)?;
+        if let Some(effort) = engine_search::at_once(&view, context, &search, limits.as_ref(), out) {
             return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
         }
-        // The search goes on under the rules that the limits were found with.
-        let mut policy = database.current_policy();
-        if !Arc::ptr_eq(&policy, &view.policy) {
-            policy = Guard::from_inner(Arc::clone(&view.policy));
-        }
         let own = (&*self.common, database);
-        Ok(match engine_search::first_slice(own, &view, context, search, (policy, limits), out)? {
+        Ok(match engine_search::first_slice(own, &view, context, search, limits, out)? {
             FirstSlice::Done { result, controls, effort } => First::Done { result, controls, effort },
             FirstSlice::Running(task) => First::Running(self.cursor(*task, None)),
         })
@@ -154,20 +146,19 @@ impl Stored {
         let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
         let snapshot = self.served.database().store().snapshot().map_err(|error| fail(error.into()))?;
         let view = self.served.database().view(&snapshot).map_err(fail)?;
-        let policy = self.served.database().current_policy();
-        let limits = self.own_limits(&policy, &view, context.subject, search.base).map_err(fail)?;
+        let limits = self.own_limits(&view, context.subject, search.base).map_err(fail)?;
         let own = (&*self.common, self.served.database());
-        engine_search::task(own, &view, (context.subject, context.began), search, (policy, limits))
+        engine_search::task(own, &view, (context.subject, context.began), search, limits)
     }
 
     /// The limits of a search of this base; `None` for the root DN.
     pub(in crate::backends) fn own_limits<N: Snapshot>(
         &self,
-        policy: &AccessPolicy,
         view: &View<'_, N>,
         subject: &Subject,
         base: &NormalDn,
     ) -> Result<Option<Limits>, Fault> {
+        let policy = &view.policy;
         let is_root = match policy.decisions(subject) {
             Some(decisions) => decisions.is_root,
             None => policy.is_root(subject),

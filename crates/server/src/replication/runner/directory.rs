@@ -427,7 +427,7 @@ impl LocalEntries<'_> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
             let query = InternalSearch::new(base, scope, &filter).of_what_is_stored();
-            internal::search(&view, &database.current_policy(), &query, &mut |entry| {
+            internal::search(&view, &query, &mut |entry| {
                 Ok(self.local_entry(entry)?.is_none_or(&mut *found))
             })?;
             Ok(())
