@@ -120,19 +120,6 @@ impl<S: Store> Chosen<'_, S> {
         Ok(None)
     }
 
-    /// The password that is configured for the root DN, without those that its entry may have. `None` for any other name, and
-    /// if none is configured.
-    pub fn root_lookup(self, dn: &NormalDn) -> Option<BindLookup> {
-        let settings = self.served.database.current_settings();
-        let secret = settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(dn))?;
-        Some(BindLookup {
-            dn: dn.clone(),
-            shown: settings.root_dn_text.clone(),
-            secrets: vec![secret.clone()],
-            key: None,
-        })
-    }
-
     fn add_entry_secrets(
         self,
         subject: &Subject,

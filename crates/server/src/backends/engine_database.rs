@@ -3,18 +3,19 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Announced, Done, PasswordChanged, Proof, Secret};
+use larix_backend::{Announced, Backend, Changes, Context, Done, PasswordChange, PasswordChanged, Secret};
 use larix_engine::access::Subject;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, Interests, PasswordWork, Purpose};
-use larix_engine::password::{self, Cost, Hasher, Verification};
+use larix_engine::password::Hasher;
 use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
 use larix_engine::{Chosen, Database, DatabaseSettings, Directory, Fault, Held, Served};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
+use zeroize::Zeroizing;
 
 use super::Common;
 use super::passwords::{Judge, Saslauthd, asks_saslauthd, is_match, matches, new_password, replacement};
@@ -40,9 +41,23 @@ impl<S: Store> EngineDatabase<S> {
         self.directory.at(&self.served)
     }
 
+    /// Hands changes to the writer.
+    pub(super) fn change(
+        &self,
+        common: &Common,
+        changes: Changes,
+        locate: &dyn Fn(&NormalDn) -> Held,
+        done: Completion,
+    ) {
+        match changes {
+            Changes::One(request, target) => self.submit(common, request, target, locate, done),
+            Changes::Together(requests) => self.chosen().submit_all(requests, locate, done),
+        }
+    }
+
     /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed, and by way of
     /// saslauthd where that alone can compare the old one.
-    pub(super) fn submit(
+    fn submit(
         &self,
         common: &Common,
         mut request: WriteRequest,
@@ -115,19 +130,36 @@ impl<S: Store> EngineDatabase<S> {
 }
 
 /// What is answered where the pool takes no more work.
-pub(super) fn too_many_passwords() -> LdapResult {
+fn too_many_passwords() -> LdapResult {
     LdapResult::with(ResultCode::BUSY, "too many passwords wait to be hashed")
 }
 
 /// What is answered to a wrong old password, and to an identity that may not replace the password.
-pub(super) fn unwilling() -> LdapResult {
+fn unwilling() -> LdapResult {
     LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password")
 }
 
-/// Whether a configured root password is the one that was sent. Only one that is quickly compared is looked at.
-pub(super) fn is_root_password(stored: &Secret, proof: Proof<'_>) -> bool {
-    let Proof::Password(sent) = proof else { return false };
-    password::cost(stored) == Cost::Light && password::verify(stored, sent) == Verification::Match
+/// What is answered where the store cannot be read; the log says why.
+pub(super) fn failure(services: &Services, fault: &Fault) -> LdapResult {
+    services.log.notice(format_args!("search failed: {fault}"));
+    internal_error()
+}
+
+pub(super) fn internal_error() -> LdapResult {
+    LdapResult::with(ResultCode::OTHER, "internal error")
+}
+
+/// Where a name is, by the router's choice; `is_own` knows the database's own backend.
+pub(super) fn locate(
+    context: &Context<'_>,
+    dn: &NormalDn,
+    is_own: impl FnOnce(&dyn Backend) -> bool,
+) -> Held {
+    match context.router.backend(dn) {
+        Some(backend) if is_own(backend) => Held::Here,
+        Some(_) => Held::Elsewhere,
+        None => Held::Nowhere,
+    }
 }
 
 /// What came of a compare, as far as the entry alone decides; and whether an overlay may say that the value is a code.
@@ -165,32 +197,91 @@ pub(super) fn announce(settings: &DatabaseSettings, announced: &mut Announced) {
 
 /// A password that is replaced (RFC 3062): the old one compared, the new one hashed.
 pub(super) struct PasswordReplacement<S: Store> {
-    pub(super) database: EngineDatabase<S>,
+    database: EngineDatabase<S>,
     /// Counts a wrong old password where failed binds count.
-    pub(super) judge: Judge,
-    pub(super) hashers: Vec<Hasher>,
-    pub(super) saslauthd: Option<Saslauthd>,
-    pub(super) subject: Arc<Subject>,
-    pub(super) dn: NormalDn,
+    judge: Judge,
+    hashers: Vec<Hasher>,
+    saslauthd: Option<Saslauthd>,
+    subject: Arc<Subject>,
+    dn: NormalDn,
     /// The name as the client wrote it.
-    pub(super) target: String,
-    pub(super) policy_control: bool,
+    target: String,
+    policy_control: bool,
     pub(super) old: Option<Secret>,
     /// The values of which one must match the old password, if there is one.
-    pub(super) stored: Vec<Secret>,
+    stored: Vec<Secret>,
     /// `None`: the server makes one up.
-    pub(super) new: Option<Secret>,
+    new: Option<Secret>,
 }
 
 impl<S: Store> PasswordReplacement<S> {
+    /// With an old password that nothing matches yet.
+    pub(super) fn new(
+        common: &Common,
+        (database, judge): (EngineDatabase<S>, Judge),
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+    ) -> Self {
+        Self {
+            database,
+            judge,
+            hashers: common.config.hashers(),
+            saslauthd: common.saslauthd(),
+            subject: Arc::clone(context.subject),
+            dn: change.dn.clone(),
+            target: change.target,
+            policy_control: change.policy_control,
+            old: change.old,
+            stored: Vec::new(),
+            new: change.new,
+        }
+    }
+
+    /// The values that the old password may match.
+    ///
+    /// # Errors
+    /// An identity that may not replace the password gets the same answer whatever there is.
+    pub(super) fn stored_passwords(&self) -> Result<Vec<Secret>, LdapResult> {
+        let chosen = self.database.chosen();
+        if !chosen.may_replace_password(&self.subject, &self.dn) {
+            return Err(unwilling());
+        }
+        let found = chosen.bind_lookup(&self.dn, &self.subject).map_err(|_| unwilling())?;
+        Ok(found.secrets.into_iter().map(Zeroizing::new).collect())
+    }
+
+    /// Compares the old password with these values, as far as they are not too much work.
+    pub(super) fn compare_with(&mut self, common: &Common, stored: Vec<Secret>) {
+        self.stored = stored;
+        common.drop_costly(&mut self.stored, &self.dn);
+    }
+
+    /// Has the pool carry it out.
+    pub(super) fn queue(self, services: &Services, done: Done<PasswordChanged>) {
+        let source = services.passwords.source(&self.subject.peer.peer_name, self.dn.as_str());
+        let pool = self.pool(services);
+        let mut work = Some((self, done));
+        let queued = pool.submit_made(source, || {
+            let work = work.take();
+            move || {
+                if let Some((replacement, done)) = work {
+                    replacement.carry_out(done);
+                }
+            }
+        });
+        if let (Err(_), Some((_, done))) = (queued, work) {
+            done(too_many_passwords().into());
+        }
+    }
+
     /// The pool that carries it out. One that asks another program takes no thread from those that compute, as a bind.
-    pub(super) fn pool<'s>(&self, services: &'s Services) -> &'s PasswordPool {
+    fn pool<'s>(&self, services: &'s Services) -> &'s PasswordPool {
         let asks = self.saslauthd.is_some() && self.stored.iter().any(|value| asks_saslauthd(value));
         if asks { &services.askers } else { &services.passwords }
     }
 
     /// Compares and hashes on the calling thread, one of the pool, and hands the change to the writer.
-    pub(super) fn carry_out(self, done: Done<PasswordChanged>) {
+    fn carry_out(self, done: Done<PasswordChanged>) {
         let Self {
             database,
             judge,

@@ -5,16 +5,19 @@ mod chained;
 mod changelog;
 #[cfg(feature = "kv")]
 mod clustered;
+mod consumer_search;
 mod digests;
 mod dnssrv;
 mod engine_database;
 mod engine_search;
+mod identities;
 mod memory;
 mod out_of_service;
 mod passwd;
 mod passwords;
 mod proxied;
 mod remote_auth;
+mod search_limits;
 mod stored;
 mod translucent;
 

@@ -14,7 +14,7 @@ use larix_engine::password::{self, Cost, Hasher, Scheme};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
-use larix_engine::{Chosen, Directory, Served};
+use larix_engine::{Chosen, DatabaseSettings, Directory, Served};
 use larix_proto::{CompareRequest, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -38,8 +38,8 @@ const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 /// Stored passwords that take codes and are tried in one login: the writer computes two codes for each.
 const CODED_MAX: usize = 16;
 
-/// Values that a password is compared with.
-pub(super) struct Stored {
+/// What the password of a login is compared with.
+pub(super) struct AccountPasswords {
     pub(super) passwords: Vec<Secret>,
     /// The key of the entry that one of them stands for.
     pub(super) key: Option<Arc<dyn PasswordKey>>,
@@ -49,7 +49,39 @@ pub(super) struct Stored {
     pub(super) code_length: Option<usize>,
 }
 
-impl Stored {
+impl AccountPasswords {
+    /// What a database has for the name. `sent` tells how long the code behind the password is.
+    ///
+    /// # Errors
+    /// What is answered where that cannot be looked up.
+    pub(super) fn of<S: Store>(
+        chosen: Chosen<'_, S>,
+        (dn, subject): (&NormalDn, &Subject),
+        sent: &[u8],
+    ) -> Result<Self, LdapResult> {
+        let found = chosen.bind_lookup(dn, subject)?;
+        Ok(Self {
+            passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
+            key: found.key,
+            shown: Some(found.shown),
+            code_length: chosen.code_length(dn, sent)?,
+        })
+    }
+
+    /// The root DN's configured password where it is the right one and quickly compared: what its entry may have beside it decides
+    /// nothing then, and the store is not asked.
+    pub(super) fn of_root(settings: &DatabaseSettings, bind: &Bind<'_>) -> Option<Self> {
+        let Proof::Password(sent) = bind.proof else { return None };
+        let secret =
+            settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(bind.dn))?;
+        let is_right = password::cost(secret) == Cost::Light && password::verify(secret, sent).is_match();
+        is_right.then(|| Self {
+            passwords: vec![Zeroizing::new(secret.clone())],
+            shown: Some(settings.root_dn_text.clone()),
+            ..Self::none()
+        })
+    }
+
     /// For a name without an account.
     pub(super) fn none() -> Self {
         Self { passwords: Vec::new(), key: None, shown: None, code_length: None }
@@ -141,7 +173,7 @@ impl Common {
         judge: Judge,
         context: &Context<'_>,
         bind: &Bind<'_>,
-        stored: Stored,
+        stored: AccountPasswords,
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let Proof::Judged(matched) = bind.proof else {
@@ -162,11 +194,11 @@ impl Common {
         judge: Judge,
         context: &Context<'_>,
         bind: &Bind<'_>,
-        stored: Stored,
+        stored: AccountPasswords,
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let Self { config, services, .. } = self;
-        let Stored { passwords: mut stored, key, shown, code_length } = stored;
+        let AccountPasswords { passwords: mut stored, key, shown, code_length } = stored;
         let (password, code) = match bind.proof {
             Proof::Password(password) => split_code(password, code_length),
             Proof::Judged(_) => (Zeroizing::default(), GivenCode::Missing),

@@ -22,7 +22,7 @@ use larix_proxy::settings::TlsBegins;
 use larix_proxy::{Proxy, ProxySettings, Surroundings};
 use larix_schema::NormalDn;
 
-use super::{Common, passwords};
+use super::{Common, passwords, search_limits};
 use crate::clock::SystemRandom;
 use crate::log::printable;
 use crate::services::Services;
@@ -132,8 +132,7 @@ impl Proxied {
     }
 
     fn limits(&self, subject: &Subject, base: &NormalDn) -> Limits {
-        let rule = self.rules.iter().find(|rule| super::stored::is_named(&rule.subject, subject, base));
-        rule.map_or(self.limits, |rule| rule.limits.into())
+        search_limits::by_name(&self.rules, self.limits, subject, base)
     }
 }
 
@@ -175,7 +174,7 @@ impl Backend for Proxied {
             judge,
             context,
             bind,
-            passwords::Stored { passwords, ..passwords::Stored::none() },
+            passwords::AccountPasswords { passwords, ..passwords::AccountPasswords::none() },
             later,
         )
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Alone, Backend, Bind, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply, Search,
-    Verdict,
+    Alone, Backend, Bind, Changes, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply,
+    Search, Verdict,
 };
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::{AccessPolicy, Subject};
@@ -25,8 +25,9 @@ use larix_schema::{BoundFilter, NormalDn};
 use larix_store::Store as _;
 use larix_store::lmdb::LmdbStore;
 
+use super::engine_database::failure;
 use super::proxied::connections_by_name;
-use super::{Common, Stored};
+use super::{Common, Stored, search_limits};
 use crate::services::Services;
 
 /// The overlay in front of a database; none if it is another one.
@@ -122,7 +123,7 @@ impl Reader {
 impl StoredEntries for Reader {
     fn entry(&self, dn: &NormalDn) -> Result<Option<LocalEntry>, LdapResult> {
         let database = self.served.database()?;
-        Self::find(&database, dn).map_err(|fault| super::stored::failure(&self.services, &fault))
+        Self::find(&database, dn).map_err(|fault| failure(&self.services, &fault))
     }
 }
 
@@ -134,10 +135,11 @@ impl Local {
 
     fn effective(&self, subject: &Subject, search: &Search<'_>) -> Result<Effective, LdapResult> {
         let database = self.stored.served.database();
-        let failed = |fault: Fault| super::stored::failure(&self.stored.common.services, &fault);
+        let failed = |fault: Fault| failure(&self.stored.common.services, &fault);
         let snapshot = database.store().snapshot().map_err(|error| failed(error.into()))?;
         let view = database.view(&snapshot).map_err(failed)?;
-        let subject_limits = self.stored.own_limits(&view, subject, search.base).map_err(failed)?;
+        let subject_limits =
+            search_limits::of_search(&view, &self.stored.limits, subject, search.base).map_err(failed)?;
         let page = search.controls.paged.as_ref().map(|page| (page.size, 0));
         let requested =
             RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page };
@@ -172,18 +174,19 @@ impl LocalEntries for Local {
     }
 
     fn change(&self, mut requests: Vec<WriteRequest>, done: Completion) {
-        let locate = |_: &NormalDn| Held::Here;
-        match (requests.pop(), requests.is_empty()) {
+        let common = &self.stored.common;
+        let changes = match (requests.pop(), requests.is_empty()) {
             (Some(only), true) => {
-                let target = self.stored.common.config.schema.parse_dn(only.operation.target()).ok();
-                self.stored.submit(only, target, &locate, done);
+                let target = common.config.schema.parse_dn(only.operation.target()).ok();
+                Changes::One(only, target)
             }
             (Some(last), false) => {
                 requests.push(last);
-                self.stored.common.directory.at(&self.stored.served).submit_all(requests, &locate, done);
+                Changes::Together(requests)
             }
-            (None, _) => done(LdapResult::success().into()),
-        }
+            (None, _) => return done(LdapResult::success().into()),
+        };
+        self.stored.database().change(common, changes, &|_| Held::Here, done);
     }
 
     fn bind(&self, bind: LocalBind, done: Done<Verdict>) {

@@ -18,8 +18,8 @@ use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::stored::{failure, is_named};
-use super::{Common, Content, Tree};
+use super::engine_database::failure;
+use super::{Common, Content, Tree, search_limits};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::MemoryTree;
 use larix_backend::{Announced, Context, Cursor, Search};
@@ -44,8 +44,7 @@ impl Changelog {
         if tree.policy.is_root(context.subject) {
             return None;
         }
-        let rule = self.rules.iter().find(|rule| is_named(&rule.subject, context.subject, base));
-        Some(rule.map_or(self.limits, |rule| rule.limits.into()))
+        Some(search_limits::by_name(&self.rules, self.limits, context.subject, base))
     }
 
     /// Adds the one change that a name may mean.

@@ -20,7 +20,7 @@ use super::change::ChangeView;
 use super::numbers::of_filter;
 use super::{Changelog, DAMAGED, NAME};
 use crate::backends::Tree;
-use crate::backends::stored::failure;
+use crate::backends::engine_database::failure;
 use crate::services::Services;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice, lowered};

@@ -23,13 +23,11 @@ use larix_engine::{Chosen, Fault, Held, Served};
 use larix_kv::{Noted, take_noted};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_store::Store;
 use zeroize::Zeroizing;
 
-use super::Common;
-use super::engine_database::{self, EngineDatabase, is_root_password};
-use super::passwords::{self, compared_attempt};
-use super::stored::{identities_within, limits_of_subject};
+use super::engine_database::{self, EngineDatabase, internal_error};
+use super::passwords::{self, AccountPasswords, compared_attempt};
+use super::{Common, identities};
 use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
@@ -120,52 +118,11 @@ impl SharedDatabase {
         let whose = (subject, controls);
         let compared =
             engine_database::compare(database, whose, &self.common.default_referrals, (dn, request));
-        compared.map(|(result, _)| result).map_err(|_| LdapResult::with(ResultCode::OTHER, "internal error"))
+        compared.map(|(result, _)| result).map_err(|_| internal_error())
     }
 
-    /// What the password of a bind is compared with, and how long the code behind it is.
-    ///
-    /// # Errors
-    /// What is answered where that cannot be looked up.
-    fn lookup(
-        &self,
-        dn: &NormalDn,
-        subject: &Subject,
-        password: &[u8],
-    ) -> Result<passwords::Stored, LdapResult> {
-        let found = self.chosen().bind_lookup(dn, subject)?;
-        Ok(passwords::Stored {
-            passwords: found.secrets.into_iter().map(Zeroizing::new).collect(),
-            key: found.key,
-            shown: Some(found.shown),
-            code_length: self.chosen().code_length(dn, password)?,
-        })
-    }
-
-    /// The entries that a filter finds with the `auth` privilege within the limits that are the subject's here, and whether those were all.
-    fn identities(
-        &self,
-        rules: &[LimitRule],
-        subject: &Subject,
-        request: &Identities<'_>,
-    ) -> Result<(Vec<NormalDn>, bool), LdapResult> {
-        let search = || -> Result<(Vec<NormalDn>, bool), Fault> {
-            let database = self.served().database();
-            let snapshot = database.store().snapshot()?;
-            let view = database.view(&snapshot)?;
-            let limits = match view.policy.is_root(subject) {
-                true => None,
-                false => {
-                    let otherwise = view.settings.limits;
-                    Some(limits_of_subject(rules, otherwise, subject, request.base, &view)?)
-                }
-            };
-            identities_within(&view, limits.as_ref(), subject, request)
-        };
-        search().map_err(|fault| {
-            self.common.services.log.notice(format_args!("search failed: {fault}"));
-            LdapResult::with(ResultCode::OTHER, "internal error")
-        })
+    fn failure(&self, fault: &Fault) -> LdapResult {
+        engine_database::failure(&self.common.services, fault)
     }
 
     /// What is answered where a read came to nothing.
@@ -178,7 +135,7 @@ impl SharedDatabase {
             Noted::Broken => {
                 let log = &self.common.services.log;
                 log.warning(format_args!("the engine of {:?} holds what cannot be read", self.node));
-                LdapResult::with(ResultCode::OTHER, "internal error")
+                internal_error()
             }
         }
     }
@@ -280,25 +237,8 @@ impl Clustered {
 
     /// Where a name is, for the router.
     fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
-        match context.router.backend(dn).map(of) {
-            Some(Some(other)) if Arc::ptr_eq(other.node(), self.node()) => Held::Here,
-            Some(_) => Held::Elsewhere,
-            None => Held::Nowhere,
-        }
-    }
-
-    /// The root DN's configured password where it is the right one and quickly compared: the engine is not asked.
-    fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
-        let settings = self.node().database_settings();
-        let secret =
-            settings.root_password.as_ref().filter(|_| settings.root_dn.as_ref() == Some(bind.dn))?;
-        let secret: Secret = Zeroizing::new(secret.clone());
-        let shown = Some(settings.root_dn_text.clone());
-        is_root_password(&secret, bind.proof).then(|| passwords::Stored {
-            passwords: vec![secret],
-            shown,
-            ..passwords::Stored::none()
-        })
+        let is_own = |other: &Self| Arc::ptr_eq(other.node(), self.node());
+        engine_database::locate(context, dn, |backend| of(backend).is_some_and(is_own))
     }
 }
 
@@ -380,7 +320,7 @@ impl Backend for Clustered {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         let handle = self.handle();
-        if let Some(stored) = self.root_password(bind) {
+        if let Some(stored) = AccountPasswords::of_root(&self.node().database_settings(), bind) {
             let judge = handle
                 .map_or_else(|_| passwords::Judge::without_database(&self.common), |handle| handle.judge());
             return self.common.bind(judge, context, bind, stored, later);
@@ -390,9 +330,11 @@ impl Backend for Clustered {
             Err(result) => return Reply::Now(result.into()),
         };
         let Proof::Password(password) = bind.proof else {
-            return self.common.bind(handle.judge(), context, bind, passwords::Stored::none(), later);
+            return self.common.bind(handle.judge(), context, bind, AccountPasswords::none(), later);
         };
-        if let Some(stored) = handle.at_hand(|| handle.lookup(bind.dn, context.subject, password)) {
+        if let Some(stored) =
+            handle.at_hand(|| AccountPasswords::of(handle.chosen(), (bind.dn, context.subject), password))
+        {
             return self.common.bind(handle.judge(), context, bind, stored, later);
         }
         let permit = match self.permit() {
@@ -411,10 +353,11 @@ impl Backend for Clustered {
             if turn == Turn::Late {
                 return done(too_late().into());
             }
-            let stored = match handle.read(|| handle.lookup(&dn, &subject, &password)) {
-                Ok(stored) => stored,
-                Err(result) => return done(result.into()),
-            };
+            let stored =
+                match handle.read(|| AccountPasswords::of(handle.chosen(), (&dn, &subject), &password)) {
+                    Ok(stored) => stored,
+                    Err(result) => return done(result.into()),
+                };
             let bind = Bind {
                 dn: &dn,
                 proof: Proof::Password(&password),
@@ -469,10 +412,14 @@ impl Backend for Clustered {
     }
 
     fn identities(&self, context: &Context<'_>, request: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
-        let own = self.look_up(|handle| handle.identities(&self.limits, context.subject, request));
-        let Some((own, goes_on)) = own else { return false };
+        let own = self.look_up(|handle| {
+            let database = handle.served().database();
+            let own = identities::find(database, &self.limits, context.subject, request);
+            own.map_err(|fault| handle.failure(&fault))
+        });
+        let Some((own, are_all)) = own else { return false };
         found.extend(own);
-        goes_on
+        are_all
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
@@ -493,13 +440,7 @@ impl Backend for Clustered {
                 return Pending::default();
             }
         };
-        let locate = |dn: &NormalDn| self.locate(context, dn);
-        match changes {
-            Changes::One(request, target) => {
-                handle.database.submit(&self.common, request, target, &locate, done);
-            }
-            Changes::Together(requests) => handle.chosen().submit_all(requests, &locate, done),
-        }
+        handle.database.change(&self.common, changes, &|dn| self.locate(context, dn), done);
         // An event loop may carry out a change by itself where that takes no waiting. Here it would.
         hand_over_deferred();
         Pending::default()

@@ -11,15 +11,16 @@ use larix_engine::log::Follower;
 use larix_engine::search::ahead::snapshot_for_search;
 use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::time::Monotonic;
-use larix_engine::{Database, Fault, Limits, View};
+use larix_engine::{Database, Fault, View};
 use larix_kv::{KvSnapshot, Noted, take_noted};
 use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late};
+use crate::backends::engine_database::internal_error;
 use crate::backends::engine_search::{self, FirstSlice};
-use crate::backends::stored::limits_of_subject;
+use crate::backends::search_limits;
 use crate::cluster::{SharedStore, Turn};
 use larix_backend::{Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, Slice, lowered};
 
@@ -90,13 +91,7 @@ impl Clustered {
         let slice = || -> Result<Result<FirstSlice, Box<End>>, Fault> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
-            let limits = match view.policy.is_root(context.subject) {
-                true => None,
-                false => {
-                    let otherwise = view.settings.limits;
-                    Some(limits_of_subject(&self.limits, otherwise, context.subject, search.base, &view)?)
-                }
-            };
+            let limits = search_limits::of_search(&view, &self.limits, context.subject, search.base)?;
             if let Some(effort) = engine_search::at_once(&view, context, search, limits.as_ref(), out) {
                 let (result, controls) = (LdapResult::success(), Vec::new());
                 return Ok(Ok(FirstSlice::Done { result, controls, effort }));
@@ -174,7 +169,7 @@ impl ClusteredSearch {
         let slice = match self.mailbox.take() {
             MailboxContent::Slice(slice) => slice,
             MailboxContent::Nothing => return None,
-            MailboxContent::Lost => return Some(Err(LdapResult::with(ResultCode::OTHER, "internal error"))),
+            MailboxContent::Lost => return Some(Err(internal_error())),
         };
         self.is_out = false;
         let FinishedSlice { mut work, mut out, mut step } = *slice;
@@ -301,7 +296,8 @@ impl Work {
             let step = self.try_slice(&mut out);
             let trouble = match take_noted() {
                 None => {
-                    let step = step.unwrap_or_else(|fault| Step::Done(self.failure(&fault), Vec::new()));
+                    let step =
+                        step.unwrap_or_else(|fault| Step::Done(self.handle.failure(&fault), Vec::new()));
                     self.has_answered |= !out.is_empty();
                     return FinishedSlice { work: self, out, step };
                 }
@@ -317,11 +313,6 @@ impl Work {
             out.clear();
             return FinishedSlice { work: self, out, step: Step::Done(trouble, Vec::new()) };
         }
-    }
-
-    fn failure(&self, fault: &Fault) -> LdapResult {
-        self.handle.common.services.log.notice(format_args!("search failed: {fault}"));
-        LdapResult::with(ResultCode::OTHER, "internal error")
     }
 
     fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
@@ -378,15 +369,9 @@ impl OwnedSearch {
         view: &View<'_, N>,
     ) -> Result<TaskOrEnd, Fault> {
         let database = handle.served().database();
-        let limits: Option<Limits> = match view.policy.is_root(&self.subject) {
-            true => None,
-            false => {
-                let otherwise = view.settings.limits;
-                Some(limits_of_subject(&self.rules, otherwise, &self.subject, self.kept.base(), view)?)
-            }
-        };
+        let limits = search_limits::of_search(view, &self.rules, &self.subject, self.kept.base())?;
         let Some(search) = self.kept.search() else {
-            return Ok(Err((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())));
+            return Ok(Err((internal_error(), Vec::new())));
         };
         let own = (&*handle.common, database);
         let task_or_end = engine_search::task(own, view, (&self.subject, self.began), search, limits);

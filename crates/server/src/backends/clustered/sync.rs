@@ -14,14 +14,15 @@ use larix_engine::controls::ContentSync;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_kv::take_noted;
-use larix_proto::{ControlBuf, DerefAliases, LdapResult, ResultCode};
-use larix_replication::provider::{ConsumerRequest, RefreshQueue, Start, Stepped, SyncPeer, SyncSearch};
+use larix_proto::{ControlBuf, LdapResult};
+use larix_replication::provider::{Start, Stepped, SyncSearch};
 use larix_store::Store;
 
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
 use super::{Clustered, SharedDatabase, too_late};
-use crate::backends::stored::another_mode;
+use crate::backends::consumer_search::{self, ConsumerSearch};
+use crate::backends::engine_database::internal_error;
 use crate::cluster::{SharedStore, Turn, check_logged};
 use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
 
@@ -29,11 +30,7 @@ use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
 struct Work {
     handle: SharedDatabase,
     search_request: OwnedSearch,
-    consumer: ConsumerRequest,
-    any_entry: bool,
-    queue: RefreshQueue,
-    /// Where it is shown how the search stands.
-    peer: Arc<SyncPeer>,
+    consumer: ConsumerSearch,
     signal: Arc<ChangeSignal>,
     /// Begun in the first slice.
     search: Option<SyncSearch<SharedStore>>,
@@ -85,34 +82,15 @@ pub(super) fn start(
 ) -> Result<Box<dyn Cursor>, Box<End>> {
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
     let handle = clustered.handle().map_err(ended)?;
-    let Search { request, base, controls, message } = search;
-    if matches!(request.deref, DerefAliases::InSearching | DerefAliases::Always) {
-        return Err(ended(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases")));
+    let search = consumer_search::prepared(search).map_err(ended)?;
+    if search.controls.value_conflicts {
+        return Err(ended(consumer_search::another_mode(true)));
     }
-    if controls.value_conflicts {
-        return Err(ended(another_mode(true)));
-    }
-    // The order is the provider's, and nothing goes by pages.
-    let controls = controls
-        .with(|values| (values.sync, values.sort, values.vlv, values.paged) = (None, None, None, None));
-    let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
-    let services = &handle.common.services;
-    let (consumer, queue) = (ConsumerRequest::new(control), services.refreshes.clone());
-    let peer = services.sync_peers.add(context.subject, request.base, services.now(), consumer.rid);
-    let search = Search { request, base, controls, message };
+    let consumer = ConsumerSearch::new(&handle.common.services, context, &search, control);
     let search_request = OwnedSearch::new(clustered.limits.clone(), context, search);
     let mailbox = SharedMailbox::default();
     let signal = change_signal(&mailbox);
-    let work = Work {
-        handle,
-        search_request,
-        consumer,
-        any_entry,
-        queue,
-        peer,
-        signal: Arc::clone(&signal),
-        search: None,
-    };
+    let work = Work { handle, search_request, consumer, signal: Arc::clone(&signal), search: None };
     Ok(Box::new(ClusteredSync {
         mailbox,
         work: Some(Box::new(work)),
@@ -265,7 +243,7 @@ impl Work {
         let clock = &*self.handle.common.services.clock;
         let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
         let stepped = search.step(budget, out);
-        self.peer.reached(search);
+        self.consumer.peer.reached(search);
         // From then on, the search sees by the log's history that another one is kept.
         let goes_on = match &stepped {
             Stepped::More => true,
@@ -289,13 +267,13 @@ impl Work {
         let view = database.view(&snapshot).map_err(failed)?;
         let task = self.search_request.begin(&self.handle, &view).map_err(failed)??;
         let mut search = SyncSearch::new(Start {
-            asked: self.consumer.clone(),
+            asked: self.consumer.request.clone(),
             parts: vec![(Arc::clone(self.handle.served()), task)],
-            any_entry: self.any_entry,
+            any_entry: self.consumer.any_entry,
             values: false,
             states: self.search_request.controls().states,
             elsewhere: false,
-            queue: self.queue.clone(),
+            queue: self.consumer.queue.clone(),
         });
         search.follow(Arc::clone(&self.signal.follower));
         Ok(search)
@@ -308,8 +286,4 @@ fn check(database: &Database<SharedStore>) -> Result<(), LdapResult> {
     let checked = database.store().snapshot().and_then(|now| check_logged(&now, database.server_id()));
     // The thread has a note of what could not be read.
     checked.unwrap_or_else(|_| Err(internal_error()))
-}
-
-fn internal_error() -> LdapResult {
-    LdapResult::with(ResultCode::OTHER, "internal error")
 }

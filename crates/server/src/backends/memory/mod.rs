@@ -204,7 +204,7 @@ impl<C: Content> Backend for Tree<C> {
             judge,
             context,
             bind,
-            passwords::Stored { passwords, ..passwords::Stored::none() },
+            passwords::AccountPasswords { passwords, ..passwords::AccountPasswords::none() },
             later,
         )
     }

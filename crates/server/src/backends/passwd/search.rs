@@ -11,10 +11,10 @@ use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use super::super::Tree;
-use super::super::stored::{failure, is_named};
 use super::Passwd;
 use super::accounts::Accounts;
+use crate::backends::engine_database::failure;
+use crate::backends::{Tree, search_limits};
 use crate::services::Services;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{Context, Cursor, Effort, Search, Slice, lowered};
@@ -49,11 +49,8 @@ pub(super) fn begin(
         let text = "accounts come in the order of their file, and cannot be sorted otherwise";
         return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
     }
-    let subject_limits = (!tree.policy.is_root(context.subject)).then(|| {
-        let mut rules = passwd.rules.iter();
-        let rule = rules.find(|rule| is_named(&rule.subject, context.subject, search.base));
-        rule.map_or(passwd.limits, |rule| rule.limits.into())
-    });
+    let subject_limits = (!tree.policy.is_root(context.subject))
+        .then(|| search_limits::by_name(&passwd.rules, passwd.limits, context.subject, search.base));
     let requested =
         RequestedLimits { size: search.request.size_limit, time: search.request.time_limit, page: None };
     let limits = limits::effective(subject_limits.as_ref(), requested)?;

@@ -1,13 +1,6 @@
 //! The stored directory as a backend: a database of the engine with its writer.
 
 mod glued_content;
-mod identities;
-#[cfg(feature = "kv")]
-pub(super) use identities::identities_within;
-mod limits;
-pub(super) use limits::is_named;
-#[cfg(feature = "kv")]
-pub(super) use limits::of_subject as limits_of_subject;
 mod password_modify;
 mod persistent;
 mod progress;
@@ -15,8 +8,6 @@ mod replica;
 mod search;
 mod sent_names;
 mod sync;
-#[cfg(feature = "kv")]
-pub(super) use sync::another_mode;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,9 +15,9 @@ use std::sync::Arc;
 use larix_configuration::values::LimitRule;
 use larix_engine::access::AccessPolicy;
 use larix_engine::log::{self, LastChange};
-use larix_engine::overlay::internal_search::{Ended, InternalSearch, Visit};
+use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::internal;
-use larix_engine::write::{Completion, WriteRequest};
+use larix_engine::write::Completion;
 use larix_engine::{Chosen, Fault, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -34,10 +25,10 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{Statistics, Store};
 use zeroize::Zeroizing;
 
-use super::engine_database::{self, EngineDatabase, is_root_password};
-use super::{Common, passwords};
+use super::engine_database::{self, EngineDatabase};
+use super::passwords::{self, AccountPasswords};
+use super::{Common, identities};
 
-use crate::services::Services;
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
@@ -66,7 +57,7 @@ impl Stored {
     }
 
     fn failure(&self, fault: &Fault) -> LdapResult {
-        failure(&self.common.services, fault)
+        engine_database::failure(&self.common.services, fault)
     }
 }
 
@@ -93,19 +84,8 @@ impl Stored {
         Reply::Later(Pending::default())
     }
 
-    fn database(&self) -> EngineDatabase<LmdbStore> {
+    pub(super) fn database(&self) -> EngineDatabase<LmdbStore> {
         EngineDatabase { directory: Arc::clone(&self.common.directory), served: Arc::clone(&self.served) }
-    }
-
-    /// Hands a change to the writer.
-    pub(super) fn submit(
-        &self,
-        request: WriteRequest,
-        target: Option<NormalDn>,
-        locate: &dyn Fn(&NormalDn) -> Held,
-        done: Completion,
-    ) {
-        self.database().submit(&self.common, request, target, locate, done);
     }
 
     fn chosen(&self) -> Chosen<'_, LmdbStore> {
@@ -114,46 +94,17 @@ impl Stored {
 
     /// Where a name is, for the router.
     fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
-        match context.router.backend(dn).map(Self::of) {
-            Some(Some(other)) if Arc::ptr_eq(&other.served, &self.served) => Held::Here,
-            Some(_) => Held::Elsewhere,
-            None => Held::Nowhere,
-        }
+        let is_own = |other: &Self| Arc::ptr_eq(&other.served, &self.served);
+        engine_database::locate(context, dn, |backend| Self::of(backend).is_some_and(is_own))
     }
 
-    /// The root DN's configured password where it is the right one and quickly compared: what its entry may have beside it
-    /// decides nothing then, and the store is not asked. With `rehash` the entry's own password may be stored anew.
-    fn root_password(&self, bind: &Bind<'_>) -> Option<passwords::Stored> {
-        if self.common.config.frontend.password_costs.rehash || !matches!(bind.proof, Proof::Password(_)) {
+    /// With `rehash` the entry's own password may be stored anew, so the entry is looked up.
+    fn root_password(&self, bind: &Bind<'_>) -> Option<AccountPasswords> {
+        if self.common.config.frontend.password_costs.rehash {
             return None;
         }
-        let found = self.chosen().root_lookup(bind.dn)?;
-        let passwords: Vec<Secret> = found.secrets.into_iter().map(Zeroizing::new).collect();
-        passwords.iter().all(|secret| is_root_password(secret, bind.proof)).then_some(passwords::Stored {
-            passwords,
-            shown: Some(found.shown),
-            ..passwords::Stored::none()
-        })
+        AccountPasswords::of_root(&self.served.database().current_settings(), bind)
     }
-
-    /// What the password of a bind is compared with, and how long the code behind it is.
-    fn lookup_for(&self, context: &Context<'_>, bind: &Bind<'_>) -> Result<passwords::Stored, LdapResult> {
-        let stored = self.lookup(context, bind.dn)?;
-        let Proof::Password(sent) = bind.proof else { return Ok(stored) };
-        Ok(passwords::Stored { code_length: self.chosen().code_length(bind.dn, sent)?, ..stored })
-    }
-
-    /// What a password is compared with.
-    fn lookup(&self, context: &Context<'_>, dn: &NormalDn) -> Result<passwords::Stored, LdapResult> {
-        let found = self.chosen().bind_lookup(dn, context.subject)?;
-        let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
-        Ok(passwords::Stored { passwords, key: found.key, shown: Some(found.shown), code_length: None })
-    }
-}
-
-pub(super) fn failure(services: &Services, fault: &Fault) -> LdapResult {
-    services.log.notice(format_args!("search failed: {fault}"));
-    LdapResult::with(ResultCode::OTHER, "internal error")
 }
 
 impl Backend for Stored {
@@ -179,13 +130,14 @@ impl Backend for Stored {
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         self.note();
         let judge = passwords::Judge::of(&self.common, &self.served);
-        if let Proof::Judged(_) = bind.proof {
-            return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
-        }
-        match self.root_password(bind).map_or_else(|| self.lookup_for(context, bind), Ok) {
+        let Proof::Password(sent) = bind.proof else {
+            return self.common.bind(judge, context, bind, AccountPasswords::none(), later);
+        };
+        let look_up = || AccountPasswords::of(self.chosen(), (bind.dn, context.subject), sent);
+        match self.root_password(bind).map_or_else(look_up, Ok) {
             Ok(stored) => self.common.bind(judge, context, bind, stored, later),
             Err(_) if bind.by_mechanism => {
-                self.common.bind(judge, context, bind, passwords::Stored::none(), later)
+                self.common.bind(judge, context, bind, AccountPasswords::none(), later)
             }
             Err(result) => Reply::Now(result.into()),
         }
@@ -212,7 +164,8 @@ impl Backend for Stored {
 
     fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
         self.note();
-        self.lookup(context, dn).map(|stored| stored.passwords).unwrap_or_default()
+        let found = self.chosen().bind_lookup(dn, context.subject);
+        found.map(|found| found.secrets.into_iter().map(Zeroizing::new).collect()).unwrap_or_default()
     }
 
     fn authentication_values(&self, context: &Context<'_>, dn: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
@@ -223,14 +176,7 @@ impl Backend for Stored {
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         self.note();
-        match changes {
-            Changes::One(request, target) => {
-                self.submit(request, target, &|dn| self.locate(context, dn), done);
-            }
-            Changes::Together(requests) => {
-                self.chosen().submit_all(requests, &|dn| self.locate(context, dn), done);
-            }
-        }
+        self.database().change(&self.common, changes, &|dn| self.locate(context, dn), done);
         Pending::default()
     }
 
@@ -251,8 +197,11 @@ impl Backend for Stored {
     }
 
     fn identities(&self, context: &Context<'_>, request: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {
-        match self.find_identities(context, request, found) {
-            Ok(ended) => matches!(ended, Ended::Complete | Ended::NoBase),
+        match identities::find(self.served.database(), &self.limits, context.subject, request) {
+            Ok((own, are_all)) => {
+                found.extend(own);
+                are_all
+            }
             Err(fault) => {
                 self.failure(&fault);
                 false
@@ -315,7 +264,7 @@ impl Backend for Nowhere {
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         if bind.by_mechanism {
             let judge = passwords::Judge::without_database(&self.common);
-            return self.common.bind(judge, context, bind, passwords::Stored::none(), later);
+            return self.common.bind(judge, context, bind, AccountPasswords::none(), later);
         }
         let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         Reply::Now(self.common.directory.elsewhere(bind.dn.as_str(), None, otherwise).into())

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
 use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchTask, Step};
-use larix_engine::{Fault, Limits, ServedHandle, View};
+use larix_engine::{Fault, ServedHandle};
 use larix_proto::LdapResult;
-use larix_schema::NormalDn;
+use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
-use larix_store::{Snapshot, Store};
 
-use super::{Stored, failure, limits, persistent, sync};
+use super::{Stored, persistent, sync};
 use crate::access_log::Gate;
+use crate::backends::engine_database::failure;
 use crate::backends::engine_search::{self, FirstSlice, effort};
+use crate::backends::search_limits;
 use crate::services::Services;
 use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice};
 
@@ -121,7 +121,8 @@ impl Stored {
         let database = self.served.database();
         let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
         let view = database.view(&snapshot).map_err(fail)?;
-        let limits = self.own_limits(&view, context.subject, search.base).map_err(fail)?;
+        let limits =
+            search_limits::of_search(&view, &self.limits, context.subject, search.base).map_err(fail)?;
         if let Some(effort) = engine_search::at_once(&view, context, &search, limits.as_ref(), out) {
             return Ok(First::Done { result: LdapResult::success(), controls: Vec::new(), effort });
         }
@@ -146,26 +147,9 @@ impl Stored {
         let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
         let snapshot = self.served.database().store().snapshot().map_err(|error| fail(error.into()))?;
         let view = self.served.database().view(&snapshot).map_err(fail)?;
-        let limits = self.own_limits(&view, context.subject, search.base).map_err(fail)?;
+        let limits =
+            search_limits::of_search(&view, &self.limits, context.subject, search.base).map_err(fail)?;
         let own = (&*self.common, self.served.database());
         engine_search::task(own, &view, (context.subject, context.began), search, limits)
-    }
-
-    /// The limits of a search of this base; `None` for the root DN.
-    pub(in crate::backends) fn own_limits<N: Snapshot>(
-        &self,
-        view: &View<'_, N>,
-        subject: &Subject,
-        base: &NormalDn,
-    ) -> Result<Option<Limits>, Fault> {
-        let policy = &view.policy;
-        let is_root = match policy.decisions(subject) {
-            Some(decisions) => decisions.is_root,
-            None => policy.is_root(subject),
-        };
-        if is_root {
-            return Ok(None);
-        }
-        limits::of_subject(&self.limits, view.settings.limits, subject, base, view).map(Some)
     }
 }

@@ -6,27 +6,14 @@ use larix_engine::controls::ContentSync;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, Monotonic};
-use larix_proto::{DerefAliases, LdapResult, ResultCode};
-use larix_replication::provider::SyncPeer;
-use larix_replication::provider::{ConsumerRequest, Start, Stepped, SyncSearch};
+use larix_proto::{LdapResult, ResultCode};
+use larix_replication::provider::{Start, Stepped, SyncPeer, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
 use super::glued_content::{Builder, GluedContent, Progress};
+use crate::backends::consumer_search::{self, ConsumerSearch};
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
-
-/// The refusal for a consumer whose `conflict-mode` differs from that of the content.
-pub(in crate::backends) fn another_mode(consumer: bool) -> LdapResult {
-    let text = match consumer {
-        true => {
-            "the conflict mode of the content is `entry`, that of the consumer `value`: it has to be the same on all"
-        }
-        false => {
-            "the conflict mode of the content is `value`: only Larix servers in that mode can be members or follow it"
-        }
-    };
-    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
-}
 
 /// Begins it.
 pub(super) fn start(
@@ -36,15 +23,10 @@ pub(super) fn start(
     control: &ContentSync,
 ) -> Result<Box<dyn Cursor>, Box<End>> {
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
-    let Search { request, base, controls, message } = search;
-    if matches!(request.deref, DerefAliases::InSearching | DerefAliases::Always) {
-        return Err(ended(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases")));
-    }
-    // The order is the provider's, and nothing goes by pages.
-    let controls = controls.with(|values| (values.sort, values.vlv, values.paged) = (None, None, None));
+    let search = consumer_search::prepared(search).map_err(ended)?;
+    let Search { request, base, ref controls, message } = search;
     let whole = Search { request, base, controls: controls.clone(), message };
-    let asking = Search { request, base, controls: controls.clone(), message };
-    let mut glued_content = Builder::new(&asking);
+    let mut glued_content = Builder::new(&search);
     let mut parts = vec![(Arc::clone(&stored.served), stored.task_later(context, whole)?)];
     for (backend, suffix, scope) in context.router.glued_below(base, request.scope) {
         let Some(below) = Stored::of(backend) else {
@@ -58,23 +40,20 @@ pub(super) fn start(
     }
     let values = controls.value_conflicts;
     if parts.iter().any(|(served, _)| served.database().current_settings().value_conflicts != values) {
-        return Err(ended(another_mode(values)));
+        return Err(ended(consumer_search::another_mode(values)));
     }
     if values && !glued_content.is_empty() {
         let text = "the conflict mode is `value`: what other servers keep cannot be part of the content";
         return Err(ended(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)));
     }
-    let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
     let services = &stored.common.services;
-    let queue = services.refreshes.clone();
-    let consumer = ConsumerRequest::new(control);
-    let now = services.now();
-    let peer = services.sync_peers.add(context.subject, request.base, now, consumer.rid);
+    let consumer = ConsumerSearch::new(services, context, &search, control);
+    let ConsumerSearch { request, any_entry, queue, peer } = consumer;
     let states = controls.states;
     let has_glued = !glued_content.is_empty();
-    let persist = consumer.persist;
+    let persist = request.persist;
     let search = SyncSearch::new(Start {
-        asked: consumer,
+        asked: request,
         parts,
         any_entry,
         values,

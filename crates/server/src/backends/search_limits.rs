@@ -6,20 +6,32 @@ use larix_engine::{Fault, Limits, View};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-/// The limits for this client's search of this base. `otherwise` are the section's own.
-pub(in crate::backends) fn of_subject<N: Snapshot>(
+/// The limits of a subject's search of this base; `None` for the root DN.
+pub(super) fn of_search<N: Snapshot>(
+    view: &View<'_, N>,
     rules: &[LimitRule],
-    otherwise: Limits,
     subject: &Subject,
     base: &NormalDn,
-    view: &View<'_, N>,
-) -> Result<Limits, Fault> {
+) -> Result<Option<Limits>, Fault> {
+    let is_root = match view.policy.decisions(subject) {
+        Some(decisions) => decisions.is_root,
+        None => view.policy.is_root(subject),
+    };
+    if is_root {
+        return Ok(None);
+    }
     for rule in rules {
         if applies(&rule.subject, subject, base, view)? {
-            return Ok(rule.limits.into());
+            return Ok(Some(rule.limits.into()));
         }
     }
-    Ok(otherwise)
+    Ok(Some(view.settings.limits))
+}
+
+/// The limits by what is known without looking anything up. `otherwise` are the section's own.
+pub(super) fn by_name(rules: &[LimitRule], otherwise: Limits, subject: &Subject, base: &NormalDn) -> Limits {
+    let rule = rules.iter().find(|rule| is_named(&rule.subject, subject, base));
+    rule.map_or(otherwise, |rule| rule.limits.into())
 }
 
 fn applies<N: Snapshot>(
@@ -37,7 +49,7 @@ fn applies<N: Snapshot>(
 }
 
 /// Whether the line is for this client, by what is known without looking anything up: a group has no members then.
-pub(in crate::backends) fn is_named(whom: &LimitSubject, subject: &Subject, base: &NormalDn) -> bool {
+fn is_named(whom: &LimitSubject, subject: &Subject, base: &NormalDn) -> bool {
     let who = |this: bool| if this { Some(base) } else { subject.dn.as_ref() };
     match whom {
         LimitSubject::Any => true,
