@@ -17,7 +17,7 @@ use crate::index::{KeyKind, key, keys, pending};
 use crate::log::{self, LogKey};
 use crate::overlay::Violation;
 use crate::replica::{self, ReplicaRows};
-use crate::search::present::Present;
+use crate::search::view_entries::ViewEntries;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, PENDING, TREE, VALUES, meta};
 use crate::tree;
 
@@ -229,7 +229,7 @@ pub fn check_rules<N: Snapshot>(
     view: &View<'_, N>,
     report: &mut dyn FnMut(Violation),
 ) -> Result<u64, Failure> {
-    let entries = Present::of(view);
+    let entries = ViewEntries::of(view);
     let mut violations = 0;
     for overlay in view.settings.overlays.iter() {
         overlay.violations(&entries, &view.schema, &mut |violation| {

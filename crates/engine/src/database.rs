@@ -1,11 +1,11 @@
 //! A database: a store, and what is known about it while it is open.
 
 mod ahead;
+mod attribute_commits;
 mod facts;
 mod mirror;
 mod settings;
 mod shared;
-mod touched;
 mod unfinished;
 mod view;
 
@@ -35,9 +35,9 @@ use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, FORMAT_SHARED, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{FoundChildren, Names};
+use attribute_commits::AttributeCommits;
+pub(crate) use attribute_commits::is_altered;
 use facts::CommitFacts;
-use touched::Touched;
-pub(crate) use touched::is_altered;
 
 pub use ahead::READ_FIRST;
 pub(crate) use ahead::{facts as facts_ahead, path as path_ahead};
@@ -131,7 +131,7 @@ pub struct DatabaseState {
     /// Where entries were found by their names.
     pub(crate) found: Arc<FoundChildren>,
     /// Which commits have changed what, since schema and settings are these.
-    pub(crate) touched: Arc<Touched>,
+    pub(crate) attribute_commits: Arc<AttributeCommits>,
 }
 
 impl DatabaseState {
@@ -231,7 +231,7 @@ impl<S: Store> Database<S> {
             computed: Arc::new([]),
             shown: Arc::new([]),
             found: Arc::default(),
-            touched: Arc::default(),
+            attribute_commits: Arc::default(),
         };
         state.find_hooks();
         Ok(Self {
@@ -288,8 +288,8 @@ impl<S: Store> Database<S> {
         Arc::clone(&self.state.load().settings)
     }
 
-    pub(crate) fn current_touched(&self) -> Arc<Touched> {
-        Arc::clone(&self.state.load().touched)
+    pub(crate) fn current_attribute_commits(&self) -> Arc<AttributeCommits> {
+        Arc::clone(&self.state.load().attribute_commits)
     }
 
     pub fn cookie_secret(&self) -> &[u8; COOKIE_SECRET_LENGTH] {
@@ -346,7 +346,7 @@ impl<S: Store> Database<S> {
         if !Arc::ptr_eq(&next.settings, &before.settings) || !Arc::ptr_eq(&next.schema, &before.schema) {
             next.find_hooks();
             // Other attributes may be indexed.
-            next.touched = Arc::default();
+            next.attribute_commits = Arc::default();
         }
         self.state.store(Arc::new(next));
         self.configuration.fetch_add(1, Ordering::Release);

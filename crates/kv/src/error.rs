@@ -8,7 +8,7 @@ use larix_store::{CommitError, ReadError, TableId};
 #[cfg(feature = "postgresql")]
 use tokio_postgres::error::SqlState;
 
-use crate::noted::{Noted, note};
+use crate::read_faults::{ReadFault, note};
 use crate::tls::TlsFault;
 
 /// Why a store on an engine could not be opened.
@@ -395,18 +395,18 @@ impl Fault {
 
     pub(crate) fn into_read(self) -> ReadError {
         if matches!(self, Self::Stale) {
-            note(Noted::Stale);
+            note(ReadFault::Stale);
             return ReadError::Stale;
         }
         if matches!(self, Self::NotAtHand) {
-            note(Noted::NotAtHand);
+            note(ReadFault::NotAtHand);
             return ReadError::Stale;
         }
         if self.is_unavailable() {
-            note(Noted::Unavailable);
+            note(ReadFault::Unavailable);
             ReadError::Unavailable(self.into_io())
         } else {
-            note(Noted::Broken);
+            note(ReadFault::Broken);
             ReadError::Io(self.into_io())
         }
     }
@@ -526,7 +526,7 @@ fn is_fatal(severity: &str) -> bool {
 
 /// A row that does not follow the format.
 pub(crate) fn corrupt(table: TableId, what: &'static str) -> ReadError {
-    note(Noted::Broken);
+    note(ReadFault::Broken);
     ReadError::Corrupt { table, what }
 }
 

@@ -14,7 +14,7 @@ use crate::cache::{Cache, Range, Row};
 use crate::changes::Keys;
 use crate::engine::{Engine, Held, Limits, NewCommits, StoredCommit};
 use crate::error::{Fault, OpenError};
-use crate::noted;
+use crate::read_faults;
 use crate::schema;
 
 /// Commits without an answer that can be asked about; older ones are forgotten.
@@ -354,7 +354,7 @@ impl KvStore {
         if lacked == SOUND {
             return Ok(());
         }
-        if noted::is_at_hand() {
+        if read_faults::is_at_hand() {
             return Err(Fault::NotAtHand);
         }
         let (version, attempt) = {
@@ -515,7 +515,7 @@ impl KvStore {
 
     /// Whether a view that is opened now asks for the newest commits first.
     pub(crate) fn asks_first(&self) -> bool {
-        if noted::is_afresh() {
+        if read_faults::is_afresh() {
             return true;
         }
         match self.freshness {
@@ -539,12 +539,12 @@ impl KvStore {
     /// in it, or where a view has to ask first ([`Freshness`]). What `read` made of the rest is not to be believed then, and the
     /// same is to be read again by a thread that may wait.
     pub fn at_hand<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
-        if self.asks_first() { None } else { noted::at_hand(read) }
+        if self.asks_first() { None } else { read_faults::at_hand(read) }
     }
 
     /// Reads of the calling thread that see everything which was acknowledged by any node before, as with [`Freshness::Strict`].
     pub fn afresh<T>(&self, read: impl FnOnce() -> T) -> T {
-        noted::afresh(read)
+        read_faults::afresh(read)
     }
 
     /// Nanoseconds since the store was opened, never 0.

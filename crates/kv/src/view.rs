@@ -17,7 +17,7 @@ use larix_store::{
 use crate::cache::{Found, Range, Record, after};
 use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, FIRSTS, Question};
 use crate::error::{Fault, corrupt};
-use crate::noted::{Noted, is_at_hand};
+use crate::read_faults::{ReadFault, is_at_hand};
 use crate::store::KvStore;
 
 /// Ranges that a view without a transaction remembers to have read. Beyond that it has read everything.
@@ -45,7 +45,7 @@ struct State<'s> {
     /// What was read before that.
     seen: Vec<Range>,
     /// A question failed. There is no way to ask about the same moment again.
-    lost: Option<Noted>,
+    lost: Option<ReadFault>,
 }
 
 impl<'s> View<'s> {
@@ -81,7 +81,7 @@ impl<'s> View<'s> {
     pub(crate) fn whole(&self) -> Result<(), CommitError> {
         match self.state().lost {
             None => Ok(()),
-            Some(Noted::Stale) => Err(self.store.conflict()),
+            Some(ReadFault::Stale) => Err(self.store.conflict()),
             Some(_) => {
                 let text = "the connection to the engine was lost before the changes were sent";
                 Err(CommitError::Unavailable(std::io::Error::other(text)))
@@ -116,7 +116,7 @@ impl<'s> View<'s> {
         };
         if let Err(fault) = &result {
             let stale = matches!(fault, Fault::Stale);
-            state.lost = Some(if stale { Noted::Stale } else { Noted::Unavailable });
+            state.lost = Some(if stale { ReadFault::Stale } else { ReadFault::Unavailable });
             state.snapshot = None;
         }
         result

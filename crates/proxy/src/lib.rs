@@ -8,11 +8,11 @@
 
 mod absolute;
 mod backend;
+mod batch;
 pub mod blocking;
 pub mod chain;
 mod connection;
 mod cookie;
-mod gathered;
 mod identity;
 mod job;
 mod lookup;
@@ -31,7 +31,7 @@ mod thread;
 pub mod translucent;
 
 pub use backend::ProxyBackend;
-pub use gathered::{gather_requests, send_gathered};
+pub use batch::{gather_requests, send_gathered};
 pub use open::OpenConnection;
 pub use proxy::{Proxy, ProxyFigures, Surroundings};
 pub use request::HOPS_MAX;

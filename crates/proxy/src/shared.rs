@@ -18,7 +18,7 @@ use larix_schema::NormalDn;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use zeroize::Zeroizing;
 
-use crate::gathered::{Sends, waits};
+use crate::batch::{RequestSender, waits};
 use crate::job::{Job, Numbered, lost};
 use crate::open::Open;
 
@@ -427,7 +427,7 @@ impl Shared {
     }
 }
 
-impl Sends for Shared {
+impl RequestSender for Shared {
     /// Sends requests from this thread, unless another one is at the exchange: that one looks again when it leaves it.
     /// What is more than to send is left to the proxy's own thread.
     fn send(&self) {

@@ -9,7 +9,7 @@ use std::thread;
 use larix_proto::MessageId;
 
 use super::*;
-use crate::gathered::{gather_requests, send_gathered};
+use crate::batch::{gather_requests, send_gathered};
 use crate::job::{Feed, FeedEnd, FeedItem, Numbered, Outcome, Owner, Sink, Sorting};
 use crate::settings::Kind;
 

@@ -280,7 +280,7 @@ fn scope_name(scope: Scope) -> &'static str {
 mod tests {
     use std::sync::Arc;
 
-    use larix_engine::plan::Owed;
+    use larix_engine::plan::Exactness;
     use larix_engine::time::{Monotonic, Timestamp};
     use larix_proto::ResultCode;
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     fn plan(estimate: Option<u64>) -> Explain {
-        Explain { step: "scan".to_owned(), estimate, owed: Owed::All, inner: Vec::new() }
+        Explain { step: "scan".to_owned(), estimate, exactness: Exactness::All, inner: Vec::new() }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
 use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests};
 use crate::search::entry::{Gate, Seen};
-use crate::search::present::{Present, judge, judge_code};
+use crate::search::view_entries::{ViewEntries, judge, judge_code};
 use crate::write::WriteOutcome;
 
 /// Whose password a simple bind is about, and what to check it against.
@@ -112,7 +112,7 @@ impl<S: Store> Chosen<'_, S> {
             }
             let snapshot = database.snapshot_for(&[&lookup.dn])?;
             let view = database.view(&snapshot)?;
-            let Some(entry) = Present::of(&view).entry(&lookup.dn)? else { return Ok(None) };
+            let Some(entry) = ViewEntries::of(&view).entry(&lookup.dn)? else { return Ok(None) };
             if let Some(key) = keys.key(&entry, &self.frontend.schema, self.served.clock.now()) {
                 return Ok(Some(key));
             }
@@ -206,7 +206,7 @@ impl<S: Store> Chosen<'_, S> {
         let settings = database.settings();
         let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
-        let entries = Present::of(&view);
+        let entries = ViewEntries::of(&view);
         let Some(entry) = entries.entry(dn)? else { return Ok(None) };
         let (schema, now) = (&*self.frontend.schema, self.served.clock.now());
         let login = LoginPassword { dn, password, entry: &entry, schema, entries: &entries, now };
@@ -234,7 +234,7 @@ impl<S: Store> Chosen<'_, S> {
         let settings = database.settings();
         let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
-        let Some(entry) = Present::of(&view).entry(dn)? else { return Ok(false) };
+        let Some(entry) = ViewEntries::of(&view).entry(dn)? else { return Ok(false) };
         let overlays = settings.overlays.at(Interests::SECOND_FACTOR);
         let mut factors = overlays.filter_map(|overlay| overlay.second_factor());
         Ok(factors.any(|factor| factor.is_compared(schema, &entry, &attribute)))
@@ -273,7 +273,7 @@ impl<S: Store> Chosen<'_, S> {
         let settings = database.settings();
         let snapshot = database.snapshot_for(&[&attempt.dn])?;
         let view = database.view(&snapshot)?;
-        let entries = Present::of(&view);
+        let entries = ViewEntries::of(&view);
         let schema = &self.frontend.schema;
         let now = served.clock.now();
         let code = judge_code(

@@ -19,7 +19,7 @@ use crate::overlay::committed::{
     TICK_CHANGES_MAX, Tick, TickChange, Turn,
 };
 use crate::overlay::{Entries, FollowUpElsewhere};
-use crate::search::present::Present;
+use crate::search::view_entries::ViewEntries;
 use crate::tables::{META, meta};
 use crate::write::WriteOutcome;
 use crate::write::prepared_sets::PreparedSets;
@@ -361,7 +361,7 @@ impl<S: Store> CommittedEntries for Served<S> {
         let database = self.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        look(&Present::of(&view))
+        look(&ViewEntries::of(&view))
     }
 }
 
@@ -478,7 +478,7 @@ impl<S: Store> Served<S> {
             let database = self.database();
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
-            let entries = Present::of(&view);
+            let entries = ViewEntries::of(&view);
             let schema = Arc::clone(&view.schema);
             let suffixes: Vec<NormalDn> =
                 view.settings.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();

@@ -13,7 +13,7 @@ use super::{Chosen, Directory, Held};
 use crate::access::Subject;
 use crate::change::prepare::{self, Change, ChangeKind, Prepared, Standing};
 use crate::overlay::{Entries as _, PasswordWork, PendingChange, Purpose};
-use crate::search::present::Present;
+use crate::search::view_entries::ViewEntries;
 use crate::write::authority::Authority;
 use crate::write::{AttributeValues, Completion, Forward, Modification, WriteOperation, WriteRequest};
 
@@ -123,7 +123,7 @@ impl<S: Store> Chosen<'_, S> {
         }
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;
-        let entries = Present::of(&view);
+        let entries = ViewEntries::of(&view);
         let entry = entries.entry(dn).ok()??;
         let schema = &self.frontend.schema;
         let mut overlays = settings.overlays.iter();
@@ -174,7 +174,7 @@ impl<S: Store> Chosen<'_, S> {
         if !authority.admits(&settings, &task.operation).unwrap_or(false) {
             return;
         }
-        let entries = Present::of(&view);
+        let entries = ViewEntries::of(&view);
         for overlay in settings.overlays.iter().filter(|overlay| overlay.works_on_passwords()) {
             let _ = overlay.prepare(&PendingChange {
                 operation: &task.operation,

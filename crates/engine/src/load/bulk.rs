@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::names::{Fingerprint, Names};
+use super::orphans::Orphans;
 use super::packing::{Made, Packing, Records};
-use super::parked::Parked;
 use super::prepare::Checker;
 use super::runs::{Merge, Run};
 use super::sort::Sorter;
@@ -278,7 +278,7 @@ struct InOrder<'a, L> {
     observer: &'a mut dyn LoadObserver,
     bytes: &'a AtomicU64,
     ids: Names,
-    parked: Parked<Fingerprint, EncodedEntry>,
+    orphans: Orphans<Fingerprint, EncodedEntry>,
     tree: Sorter,
     tree_runs: Vec<Run>,
     numbers: Numbers,
@@ -307,7 +307,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
             observer,
             bytes,
             ids: Names::new(),
-            parked: Parked::new(checker.options.memory_bytes),
+            orphans: Orphans::new(checker.options.memory_bytes),
             tree: Sorter::for_single_keys(checker.options.memory_bytes / TREE_SHARE),
             tree_runs: Vec::new(),
             numbers: Numbers::default(),
@@ -333,7 +333,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
                 }
             }
         }
-        self.refuse_parked()
+        self.refuse_orphans()
     }
 
     fn take(&mut self, entry: Result<EncodedEntry, RecordError>) -> Result<(), LoadError> {
@@ -360,7 +360,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
                 None => {
                     self.numbers.part(entry.id);
                     let bytes = entry.bytes();
-                    return match self.parked.park(superior, entry, bytes) {
+                    return match self.orphans.add(superior, entry, bytes) {
                         Ok(()) => Ok(()),
                         Err(entry) => self.refuse(entry, RecordFault::TooManyWait),
                     };
@@ -382,7 +382,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
             }
             self.store(entry, id, parent)?;
             self.progress.entries += 1;
-            ready.extend(self.parked.take(&name).into_iter().rev().map(|waiting| (waiting, id)));
+            ready.extend(self.orphans.take(&name).into_iter().rev().map(|waiting| (waiting, id)));
         }
         Ok(())
     }
@@ -406,10 +406,10 @@ impl<'a, L: Loader> InOrder<'a, L> {
     }
 
     /// Superiors that never came.
-    fn refuse_parked(&mut self) -> Result<(), LoadError> {
-        let mut parked = self.parked.take_all();
-        parked.sort_unstable_by_key(|entry| entry.id);
-        parked.into_iter().try_for_each(|entry| self.refuse(entry, RecordFault::NoSuperior))
+    fn refuse_orphans(&mut self) -> Result<(), LoadError> {
+        let mut orphans = self.orphans.take_all();
+        orphans.sort_unstable_by_key(|entry| entry.id);
+        orphans.into_iter().try_for_each(|entry| self.refuse(entry, RecordFault::NoSuperior))
     }
 
     fn tell(&mut self, phase: Phase) {

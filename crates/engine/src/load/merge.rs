@@ -9,7 +9,7 @@ use larix_store::{Durability, Layered, PostingCursor, Snapshot, Store, Transacti
 
 use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
-use super::parked::Parked;
+use super::orphans::Orphans;
 use super::prepare::{Checked, Checker, Local};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
@@ -37,8 +37,8 @@ pub(super) fn load<S: Store>(
     let checker = Checker::new(context, options, CatalogEdit::new(database.catalog()))?;
     let bytes = AtomicU64::new(0);
     let reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
-    let parked = Parked::new(options.memory_bytes);
-    let mut run = Run { parked, progress: Progress::default(), options, observer };
+    let orphans = Orphans::new(options.memory_bytes);
+    let mut run = Run { orphans, progress: Progress::default(), options, observer };
     let mut source =
         Source { reader, checker: &checker, local: checker.local(), bytes: &bytes, ended: false };
     while !source.ended {
@@ -82,7 +82,7 @@ impl<I: BufRead> Source<'_, I> {
                 Ok(Some(record)) if record.line < start_line => continue,
                 Ok(Some(record)) => self.checker.check(&mut self.local, record),
                 Ok(None) => {
-                    run.refuse_parked()?;
+                    run.refuse_orphans()?;
                     self.ended = true;
                     continue;
                 }
@@ -105,7 +105,7 @@ impl<I: BufRead> Source<'_, I> {
 
 /// What becomes of the records.
 struct Run<'a> {
-    parked: Parked<NormalDn, Checked>,
+    orphans: Orphans<NormalDn, Checked>,
     progress: Progress,
     options: &'a LoadOptions,
     observer: &'a mut dyn LoadObserver,
@@ -126,11 +126,11 @@ impl Run<'_> {
             match (store(&checked)?, checked.superior()) {
                 (Ok(()), _) => {
                     self.progress.entries += 1;
-                    ready.extend(self.parked.take(&checked.dn).into_iter().rev());
+                    ready.extend(self.orphans.take(&checked.dn).into_iter().rev());
                 }
                 (Err(RecordError { fault: RecordFault::NoSuperior, .. }), Some(superior)) => {
                     let bytes = checked.bytes();
-                    if let Err(checked) = self.parked.park(superior, checked, bytes) {
+                    if let Err(checked) = self.orphans.add(superior, checked, bytes) {
                         self.failed(checked.fails(RecordFault::TooManyWait))?;
                     }
                 }
@@ -145,10 +145,10 @@ impl Run<'_> {
     }
 
     /// Superiors that never came.
-    fn refuse_parked(&mut self) -> Result<(), LoadError> {
-        let mut parked = self.parked.take_all();
-        parked.sort_unstable_by_key(|checked| checked.line);
-        parked.into_iter().try_for_each(|checked| self.failed(checked.fails(RecordFault::NoSuperior)))
+    fn refuse_orphans(&mut self) -> Result<(), LoadError> {
+        let mut orphans = self.orphans.take_all();
+        orphans.sort_unstable_by_key(|checked| checked.line);
+        orphans.into_iter().try_for_each(|checked| self.failed(checked.fails(RecordFault::NoSuperior)))
     }
 }
 

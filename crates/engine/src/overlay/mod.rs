@@ -356,7 +356,7 @@ impl From<Failure> for Refusal {
 
 /// What something depends on that is remembered from one commit to the next.
 #[derive(Copy, Clone, Debug)]
-pub struct Lasting<'a> {
+pub struct Dependencies<'a> {
     /// The values of these, in any entry. One without an equality index has always changed.
     pub attributes: &'a [AttributeDescription],
     /// That no entry is added.
@@ -442,7 +442,7 @@ pub trait Entries: Debug {
 
     /// The commit in whose state, too, everything would be found that is found here and depends on this alone: changes that are laid over it
     /// do not alter that. `None` where they do, or where that is not known.
-    fn found_at(&self, _lasting: &Lasting<'_>) -> Option<u64> {
+    fn found_at(&self, _dependencies: &Dependencies<'_>) -> Option<u64> {
         self.commit()
     }
 
@@ -453,7 +453,7 @@ pub trait Entries: Debug {
 
     /// Whether what was found in the state of an earlier [`Self::commit`] or [`Self::found_at`] holds in this one, if it depends on this alone. False also where
     /// that is not known.
-    fn is_as_at(&self, _commit: u64, _lasting: &Lasting<'_>) -> bool {
+    fn is_as_at(&self, _commit: u64, _dependencies: &Dependencies<'_>) -> bool {
         false
     }
 

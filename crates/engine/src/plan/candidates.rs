@@ -4,9 +4,9 @@ use roaring::RoaringTreemap;
 
 use crate::entry::EntryId;
 
-/// What a candidate set still owes.
+/// How exactly a candidate set answers the filter: the check that it still needs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owed {
+pub enum Exactness {
     /// Every match of the filter is in the set, and nothing else, in the snapshot that it was made from.
     Exact,
     /// Every match is in the set; each candidate has to be verified.
@@ -30,26 +30,26 @@ impl Default for IdSet {
     }
 }
 
-/// Ids that may match, and what they owe.
+/// Ids that may match, and the check that they still need.
 #[derive(Clone, Debug)]
 pub struct Candidates {
     pub ids: IdSet,
-    pub owed: Owed,
+    pub exactness: Exactness,
     /// The term of the filter, which is an AND, that holds for every candidate in the snapshot that they were made from.
     pub proved: Option<usize>,
 }
 
 impl Candidates {
-    pub fn new(ids: IdSet, owed: Owed) -> Self {
-        Self { ids, owed, proved: None }
+    pub fn new(ids: IdSet, exactness: Exactness) -> Self {
+        Self { ids, exactness, proved: None }
     }
 
     pub fn everything() -> Self {
-        Self::new(IdSet::Everything, Owed::All)
+        Self::new(IdSet::Everything, Exactness::All)
     }
 
     pub fn none() -> Self {
-        Self::new(IdSet::default(), Owed::Exact)
+        Self::new(IdSet::default(), Exactness::Exact)
     }
 
     /// How many; `None` when they are not counted.
@@ -167,7 +167,7 @@ mod tests {
             (list(&[5, 20_000]), big, Some(10_001)),
             (list(&[1]), IdSet::Everything, None),
         ] {
-            let union = Candidates::new(a.union(b), Owed::Partial);
+            let union = Candidates::new(a.union(b), Exactness::Partial);
             assert_eq!(union.len(), expected);
         }
     }

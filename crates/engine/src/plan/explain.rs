@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Owed;
+use super::Exactness;
 
 /// One step of a plan and the steps that it is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Explain {
     pub step: String,
     /// Ids expected; `None` when all.
     pub estimate: Option<u64>,
-    pub owed: Owed,
+    pub exactness: Exactness,
     pub inner: Vec<Self>,
 }
 
@@ -23,10 +23,10 @@ impl Explain {
             Some(count) => write!(f, ": about {count} entries")?,
             None => f.write_str(": all entries")?,
         }
-        f.write_str(match self.owed {
-            Owed::Exact => ", exact",
-            Owed::Partial => ", to verify",
-            Owed::All => ", the filter is tested on each",
+        f.write_str(match self.exactness {
+            Exactness::Exact => ", exact",
+            Exactness::Partial => ", to verify",
+            Exactness::All => ", the filter is tested on each",
         })?;
         for step in &self.inner {
             f.write_str("\n")?;

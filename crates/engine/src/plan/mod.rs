@@ -1,4 +1,4 @@
-//! From a filter to candidates: which index keys to read, in which order, and what their ids still owe.
+//! From a filter to candidates: which index keys to read, in which order, and the check that their ids still need.
 
 pub mod advice;
 pub mod candidates;
@@ -7,6 +7,6 @@ pub mod planner;
 #[cfg(test)]
 mod tests;
 
-pub use candidates::{Candidates, IdSet, Owed};
+pub use candidates::{Candidates, Exactness, IdSet};
 pub use explain::Explain;
 pub use planner::{ComputedHolders, Plan};

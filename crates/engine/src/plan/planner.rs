@@ -10,7 +10,7 @@ use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
 use smallvec::SmallVec;
 
-use super::candidates::{Candidates, IdSet, LIST_LIMIT, Owed};
+use super::candidates::{Candidates, Exactness, IdSet, LIST_LIMIT};
 use super::explain::Explain;
 use crate::catalog::Catalog;
 use crate::entry::{AttributeNumber, Target};
@@ -42,7 +42,7 @@ pub struct Plan {
     node: Node,
     /// Ids expected; `u64::MAX` when all.
     estimate: u64,
-    owed: Owed,
+    exactness: Exactness,
     /// The term of an AND that the first index read answers exactly.
     proved: Option<usize>,
 }
@@ -64,8 +64,8 @@ enum Node {
 }
 
 impl Plan {
-    fn new(node: Node, estimate: u64, owed: Owed) -> Self {
-        Self { node, estimate, owed, proved: None }
+    fn new(node: Node, estimate: u64, exactness: Exactness) -> Self {
+        Self { node, estimate, exactness, proved: None }
     }
 
     /// The plan for a filter.
@@ -93,7 +93,7 @@ impl Plan {
     pub fn of_key<S: Snapshot>(snapshot: &S, key: Vec<u8>) -> Result<Self, Fault> {
         let mut ids = Vec::new();
         let estimate = snapshot.posting_head(INDEX, &key, ENOUGH, &mut ids)?;
-        Ok(Self::new(Node::Key(key, ids), estimate, Owed::Exact))
+        Ok(Self::new(Node::Key(key, ids), estimate, Exactness::Exact))
     }
 
     /// Whatever either finds.
@@ -106,8 +106,8 @@ impl Plan {
         (self.estimate != u64::MAX).then_some(self.estimate)
     }
 
-    pub fn owed(&self) -> Owed {
-        self.owed
+    pub fn exactness(&self) -> Exactness {
+        self.exactness
     }
 
     /// Reads the candidates.
@@ -126,14 +126,14 @@ impl Plan {
     }
 
     fn found(&self, ids: IdSet) -> Candidates {
-        Candidates { ids, owed: self.owed, proved: self.proved }
+        Candidates { ids, exactness: self.exactness, proved: self.proved }
     }
 
     fn read_intersection<S: Snapshot>(&self, snapshot: &S, plans: &[Self]) -> Result<Candidates, Fault> {
         let mut rest = plans.iter();
         let Some(first) = rest.next() else { return Ok(Candidates::everything()) };
         let mut found = first.read(snapshot)?;
-        (found.owed, found.proved) = (self.owed, self.proved);
+        (found.exactness, found.proved) = (self.exactness, self.proved);
         for plan in rest {
             let count = found.len().unwrap_or(u64::MAX);
             if count == 0 {
@@ -141,7 +141,7 @@ impl Plan {
             }
             // Verifying a record costs about as much as some dozens of ids of a list.
             if count <= ENOUGH || plan.estimate / 64 > count {
-                found.owed = found.owed.max(Owed::Partial);
+                found.exactness = found.exactness.max(Exactness::Partial);
                 break;
             }
             found.ids = intersect(snapshot, found.ids, count, plan)?;
@@ -166,10 +166,14 @@ impl Plan {
 
     /// As [`Self::read`], of a plan that is not needed any more.
     pub fn into_candidates<S: Snapshot>(self, snapshot: &S) -> Result<Candidates, Fault> {
-        let (owed, proved) = (self.owed, self.proved);
+        let (exactness, proved) = (self.exactness, self.proved);
         match self.node {
-            Node::Key(_, ids) if !ids.is_empty() => Ok(Candidates { ids: IdSet::List(ids), owed, proved }),
-            Node::Pending(ids) | Node::Computed(ids) => Ok(Candidates { ids: id_set(ids), owed, proved }),
+            Node::Key(_, ids) if !ids.is_empty() => {
+                Ok(Candidates { ids: IdSet::List(ids), exactness, proved })
+            }
+            Node::Pending(ids) | Node::Computed(ids) => {
+                Ok(Candidates { ids: id_set(ids), exactness, proved })
+            }
             _ => self.read(snapshot),
         }
     }
@@ -188,7 +192,7 @@ impl Plan {
         Explain {
             step,
             estimate: self.estimate(),
-            owed: self.owed,
+            exactness: self.exactness,
             inner: inner.iter().map(|plan| plan.explain(catalog)).collect(),
         }
     }
@@ -266,7 +270,7 @@ impl<S: Snapshot> Planner<'_, S> {
 
     fn and(&self, list: &[Filter]) -> Result<Plan, Fault> {
         let mut plans: SmallVec<[Plan; 4]> = SmallVec::new();
-        let (mut owed, mut least) = (Owed::Exact, u64::MAX);
+        let (mut exactness, mut least) = (Exactness::Exact, u64::MAX);
         // Equality first: often it is all that it takes, and sizing a range costs reading its keys. What overlays compute comes
         // last, for they look at other entries.
         let cost = |filter: &Filter| match filter {
@@ -280,7 +284,7 @@ impl<S: Snapshot> Planner<'_, S> {
         for (term, filter, cost) in terms {
             let enough = if cost == Cost::Computed { ENOUGH_COMPUTED } else { ENOUGH };
             if least <= enough {
-                owed = Owed::Partial;
+                exactness = Exactness::Partial;
                 break;
             }
             let plan = self.filter(filter)?;
@@ -288,28 +292,31 @@ impl<S: Snapshot> Planner<'_, S> {
                 Node::Nothing => return Ok(plan),
                 Node::Everything => {
                     if !matches!(filter, Filter::Constant(Match::True)) {
-                        owed = Owed::Partial;
+                        exactness = Exactness::Partial;
                     }
                 }
                 _ => {
-                    owed = owed.max(plan.owed);
+                    exactness = exactness.max(plan.exactness);
                     least = least.min(plan.estimate);
-                    plans.push(Plan { proved: (plan.owed == Owed::Exact).then_some(term), ..plan });
+                    plans.push(Plan { proved: (plan.exactness == Exactness::Exact).then_some(term), ..plan });
                 }
             }
         }
         plans.sort_by_key(|plan| plan.estimate);
         Ok(match plans.len() {
-            0 => Plan { owed: if owed == Owed::Exact { Owed::Exact } else { Owed::All }, ..everything() },
+            0 => Plan {
+                exactness: if exactness == Exactness::Exact { Exactness::Exact } else { Exactness::All },
+                ..everything()
+            },
             1 => {
                 let mut plan = plans.remove(0);
-                plan.owed = plan.owed.max(owed);
+                plan.exactness = plan.exactness.max(exactness);
                 plan
             }
             _ => {
                 let estimate = plans.first().map_or(0, |plan| plan.estimate);
                 let proved = plans.first().and_then(|first| first.proved);
-                Plan { node: Node::Intersection(plans.into_vec()), estimate, owed, proved }
+                Plan { node: Node::Intersection(plans.into_vec()), estimate, exactness, proved }
             }
         })
     }
@@ -343,8 +350,9 @@ impl<S: Snapshot> Planner<'_, S> {
         let Some(Holders { ids, exact }) = computed.holders(description, a.value.key())? else {
             return Ok(everything());
         };
-        let (estimate, owed) = (ids.len() as u64, if exact { Owed::Exact } else { Owed::Partial });
-        Ok(stored.or(Plan::new(Node::Computed(ids), estimate, owed)))
+        let (estimate, exactness) =
+            (ids.len() as u64, if exact { Exactness::Exact } else { Exactness::Partial });
+        Ok(stored.or(Plan::new(Node::Computed(ids), estimate, exactness)))
     }
 
     fn test_of_stored(&self, test: &Test) -> Result<Plan, Fault> {
@@ -461,7 +469,7 @@ impl<S: Snapshot> Planner<'_, S> {
             let mut at = Vec::new();
             if up {
                 key::put_prefix(&mut at, number, KeyKind::Equality, a.value.key());
-                self.range(at, end, Owed::Partial)
+                self.range(at, end, Exactness::Partial)
             } else {
                 key::put(&mut at, number, KeyKind::Equality, a.value.key());
                 if a.value.key().len() > key::VALUE_LIMIT {
@@ -472,7 +480,7 @@ impl<S: Snapshot> Planner<'_, S> {
                 } else {
                     at.push(0);
                 }
-                self.range(head, at, Owed::Partial)
+                self.range(head, at, Exactness::Partial)
             }
         })
     }
@@ -532,7 +540,7 @@ impl<S: Snapshot> Planner<'_, S> {
             return Ok(plan);
         }
         let estimate = ids.len() as u64;
-        Ok(plan.or(Plan::new(Node::Pending(ids), estimate, Owed::Partial)))
+        Ok(plan.or(Plan::new(Node::Pending(ids), estimate, Exactness::Partial)))
     }
 
     /// The keys of values that begin so: of the head index, or of the equality index if its keys are the same.
@@ -551,10 +559,10 @@ impl<S: Snapshot> Planner<'_, S> {
         let mut low = Vec::new();
         key::put_prefix(&mut low, number, kind, head);
         let high = key::after_prefix(low.clone()).unwrap_or_default();
-        self.range(low, high, Owed::Partial)
+        self.range(low, high, Exactness::Partial)
     }
 
-    fn range(&self, low: Vec<u8>, high: Vec<u8>, owed: Owed) -> Result<Plan, Fault> {
+    fn range(&self, low: Vec<u8>, high: Vec<u8>, exactness: Exactness) -> Result<Plan, Fault> {
         if low >= high {
             return Ok(nothing());
         }
@@ -567,20 +575,20 @@ impl<S: Snapshot> Planner<'_, S> {
             self.keys.set(self.keys.get() + 1);
             estimate = estimate.saturating_add(row?.1);
         }
-        Ok(Plan::new(Node::Range(low, high), estimate, owed))
+        Ok(Plan::new(Node::Range(low, high), estimate, exactness))
     }
 }
 
 fn everything() -> Plan {
-    Plan::new(Node::Everything, u64::MAX, Owed::All)
+    Plan::new(Node::Everything, u64::MAX, Exactness::All)
 }
 
 fn nothing() -> Plan {
-    Plan::new(Node::Nothing, 0, Owed::Exact)
+    Plan::new(Node::Nothing, 0, Exactness::Exact)
 }
 
 fn partial(mut plan: Plan) -> Plan {
-    plan.owed = plan.owed.max(Owed::Partial);
+    plan.exactness = plan.exactness.max(Exactness::Partial);
     plan
 }
 
@@ -597,17 +605,17 @@ fn union(mut plans: Vec<Plan>) -> Plan {
     if plans.iter().any(|plan| plan.estimate == u64::MAX) {
         return everything();
     }
-    let owed = plans.iter().map(|plan| plan.owed).max().unwrap_or(Owed::Exact);
+    let exactness = plans.iter().map(|plan| plan.exactness).max().unwrap_or(Exactness::Exact);
     plans.retain(|plan| plan.estimate > 0);
     match plans.len() {
         0 => nothing(),
-        1 => Plan { owed, proved: None, ..plans.remove(0) },
+        1 => Plan { exactness, proved: None, ..plans.remove(0) },
         _ => {
             let estimate = plans.iter().fold(0u64, |sum, plan| sum.saturating_add(plan.estimate));
             if plans.len() > UNION_FEW && estimate > UNION_IDS_LIMIT {
                 return everything();
             }
-            Plan::new(Node::Union(plans), estimate, owed)
+            Plan::new(Node::Union(plans), estimate, exactness)
         }
     }
 }
@@ -618,9 +626,9 @@ fn intersection(mut plans: Vec<Plan>) -> Plan {
         0 => everything(),
         1 => plans.remove(0),
         _ => {
-            let owed = plans.iter().map(|plan| plan.owed).max().unwrap_or(Owed::Exact);
+            let exactness = plans.iter().map(|plan| plan.exactness).max().unwrap_or(Exactness::Exact);
             let estimate = plans.first().map_or(0, |plan| plan.estimate);
-            Plan::new(Node::Intersection(plans), estimate, owed)
+            Plan::new(Node::Intersection(plans), estimate, exactness)
         }
     }
 }

@@ -3,7 +3,7 @@
 use larix_proto::FilterBuf;
 use larix_store::Store;
 
-use super::{Owed, Plan};
+use super::{Exactness, Plan};
 use crate::filter::Filter;
 use crate::fixture::{Fixture, SUFFIX, schema};
 
@@ -24,39 +24,49 @@ fn plans() {
     let fixture = Fixture::memory(&lines, &directory());
     let snapshot = fixture.database.store().snapshot().unwrap();
     let catalog = fixture.database.catalog();
-    for (filter, expected, owed, read) in [
-        ("(title=even)", "index title eq \"even\": about 100 entries, exact", Owed::Exact, Some(100)),
-        ("(title=*)", "index title pres: about 200 entries, exact", Owed::Exact, Some(200)),
-        ("(sn=s7)", "index sn eq \"s7\": about 1 entry, exact", Owed::Exact, Some(1)),
-        ("(givenName=x)", "nothing can match: about 0 entries, exact", Owed::Exact, Some(0)),
-        ("(!(sn=s7))", "scan: all entries, the filter is tested on each", Owed::All, None),
-        ("(ou=x)", "nothing can match: about 0 entries, exact", Owed::Exact, Some(0)),
+    for (filter, expected, exactness, read) in [
+        ("(title=even)", "index title eq \"even\": about 100 entries, exact", Exactness::Exact, Some(100)),
+        ("(title=*)", "index title pres: about 200 entries, exact", Exactness::Exact, Some(200)),
+        ("(sn=s7)", "index sn eq \"s7\": about 1 entry, exact", Exactness::Exact, Some(1)),
+        ("(givenName=x)", "nothing can match: about 0 entries, exact", Exactness::Exact, Some(0)),
+        ("(!(sn=s7))", "scan: all entries, the filter is tested on each", Exactness::All, None),
+        ("(ou=x)", "nothing can match: about 0 entries, exact", Exactness::Exact, Some(0)),
         // The second term is not even looked up.
-        ("(&(sn=s7)(title=odd))", "index sn eq \"s7\": about 1 entry, to verify", Owed::Partial, Some(1)),
+        (
+            "(&(sn=s7)(title=odd))",
+            "index sn eq \"s7\": about 1 entry, to verify",
+            Exactness::Partial,
+            Some(1),
+        ),
         (
             "(&(title=odd)(!(sn=s7)))",
             "index title eq \"odd\": about 100 entries, to verify",
-            Owed::Partial,
+            Exactness::Partial,
             Some(100),
         ),
         (
             "(|(sn=s7)(sn=s8))",
             "any of: about 2 entries, exact\n  index sn eq \"s7\": about 1 entry, exact\n  index sn eq \"s8\": about 1 entry, exact",
-            Owed::Exact,
+            Exactness::Exact,
             Some(2),
         ),
-        ("(|(sn=s7)(dc=x))", "scan: all entries, the filter is tested on each", Owed::All, None),
-        ("(cn=p19*)", "index cn subany \"p19\": about 11 entries, to verify", Owed::Partial, Some(11)),
-        ("(cn=p1*)", "index range of cn subinitial: about 111 entries, to verify", Owed::Partial, Some(111)),
-        ("(cn=*199*)", "index cn subany \"199\": about 1 entry, to verify", Owed::Partial, Some(1)),
-        ("(cn=*99)", "index range of cn subfinal: about 2 entries, to verify", Owed::Partial, Some(2)),
+        ("(|(sn=s7)(dc=x))", "scan: all entries, the filter is tested on each", Exactness::All, None),
+        ("(cn=p19*)", "index cn subany \"p19\": about 11 entries, to verify", Exactness::Partial, Some(11)),
+        (
+            "(cn=p1*)",
+            "index range of cn subinitial: about 111 entries, to verify",
+            Exactness::Partial,
+            Some(111),
+        ),
+        ("(cn=*199*)", "index cn subany \"199\": about 1 entry, to verify", Exactness::Partial, Some(1)),
+        ("(cn=*99)", "index range of cn subfinal: about 2 entries, to verify", Exactness::Partial, Some(2)),
     ] {
         let text = FilterBuf::parse(filter).unwrap();
         let bound = Filter::new(&schema(), &catalog, schema().bind_filter(text.as_filter()));
         let plan = Plan::of(&snapshot, &catalog, &bound).unwrap();
         assert_eq!(plan.explain(&catalog).to_string(), expected, "{filter}");
         let candidates = plan.read(&snapshot).unwrap();
-        assert_eq!((candidates.owed, candidates.len()), (owed, read), "{filter}");
+        assert_eq!((candidates.exactness, candidates.len()), (exactness, read), "{filter}");
     }
 }
 

@@ -3,7 +3,7 @@
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use larix_store::Snapshot;
 
-use super::present::Present;
+use super::view_entries::ViewEntries;
 use crate::access::{AccessPolicy, Subject};
 use crate::budget::Meter;
 use crate::database::View;
@@ -114,7 +114,7 @@ impl<'a, V: Snapshot> Composed<'a, '_, V> {
     ) -> Result<Option<T>, Fault> {
         let Some(overlay) = attribute.computed_by() else { return Ok(None) };
         let sight = self.sight.before(attribute);
-        let entries = Present { view: self.view, sight };
+        let entries = ViewEntries { view: self.view, sight };
         let entry = Before(Self { sight, ..*self });
         let (schema, requester) = (&self.view.schema, sight.requester);
         let of = ComputedOf { entry: &entry, schema, entries: &entries, requester };
@@ -286,7 +286,7 @@ impl<V: Snapshot> ComputedHolders for Holding<'_, '_, V> {
             self.sight.computed.iter().filter(|own| own.description.is_subdescription_of(schema, description))
         {
             let Some(overlay) = own.computed_by() else { return Ok(None) };
-            let entries = Present { view: self.view, sight: self.sight.before(own) };
+            let entries = ViewEntries { view: self.view, sight: self.sight.before(own) };
             let within = ComputedIn { schema, entries: &entries, requester: self.sight.requester };
             match overlay.holders(&within, &own.description, normal) {
                 Ok(Some(found)) => {

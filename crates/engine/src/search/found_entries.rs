@@ -5,7 +5,7 @@ use larix_proto::{ControlBuf, DerefAliases, LdapResult};
 use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
-use super::run::{CandidateOutcome, Proved, append};
+use super::run::{CandidateOutcome, IndexProof, append};
 use super::scope::{self, Area};
 use super::synchronised::EntryIds;
 use super::task::{End, SearchTask, storage_failure};
@@ -100,7 +100,7 @@ impl SearchTask {
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         // A referral object is no entry of this server's.
-        if !matches!(self.look(&seen, area.base, Proved::Nothing)?, CandidateOutcome::Match)
+        if !matches!(self.look(&seen, area.base, IndexProof::Nothing)?, CandidateOutcome::Match)
             || !seen.is_shown()?
         {
             return Ok(false);

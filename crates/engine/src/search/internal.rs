@@ -9,7 +9,7 @@ use super::chain;
 use super::computed::{LOOK_STEPS, Sight};
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
-use super::run::{self, Proved};
+use super::run::{self, IndexProof};
 use super::scope::{self, Area, Base};
 use super::task::{Budget, End};
 use crate::access::{Privilege, Subject};
@@ -20,7 +20,7 @@ use crate::entry::{Entry, EntryId, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::filter::{Filter, charge};
 use crate::overlay::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
-use crate::plan::{Candidates, IdSet, Owed};
+use crate::plan::{Candidates, Exactness, IdSet};
 use crate::tables::ENTRIES;
 use crate::time::{Clock, Monotonic, Timestamp};
 
@@ -109,9 +109,9 @@ pub(crate) fn indexed_ids<N: Snapshot>(
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
     let filter = Filter::new(&view.schema, &view.catalog, filter.clone());
     let candidates = run::plan(view, &gate, &filter)?.into_candidates(view.snapshot)?;
-    Ok(match (candidates.owed, candidates.ids) {
-        (Owed::Exact, IdSet::List(ids)) => Some(ids),
-        (Owed::Exact, IdSet::Set(ids)) => Some(ids.iter().collect()),
+    Ok(match (candidates.exactness, candidates.ids) {
+        (Exactness::Exact, IdSet::List(ids)) => Some(ids),
+        (Exactness::Exact, IdSet::Set(ids)) => Some(ids.iter().collect()),
         _ => None,
     })
 }
@@ -180,7 +180,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
         if limits.unchecked.is_some_and(|most| candidates.len().is_none_or(|count| count > u64::from(most))) {
             return Ok(Ended::TooMuchWork);
         }
-        let proved = run::proved(view, &self.gate, &self.filter, &candidates);
+        let proved = run::index_proof(view, &self.gate, &self.filter, &candidates);
         let mut one = |walk: &mut Self, id: EntryId, stored: &[u8]| -> Result<Option<Ended>, Fault> {
             if !matches!(pace.next(), Ok(None)) {
                 return Ok(Some(Ended::TooMuchWork));
@@ -217,11 +217,11 @@ impl<'a, N: Snapshot> Walk<'a, N> {
 
     fn candidates(&mut self, area: &Area) -> Result<Candidates, Fault> {
         if self.query.scope == Scope::Base {
-            return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
+            return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Exactness::All));
         }
         let plan = run::plan(self.view, &self.gate, &self.filter)?;
         if let Some(ids) = run::small_scope(self.view, area, plan.estimate(), false)? {
-            return Ok(Candidates::new(IdSet::List(ids), Owed::All));
+            return Ok(Candidates::new(IdSet::List(ids), Exactness::All));
         }
         run::count_uses(self.view, &plan, &self.filter, self.query.base);
         let candidates = plan.into_candidates(self.view.snapshot)?;
@@ -234,7 +234,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
         &mut self,
         area: &Area,
         (id, stored): (EntryId, &[u8]),
-        proved: Proved,
+        proved: IndexProof,
         visit: &mut Visit<'_>,
     ) -> Result<Option<Ended>, Fault> {
         self.searched.looked += 1;

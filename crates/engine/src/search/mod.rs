@@ -25,7 +25,6 @@ pub mod limits;
 mod named;
 mod pace;
 pub mod pages;
-pub(crate) mod present;
 mod references;
 pub mod referral;
 pub mod rights;
@@ -40,6 +39,7 @@ pub mod synchronised;
 pub mod task;
 #[cfg(test)]
 mod tests;
+pub(crate) mod view_entries;
 mod window;
 
 pub use crate::filter::{Filter, FilterContext};

@@ -13,10 +13,10 @@ use super::dereference;
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
 use super::pages::Pages;
-use super::present::Present;
 use super::referral;
 use super::scope::{self, Area};
 use super::task::{Budget, End, SearchTask, Step};
+use super::view_entries::ViewEntries;
 use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
@@ -24,7 +24,7 @@ use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::{AnsweredEntry, Interests};
-use crate::plan::{Candidates, IdSet, Owed, Plan};
+use crate::plan::{Candidates, Exactness, IdSet, Plan};
 use crate::tables::ENTRIES;
 use crate::tree::{self, Superior};
 
@@ -86,7 +86,7 @@ fn append_with<N: Snapshot>(
 
 /// What is known of a candidate before its record is looked at.
 #[derive(Copy, Clone, Debug)]
-pub(super) enum Proved {
+pub(super) enum IndexProof {
     Nothing,
     /// This term of the filter, an AND, holds.
     Term(usize),
@@ -94,7 +94,7 @@ pub(super) enum Proved {
     All,
 }
 
-impl Proved {
+impl IndexProof {
     /// Whether the filter matches the entry, as far as the entry is known.
     #[inline]
     pub(super) fn matches<N: Snapshot>(self, filter: &Filter, seen: &Seen<'_, N>) -> Result<bool, Fault> {
@@ -230,13 +230,13 @@ impl SearchTask {
         area: &Area,
     ) -> Result<Candidates, Fault> {
         if self.scope == Scope::Base {
-            return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
+            return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Exactness::All));
         }
         let plan = self.plan(view, gate)?;
         if area.added.is_empty()
             && let Some(ids) = small_scope(view, area, plan.estimate(), !self.is_dear())?
         {
-            return Ok(Candidates::new(IdSet::List(ids), Owed::All));
+            return Ok(Candidates::new(IdSet::List(ids), Exactness::All));
         }
         count_uses(view, &plan, &self.filter, &self.base);
         plan.into_candidates(view.snapshot)
@@ -267,8 +267,8 @@ impl SearchTask {
     ) -> Result<Option<Step>, End> {
         // Indexes prove something of the snapshot that they were read from, and of no other.
         let proved = match progress.commit == view.snapshot.commit_counter() {
-            true => proved(view, gate, &self.filter, &progress.candidates),
-            false => Proved::Nothing,
+            true => index_proof(view, gate, &self.filter, &progress.candidates),
+            false => IndexProof::Nothing,
         };
         if matches!(progress.candidates.ids, IdSet::Everything) {
             let start = progress.last.0.saturating_add(1).to_be_bytes();
@@ -316,7 +316,7 @@ impl SearchTask {
         progress: &mut Progress,
         pace: &mut Pace<'_>,
         (id, stored): (EntryId, &[u8]),
-        proved: Proved,
+        proved: IndexProof,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         self.looked += 1;
@@ -340,7 +340,7 @@ impl SearchTask {
         &self,
         seen: &Seen<'_, N>,
         base: EntryId,
-        proved: Proved,
+        proved: IndexProof,
     ) -> Result<CandidateOutcome, Fault> {
         let flags = seen.reader.view.flags();
         let is_base = seen.reader.view.id() == base;
@@ -459,7 +459,7 @@ impl SearchTask {
             return Ok(Vec::new());
         }
         let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
-        let entries = Present::of(seen.view);
+        let entries = ViewEntries::of(seen.view);
         let answered = AnsweredEntry {
             dn: seen.name()?,
             entry: &entry,
@@ -543,18 +543,18 @@ pub(super) fn plan<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, filter: &Fi
 }
 
 /// What the indexes have proved of candidates that were read from this view, where the subject may search for it.
-pub(super) fn proved<N: Snapshot>(
+pub(super) fn index_proof<N: Snapshot>(
     view: &View<'_, N>,
     gate: &Gate<'_>,
     filter: &Filter,
     candidates: &Candidates,
-) -> Proved {
-    if candidates.owed == Owed::Exact && gate.searches_freely(&view.schema, filter) {
-        return Proved::All;
+) -> IndexProof {
+    if candidates.exactness == Exactness::Exact && gate.searches_freely(&view.schema, filter) {
+        return IndexProof::All;
     }
     let free =
         |term: &usize| filter.term(*term).is_some_and(|filter| gate.searches_freely(&view.schema, filter));
-    candidates.proved.filter(free).map_or(Proved::Nothing, Proved::Term)
+    candidates.proved.filter(free).map_or(IndexProof::Nothing, IndexProof::Term)
 }
 
 /// Counts what the plan reads, or that it has to read everything.

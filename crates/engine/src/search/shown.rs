@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::answer::Answer;
 use super::computed::Before;
 use super::entry::Seen;
-use super::present::Present;
+use super::view_entries::ViewEntries;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
 use crate::controls::RequestControls;
@@ -87,7 +87,7 @@ fn shown<N: Snapshot>(
         entry: &entry,
         schema,
         requester: sight.requester,
-        entries: &Present { view: seen.view, sight },
+        entries: &ViewEntries { view: seen.view, sight },
         types_only: options.types_only,
         now: options.now,
         asserted: options.asserted,

@@ -6,7 +6,7 @@ use larix_store::Snapshot;
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
 use super::pages::Pages;
-use super::run::{CandidateOutcome, MatchOrReference, Proved, State};
+use super::run::{CandidateOutcome, IndexProof, MatchOrReference, State};
 use super::task::{Budget, End, SearchTask, Step};
 use super::window;
 use crate::database::View;
@@ -108,7 +108,7 @@ fn answer<N: Snapshot>(
         // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
         if let Some(record) = view.record(*id)? {
             let seen = Seen::new(view, view.reader(*id, &record)?, gate.clone());
-            if matches!(task.look(&seen, base, Proved::Nothing)?, CandidateOutcome::Match) {
+            if matches!(task.look(&seen, base, IndexProof::Nothing)?, CandidateOutcome::Match) {
                 task.send(&seen, out)?;
             }
             pace.spend(seen.steps());

@@ -8,7 +8,7 @@ use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::entry::{Gate, Seen};
-use super::run::{CandidateOutcome, Proved};
+use super::run::{CandidateOutcome, IndexProof};
 use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};
 use crate::csn::Csn;
@@ -331,7 +331,7 @@ impl SearchTask {
         if !inside {
             return outside(&seen);
         }
-        let outcome = self.look(&seen, area.base, Proved::Nothing)?;
+        let outcome = self.look(&seen, area.base, IndexProof::Nothing)?;
         if matches!(outcome, CandidateOutcome::Passed) {
             return outside(&seen);
         }

@@ -23,7 +23,7 @@ use super::limits::{self, Effective};
 use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
 use super::rights::Rights;
-use super::run::{CandidateOutcome, Proved, State};
+use super::run::{CandidateOutcome, IndexProof, State};
 use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
@@ -423,7 +423,7 @@ impl SearchTask {
         }
         self.check_base(&seen)?;
         self.looked = 1;
-        if matches!(self.look(&seen, id, Proved::Nothing)?, CandidateOutcome::Match) {
+        if matches!(self.look(&seen, id, IndexProof::Nothing)?, CandidateOutcome::Match) {
             self.send(&seen, out)?;
         }
         Err(ResultCode::SUCCESS.into())

@@ -36,7 +36,7 @@ use crate::overlay::{
     AroundChange, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Interests, Overlay, PasswordWork,
     PendingChange, Refusal,
 };
-use crate::search::present::Present;
+use crate::search::view_entries::ViewEntries;
 use crate::tables::{META, meta};
 use crate::tree;
 
@@ -323,7 +323,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
-        let entries = Present::of(&view);
+        let entries = ViewEntries::of(&view);
         let consequences = follow.follow_up.consequences(&entries, &self.state.schema);
         let consequences = consequences.map_err(|refusal| refusal_details.take(refusal))?;
         if consequences.len() > CONSEQUENCE_LIMIT {
@@ -363,7 +363,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
-        let entries = Present::of(&view);
+        let entries = ViewEntries::of(&view);
         let prepared = overlay.prepare(&PendingChange {
             operation: &task.operation,
             subject: &task.subject,
@@ -406,7 +406,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(&group, unit);
         let after = Layered::new(&before, done);
         let (old, new) = (self.view(&before)?, self.view(&after)?);
-        let around = AroundChange { before: &Present::of(&old), after: &Present::of(&new) };
+        let around = AroundChange { before: &ViewEntries::of(&old), after: &ViewEntries::of(&new) };
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
             let required = follow_up.required(&around, &self.state.schema);

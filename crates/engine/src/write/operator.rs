@@ -35,8 +35,8 @@ use crate::log::{
 use crate::order::CommitOrder;
 use crate::overlay::{Entries, Interests};
 use crate::replica_state::{self, Tombstone};
-use crate::search::present::Present;
 use crate::search::referral;
+use crate::search::view_entries::ViewEntries;
 use crate::tables::{INDEX, META, meta};
 use crate::time::{RandomSource, Timestamp};
 use crate::tree::{self, Resolved};
@@ -484,8 +484,8 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let view = current.view()?;
         let entry = self.reader(current)?.to_owned(self.view.dn(&view)?, true)?;
         let dn = self.view.names.normal_dn(&view)?;
-        let present = Present::of(&self.view);
-        if !present.matches(&dn, &entry, &wanted.filter)? {
+        let entries = ViewEntries::of(&self.view);
+        if !entries.matches(&dn, &entry, &wanted.filter)? {
             return Ok(());
         }
         let is_logged = |attribute: &crate::entry::EntryAttribute| {

@@ -204,7 +204,7 @@ impl<S: Store> Core<S> {
         durability: Durability,
     ) -> Result<CommitId, CommitError> {
         let began = transaction.commit_counter();
-        self.database.current_touched().note(began, set);
+        self.database.current_attribute_commits().note(began, set);
         self.as_of = None;
         let committed = match transaction.commit(set, durability) {
             Err(CommitError::OutcomeUnknown(attempt)) => match find_out(self.database.store(), attempt) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use larix_engine::entry::EntryId;
 use larix_engine::overlay::internal_search::{Ended, FoundEntry, InternalLimits, InternalSearch};
-use larix_engine::overlay::{Entries, Failure, Lasting};
+use larix_engine::overlay::{Dependencies, Entries, Failure};
 use larix_engine::{Entry, Fault};
 use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
@@ -92,7 +92,7 @@ impl Settings {
     pub(super) fn compiled(&self, entries: &dyn Entries, schema: &Schema) -> Result<Arc<Compiled>, Failure> {
         let cached = self.cached.load_full();
         let holds = |cached: &Arc<Compiled>| {
-            cached.commit.is_some_and(|commit| entries.is_as_at(commit, &self.lasting(cached.by_class)))
+            cached.commit.is_some_and(|commit| entries.is_as_at(commit, &self.dependencies(cached.by_class)))
         };
         match cached.filter(holds) {
             Some(cached) => Ok(cached),
@@ -109,7 +109,7 @@ impl Settings {
                 compiled.add(schema, entries, group);
             })?;
         }
-        (compiled.commit, compiled.by_class) = (entries.found_at(&self.lasting(by_class)), by_class);
+        (compiled.commit, compiled.by_class) = (entries.found_at(&self.dependencies(by_class)), by_class);
         let compiled = Arc::new(compiled);
         if compiled.commit.is_some() && bytes <= URL_BYTES_MAX {
             self.cached.store(Some(Arc::clone(&compiled)));
@@ -119,9 +119,9 @@ impl Settings {
 
     /// What makes URLs others: nothing but their change. Names and classes are asked for when a group is written; but where groups were
     /// found by their class, an entry may get that, too.
-    fn lasting(&self, by_class: bool) -> Lasting<'_> {
+    fn dependencies(&self, by_class: bool) -> Dependencies<'_> {
         let attributes = if by_class { &self.urls_and_class } else { &self.urls };
-        Lasting { attributes, entries: false, names: false }
+        Dependencies { attributes, entries: false, names: false }
     }
 
     /// Hands on the entries with URLs of a set. Answers whether it found them by the class alone.

@@ -7,7 +7,7 @@ use foldhash::HashMap;
 use larix_engine::Fault;
 use larix_engine::entry::{EntryId, EntrySource};
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
-use larix_engine::overlay::{Entries, Failure, Lasting};
+use larix_engine::overlay::{Dependencies, Entries, Failure};
 use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::{BoundFilter, NormalDn, ObjectClassId, Schema};
@@ -204,9 +204,10 @@ impl DynList {
         schema: &Schema,
         entries: &dyn Entries,
     ) -> Result<Option<Arc<Vec<u64>>>, Failure> {
-        let lasting = Lasting { attributes: self.object_class.as_slice(), entries: true, names: false };
+        let dependencies =
+            Dependencies { attributes: self.object_class.as_slice(), entries: true, names: false };
         let cached = self.of_groups.load_full();
-        if let Some(cached) = cached.filter(|cached| entries.is_as_at(cached.commit, &lasting)) {
+        if let Some(cached) = cached.filter(|cached| entries.is_as_at(cached.commit, &dependencies)) {
             return Ok(Some(Arc::clone(&cached.ids)));
         }
         let nested = self.sets.iter().filter_map(|set| Some((set, set.group()?)));
@@ -316,7 +317,7 @@ impl DynList {
         }
         let members = self.sets.iter().filter_map(AttributeSet::group).map(|map| &map.attribute);
         let attributes: Vec<_> = members.chain(&self.object_class).cloned().collect();
-        entries.is_as_at(cached.commit, &Lasting { attributes: &attributes, entries: true, names: true })
+        entries.is_as_at(cached.commit, &Dependencies { attributes: &attributes, entries: true, names: true })
     }
 
     fn gather(

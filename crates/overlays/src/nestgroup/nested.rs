@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwapOption;
 use larix_engine::overlay::computed::ComputedIn;
 use larix_engine::overlay::internal_search::InternalSearch;
-use larix_engine::overlay::{Entries, Failure, Lasting};
+use larix_engine::overlay::{Dependencies, Entries, Failure};
 use larix_proto::Scope;
 use larix_schema::{BoundFilter, NormalDn};
 
@@ -61,10 +61,12 @@ impl CachedGroups {
 
 impl Nested {
     /// What holds in this state; none in one that changes are laid over, or in an older one that somebody still reads.
-    fn at(&self, entries: &dyn Entries, lasting: &Lasting<'_>) -> Option<Arc<CachedGroups>> {
+    fn at(&self, entries: &dyn Entries, dependencies: &Dependencies<'_>) -> Option<Arc<CachedGroups>> {
         let commit = entries.commit()?;
         if let Some(cached) = self.0.load_full() {
-            if cached.commit == commit || cached.commit < commit && entries.is_as_at(cached.commit, lasting) {
+            if cached.commit == commit
+                || cached.commit < commit && entries.is_as_at(cached.commit, dependencies)
+            {
                 return Some(cached);
             }
             if cached.commit > commit {
@@ -80,8 +82,9 @@ impl Nested {
 impl NestGroup {
     /// The members of a group that are within the bases, without regard to access: usually none, and then nothing leads anywhere.
     pub(super) fn inner(&self, within: &ComputedIn<'_>, group: &NormalDn) -> Result<Inner, Failure> {
-        let lasting = Lasting { attributes: std::slice::from_ref(&self.member), entries: false, names: true };
-        let cached = self.nested.at(within.entries, &lasting);
+        let dependencies =
+            Dependencies { attributes: std::slice::from_ref(&self.member), entries: false, names: true };
+        let cached = self.nested.at(within.entries, &dependencies);
         if let Some(inner) = cached.as_ref().and_then(|cached| cached.get(group)) {
             return Ok(inner);
         }

@@ -10,7 +10,7 @@ use larix_proto::{Frame, LdapResult, Response, ResultCode, SearchResultEntry, fr
 
 use super::containment::Region;
 use super::flights::Leading;
-use super::showing::Showing;
+use super::projection::Projection;
 use super::store::{Answer, Cache, CachedEntry, Query, Times};
 use super::template::Settings;
 
@@ -19,7 +19,7 @@ use super::template::Settings;
 pub(super) struct Answering {
     pub(super) entries: Arc<[CachedEntry]>,
     pub(super) region: Region,
-    pub(super) showing: Arc<Showing>,
+    pub(super) projection: Arc<Projection>,
     pub(super) size_limit: Option<u32>,
     next: usize,
     sent: u64,
@@ -29,10 +29,10 @@ impl Answering {
     pub(super) fn new(
         entries: Arc<[CachedEntry]>,
         region: Region,
-        showing: Arc<Showing>,
+        projection: Arc<Projection>,
         size_limit: Option<u32>,
     ) -> Self {
-        Self { entries, region, showing, size_limit, next: 0, sent: 0 }
+        Self { entries, region, projection, size_limit, next: 0, sent: 0 }
     }
 
     /// Whether something is found, whoever asks: then the base is there, if it is another one than that of the cached search.
@@ -40,7 +40,9 @@ impl Answering {
         self.entries.iter().any(|entry| {
             self.has(entry)
                 && decoded(&entry.message, |found| {
-                    self.showing.entry_of(found).is_some_and(|known| self.showing.is_found(&entry.dn, &known))
+                    self.projection
+                        .entry_of(found)
+                        .is_some_and(|known| self.projection.is_found(&entry.dn, &known))
                 })
                 .unwrap_or(false)
         })
@@ -60,14 +62,14 @@ impl Answering {
         let Some(entry) = self.entries.get(number).filter(|entry| self.has(entry)) else { return Ok(()) };
         let Ok(message) = Response::decode_message(&entry.message) else { return Ok(()) };
         let Response::Entry(found) = &message.response else { return Ok(()) };
-        let Some(known) = self.showing.entry_of(found) else { return Ok(()) };
-        if !self.showing.may_find(&entry.dn, &known)? {
+        let Some(known) = self.projection.entry_of(found) else { return Ok(()) };
+        if !self.projection.may_find(&entry.dn, &known)? {
             return Ok(());
         }
         if self.size_limit.is_some_and(|limit| self.sent >= u64::from(limit)) {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
         }
-        self.showing.write(found, out);
+        self.projection.write(found, out);
         self.sent += 1;
         Ok(())
     }
@@ -128,7 +130,7 @@ pub(super) struct Keeping {
 #[derive(Debug)]
 pub(super) struct Reading {
     inner: Box<dyn Cursor>,
-    showing: Arc<Showing>,
+    projection: Arc<Projection>,
     /// None: the answer is not kept.
     keeping: Option<Keeping>,
     collected: Vec<CachedEntry>,
@@ -150,14 +152,14 @@ pub(super) struct Reading {
 impl Reading {
     pub(super) fn new(
         inner: Box<dyn Cursor>,
-        showing: Arc<Showing>,
+        projection: Arc<Projection>,
         keeping: Keeping,
         before: Option<Arc<[CachedEntry]>>,
         size_limit: Option<u32>,
     ) -> Self {
         Self {
             inner,
-            showing,
+            projection,
             region: keeping.query.region.clone(),
             keeping: Some(keeping),
             collected: Vec::new(),
@@ -215,11 +217,11 @@ impl Reading {
             return Ok(());
         };
         self.looked += 1;
-        let known = self.showing.schema.parse_dn(found.dn).ok().zip(self.showing.entry_of(found));
+        let known = self.projection.schema.parse_dn(found.dn).ok().zip(self.projection.entry_of(found));
         // What is not found here by the same filter cannot be answered from here.
-        let known = known.filter(|(dn, entry)| self.showing.is_found(dn, entry));
+        let known = known.filter(|(dn, entry)| self.projection.is_found(dn, entry));
         let is_shown = match &known {
-            Some((dn, entry)) => self.showing.may_find(dn, entry)?,
+            Some((dn, entry)) => self.projection.may_find(dn, entry)?,
             None => true,
         };
         let is_kept = known.is_some_and(|(dn, _)| {
@@ -236,7 +238,7 @@ impl Reading {
             return Ok(());
         }
         let buffered = if self.before.is_some() { &mut self.buffered } else { out };
-        self.showing.write(found, buffered);
+        self.projection.write(found, buffered);
         self.sent += 1;
         Ok(())
     }
@@ -265,8 +267,8 @@ impl Reading {
     }
 
     fn answer(&mut self, entries: Arc<[CachedEntry]>) -> Slice {
-        let showing = Arc::clone(&self.showing);
-        let answering = Answering::new(entries, self.region.clone(), showing, self.size_limit);
+        let projection = Arc::clone(&self.projection);
+        let answering = Answering::new(entries, self.region.clone(), projection, self.size_limit);
         self.answering = Some(Box::new(answering));
         (self.sent, self.looked) = (0, 0);
         Slice::More

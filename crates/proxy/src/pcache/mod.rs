@@ -5,15 +5,15 @@
 //! to the remote server, unless the configuration says that it is for all.
 
 mod binds;
+mod cache_file;
 mod containment;
 mod cursors;
 mod flights;
-mod listed;
 mod private_db;
+mod projection;
 mod query_delete;
+mod query_urls;
 mod refreshing;
-mod saved;
-mod showing;
 mod store;
 mod template;
 
@@ -40,7 +40,7 @@ use larix_proto::{
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-pub use saved::NotRestored;
+pub use cache_file::NotRestored;
 pub use store::Cache;
 pub use template::{AttributeSet, BindTemplate, Settings, Shape, Template};
 
@@ -52,8 +52,8 @@ use crate::settings::Kind;
 use containment::Region;
 use cursors::{Answering, Keeping, Reading};
 use flights::{Awaiting, Boarding, Leading};
+use projection::Projection;
 use refreshing::{AskAgain, Identity};
-use showing::Showing;
 use store::{Found, Query};
 use template::RequestedAttributes;
 
@@ -130,7 +130,7 @@ impl CachingBackend {
         Some(Arc::new(AskAgain {
             asker: asker.clone(),
             identity: self.identity(asker, search.controls.hops)?,
-            showing: self.showing_to(seen_by, search).ok()?,
+            projection: self.projection_for(seen_by, search).ok()?,
             base: self.base(search),
             controls: search.controls.with(|values| values.paged = None),
         }))
@@ -161,20 +161,20 @@ impl CachingBackend {
     }
 
     /// What the requester sees of an answer.
-    fn showing(&self, context: &Context<'_>, search: &Search<'_>) -> Result<Arc<Showing>, LdapResult> {
-        self.showing_to((&self.inner.policy, context.subject), search)
+    fn projection(&self, context: &Context<'_>, search: &Search<'_>) -> Result<Arc<Projection>, LdapResult> {
+        self.projection_for((&self.inner.policy, context.subject), search)
     }
 
-    fn showing_to(
+    fn projection_for(
         &self,
         (policy, subject): (&Arc<AccessPolicy>, &Arc<Subject>),
         search: &Search<'_>,
-    ) -> Result<Arc<Showing>, LdapResult> {
+    ) -> Result<Arc<Projection>, LdapResult> {
         let request = &search.request;
         let none = RequestControls::default();
         let limits = &self.request_limits;
         let schema = &self.inner.schema;
-        Ok(Arc::new(Showing {
+        Ok(Arc::new(Projection {
             schema: Arc::clone(schema),
             policy: Arc::clone(policy),
             open_policy: Arc::clone(&self.inner.entry_policy),
@@ -210,7 +210,7 @@ impl CachingBackend {
             filter: remote_read.query.sent.as_filter(),
             attributes: &names,
             controls: &remote_read.controls,
-            message: remote_read.showing.message,
+            message: remote_read.projection.message,
         };
         let rules = (&self.inner.schema, &self.inner.entry_policy);
         let judge = Judge::new(&self.inner.proxy, rules, &remote_read.asker, &outgoing);
@@ -224,8 +224,8 @@ impl CachingBackend {
             clock: Arc::clone(&self.clock),
             leading,
         };
-        let showing = Arc::clone(&remote_read.showing);
-        Ok(Box::new(Reading::new(Box::new(inner), showing, keeping, before, remote_read.size_limit)))
+        let projection = Arc::clone(&remote_read.projection);
+        Ok(Box::new(Reading::new(Box::new(inner), projection, keeping, before, remote_read.size_limit)))
     }
 
     /// A search whose answer another one is reading: it is looked for when that has ended.
@@ -240,7 +240,7 @@ impl CachingBackend {
         if let Some((entries, is_same, answered)) = found {
             let region = remote_read.query.region.clone();
             let answering =
-                Answering::new(entries, region, Arc::clone(&remote_read.showing), remote_read.size_limit);
+                Answering::new(entries, region, Arc::clone(&remote_read.projection), remote_read.size_limit);
             if is_same || answering.finds_any() {
                 self.tell(format_args!("QUERY ANSWERABLE (answered {answered} times)"));
                 return Ok(Box::new(answering));
@@ -331,7 +331,7 @@ impl CachingBackend {
 struct RemoteRead {
     asker: Asker,
     query: Query,
-    showing: Arc<Showing>,
+    projection: Arc<Projection>,
     base: String,
     controls: RequestControls,
     size_limit: Option<u32>,
@@ -442,12 +442,12 @@ impl Backend for CachingBackend {
         let found = self.cache.find(&self.inner.schema, &query, &self.settings, now);
         self.refresh();
         let size_limit = (search.request.size_limit > 0).then_some(search.request.size_limit);
-        let showing = self.showing(context, &search).map_err(refused)?;
+        let projection = self.projection(context, &search).map_err(refused)?;
         let mut before = None;
         match found {
             Found::Entries { entries, is_same, answered } => {
                 let answering =
-                    Answering::new(entries, query.region.clone(), Arc::clone(&showing), size_limit);
+                    Answering::new(entries, query.region.clone(), Arc::clone(&projection), size_limit);
                 if is_same || answering.finds_any() {
                     self.tell(format_args!("QUERY ANSWERABLE (answered {answered} times)"));
                     return Ok(Box::new(answering));
@@ -474,7 +474,7 @@ impl Backend for CachingBackend {
             patience: None,
             asker,
             query: Query { again, ..query },
-            showing,
+            projection,
             size_limit,
         };
         let leading = match self.cache.board(&remote_read.query) {

@@ -13,8 +13,8 @@ use larix_proto::{LdapResult, Response, ResultCode, Scope};
 use larix_schema::NormalDn;
 
 use super::CachingBackend;
-use super::listed::query_id_text;
-use super::showing::Showing;
+use super::projection::Projection;
+use super::query_urls::query_id_text;
 use super::store::{Answer, CachedEntry, QueryId};
 
 pub(super) static CONTROL: OverlayControl = OverlayControl {
@@ -42,7 +42,7 @@ type Copies = Vec<(QueryId, Arc<[CachedEntry]>, usize)>;
 struct CacheSearch {
     /// Those in its scope that are still to be looked at.
     entries: std::collections::btree_map::IntoIter<NormalDn, Copies>,
-    showing: Arc<Showing>,
+    projection: Arc<Projection>,
     size_limit: Option<u32>,
     effort: Effort,
 }
@@ -82,7 +82,7 @@ impl CachingBackend {
         }
         Ok(Box::new(CacheSearch {
             entries: entries.into_iter(),
-            showing: self.showing(context, search)?,
+            projection: self.projection(context, search)?,
             size_limit: (search.request.size_limit > 0).then_some(search.request.size_limit),
             effort: Effort::default(),
         }))
@@ -92,7 +92,7 @@ impl CachingBackend {
 impl CacheSearch {
     /// The entry of all its copies: each may have other attributes.
     fn whole(&self, copies: &Copies) -> Option<Entry> {
-        let schema = &self.showing.schema;
+        let schema = &self.projection.schema;
         let mut whole: Option<Entry> = None;
         for (_, answer, at) in copies {
             let message = &answer.get(*at)?.message;
@@ -101,7 +101,7 @@ impl CacheSearch {
             else {
                 continue;
             };
-            let Some(known) = self.showing.entry_of(&found) else { continue };
+            let Some(known) = self.projection.entry_of(&found) else { continue };
             match &mut whole {
                 None => whole = Some(known),
                 Some(whole) => known.attributes.into_iter().for_each(|attribute| add(whole, attribute)),
@@ -119,7 +119,7 @@ impl CacheSearch {
     /// What the search ends with.
     fn answer(&mut self, dn: &NormalDn, copies: &Copies, out: &mut Vec<u8>) -> Result<(), LdapResult> {
         let Some(entry) = self.whole(copies) else { return Ok(()) };
-        let Showing { schema, policy, subject, search, .. } = &*self.showing;
+        let Projection { schema, policy, subject, search, .. } = &*self.projection;
         let tree = MemoryTree { schema, policy, subject, entries: Vec::new(), counted: None };
         let found = search.finds(&tree, dn, &entry);
         if !found.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))? {

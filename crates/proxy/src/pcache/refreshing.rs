@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_engine::controls::RequestControls;
 
 use super::flights::Boarding;
-use super::showing::Showing;
+use super::projection::Projection;
 use super::store::{Cache, Query};
 use super::{CachingBackend, PATIENCE, RemoteRead};
 use crate::identity::Asker;
@@ -30,7 +30,7 @@ pub(super) struct AskAgain {
     /// Who that was to the remote server: the answer is for no other one.
     pub(super) identity: Identity,
     /// By the filter of the search, with rules that let everything through: nobody sees what is read.
-    pub(super) showing: Arc<Showing>,
+    pub(super) projection: Arc<Projection>,
     /// As the client sent it.
     pub(super) base: String,
     pub(super) controls: RequestControls,
@@ -142,7 +142,7 @@ impl CachingBackend {
             size_limit: Some(0),
             time_limit: 0,
             patience: Some(PATIENCE),
-            showing: Arc::clone(&again.showing),
+            projection: Arc::clone(&again.projection),
             asker,
             query,
         };

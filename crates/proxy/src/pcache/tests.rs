@@ -21,8 +21,8 @@ use larix_schema::{NormalDn, Schema};
 use super::containment::Region;
 use super::cursors::{Answering, Keeping, Reading};
 use super::flights::{Awaiting, Boarding};
+use super::projection::Projection;
 use super::refreshing::AskAgain;
-use super::showing::Showing;
 use super::store::{Answer, Cache, CachedEntry, Found, Query, Times};
 use super::template::tests::schema;
 use super::{AttributeSet, NotRestored, Settings, Shape, Template};
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    fn showing(&self, filter: &str, names: &[&str]) -> Arc<Showing> {
+    fn projection(&self, filter: &str, names: &[&str]) -> Arc<Projection> {
         let filter = FilterBuf::parse(filter).unwrap();
         let mut request = Vec::new();
         let search = client::Search {
@@ -155,7 +155,7 @@ impl World {
         };
         let (limits, controls) = (RequestLimits::default(), RequestControls::default());
         let open = Arc::new(AccessPolicy::open(Arc::clone(&self.schema), None));
-        Arc::new(Showing {
+        Arc::new(Projection {
             schema: Arc::clone(&self.schema),
             policy: Arc::clone(&open),
             open_policy: open,
@@ -188,7 +188,7 @@ impl World {
             leading: None,
         };
         let inner = Remote { messages, end: end.map(LdapResult::new) };
-        Reading::new(Box::new(inner), self.showing(filter, &["cn"]), keeping, before, limit)
+        Reading::new(Box::new(inner), self.projection(filter, &["cn"]), keeping, before, limit)
     }
 
     /// Reads an answer whole; the names that the client sees, and the code.
@@ -215,7 +215,7 @@ impl World {
     fn answer(&self, asker: &str, base: &str, filter: &str) -> Option<Vec<String>> {
         let query = self.query(asker, base, filter);
         let Found::Entries { entries, is_same, .. } = self.find(&query) else { return None };
-        let mut answering = Answering::new(entries, query.region, self.showing(filter, &["cn"]), None);
+        let mut answering = Answering::new(entries, query.region, self.projection(filter, &["cn"]), None);
         (is_same || answering.finds_any()).then(|| self.run(&mut answering).0)
     }
 }
@@ -448,7 +448,7 @@ impl World {
             leading: Some(leading),
         };
         let inner = Remote { messages, end: end.map(LdapResult::new) };
-        Reading::new(Box::new(inner), self.showing(query.2, &["cn"]), keeping, None, None)
+        Reading::new(Box::new(inner), self.projection(query.2, &["cn"]), keeping, None, None)
     }
 
     /// One that waits for it, and then says whether the cache has the answer; and how often it was told.
@@ -458,10 +458,10 @@ impl World {
         };
         let (cache, schema) = (Arc::clone(&self.cache), Arc::clone(&self.schema));
         let (settings, now) = (self.settings.clone(), self.clock.monotonic());
-        let (wanted, showing) = (self.query(query.0, query.1, query.2), self.showing(query.2, &["cn"]));
+        let (wanted, projection) = (self.query(query.0, query.1, query.2), self.projection(query.2, &["cn"]));
         let go_on = move || match cache.find(&schema, &wanted, &settings, now) {
             Found::Entries { entries, .. } => {
-                Ok(Box::new(Answering::new(entries, wanted.region, showing, None)) as Box<dyn Cursor>)
+                Ok(Box::new(Answering::new(entries, wanted.region, projection, None)) as Box<dyn Cursor>)
             }
             _ => Err(LdapResult::new(ResultCode::BUSY)),
         };
@@ -611,7 +611,7 @@ impl World {
                 root_acts: false,
             },
             identity: (Owner::Anonymous, None),
-            showing: self.showing(filter, &["cn"]),
+            projection: self.projection(filter, &["cn"]),
             base: "o=x".to_owned(),
             controls: RequestControls::default(),
         };

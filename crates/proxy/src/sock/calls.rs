@@ -18,7 +18,7 @@ use larix_proto::{LdapResult, ResultCode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use zeroize::Zeroizing;
 
-use super::found::Found;
+use super::answer_filter::AnswerFilter;
 use super::text::{Answer, AnswerFault, SocketResponse};
 use crate::job::Feed;
 
@@ -51,7 +51,7 @@ pub(super) struct Call {
 pub(super) enum Sink {
     Once(Done<ProgramAnswer>),
     /// Entries of a search.
-    Entries(Box<Found>, FeedEnd),
+    Entries(Box<AnswerFilter>, FeedEnd),
 }
 
 /// What the program answers to an operation that is no search.
@@ -299,8 +299,8 @@ impl Shared {
         match self.ask(&text, began, &state) {
             Ok(stream) => match sink {
                 Sink::Once(done) => done(self.one_result(&stream, began)),
-                Sink::Entries(found, feed) => {
-                    let result = self.entries(&stream, *found, &feed.0, &state);
+                Sink::Entries(filter, feed) => {
+                    let result = self.entries(&stream, *filter, &feed.0, &state);
                     feed.0.end((result, Vec::new()));
                 }
             },
@@ -351,7 +351,13 @@ impl Shared {
     }
 
     /// Passes entries on, and answers how the search ends.
-    fn entries(&self, stream: &UnixStream, mut found: Found, feed: &Feed, state: &CallState) -> LdapResult {
+    fn entries(
+        &self,
+        stream: &UnixStream,
+        mut filter: AnswerFilter,
+        feed: &Feed,
+        state: &CallState,
+    ) -> LdapResult {
         let remaining = || Ok(self.patience);
         let mut answer = Answer::new(BufReader::new(Patient { stream, remaining }));
         loop {
@@ -359,7 +365,7 @@ impl Shared {
                 return LdapResult::new(ResultCode::CANCELED);
             }
             match answer.next() {
-                Ok(SocketResponse::Entry(dn, attributes)) => match found.message(&dn, attributes) {
+                Ok(SocketResponse::Entry(dn, attributes)) => match filter.message(&dn, attributes) {
                     Ok(Some(message)) => {
                         feed.add(message);
                         feed.tell();

@@ -1,8 +1,8 @@
 //! `database sock`: a program behind a local socket answers requests in a text of lines (slapd-sock(5)). One connection a request, which
 //! the program closes behind its answer. `overlay sock` asks such a program before a database.
 
+mod answer_filter;
 mod calls;
-mod found;
 mod in_front;
 mod notices;
 mod program;

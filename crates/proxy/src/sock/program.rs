@@ -17,9 +17,9 @@ use larix_schema::{NormalDn, Schema};
 use zeroize::Zeroizing;
 
 use super::SocketSettings;
+use super::answer_filter::AnswerFilter;
 use super::calls::{Call, CallState, Calls, PATIENCE, ProgramAnswer, Sink, Tell};
-use super::found::Found;
-use super::search::{Made, SocketSearch};
+use super::search::{PendingSearch, SocketSearch};
 use super::text::{self, RequestHeader, Text};
 
 /// A thread that is late with its own answer gets this much longer.
@@ -134,7 +134,7 @@ impl Program {
         let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
         let base = if is_own { request.base } else { search.base.as_str() };
         let writer = OneByOne::new(&self.schema, &self.limits, request, &search.controls, search.message)?;
-        let found = Found {
+        let filter = AnswerFilter {
             schema: Arc::clone(&self.schema),
             policy: Arc::clone(&self.policy),
             subject: Arc::clone(context.subject),
@@ -148,7 +148,7 @@ impl Program {
         header.message = Some(search.message.0);
         let text = text::search(&header, base, request);
         let deadline = context.began.with_limit(request.time_limit);
-        Ok(SocketSearch::new(&self.calls, Made { text, found, began: context.began }, deadline))
+        Ok(SocketSearch::new(&self.calls, PendingSearch { text, filter, began: context.began }, deadline))
     }
 
     /// # Errors

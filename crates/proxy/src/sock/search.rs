@@ -7,17 +7,17 @@ use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
 
+use super::answer_filter::AnswerFilter;
 use super::calls::{Call, CallState, Calls, FeedEnd, Sink};
-use super::found::Found;
 use crate::job::{Feed, FeedItem};
 
 use zeroize::Zeroizing;
 
 /// A search that is not asked yet: limits may still be lowered.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct PendingSearch {
     pub(super) text: Zeroizing<Vec<u8>>,
-    pub(super) found: Found,
+    pub(super) filter: AnswerFilter,
     pub(super) began: Monotonic,
 }
 
@@ -27,20 +27,20 @@ pub(super) struct SocketSearch {
     calls: Arc<Calls>,
     feed: Arc<Feed>,
     state: Arc<CallState>,
-    made: Option<Box<Made>>,
+    pending: Option<Box<PendingSearch>>,
     deadline: Option<Monotonic>,
     size_limit: Option<u32>,
     sent: u64,
 }
 
 impl SocketSearch {
-    pub(super) fn new(calls: &Arc<Calls>, made: Made, deadline: Option<Monotonic>) -> Self {
+    pub(super) fn new(calls: &Arc<Calls>, pending: PendingSearch, deadline: Option<Monotonic>) -> Self {
         Self {
             calls: Arc::clone(calls),
             feed: Arc::default(),
             state: Arc::default(),
-            size_limit: made.found.remaining,
-            made: Some(Box::new(made)),
+            size_limit: pending.filter.remaining,
+            pending: Some(Box::new(pending)),
             deadline,
             sent: 0,
         }
@@ -61,10 +61,10 @@ impl SocketSearch {
 
 impl Cursor for SocketSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        if let Some(made) = self.made.take() {
-            let Made { text, mut found, began } = *made;
-            found.remaining = self.size_limit;
-            let sink = Sink::Entries(Box::new(found), FeedEnd(Arc::clone(&self.feed)));
+        if let Some(pending) = self.pending.take() {
+            let PendingSearch { text, mut filter, began } = *pending;
+            filter.remaining = self.size_limit;
+            let sink = Sink::Entries(Box::new(filter), FeedEnd(Arc::clone(&self.feed)));
             self.calls.submit(Call { text, began, sink, state: Arc::clone(&self.state) });
         }
         while out.len() < budget.bytes {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use larix_engine::log::LogKey;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, Fault};
-use larix_kv::take_noted;
+use larix_kv::take_read_fault;
 use larix_replication::provider::{Behind, SyncPeers};
 use larix_store::Store as _;
 
@@ -51,10 +51,10 @@ impl Lags {
             seen.map(|sequence| Ok((sequence, Behind::of(&snapshot, LogKey { server_id, sequence })?)))
                 .collect()
         };
-        take_noted();
+        take_read_fault();
         let seen = look().ok();
         // What could not be read is not known.
-        let is_whole = take_noted().is_none();
+        let is_whole = take_read_fault().is_none();
         *self.lock() = seen.filter(|_| is_whole).unwrap_or_default();
     }
 

@@ -11,7 +11,7 @@ use larix_engine::time::{Clock, RandomSource};
 use larix_engine::write::WriterEnvironment;
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, Served};
-use larix_kv::{Freshness, KvOptions, KvStore, Noted, OpenError, take_noted};
+use larix_kv::{Freshness, KvOptions, KvStore, OpenError, ReadFault, take_read_fault};
 use larix_schema::Schema;
 use larix_store::CommitError;
 
@@ -77,7 +77,7 @@ impl Plan {
             let text = format!("{}: {error}", engine.address);
             if is_away { Failure::Away(text) } else { Failure::Refused(text) }
         };
-        take_noted();
+        take_read_fault();
         let store = KvStore::open(&engine.address, &TABLES, &options)
             .map_err(|error| failure(matches!(error, OpenError::Unavailable(_)), &error))?;
         let store = Arc::new(store);
@@ -142,7 +142,7 @@ fn passes(error: &DatabaseOpenError) -> bool {
 
 /// Whether this thread has met an engine that does not answer.
 fn was_away() -> bool {
-    matches!(take_noted(), Some(Noted::Unavailable | Noted::Stale))
+    matches!(take_read_fault(), Some(ReadFault::Unavailable | ReadFault::Stale))
 }
 
 /// The database of a node: to be opened, or open.

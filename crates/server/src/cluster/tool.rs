@@ -9,7 +9,7 @@ use larix_configuration::{Config, Database as Section, KvSettings, OwnLines, Sha
 use larix_engine::Database;
 use larix_engine::check;
 use larix_engine::tables::{FORMAT, META, TABLES, meta};
-use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, take_noted};
+use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, take_read_fault};
 use larix_store::{Snapshot, Store};
 
 use super::published::{self, Published};
@@ -207,7 +207,7 @@ pub type ToolStore = Arc<KvStore>;
 pub fn open_to_read(config: &Config, section: &Section) -> Result<Database<ToolStore>, String> {
     let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
     let store = open_store(settings)?;
-    take_noted();
+    take_read_fault();
     let settings = config.engine_settings(section).map_err(text)?;
     Database::open(Arc::new(store), Arc::clone(&config.schema), settings, &SystemRandom).map_err(text)
 }
@@ -215,7 +215,7 @@ pub fn open_to_read(config: &Config, section: &Section) -> Result<Database<ToolS
 /// # Errors
 /// Something could not be read on this thread since a database was opened: it must not pass for what is not there.
 pub fn whole() -> Result<(), String> {
-    match take_noted() {
+    match take_read_fault() {
         None => Ok(()),
         Some(_) => {
             Err("the engine did not answer every question, so something may be missing: try again".to_owned())
@@ -238,9 +238,9 @@ pub fn check(
         Database::open(Arc::new(store), Arc::clone(&config.schema), settings, &SystemRandom).map_err(text)?;
     let snapshot = database.store().snapshot().map_err(text)?;
     let view = database.view(&snapshot).map_err(text)?;
-    take_noted();
+    take_read_fault();
     let checked = check::check(&view, &mut |finding| found(finding.named(&view.catalog))).map_err(text)?;
-    if take_noted().is_some() {
+    if take_read_fault().is_some() {
         return Err("the engine did not answer every question: check again".to_owned());
     }
     Ok(Checked { commit: snapshot.commit_counter(), entries: checked.entries })

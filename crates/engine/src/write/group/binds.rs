@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{BindAttempt, Change, Entries as _, Judgement};
-use crate::search::present::{Present, judge, judge_code};
+use crate::search::view_entries::{ViewEntries, judge, judge_code};
 use crate::tables::{META, meta};
 use crate::tree;
 use crate::write::forwarding;
@@ -59,7 +59,7 @@ impl<S: Store> Group<'_, S> {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
-            let entries = Present::of(&view);
+            let entries = ViewEntries::of(&view);
             let about = (&*self.state.schema, self.environment.clock.now());
             judge(&self.state.settings.overlays, attempt, &code, &entries, about)?
         };
@@ -115,7 +115,7 @@ impl<S: Store> Group<'_, S> {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
-            let entries = Present::of(&view);
+            let entries = ViewEntries::of(&view);
             let schema = &self.state.schema;
             let now = (self.environment.clock.now(), settings.keeps_codes(&attempt.code));
             let mut judged = judge_code(&settings.overlays, attempt, &entries, schema, now)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_kv::take_noted;
+use larix_kv::take_read_fault;
 use larix_proto::LdapResult;
 use larix_replication::digest::{self, DigestCache, DigestRequest};
 use larix_schema::NormalDn;
@@ -59,14 +59,14 @@ impl SharedDatabase {
     /// On this thread, which may wait for the engine. Each slice sees what any node has acknowledged before.
     fn digests(&self, request: &DigestRequest, base: NormalDn) -> ExtendedAnswer {
         let database = self.served().database();
-        take_noted();
+        take_read_fault();
         let answer = database.store().afresh(|| digests::made(std::slice::from_ref(database), request, base));
-        match take_noted() {
+        match take_read_fault() {
             None => answer,
             // Something between may have taken what could not be read for what is not there.
-            Some(noted) => {
+            Some(fault) => {
                 database.attached::<DigestCache>().into_iter().for_each(DigestCache::forget);
-                self.trouble(noted).into()
+                self.trouble(fault).into()
             }
         }
     }

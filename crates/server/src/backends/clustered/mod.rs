@@ -20,7 +20,7 @@ use larix_engine::search::referral;
 use larix_engine::write::{Completion, Origin, WriteRequest};
 use larix_engine::writer::hand_over_deferred;
 use larix_engine::{Chosen, Fault, Held, Served};
-use larix_kv::{Noted, take_noted};
+use larix_kv::{ReadFault, take_read_fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
@@ -88,15 +88,15 @@ impl SharedDatabase {
     /// What is answered in its place.
     fn read<T>(&self, mut read: impl FnMut() -> Result<T, LdapResult>) -> Result<T, LdapResult> {
         for _ in 0..AGAIN_MAX {
-            take_noted();
+            take_read_fault();
             let result = read();
-            match take_noted() {
+            match take_read_fault() {
                 None => return result,
-                Some(Noted::Stale) => {}
-                Some(noted) => return Err(self.trouble(noted)),
+                Some(ReadFault::Stale) => {}
+                Some(fault) => return Err(self.trouble(fault)),
             }
         }
-        Err(self.trouble(Noted::Stale))
+        Err(self.trouble(ReadFault::Stale))
     }
 
     /// Reads out of the cache. None where that lacks anything, or where the answer is an error: a thread says which.
@@ -126,13 +126,13 @@ impl SharedDatabase {
     }
 
     /// What is answered where a read came to nothing.
-    fn trouble(&self, noted: Noted) -> LdapResult {
-        match noted {
-            Noted::Stale | Noted::NotAtHand => {
+    fn trouble(&self, fault: ReadFault) -> LdapResult {
+        match fault {
+            ReadFault::Stale | ReadFault::NotAtHand => {
                 LdapResult::with(ResultCode::BUSY, "the entries changed while they were read: try again")
             }
-            Noted::Unavailable => out_of_reach(),
-            Noted::Broken => {
+            ReadFault::Unavailable => out_of_reach(),
+            ReadFault::Broken => {
                 let log = &self.common.services.log;
                 log.warning(format_args!("the engine of {:?} holds what cannot be read", self.node));
                 internal_error()

@@ -12,7 +12,7 @@ use larix_engine::search::ahead::snapshot_for_search;
 use larix_engine::search::task::{Budget, SearchTask, Step};
 use larix_engine::time::Monotonic;
 use larix_engine::{Database, Fault, View};
-use larix_kv::{KvSnapshot, Noted, take_noted};
+use larix_kv::{KvSnapshot, ReadFault, take_read_fault};
 use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
@@ -292,9 +292,9 @@ impl Work {
         let mut out = Vec::new();
         loop {
             out.clear();
-            take_noted();
+            take_read_fault();
             let step = self.try_slice(&mut out);
-            let trouble = match take_noted() {
+            let trouble = match take_read_fault() {
                 None => {
                     let step =
                         step.unwrap_or_else(|fault| Step::Done(self.handle.failure(&fault), Vec::new()));
@@ -302,12 +302,12 @@ impl Work {
                     return FinishedSlice { work: self, out, step };
                 }
                 // From the beginning, as if it had not been begun.
-                Some(Noted::Stale) if !self.has_answered && self.again < AGAIN_MAX => {
+                Some(ReadFault::Stale) if !self.has_answered && self.again < AGAIN_MAX => {
                     self.again += 1;
                     self.task = None;
                     continue;
                 }
-                Some(noted) => self.handle.trouble(noted),
+                Some(fault) => self.handle.trouble(fault),
             };
             // Something between may have taken what could not be read for what is not there.
             out.clear();

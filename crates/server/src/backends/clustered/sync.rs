@@ -13,7 +13,7 @@ use larix_engine::Database;
 use larix_engine::controls::ContentSync;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
-use larix_kv::take_noted;
+use larix_kv::take_read_fault;
 use larix_proto::{ControlBuf, LdapResult};
 use larix_replication::provider::{Start, Stepped, SyncSearch};
 use larix_store::Store;
@@ -217,14 +217,14 @@ impl Work {
         self.signal.news.store(false, Ordering::SeqCst);
         let mut out = Vec::new();
         let database = Arc::clone(self.handle.served().database());
-        take_noted();
+        take_read_fault();
         let step = database.store().afresh(|| self.try_slice(&database, &mut out));
-        let step = match take_noted() {
+        let step = match take_read_fault() {
             None => step,
             // Something between may have taken what could not be read for what is not there.
-            Some(noted) => {
+            Some(fault) => {
                 out.clear();
-                Stepped::Done(self.handle.trouble(noted), Vec::new())
+                Stepped::Done(self.handle.trouble(fault), Vec::new())
             }
         };
         FinishedSlice { work: self, out, step }

@@ -11,7 +11,7 @@ use larix_schema::{NormalDn, Schema};
 
 /// What becomes of entries.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct AnswerFilter {
     pub(super) schema: Arc<Schema>,
     pub(super) policy: Arc<AccessPolicy>,
     pub(super) subject: Arc<Subject>,
@@ -23,7 +23,7 @@ pub(super) struct Found {
     pub(super) remaining: Option<u32>,
 }
 
-impl Found {
+impl AnswerFilter {
     /// The message with what the requester may read of an entry; none of one that the search is not about, or that he may not read.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::tables::{INDEX, META, meta};
 
 /// The commits under one schema and one set of settings.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct AttributeCommits {
     is_asked: AtomicBool,
     commits: Mutex<Commits>,
 }
@@ -32,7 +32,7 @@ struct Commits {
     tree_changed: u64,
 }
 
-impl Touched {
+impl AttributeCommits {
     /// What a commit is going to change; `before` is the number of the commit before it. One that fails may be noted.
     pub(crate) fn note(&self, before: u64, set: &WriteSet) {
         if !self.is_asked.load(Ordering::Acquire) {
@@ -80,7 +80,7 @@ impl Touched {
     }
 }
 
-/// Whether changes that are not committed yet alter what [`Touched::is_unchanged`] asks about.
+/// Whether changes that are not committed yet alter what [`AttributeCommits::is_unchanged`] asks about.
 pub(crate) fn is_altered(
     set: &WriteSet,
     (added, names): (bool, bool),
@@ -108,18 +108,18 @@ mod tests {
 
     #[test]
     fn commits_are_told_apart_by_what_they_change() {
-        let touched = Touched::default();
+        let attribute_commits = AttributeCommits::default();
         let unchanged = |range, added, number| {
-            touched.is_unchanged(range, (added, true), std::iter::once(AttributeNumber(number)))
+            attribute_commits.is_unchanged(range, (added, true), std::iter::once(AttributeNumber(number)))
         };
         // Before the first question nothing is noted.
-        touched.note(9, &changing(1));
+        attribute_commits.note(9, &changing(1));
         assert!(!unchanged((10, 10), false, 2));
-        touched.note(10, &changing(1));
-        touched.note(11, &changing(2));
+        attribute_commits.note(10, &changing(1));
+        attribute_commits.note(11, &changing(2));
         let mut other = WriteSet::new();
         other.put(META, meta::LAST_ENTRY_ID, 7_u64.to_be_bytes());
-        touched.note(12, &other);
+        attribute_commits.note(12, &other);
         for (range, added, number, expected) in [
             ((11, 13), false, 1, true),
             ((10, 13), false, 1, false),
@@ -134,11 +134,11 @@ mod tests {
         }
         let mut set = WriteSet::new();
         set.put(META, meta::TREE_GENERATION, 7_u64.to_be_bytes());
-        touched.note(13, &set);
+        attribute_commits.note(13, &set);
         assert!(!unchanged((13, 14), false, 3));
-        assert!(touched.is_unchanged((13, 14), (true, false), std::iter::once(AttributeNumber(3))));
+        assert!(attribute_commits.is_unchanged((13, 14), (true, false), std::iter::once(AttributeNumber(3))));
         // A commit by another way: all is forgotten.
-        touched.note(15, &changing(1));
+        attribute_commits.note(15, &changing(1));
         assert!(!unchanged((14, 16), false, 3));
         assert!(unchanged((15, 16), false, 3));
     }

@@ -17,46 +17,47 @@ use crate::index::Kinds;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::overlay::second_factor::{FactorJudgement, GivenCode};
 use crate::overlay::{
-    Authentication, BindAttempt, Entries, Interests, Judgement, Lasting, NobodysBind, Overlays, PendingBind,
-    Referrer, Sought,
+    Authentication, BindAttempt, Dependencies, Entries, Interests, Judgement, NobodysBind, Overlays,
+    PendingBind, Referrer, Sought,
 };
 use crate::time::Timestamp;
 use crate::tree;
 
 /// The entries that an overlay may look at.
-pub(crate) struct Present<'p, 's, V> {
+pub(crate) struct ViewEntries<'p, 's, V> {
     pub(crate) view: &'p View<'s, V>,
     pub(crate) sight: Sight<'p>,
 }
 
-impl<'p, 's, V> Present<'p, 's, V> {
+impl<'p, 's, V> ViewEntries<'p, 's, V> {
     /// With all that overlays compute.
     pub(crate) fn of(view: &'p View<'s, V>) -> Self {
         Self { view, sight: Sight::of(view) }
     }
 }
 
-impl<V: Snapshot> Present<'_, '_, V> {
+impl<V: Snapshot> ViewEntries<'_, '_, V> {
     /// The numbers of the attributes, if indexes tell of every change of them.
-    fn indexed_numbers(&self, lasting: &Lasting<'_>) -> Option<Vec<AttributeNumber>> {
+    fn indexed_numbers(&self, dependencies: &Dependencies<'_>) -> Option<Vec<AttributeNumber>> {
         let (schema, settings) = (&self.view.schema, &self.view.settings);
         let is_indexed =
             |attribute: &AttributeDescription| settings.index.kinds(schema, attribute).has(Kinds::EQUALITY);
-        if !lasting.attributes.iter().all(is_indexed) {
+        if !dependencies.attributes.iter().all(is_indexed) {
             return None;
         }
-        let covered = lasting.attributes.iter().map(|attribute| self.view.catalog.covered(schema, attribute));
+        let covered =
+            dependencies.attributes.iter().map(|attribute| self.view.catalog.covered(schema, attribute));
         Some(covered.flat_map(|covered| covered.as_slice().to_vec()).collect())
     }
 }
 
-impl<V> std::fmt::Debug for Present<'_, '_, V> {
+impl<V> std::fmt::Debug for ViewEntries<'_, '_, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Present").finish_non_exhaustive()
+        f.debug_struct("ViewEntries").finish_non_exhaustive()
     }
 }
 
-impl<V: Snapshot> Entries for Present<'_, '_, V> {
+impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
         let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else {
             let own_depth = suffix_depth(self.view, dn).unwrap_or(0);
@@ -95,15 +96,15 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         self.view.facts.is_some().then(|| self.view.snapshot.commit_counter())
     }
 
-    fn found_at(&self, lasting: &Lasting<'_>) -> Option<u64> {
+    fn found_at(&self, dependencies: &Dependencies<'_>) -> Option<u64> {
         let commit = self.view.snapshot.commit_counter();
         if self.view.facts.is_some() {
             return Some(commit);
         }
-        let numbers = self.indexed_numbers(lasting)?;
+        let numbers = self.indexed_numbers(dependencies)?;
         let mut altered = false;
         self.view.snapshot.visit_changes(&mut |set| {
-            let scope = (lasting.entries, lasting.names);
+            let scope = (dependencies.entries, dependencies.names);
             altered = altered || is_altered(set, scope, numbers.iter().copied());
         });
         (!altered).then_some(commit)
@@ -116,14 +117,14 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         })
     }
 
-    fn is_as_at(&self, commit: u64, lasting: &Lasting<'_>) -> bool {
-        let Some(now) = self.found_at(lasting) else { return false };
+    fn is_as_at(&self, commit: u64, dependencies: &Dependencies<'_>) -> bool {
+        let Some(now) = self.found_at(dependencies) else { return false };
         if now <= commit {
             return now == commit;
         }
-        let Some(numbers) = self.indexed_numbers(lasting) else { return false };
-        let scope = (lasting.entries, lasting.names);
-        self.view.touched.is_unchanged((commit, now), scope, numbers.into_iter())
+        let Some(numbers) = self.indexed_numbers(dependencies) else { return false };
+        let scope = (dependencies.entries, dependencies.names);
+        self.view.attribute_commits.is_unchanged((commit, now), scope, numbers.into_iter())
     }
 
     fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {

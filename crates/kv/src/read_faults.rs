@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 /// The worst that reads on this thread have met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Noted {
+pub enum ReadFault {
     /// Something was not in the cache, and this thread was not to ask for it.
     NotAtHand,
     /// What a view had read was changed before the engine was asked for more: read again.
@@ -19,7 +19,7 @@ pub enum Noted {
 }
 
 thread_local! {
-    static WORST: Cell<Option<Noted>> = const { Cell::new(None) };
+    static WORST: Cell<Option<ReadFault>> = const { Cell::new(None) };
     static AT_HAND: Cell<bool> = const { Cell::new(false) };
     static AFRESH: Cell<bool> = const { Cell::new(false) };
 }
@@ -51,12 +51,12 @@ pub(crate) fn at_hand<T>(read: impl FnOnce() -> T) -> Option<T> {
             AT_HAND.set(false);
         }
     }
-    take_noted();
+    take_read_fault();
     AT_HAND.set(true);
     let within = Within;
     let read = read();
     drop(within);
-    take_noted().is_none().then_some(read)
+    take_read_fault().is_none().then_some(read)
 }
 
 /// Whether views of this thread are to ask nothing.
@@ -64,12 +64,12 @@ pub(crate) fn is_at_hand() -> bool {
     AT_HAND.get()
 }
 
-pub(crate) fn note(what: Noted) {
+pub(crate) fn note(what: ReadFault) {
     WORST.set(WORST.get().max(Some(what)));
 }
 
 /// What reads on this thread have met since this was asked last.
-pub fn take_noted() -> Option<Noted> {
+pub fn take_read_fault() -> Option<ReadFault> {
     WORST.take()
 }
 
@@ -79,10 +79,10 @@ mod tests {
 
     #[test]
     fn the_worst_is_told_once() {
-        assert_eq!(take_noted(), None);
-        note(Noted::Unavailable);
-        note(Noted::Stale);
-        assert_eq!((take_noted(), take_noted()), (Some(Noted::Unavailable), None));
+        assert_eq!(take_read_fault(), None);
+        note(ReadFault::Unavailable);
+        note(ReadFault::Stale);
+        assert_eq!((take_read_fault(), take_read_fault()), (Some(ReadFault::Unavailable), None));
     }
 
     #[test]
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn what_is_at_hand_is_whole_or_not_there() {
-        note(Noted::Stale);
+        note(ReadFault::Stale);
         assert_eq!(at_hand(is_at_hand), Some(true));
-        assert_eq!(at_hand(|| note(Noted::NotAtHand)), None);
-        assert_eq!((is_at_hand(), take_noted()), (false, None));
+        assert_eq!(at_hand(|| note(ReadFault::NotAtHand)), None);
+        assert_eq!((is_at_hand(), take_read_fault()), (false, None));
         assert!(std::panic::catch_unwind(|| at_hand(|| panic!("a bug"))).is_err());
         assert!(!is_at_hand());
     }

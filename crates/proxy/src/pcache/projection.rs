@@ -11,7 +11,7 @@ use larix_schema::{NormalDn, Schema};
 
 /// A client's search, as it is answered here.
 #[derive(Debug)]
-pub(super) struct Showing {
+pub(super) struct Projection {
     pub(super) schema: Arc<Schema>,
     /// Of the database.
     pub(super) policy: Arc<AccessPolicy>,
@@ -26,7 +26,7 @@ pub(super) struct Showing {
     pub(super) message: MessageId,
 }
 
-impl Showing {
+impl Projection {
     /// What the schema knows of an entry; none: an attribute has no values, or there is one twice.
     pub(super) fn entry_of(&self, found: &SearchResultEntry<'_>) -> Option<Entry> {
         let mut entry = Entry::new(found.dn);

@@ -6,20 +6,20 @@ use foldhash::HashMap;
 
 /// What waits for its superior, by the superior's name.
 #[derive(Debug)]
-pub(super) struct Parked<K, E> {
+pub(super) struct Orphans<K, E> {
     waiting: HashMap<K, Vec<E>>,
-    /// What was ever parked, in bytes: an entry that comes after the superior takes memory until the end as well.
+    /// What was ever added, in bytes: an entry that comes after the superior takes memory until the end as well.
     bytes: usize,
     limit: usize,
 }
 
-impl<K: Eq + Hash, E> Parked<K, E> {
+impl<K: Eq + Hash, E> Orphans<K, E> {
     pub(super) fn new(limit: usize) -> Self {
         Self { waiting: HashMap::default(), bytes: 0, limit }
     }
 
     /// Gives the record back when too much waits already.
-    pub(super) fn park(&mut self, superior: K, record: E, bytes: usize) -> Result<(), E> {
+    pub(super) fn add(&mut self, superior: K, record: E, bytes: usize) -> Result<(), E> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.limit {
             return Err(record);

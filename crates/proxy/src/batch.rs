@@ -6,22 +6,22 @@ use std::ptr;
 use std::sync::Arc;
 
 /// So many requests wait at most: a loop with more clients has longer turns.
-const GATHERED_MAX: usize = 32;
+const BATCH_MAX: usize = 32;
 
 thread_local! {
     /// None: the thread has no loop that sends what it gathers.
-    static GATHERED: RefCell<Option<Gathered>> = const { RefCell::new(None) };
+    static BATCH: RefCell<Option<Batch>> = const { RefCell::new(None) };
 }
 
 /// Sends requests that wait.
-pub(crate) trait Sends {
+pub(crate) trait RequestSender {
     /// Sends what waits, if anything does.
     fn send(&self);
 }
 
-/// What waits on one thread.
-struct Gathered {
-    waiting: Vec<Arc<dyn Sends>>,
+/// The requests that wait on one thread.
+struct Batch {
+    waiting: Vec<Arc<dyn RequestSender>>,
     requests: usize,
     tell: Box<dyn Fn()>,
 }
@@ -29,7 +29,7 @@ struct Gathered {
 /// From now on requests to the targets of proxied databases that this thread brings wait until it calls [`send_gathered`], or there are
 /// 32 of them. `tell` is called when the first one waits; it must not block and brings no request.
 pub fn gather_requests(tell: Box<dyn Fn()>) {
-    GATHERED.set(Some(Gathered { waiting: Vec::new(), requests: 0, tell }));
+    BATCH.set(Some(Batch { waiting: Vec::new(), requests: 0, tell }));
 }
 
 /// Sends what this thread has gathered.
@@ -40,28 +40,28 @@ pub fn send_gathered() {
 }
 
 /// Those that are to send next: while they do, the thread may bring requests.
-fn next() -> Option<Arc<dyn Sends>> {
-    GATHERED.with_borrow_mut(|gathered| {
-        let gathered = gathered.as_mut()?;
-        gathered.requests = 0;
-        gathered.waiting.pop()
+fn next() -> Option<Arc<dyn RequestSender>> {
+    BATCH.with_borrow_mut(|batch| {
+        let batch = batch.as_mut()?;
+        batch.requests = 0;
+        batch.waiting.pop()
     })
 }
 
 /// Notes that a request waits; false: it does not, and is to be sent now.
-pub(crate) fn waits<S: Sends + 'static>(sends: &Arc<S>) -> bool {
-    GATHERED.with_borrow_mut(|gathered| {
-        let Some(gathered) = gathered else { return false };
-        if gathered.requests >= GATHERED_MAX {
-            gathered.requests = 0;
+pub(crate) fn waits<S: RequestSender + 'static>(sends: &Arc<S>) -> bool {
+    BATCH.with_borrow_mut(|batch| {
+        let Some(batch) = batch else { return false };
+        if batch.requests >= BATCH_MAX {
+            batch.requests = 0;
             return false;
         }
-        gathered.requests += 1;
-        if gathered.waiting.is_empty() {
-            (gathered.tell)();
+        batch.requests += 1;
+        if batch.waiting.is_empty() {
+            (batch.tell)();
         }
-        if !gathered.waiting.iter().any(|known| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(sends))) {
-            gathered.waiting.push(Arc::<S>::clone(sends));
+        if !batch.waiting.iter().any(|known| ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(sends))) {
+            batch.waiting.push(Arc::<S>::clone(sends));
         }
         true
     })
