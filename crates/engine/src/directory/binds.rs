@@ -15,9 +15,9 @@ use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
-use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests};
+use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests, judge, judge_code};
 use crate::search::entry::{Gate, Seen};
-use crate::search::view_entries::{ViewEntries, judge, judge_code};
+use crate::search::view_entries::ViewEntries;
 use crate::write::WriteOutcome;
 
 /// Whose password a simple bind is about, and what to check it against.

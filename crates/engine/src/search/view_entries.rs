@@ -1,7 +1,7 @@
-//! What is passed to overlays, and how their judgements of a bind are joined.
+//! The entries of a view, as they are passed to overlays.
 
 use larix_proto::Scope;
-use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use larix_store::Snapshot;
 
 use super::computed::{LOOK_STEPS, Sight};
@@ -15,12 +15,7 @@ use crate::failure::Failure;
 use crate::filter::charge;
 use crate::index::Kinds;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
-use crate::overlay::second_factor::{FactorJudgement, GivenCode};
-use crate::overlay::{
-    Authentication, BindAttempt, Dependencies, Entries, Interests, Judgement, NobodysBind, Overlays,
-    PendingBind, Referrer, Sought,
-};
-use crate::time::Timestamp;
+use crate::overlay::{Dependencies, Entries, Referrer, Sought};
 use crate::tree;
 
 /// The entries that an overlay may look at.
@@ -220,80 +215,4 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
     ) -> Result<Vec<Referrer>, Failure> {
         references::referrers(self.view, attributes, sought)
     }
-}
-
-/// What second factors say to a bind. Without `writable` a code cannot be used up, and is refused.
-///
-/// # Errors
-/// A store that cannot be read.
-pub(crate) fn judge_code(
-    overlays: &Overlays,
-    attempt: &BindAttempt,
-    entries: &dyn Entries,
-    schema: &Schema,
-    (now, writable): (Timestamp, bool),
-) -> Result<FactorJudgement, Failure> {
-    let mut judgement = FactorJudgement::default();
-    if attempt.code != GivenCode::NotAsked
-        && overlays.want(Interests::SECOND_FACTOR)
-        && let Some(entry) = entries.entry(&attempt.dn)?
-    {
-        for overlay in overlays.at(Interests::SECOND_FACTOR) {
-            let Some(factor) = overlay.second_factor() else { continue };
-            let bind = PendingBind { attempt, matched: attempt.matched, entry: &entry, schema, entries, now };
-            judgement.join(factor.judge(&bind)?);
-        }
-    }
-    // A stored password that takes codes is no password if nothing verifies codes.
-    judgement.refused |= matches!(attempt.code, GivenCode::OfPasswords { .. }) && !judgement.redeemed;
-    if !writable && !judgement.changes.is_empty() {
-        judgement.refused = true;
-        judgement.changes.clear();
-    }
-    Ok(judgement)
-}
-
-/// What the overlays say to a bind, in their order, given what became of its code. A login that one of them refuses is one for none of
-/// them, wherever they stand.
-///
-/// # Errors
-/// A store that cannot be read.
-pub(crate) fn judge(
-    overlays: &Overlays,
-    attempt: &BindAttempt,
-    code: &FactorJudgement,
-    entries: &dyn Entries,
-    (schema, now): (&Schema, Timestamp),
-) -> Result<Judgement, Failure> {
-    let mut judgement = Judgement { refused: code.refused, ordered: code.ordered, ..Judgement::default() };
-    if matches!(attempt.code, GivenCode::Compared(_)) {
-        // No client logs in.
-        return Ok(judgement);
-    }
-    let authentications = overlays.at(Interests::BIND).filter_map(|overlay| overlay.authentication());
-    let Some(entry) = entries.entry(&attempt.dn)? else {
-        for overlay in authentications {
-            judgement.join(overlay.judge_nobody(&NobodysBind { attempt, schema, entries })?);
-        }
-        return Ok(judgement);
-    };
-    let authentications: Vec<&dyn Authentication> = authentications.collect();
-    let mut matched = attempt.matched && !judgement.refused;
-    let ask = |overlay: &dyn Authentication, matched: bool| {
-        overlay.judge(&PendingBind { attempt, matched, entry: &entry, schema, entries, now })
-    };
-    let mut judged: Vec<Judgement> = Vec::with_capacity(authentications.len());
-    for overlay in &authentications {
-        let own = ask(*overlay, matched)?;
-        if matched && own.refused {
-            matched = false;
-            // What the overlays before took for a login is none.
-            for (before, overlay) in judged.iter_mut().zip(&authentications) {
-                *before = ask(*overlay, false)?;
-            }
-        }
-        judged.push(own);
-    }
-    judged.into_iter().for_each(|own| judgement.join(own));
-    Ok(judgement)
 }
