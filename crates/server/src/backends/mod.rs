@@ -1,5 +1,6 @@
 //! The backends: one for each kind of served database, and one for names outside every database.
 
+mod bind_judge;
 mod caching;
 mod chained;
 mod changelog;
@@ -14,6 +15,7 @@ mod identities;
 mod memory;
 mod out_of_service;
 mod passwd;
+mod password_replacement;
 mod passwords;
 mod proxied;
 mod remote_auth;

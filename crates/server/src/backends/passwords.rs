@@ -1,40 +1,29 @@
 //! A bind with what is stored: the password is compared, the outcome judged, and the password stored in a better way.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimit;
-use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::overlay::password_keys::PasswordKey;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork};
 use larix_engine::password::{self, Cost, Hasher, Scheme};
-use larix_engine::write::{
-    AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
-};
-use larix_engine::{Chosen, DatabaseSettings, Directory, Served};
-use larix_proto::{CompareRequest, LdapResult, ModifyOperation, ResultCode};
+use larix_engine::{Chosen, DatabaseSettings};
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
-use larix_store::lmdb::LmdbStore;
 use zeroize::Zeroizing;
 
 use super::Common;
+use super::bind_judge::Judge;
 use crate::clock::SystemRandom;
-use crate::generated_password::{generate_password, generate_within};
 use crate::log::printable;
 use crate::password_pool::JobSource;
 use crate::saslauthd;
 use crate::services::Services;
-use larix_backend::{
-    Backend, Bind, Changes, Context, End, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply,
-    Secret, Verdict,
-};
+use larix_backend::{Bind, Context, Later, Pending, Proof, Reply, Secret, Verdict};
 
-/// How a request may name userPassword (RFC 4519 section 2.41).
-const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 /// Stored passwords that take codes and are tried in one login: the writer computes two codes for each.
 const CODED_MAX: usize = 16;
 
@@ -88,84 +77,6 @@ impl AccountPasswords {
     }
 }
 
-/// Judges how a bind ends, after the password was compared.
-#[derive(Clone)]
-pub(super) enum Judge {
-    Stored {
-        directory: Arc<Directory<LmdbStore>>,
-        /// The database of the name, or one that counts wrong passwords.
-        served: Option<Arc<Served<LmdbStore>>>,
-        is_own: bool,
-    },
-    /// A database in a shared engine.
-    #[cfg(feature = "kv")]
-    Shared(Arc<dyn SharedJudge>),
-}
-
-/// A database in a shared engine judges binds. None of it waits on the calling thread.
-#[cfg(feature = "kv")]
-pub(super) trait SharedJudge: Send + Sync {
-    fn judges(&self, dn: &NormalDn) -> bool;
-
-    fn conclude(self: Arc<Self>, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>);
-
-    /// Stores a password anew where this node may; `then` is dropped at the end of it.
-    fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8], then: Box<dyn Send>);
-}
-
-impl Judge {
-    /// The database itself.
-    pub(super) fn of(common: &Common, served: &Arc<Served<LmdbStore>>) -> Self {
-        let directory = Arc::clone(&common.directory);
-        Self::Stored { directory, served: Some(Arc::clone(served)), is_own: true }
-    }
-
-    /// Of a name that no database stores.
-    pub(super) fn without_database(common: &Arc<Common>) -> Self {
-        let served = common.directory.counting().map(|counting| Arc::clone(counting.served()));
-        #[cfg(feature = "kv")]
-        if served.is_none()
-            && let Some(judge) = super::clustered::counting(common)
-        {
-            return judge;
-        }
-        Self::Stored { directory: Arc::clone(&common.directory), served, is_own: false }
-    }
-
-    fn judges(&self, dn: &NormalDn) -> bool {
-        match self {
-            Self::Stored { directory, served, .. } => {
-                served.as_ref().is_some_and(|served| directory.at(served).judges_binds(dn))
-            }
-            #[cfg(feature = "kv")]
-            Self::Shared(judge) => judge.judges(dn),
-        }
-    }
-
-    pub(super) fn conclude(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        match self {
-            Self::Stored { directory, served: Some(served), .. } => {
-                directory.at(served).conclude_bind(attempt, done);
-            }
-            Self::Stored { served: None, .. } => done(BindConclusion::outright(attempt.matched)),
-            #[cfg(feature = "kv")]
-            Self::Shared(judge) => Arc::clone(judge).conclude(attempt, done),
-        }
-    }
-
-    /// `then` is dropped once what became of it is known.
-    fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8], then: impl Send + 'static) {
-        match self {
-            Self::Stored { directory, served: Some(served), is_own: true } => {
-                directory.at(served).rehash(dn, old, new, Box::new(|_| drop(then)));
-            }
-            Self::Stored { .. } => {}
-            #[cfg(feature = "kv")]
-            Self::Shared(judge) => judge.rehash(dn, old, new, Box::new(then)),
-        }
-    }
-}
-
 impl Common {
     /// Ends a bind: at once where that takes no time and no overlay judges it.
     pub(super) fn bind(
@@ -187,6 +98,18 @@ impl Common {
         let done = later();
         judge.conclude(attempt, Box::new(move |conclusion| done(verdict(conclusion, None))));
         Reply::Later(Pending::default())
+    }
+
+    /// Ends a bind of a name that no database stores, by these passwords.
+    pub(super) fn bind_without_database(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        passwords: Vec<Secret>,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        let stored = AccountPasswords { passwords, ..AccountPasswords::none() };
+        self.bind(Judge::without_database(self), context, bind, stored, later)
     }
 
     fn compare_and_bind(
@@ -274,41 +197,6 @@ impl Common {
     }
 }
 
-/// What a compare has overlays judge, whose outcome is so far `result`; `None`: nothing.
-pub(super) fn compared_attempt<S: Store>(
-    chosen: Chosen<'_, S>,
-    result: &LdapResult,
-    (dn, request): (&NormalDn, &CompareRequest<'_>),
-    controls: &RequestControls,
-) -> Option<BindAttempt> {
-    let matched = match result.code {
-        ResultCode::COMPARE_TRUE => true,
-        ResultCode::COMPARE_FALSE => false,
-        _ => return None,
-    };
-    let is_password = || PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name));
-    if chosen.compares_code(dn, request.attribute) {
-        // Whatever it has to do with the secret: it is the code that is asked about.
-        let code = GivenCode::Compared(Zeroizing::new(request.value.to_vec()));
-        Some(BindAttempt { dn: dn.clone(), matched: true, policy_control: false, code })
-    } else if controls.password_policy && is_password() && chosen.judges_binds(dn) {
-        Some(BindAttempt { dn: dn.clone(), matched, policy_control: true, code: GivenCode::NotAsked })
-    } else {
-        None
-    }
-}
-
-/// What the judgement of a compare means for its answer.
-pub(super) fn compared(verdict: BindConclusion) -> End {
-    let BindConclusion { result, controls, .. } = verdict;
-    let result = match result.code {
-        ResultCode::SUCCESS => LdapResult::new(ResultCode::COMPARE_TRUE),
-        ResultCode::INVALID_CREDENTIALS => LdapResult::new(ResultCode::COMPARE_FALSE),
-        _ => result,
-    };
-    (result, controls)
-}
-
 /// Whether comparing with a stored value means to ask another program.
 pub(super) fn asks_saslauthd(stored: &[u8]) -> bool {
     password::pass_through(password::password_behind(stored).unwrap_or(stored)).is_some()
@@ -335,23 +223,6 @@ struct JobContext {
 fn verdict(conclusion: BindConclusion, shown: Option<String>) -> Verdict {
     let BindConclusion { result, controls, must_change_password, forward, .. } = conclusion;
     Verdict { result, controls, must_change_password, shown, identity: None, forward }
-}
-
-/// The new password of a request, and it once more if it is made up here, with so many bytes as are `allowed`.
-pub(super) fn new_password(
-    given: Option<&Secret>,
-    allowed: Option<RangeInclusive<usize>>,
-) -> (Secret, Option<Secret>) {
-    match given {
-        Some(new) => (new.clone(), None),
-        None => {
-            let made = match allowed {
-                Some(allowed) => generate_within(&SystemRandom, &allowed),
-                None => generate_password(&SystemRandom),
-            };
-            (made.clone(), Some(made))
-        }
-    }
 }
 
 /// A password and the values that one of must match.
@@ -553,54 +424,4 @@ impl<F: FnOnce()> Drop for AtEnd<F> {
             what();
         }
     }
-}
-
-/// A change that replaces the passwords of an entry.
-pub(super) fn replacement(
-    target: String,
-    values: Vec<Vec<u8>>,
-    subject: Arc<Subject>,
-    policy_control: bool,
-) -> WriteRequest {
-    let change = Modification {
-        operation: ModifyOperation::Replace,
-        attribute: AttributeValues { description: "userPassword".to_owned(), values },
-    };
-    WriteRequest {
-        operation: WriteOperation::Modify { object: target, changes: vec![change] },
-        subject,
-        controls: RequestControls::from(ControlValues {
-            password_policy: policy_control,
-            ..ControlValues::default()
-        }),
-        origin: Origin::Client,
-        passwords: None,
-    }
-}
-
-/// Where no passwords are stored: the change is asked for all the same, and its answer the one of any change there.
-pub(super) fn replace_unstored(
-    backend: &dyn Backend,
-    context: &Context<'_>,
-    change: PasswordChange<'_>,
-    later: Later<'_, PasswordChanged>,
-) -> Reply<PasswordChanged> {
-    if change.old.is_some() {
-        let text = "unwilling to verify old password";
-        return Reply::Now(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-    }
-    let (new, generated) = new_password(change.new.as_ref(), None);
-    // It is not kept: a scheme that takes no time will do.
-    let hash = match Hasher::new(Scheme::SSHA).hash(&new, &SystemRandom) {
-        Ok(hash) => hash.to_vec(),
-        Err(error) => {
-            let text = format!("password hash failed: {error}");
-            return Reply::Now(LdapResult::with(ResultCode::OTHER, text).into());
-        }
-    };
-    let request = replacement(change.target, vec![hash], Arc::clone(context.subject), change.policy_control);
-    let done = later();
-    let finished =
-        move |outcome: WriteOutcome| done(PasswordChanged { generated, ..PasswordChanged::from(outcome) });
-    Reply::Later(backend.update(context, Changes::One(request, Some(change.dn.clone())), Box::new(finished)))
 }

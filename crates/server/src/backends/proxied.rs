@@ -22,7 +22,7 @@ use larix_proxy::settings::TlsBegins;
 use larix_proxy::{Proxy, ProxySettings, Surroundings};
 use larix_schema::NormalDn;
 
-use super::{Common, passwords, search_limits};
+use super::{Common, search_limits};
 use crate::clock::SystemRandom;
 use crate::log::printable;
 use crate::services::Services;
@@ -169,14 +169,7 @@ impl Backend for Proxied {
         if passwords.is_empty() || !matches!(bind.proof, Proof::Password(_)) {
             return self.backend.bind(context, bind, later);
         }
-        let judge = passwords::Judge::without_database(&self.common);
-        self.common.bind(
-            judge,
-            context,
-            bind,
-            passwords::AccountPasswords { passwords, ..passwords::AccountPasswords::none() },
-            later,
-        )
+        self.common.bind_without_database(context, bind, passwords, later)
     }
 
     fn modify_password(

@@ -10,7 +10,7 @@ use larix_schema::NormalDn;
 
 use super::{SharedDatabase, too_late, too_many};
 use crate::backends::Common;
-use crate::backends::passwords::{Judge, SharedJudge, compared, compared_attempt};
+use crate::backends::bind_judge::{Judge, SharedJudge, compared, compared_attempt};
 use crate::cluster::{Cluster, Role, Turn};
 
 /// Judges binds of one database.

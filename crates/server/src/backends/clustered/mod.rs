@@ -25,8 +25,9 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
+use super::bind_judge::{Judge, compared_attempt};
 use super::engine_database::{self, EngineDatabase, internal_error};
-use super::passwords::{self, AccountPasswords, compared_attempt};
+use super::passwords::AccountPasswords;
 use super::{Common, identities};
 use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
@@ -321,8 +322,8 @@ impl Backend for Clustered {
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         let handle = self.handle();
         if let Some(stored) = AccountPasswords::of_root(&self.node().database_settings(), bind) {
-            let judge = handle
-                .map_or_else(|_| passwords::Judge::without_database(&self.common), |handle| handle.judge());
+            let judge =
+                handle.map_or_else(|_| Judge::without_database(&self.common), |handle| handle.judge());
             return self.common.bind(judge, context, bind, stored, later);
         }
         let handle = match handle {

@@ -4,7 +4,7 @@ use larix_backend::{Context, Done, Later, PasswordChange, PasswordChanged, Reply
 use larix_proto::LdapResult;
 
 use super::{CancelToken, Clustered, SharedDatabase, too_late};
-use crate::backends::engine_database::PasswordReplacement;
+use crate::backends::password_replacement::PasswordReplacement;
 use crate::cluster::{SharedStore, Turn};
 
 impl Clustered {

@@ -19,7 +19,8 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
-use super::{Common, passwords};
+use super::Common;
+use super::password_replacement::replace_unstored;
 use larix_backend::memory_tree::{Bases, Counted, Found, MemoryTree};
 use larix_backend::{
     Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
@@ -199,14 +200,7 @@ impl<C: Content> Backend for Tree<C> {
             return Reply::Now(LdapResult::success().into());
         }
         let passwords = self.secrets(context, bind.dn);
-        let judge = passwords::Judge::without_database(&self.common);
-        self.common.bind(
-            judge,
-            context,
-            bind,
-            passwords::AccountPasswords { passwords, ..passwords::AccountPasswords::none() },
-            later,
-        )
+        self.common.bind_without_database(context, bind, passwords, later)
     }
 
     fn modify_password(
@@ -215,7 +209,7 @@ impl<C: Content> Backend for Tree<C> {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        passwords::replace_unstored(self, context, change, later)
+        replace_unstored(self, context, change, later)
     }
 
     fn secrets(&self, _: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {

@@ -25,8 +25,10 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{Statistics, Store};
 use zeroize::Zeroizing;
 
+use super::bind_judge::{self, Judge};
 use super::engine_database::{self, EngineDatabase};
-use super::passwords::{self, AccountPasswords};
+use super::password_replacement::replace_unstored;
+use super::passwords::AccountPasswords;
 use super::{Common, identities};
 
 use crate::statistics::latency::in_database;
@@ -76,11 +78,11 @@ impl Stored {
     /// that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
     fn judge_compare(&self, compare: &Compare<'_>, result: LdapResult, later: Later<'_, End>) -> Reply<End> {
         let (chosen, about) = (self.chosen(), (compare.dn, compare.request));
-        let Some(attempt) = passwords::compared_attempt(chosen, &result, about, compare.controls) else {
+        let Some(attempt) = bind_judge::compared_attempt(chosen, &result, about, compare.controls) else {
             return Reply::Now((result, Vec::new()));
         };
         let done = later();
-        chosen.conclude_bind(attempt, Box::new(move |verdict| done(passwords::compared(verdict))));
+        chosen.conclude_bind(attempt, Box::new(move |verdict| done(bind_judge::compared(verdict))));
         Reply::Later(Pending::default())
     }
 
@@ -129,7 +131,7 @@ impl Backend for Stored {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         self.note();
-        let judge = passwords::Judge::of(&self.common, &self.served);
+        let judge = Judge::of(&self.common, &self.served);
         let Proof::Password(sent) = bind.proof else {
             return self.common.bind(judge, context, bind, AccountPasswords::none(), later);
         };
@@ -263,8 +265,7 @@ impl Backend for Nowhere {
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
         if bind.by_mechanism {
-            let judge = passwords::Judge::without_database(&self.common);
-            return self.common.bind(judge, context, bind, AccountPasswords::none(), later);
+            return self.common.bind_without_database(context, bind, Vec::new(), later);
         }
         let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         Reply::Now(self.common.directory.elsewhere(bind.dn.as_str(), None, otherwise).into())
@@ -276,7 +277,7 @@ impl Backend for Nowhere {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        passwords::replace_unstored(self, context, change, later)
+        replace_unstored(self, context, change, later)
     }
 
     fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> Pending {

@@ -4,8 +4,8 @@ use larix_backend::{Context, Later, PasswordChange, PasswordChanged, Pending, Re
 use larix_proto::LdapResult;
 
 use super::Stored;
-use crate::backends::engine_database::PasswordReplacement;
-use crate::backends::passwords::Judge;
+use crate::backends::bind_judge::Judge;
+use crate::backends::password_replacement::PasswordReplacement;
 
 impl Stored {
     /// # Errors
