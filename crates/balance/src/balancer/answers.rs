@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use larix_client::PeerFault;
 use larix_proto::control::{ControlValue, PagedResults};
-use larix_proto::{Controls, LdapResult, MessageId, Response, ResultCode, oid};
+use larix_proto::{Controls, LdapResult, MessageId, ResultCode, oid};
 
-use super::binds::{BindAnswer, identity_of};
+use super::binds::BindAnswer;
 use super::{Balancer, OUTPUT_HIGH, touch_client};
 use crate::client::{Client, Restriction};
 use crate::envelope::{self, behind_id};
@@ -121,20 +121,7 @@ impl Balancer {
                     // "Who am I?" has no other answer that means something here.
                     continue;
                 }
-                let code = result.map_or(ResultCode::OTHER, |(_, result)| result.code);
-                let identity = match &answer.message.response {
-                    response @ Response::Extended { .. } => identity_of(response),
-                    _ => None,
-                };
-                let answer = match operation.kind {
-                    Kind::Verify(_) => BindAnswer::of_verification(&answer.message.response),
-                    _ => BindAnswer {
-                        code,
-                        behind_id: behind_id(answer.pdu).to_vec(),
-                        identity,
-                        is_unknown: false,
-                    },
-                };
+                let answer = BindAnswer::of(&operation.kind, &answer.message.response, answer.pdu);
                 let Some(operation) = pending.remove(&message) else { continue };
                 return Next::Bind(operation, answer);
             }

@@ -33,8 +33,20 @@ const NOT_VERIFIED: &str = "the server does not verify credentials (feature vc):
     have it load its module vc, or take the feature out";
 
 impl BindAnswer {
+    pub(super) fn of(kind: &Kind, response: &Response<'_>, pdu: &[u8]) -> Self {
+        if let Kind::Verify(_) = kind {
+            return Self::of_verification(response);
+        }
+        Self {
+            code: response.result().map_or(ResultCode::OTHER, |(_, result)| result.code),
+            behind_id: envelope::behind_id(pdu).to_vec(),
+            identity: identity_of(response),
+            is_unknown: false,
+        }
+    }
+
     /// The answer to a bind whose credentials were verified. What says nothing of them is no success.
-    pub(super) fn of_verification(response: &Response<'_>) -> Self {
+    fn of_verification(response: &Response<'_>) -> Self {
         let refused = |code, text: &str| (LdapResult::with(code, text), Vec::new());
         let (mut is_unknown, other) = (false, ResultCode::OTHER);
         let (result, controls) = match response {
@@ -429,7 +441,7 @@ impl Balancer {
 }
 
 /// What "Who am I?" was answered with (RFC 4532); none: a refusal.
-pub(super) fn identity_of(response: &Response<'_>) -> Option<String> {
+fn identity_of(response: &Response<'_>) -> Option<String> {
     match response {
         Response::Extended { result, value, .. } if result.code == ResultCode::SUCCESS => {
             String::from_utf8(value.unwrap_or_default().to_vec()).ok()

@@ -12,9 +12,14 @@ mod verified;
 
 use std::sync::Mutex;
 
-use larix_proto::{Message, Request, Response, ResponseOp, client};
+use larix_client::PeerFault;
+use larix_proto::{
+    Frame, LdapResult, Message, MessageId, Request, Response, ResponseOp, ResultCode, client, encode, frame,
+    proxy_header,
+};
 
 use super::*;
+use crate::client::Arrival;
 
 const BALANCER: &str = "cn=balancer,dc=example,dc=com";
 

@@ -1,136 +1,176 @@
-//! Passwords that the remote server has let in (`pcacheBind`): for a while the same ones are let in here.
-//!
-//! Kept are keyed hashes, in memory alone: whoever can read them there can read the key, too, and passwords as they come.
+//! Binds with passwords that the cache keeps (`pcacheBind`).
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use larix_engine::time::Monotonic;
+use larix_backend::{Backend, Bind, Context, Later, PasswordChange, PasswordChanged, Proof, Reply, Verdict};
+use larix_engine::controls::RequestControls;
+use larix_engine::time::{Clock, Monotonic};
+use larix_proto::{DerefAliases, FilterBuf, LdapResult, MessageId, Response, Scope};
 use larix_schema::NormalDn;
-use sha2::Sha256;
 use zeroize::Zeroizing;
 
-#[derive(Debug)]
-struct CachedPassword {
-    /// The name as the remote server shows it.
-    shown: Arc<str>,
-    hash: [u8; 32],
-    refresh: Monotonic,
-    expires: Monotonic,
-}
+use super::{BindTemplate, Cache, CachingBackend, PATIENCE, Settings, Tell, giving_up};
+use crate::identity::Asker;
+use crate::lookup;
+use crate::search::{Judge, OutgoingSearch, TargetCursor};
 
-/// The passwords of one database.
-pub(super) struct Binds {
-    secret: Zeroizing<[u8; 32]>,
-    passwords: Mutex<HashMap<NormalDn, CachedPassword>>,
-}
-
-/// Without anything that helps to find a password.
-impl fmt::Debug for Binds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Binds").finish_non_exhaustive()
-    }
-}
-
-impl Binds {
-    pub(super) fn new(secret: [u8; 32]) -> Self {
-        Self { secret: Zeroizing::new(secret), passwords: Mutex::default() }
-    }
-
-    fn passwords(&self) -> MutexGuard<'_, HashMap<NormalDn, CachedPassword>> {
-        self.passwords.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn hashed(&self, dn: &NormalDn, password: &[u8]) -> Option<Hmac<Sha256>> {
-        // HMAC takes keys of any length.
-        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.secret).ok()?;
-        mac.update(dn.as_str().as_bytes());
-        mac.update(&[0]);
-        mac.update(password);
-        Some(mac)
-    }
-
-    /// Whether this is the password that the remote server has let in not long ago: then the name as it is shown.
-    pub(super) fn lets_in(
+impl CachingBackend {
+    /// Lets in who is known to the cache; asks the remote server about all others, and keeps the passwords that it takes.
+    pub(super) fn bind_or_cached(
         &self,
-        dn: &NormalDn,
-        password: &[u8],
-        now: Monotonic,
-        offline: bool,
-    ) -> Option<Arc<str>> {
-        let (hash, shown) = {
-            let passwords = self.passwords();
-            let found = passwords.get(dn)?;
-            if !offline && (now >= found.refresh || now >= found.expires) {
-                return None;
-            }
-            (found.hash, Arc::clone(&found.shown))
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        let (Some(template), Proof::Password(password)) = (self.bind_template(bind.dn), bind.proof) else {
+            return self.inner.bind(context, bind, later);
         };
-        self.hashed(dn, password).is_some_and(|mac| mac.verify_slice(&hash).is_ok()).then_some(shown)
-    }
-
-    /// The name as it is shown, where a password is known.
-    pub(super) fn shown(&self, dn: &NormalDn) -> Option<Arc<str>> {
-        self.passwords().get(dn).map(|cached| Arc::clone(&cached.shown))
-    }
-
-    /// Keeps a password; `most`: how many of them.
-    pub(super) fn keep(
-        &self,
-        (dn, shown): (&NormalDn, &Arc<str>),
-        password: &[u8],
-        (refresh, expires): (Monotonic, Monotonic),
-        most: usize,
-    ) -> bool {
-        let Some(mac) = self.hashed(dn, password) else { return false };
-        let hash = mac.finalize().into_bytes().into();
-        let mut passwords = self.passwords();
-        if passwords.len() >= most && !passwords.contains_key(dn) {
-            return false;
+        // Whoever sends controls wants the remote server's answer to them.
+        let is_plain = !bind.policy_control && bind.controls.sent.is_empty();
+        if password.is_empty() || !is_plain {
+            return self.inner.bind(context, bind, later);
         }
-        passwords.insert(dn.clone(), CachedPassword { shown: Arc::clone(shown), hash, refresh, expires });
-        true
+        if let Some(shown) = self.cache.binds.lets_in(bind.dn, password, self.now(), self.settings.offline) {
+            self.tell(format_args!("CACHED BIND for {shown}"));
+            let proxy = &self.inner.proxy;
+            if let Some(client) = context.client.lifetime().filter(|_| proxy.settings.rebind_as_user) {
+                let password = Some(Zeroizing::new(password.to_vec()));
+                proxy.shared.note_bound(client, bind.dn.clone(), password);
+            }
+            return Reply::Now(LdapResult::success().into());
+        }
+        // Its entry is asked for.
+        self.tell(format_args!("QUERY NOT ANSWERABLE"));
+        let keeper = Keeper { changes: Some(self.cache.changes()), ..self.keeper(bind.dn, template) };
+        let following =
+            self.ask_for(&self.inner.asker(context), bind.dn, &template.filter, bind.controls.hops);
+        let (password, clock) = (Zeroizing::new(password.to_vec()), Arc::clone(&self.clock));
+        let mut given = Some((keeper, following, password));
+        self.inner.bind(context, bind, &mut || {
+            let (done, given, clock) = (later(), given.take(), Arc::clone(&clock));
+            Box::new(move |verdict: Verdict| {
+                let Some((keeper, Some(following), password)) = given.filter(|_| verdict.result.is_success())
+                else {
+                    return done(verdict);
+                };
+                let then: lookup::Then = Box::new(move |found| {
+                    let shown = found.ok().flatten().as_deref().and_then(entry_name);
+                    if let Some(shown) = shown {
+                        keeper.keep(&shown, &password);
+                    }
+                    done(verdict);
+                });
+                // Nobody gives it up: it ends by its own patience.
+                drop(lookup::read(Box::new(following), clock, then));
+            })
+        })
     }
 
-    /// Forgets the passwords of an entry and of those below it.
-    pub(super) fn forget(&self, dn: &NormalDn) {
-        self.passwords().retain(|cached, _| !cached.is_within(dn));
+    /// Has the remote server replace a password, and keeps the new one where it kept the old one.
+    pub(super) fn change_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        let dn = change.dn.clone();
+        let shown = self.cache.binds.shown(&dn);
+        let keeper = self.bind_template(&dn).map(|template| self.keeper(&dn, template)).zip(shown);
+        let mut given = Some((keeper, change.new.clone()));
+        let lost = self.forgetting(vec![dn.clone()]);
+        let reply = self.inner.modify_password(context, change, &mut || {
+            let (done, given, forget) = (later(), given.take(), self.forgetting(vec![dn.clone()]));
+            Box::new(move |changed: PasswordChanged| {
+                forget();
+                if let Some((Some((keeper, shown)), Some(new))) =
+                    given.filter(|_| changed.result.is_success())
+                {
+                    keeper.keep(&shown, &new);
+                }
+                done(changed);
+            })
+        });
+        match reply {
+            Reply::Later(pending) => Reply::Later(giving_up(pending, lost)),
+            now @ Reply::Now(_) => now,
+        }
     }
 
-    /// Forgets what has expired.
-    pub(super) fn check(&self, now: Monotonic) {
-        self.passwords().retain(|_, cached| now < cached.expires);
+    fn bind_template(&self, dn: &NormalDn) -> Option<&BindTemplate> {
+        self.settings.binds.iter().find(|template| dn.is_in_scope(&template.base, template.scope))
+    }
+
+    /// A search for the entry of a bind, by the template's filter, as the database's root.
+    fn ask_for(&self, asker: &Asker, dn: &NormalDn, filter: &FilterBuf, hops: u8) -> Option<TargetCursor> {
+        let asker = Asker { is_root: true, ..asker.clone() };
+        let controls = RequestControls::default().with(|values| values.hops = hops);
+        let outgoing = OutgoingSearch {
+            base: dn.as_str(),
+            normal: dn,
+            scope: Scope::Base,
+            deref: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes: &["1.1"],
+            controls: &controls,
+            message: MessageId(1),
+        };
+        let judge =
+            Judge::new(&self.inner.proxy, (&self.inner.schema, &self.inner.entry_policy), &asker, &outgoing);
+        let mut cursor = TargetCursor::new(&self.inner.proxy, &asker, &outgoing, judge).ok()?;
+        cursor.be_patient_at_most(PATIENCE);
+        Some(cursor)
+    }
+
+    fn keeper(&self, dn: &NormalDn, template: &BindTemplate) -> Keeper {
+        Keeper {
+            cache: Arc::clone(&self.cache),
+            settings: Arc::clone(&self.settings),
+            clock: Arc::clone(&self.clock),
+            log: Arc::clone(&self.log),
+            dn: dn.clone(),
+            ttl: template.ttl,
+            refresh: template.refresh,
+            changes: None,
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What it takes to keep the password of somebody.
+struct Keeper {
+    cache: Arc<Cache>,
+    settings: Arc<Settings>,
+    clock: Arc<dyn Clock>,
+    log: Arc<dyn Tell>,
+    dn: NormalDn,
+    ttl: Duration,
+    refresh: Duration,
+    /// Changes that had gone through when the bind began: a password that was right before one of them may be wrong now.
+    changes: Option<u64>,
+}
 
-    #[test]
-    fn the_same_password_is_let_in_for_a_while() {
-        let binds = Binds::new([7; 32]);
-        let (ann, bob) = (NormalDn::from_normal("uid=ann"), NormalDn::from_normal("uid=bob"));
-        let at = |seconds: u64| Monotonic(seconds * 1_000_000_000);
-        let shown: Arc<str> = "uid=Ann".into();
-        assert!(binds.lets_in(&ann, b"secret", at(0), false).is_none());
-        assert!(binds.keep((&ann, &shown), b"secret", (at(10), at(20)), 1));
-        assert!(!binds.keep((&bob, &shown), b"secret", (at(10), at(20)), 1), "there is room for one");
-        for (dn, password, now, offline, expected) in [
-            (&ann, &b"secret"[..], at(1), false, true),
-            (&ann, b"Secret", at(1), false, false),
-            (&ann, b"", at(1), false, false),
-            (&bob, b"secret", at(1), false, false),
-            (&ann, b"secret", at(10), false, false),
-            (&ann, b"secret", at(30), true, true),
-        ] {
-            assert_eq!(binds.lets_in(dn, password, now, offline).is_some(), expected, "{password:?} {now:?}");
+impl Keeper {
+    fn keep(&self, shown: &Arc<str>, password: &[u8]) {
+        let now = self.clock.monotonic();
+        let at = |time: Duration| {
+            Monotonic(now.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+        };
+        let times = (at(self.refresh), at(self.ttl));
+        let most = self.settings.queries_max;
+        let name = (&self.dn, shown);
+        if self.cache.keep_password(name, password, times, most, self.changes) && self.log.is_heard() {
+            self.log.tell(format_args!("CACHING BIND for {shown}"));
         }
-        binds.check(at(19));
-        assert_eq!(binds.shown(&ann).as_deref(), Some("uid=Ann"));
-        binds.forget(&NormalDn::root());
-        assert!(binds.shown(&ann).is_none());
+    }
+}
+
+/// The name of the entry that a message has.
+fn entry_name(message: &[u8]) -> Option<Arc<str>> {
+    match Response::decode_message(message).ok()?.response {
+        Response::Entry(found) => Some(found.dn.into()),
+        _ => None,
     }
 }

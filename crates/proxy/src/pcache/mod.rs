@@ -9,6 +9,7 @@ mod cache_file;
 mod containment;
 mod cursors;
 mod flights;
+mod passwords;
 mod private_db;
 mod projection;
 mod query_delete;
@@ -27,18 +28,15 @@ use std::time::Duration;
 use larix_backend::memory_tree::OneByOne;
 use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
+    PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
 use larix_engine::controls::RequestControls;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Completion, WriteOperation};
-use larix_proto::{
-    Controls, DerefAliases, Filter, FilterBuf, FilterNode, LdapResult, MessageId, Response, Scope, oid,
-};
+use larix_proto::{Controls, Filter, LdapResult, oid};
 use larix_schema::NormalDn;
-use zeroize::Zeroizing;
 
 pub use cache_file::NotRestored;
 pub use store::Cache;
@@ -46,7 +44,6 @@ pub use template::{AttributeSet, BindTemplate, Settings, Shape, Template};
 
 use crate::backend::{ProxyBackend, is_undefined};
 use crate::identity::Asker;
-use crate::lookup;
 use crate::search::{Judge, OutgoingSearch, TargetCursor};
 use crate::settings::Kind;
 use containment::Region;
@@ -55,7 +52,7 @@ use flights::{Awaiting, Boarding, Leading};
 use projection::Projection;
 use refreshing::{AskAgain, Identity};
 use store::{Found, Query};
-use template::RequestedAttributes;
+use template::{RequestedAttributes, write_template};
 
 /// Bytes of a filter that is looked for in the cache.
 const FILTER_BYTES_MAX: usize = 1024;
@@ -252,6 +249,18 @@ impl CachingBackend {
         self.read(remote_read, changes, None, None)
     }
 
+    /// Passes on a search that the cache has no answer to and keeps none of; the log says why.
+    fn pass_on(
+        &self,
+        context: &Context<'_>,
+        search: Search<'_>,
+        why: &str,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        self.tell(format_args!("QUERY NOT ANSWERABLE"));
+        self.tell(format_args!("{why}"));
+        self.inner.open(context, search)
+    }
+
     fn tell(&self, text: fmt::Arguments<'_>) {
         if self.log.is_heard() {
             self.log.tell(text);
@@ -263,47 +272,6 @@ impl CachingBackend {
             let mut text = String::new();
             write_template(filter, &mut text);
             self.log.tell(format_args!("query template of incoming query = {text}"));
-        }
-    }
-
-    fn bind_template(&self, dn: &NormalDn) -> Option<&BindTemplate> {
-        self.settings.binds.iter().find(|template| dn.is_in_scope(&template.base, template.scope))
-    }
-
-    /// A search for the entry of a bind, by the template's filter, as the database's root.
-    fn ask_for(&self, asker: &Asker, dn: &NormalDn, filter: &FilterBuf, hops: u8) -> Option<TargetCursor> {
-        let asker = Asker { is_root: true, ..asker.clone() };
-        let controls = RequestControls::default().with(|values| values.hops = hops);
-        let outgoing = OutgoingSearch {
-            base: dn.as_str(),
-            normal: dn,
-            scope: Scope::Base,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
-            attributes: &["1.1"],
-            controls: &controls,
-            message: MessageId(1),
-        };
-        let judge =
-            Judge::new(&self.inner.proxy, (&self.inner.schema, &self.inner.entry_policy), &asker, &outgoing);
-        let mut cursor = TargetCursor::new(&self.inner.proxy, &asker, &outgoing, judge).ok()?;
-        cursor.be_patient_at_most(PATIENCE);
-        Some(cursor)
-    }
-
-    fn keeper(&self, dn: &NormalDn, template: &BindTemplate) -> Keeper {
-        Keeper {
-            cache: Arc::clone(&self.cache),
-            settings: Arc::clone(&self.settings),
-            clock: Arc::clone(&self.clock),
-            log: Arc::clone(&self.log),
-            dn: dn.clone(),
-            ttl: template.ttl,
-            refresh: template.refresh,
-            changes: None,
         }
     }
 
@@ -348,42 +316,6 @@ impl RemoteRead {
     }
 }
 
-/// What it takes to keep the password of somebody.
-struct Keeper {
-    cache: Arc<Cache>,
-    settings: Arc<Settings>,
-    clock: Arc<dyn Clock>,
-    log: Arc<dyn Tell>,
-    dn: NormalDn,
-    ttl: Duration,
-    refresh: Duration,
-    /// Changes that had gone through when the bind began: a password that was right before one of them may be wrong now.
-    changes: Option<u64>,
-}
-
-impl Keeper {
-    fn keep(&self, shown: &Arc<str>, password: &[u8]) {
-        let now = self.clock.monotonic();
-        let at = |time: Duration| {
-            Monotonic(now.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
-        };
-        let times = (at(self.refresh), at(self.ttl));
-        let most = self.settings.queries_max;
-        let name = (&self.dn, shown);
-        if self.cache.keep_password(name, password, times, most, self.changes) && self.log.is_heard() {
-            self.log.tell(format_args!("CACHING BIND for {shown}"));
-        }
-    }
-}
-
-/// The name of the entry that a message has.
-fn entry_name(message: &[u8]) -> Option<Arc<str>> {
-    match Response::decode_message(message).ok()?.response {
-        Response::Entry(found) => Some(found.dn.into()),
-        _ => None,
-    }
-}
-
 /// Whether a search has no control that has a say in its answer, but for one for pages that may be passed over.
 fn is_plain(controls: &RequestControls) -> bool {
     let Ok(sent) = Controls::parse(&controls.sent) else { return false };
@@ -400,28 +332,6 @@ fn is_plain(controls: &RequestControls) -> bool {
     is_known && may_pass
 }
 
-/// A filter without its values, as templates are written.
-fn write_template(filter: Filter<'_>, out: &mut String) {
-    let mut set = |sign: char, parts: &mut dyn Iterator<Item = Filter<'_>>| {
-        out.push('(');
-        out.push(sign);
-        parts.for_each(|part| write_template(part, out));
-        out.push(')');
-    };
-    match filter.node() {
-        FilterNode::And(parts) => set('&', &mut parts.iter()),
-        FilterNode::Or(parts) => set('|', &mut parts.iter()),
-        FilterNode::Not(part) => set('!', &mut std::iter::once(part)),
-        FilterNode::Equality(item) => out.push_str(&format!("({}=)", item.attribute)),
-        FilterNode::Substrings(item) => out.push_str(&format!("({}=)", item.attribute)),
-        FilterNode::GreaterOrEqual(item) => out.push_str(&format!("({}>=)", item.attribute)),
-        FilterNode::LessOrEqual(item) => out.push_str(&format!("({}<=)", item.attribute)),
-        FilterNode::Approx(item) => out.push_str(&format!("({}~=)", item.attribute)),
-        FilterNode::Present(attribute) => out.push_str(&format!("({attribute}=*)")),
-        FilterNode::Extensible(_) | FilterNode::Unknown(_) => out.push_str("(?=)"),
-    }
-}
-
 impl Backend for CachingBackend {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let refused = |result| Box::new((result, Vec::new()));
@@ -433,9 +343,7 @@ impl Backend for CachingBackend {
         self.tell_of(search.request.filter);
         let asker = self.inner.asker(context);
         let Some(query) = self.query(&search, &asker) else {
-            self.tell(format_args!("QUERY NOT ANSWERABLE"));
-            self.tell(format_args!("QUERY NOT CACHEABLE"));
-            return self.inner.open(context, search);
+            return self.pass_on(context, search, "QUERY NOT CACHEABLE");
         };
         // Before it is looked up: what changes from here on makes the answer one that is not kept.
         let changes = self.cache.changes();
@@ -455,16 +363,13 @@ impl Backend for CachingBackend {
             }
             Found::Refresh { entries, .. } => before = Some(entries),
             Found::TooMany => {
-                self.tell(format_args!("QUERY NOT ANSWERABLE"));
-                self.tell(format_args!("QUERY NOT CACHEABLE: it is within one that met a size limit"));
-                return self.inner.open(context, search);
+                let text = "QUERY NOT CACHEABLE: it is within one that met a size limit";
+                return self.pass_on(context, search, text);
             }
             Found::Nothing => {}
         }
         if search.request.types_only {
-            self.tell(format_args!("QUERY NOT ANSWERABLE"));
-            self.tell(format_args!("QUERY NOT CACHEABLE"));
-            return self.inner.open(context, search);
+            return self.pass_on(context, search, "QUERY NOT CACHEABLE");
         }
         let again = self.again(&search, &asker, query.template);
         let remote_read = RemoteRead {
@@ -501,48 +406,7 @@ impl Backend for CachingBackend {
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        let (Some(template), Proof::Password(password)) = (self.bind_template(bind.dn), bind.proof) else {
-            return self.inner.bind(context, bind, later);
-        };
-        // Whoever sends controls wants the remote server's answer to them.
-        let is_plain = !bind.policy_control && bind.controls.sent.is_empty();
-        if password.is_empty() || !is_plain {
-            return self.inner.bind(context, bind, later);
-        }
-        if let Some(shown) = self.cache.binds.lets_in(bind.dn, password, self.now(), self.settings.offline) {
-            self.tell(format_args!("CACHED BIND for {shown}"));
-            let proxy = &self.inner.proxy;
-            if let Some(client) = context.client.lifetime().filter(|_| proxy.settings.rebind_as_user) {
-                let password = Some(Zeroizing::new(password.to_vec()));
-                proxy.shared.note_bound(client, bind.dn.clone(), password);
-            }
-            return Reply::Now(LdapResult::success().into());
-        }
-        // Its entry is asked for.
-        self.tell(format_args!("QUERY NOT ANSWERABLE"));
-        let keeper = Keeper { changes: Some(self.cache.changes()), ..self.keeper(bind.dn, template) };
-        let following =
-            self.ask_for(&self.inner.asker(context), bind.dn, &template.filter, bind.controls.hops);
-        let (password, clock) = (Zeroizing::new(password.to_vec()), Arc::clone(&self.clock));
-        let mut given = Some((keeper, following, password));
-        self.inner.bind(context, bind, &mut || {
-            let (done, given, clock) = (later(), given.take(), Arc::clone(&clock));
-            Box::new(move |verdict: Verdict| {
-                let Some((keeper, Some(following), password)) = given.filter(|_| verdict.result.is_success())
-                else {
-                    return done(verdict);
-                };
-                let then: lookup::Then = Box::new(move |found| {
-                    let shown = found.ok().flatten().as_deref().and_then(entry_name);
-                    if let Some(shown) = shown {
-                        keeper.keep(&shown, &password);
-                    }
-                    done(verdict);
-                });
-                // Nobody gives it up: it ends by its own patience.
-                drop(lookup::read(Box::new(following), clock, then));
-            })
-        })
+        self.bind_or_cached(context, bind, later)
     }
 
     fn modify_password(
@@ -551,27 +415,7 @@ impl Backend for CachingBackend {
         change: PasswordChange<'_>,
         later: Later<'_, PasswordChanged>,
     ) -> Reply<PasswordChanged> {
-        let dn = change.dn.clone();
-        let shown = self.cache.binds.shown(&dn);
-        let keeper = self.bind_template(&dn).map(|template| self.keeper(&dn, template)).zip(shown);
-        let mut given = Some((keeper, change.new.clone()));
-        let lost = self.forgetting(vec![dn.clone()]);
-        let reply = self.inner.modify_password(context, change, &mut || {
-            let (done, given, forget) = (later(), given.take(), self.forgetting(vec![dn.clone()]));
-            Box::new(move |changed: PasswordChanged| {
-                forget();
-                if let Some((Some((keeper, shown)), Some(new))) =
-                    given.filter(|_| changed.result.is_success())
-                {
-                    keeper.keep(&shown, &new);
-                }
-                done(changed);
-            })
-        });
-        match reply {
-            Reply::Later(pending) => Reply::Later(giving_up(pending, lost)),
-            now @ Reply::Now(_) => now,
-        }
+        self.change_password(context, change, later)
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {

@@ -11,9 +11,9 @@ use larix_proto::FilterBuf;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 use sha2::{Digest, Sha256};
 
-use super::binds::Binds;
 use super::containment::{self, Region};
 use super::flights::{Boarding, Flight, Leading};
+use super::passwords::CachedPasswords;
 use super::refreshing::{AskAgain, Identity, Refreshes};
 use super::template::Settings;
 
@@ -201,7 +201,7 @@ pub(super) enum Found {
 /// The cache of one database.
 pub struct Cache {
     state: Mutex<State>,
-    pub(super) binds: Binds,
+    pub(super) binds: CachedPasswords,
     /// Bytes of answers that are being read.
     reading: AtomicUsize,
     /// Searches that the remote server is answering, by what they are kept by.
@@ -226,7 +226,7 @@ impl Cache {
         let id_prefix = digest.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte));
         Self {
             state: Mutex::new(State { id_prefix, ..State::default() }),
-            binds: Binds::new(secret),
+            binds: CachedPasswords::new(secret),
             reading: AtomicUsize::new(0),
             flights: Mutex::default(),
             refreshes: Refreshes::default(),

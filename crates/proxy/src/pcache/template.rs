@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use larix_proto::{FilterBuf, Scope};
+use larix_proto::{Filter, FilterBuf, FilterNode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
 /// Parts of one template.
@@ -310,6 +310,28 @@ impl RequestedAttributes {
         requested.unknown.dedup();
         let bytes: usize = requested.unknown.iter().map(String::len).sum();
         (requested.unknown.len() <= UNKNOWN_MAX && bytes <= UNKNOWN_BYTES_MAX).then_some(requested)
+    }
+}
+
+/// A filter without its values, as templates are written.
+pub(super) fn write_template(filter: Filter<'_>, out: &mut String) {
+    let mut set = |sign: char, parts: &mut dyn Iterator<Item = Filter<'_>>| {
+        out.push('(');
+        out.push(sign);
+        parts.for_each(|part| write_template(part, out));
+        out.push(')');
+    };
+    match filter.node() {
+        FilterNode::And(parts) => set('&', &mut parts.iter()),
+        FilterNode::Or(parts) => set('|', &mut parts.iter()),
+        FilterNode::Not(part) => set('!', &mut std::iter::once(part)),
+        FilterNode::Equality(item) => out.push_str(&format!("({}=)", item.attribute)),
+        FilterNode::Substrings(item) => out.push_str(&format!("({}=)", item.attribute)),
+        FilterNode::GreaterOrEqual(item) => out.push_str(&format!("({}>=)", item.attribute)),
+        FilterNode::LessOrEqual(item) => out.push_str(&format!("({}<=)", item.attribute)),
+        FilterNode::Approx(item) => out.push_str(&format!("({}~=)", item.attribute)),
+        FilterNode::Present(attribute) => out.push_str(&format!("({attribute}=*)")),
+        FilterNode::Extensible(_) | FilterNode::Unknown(_) => out.push_str("(?=)"),
     }
 }
 
