@@ -188,17 +188,6 @@ impl Connection {
         self.messages.has_answer()
     }
 
-    /// The next response if it comes within the time, else none; none as a time: however long it takes.
-    ///
-    /// # Errors
-    /// As [`Self::receive`].
-    pub fn receive_within(
-        &mut self,
-        time: Option<Duration>,
-    ) -> Result<Option<ResponseMessage<'_>>, ClientError> {
-        if self.waits_within(time)? { self.receive().map(Some) } else { Ok(None) }
-    }
-
     /// Waits for the next response, up to so long; none: however long it takes. Whether there is one, to be received now.
     ///
     /// # Errors

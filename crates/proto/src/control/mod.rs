@@ -146,10 +146,6 @@ impl<'a> Controls<'a> {
 }
 
 impl ControlBuf {
-    pub fn as_control(&self) -> Control<'_> {
-        Control { oid: &self.oid, critical: self.critical, value: self.value.as_deref() }
-    }
-
     /// Appends the control; a criticality of false is left out, being the default.
     pub fn encode(&self, out: &mut Vec<u8>) {
         write::constructed(out, Tag::SEQUENCE, |out| {

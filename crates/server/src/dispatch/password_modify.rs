@@ -7,6 +7,7 @@ use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyResponse};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode, oid};
+use larix_schema::{NormalDn, Schema};
 use zeroize::Zeroizing;
 
 use crate::admission::Paid;
@@ -55,37 +56,16 @@ impl Dispatcher {
         sent: Controls<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Started<RunningSearch>, LdapResult> {
-        let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, self.subject_for(&controls)?, kind, sent);
         if subject.is_anonymous() {
             self.log_operation(&in_flight, format_args!("PASSMOD"));
             let text = "only authenticated users may change passwords";
-            return refuse(ResultCode::STRONGER_AUTH_REQUIRED, text);
+            return Err(LdapResult::with(ResultCode::STRONGER_AUTH_REQUIRED, text));
         }
-        let request_value = PasswordModify::decode(request.value)
-            .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
-        // It is no password: it counts as no wrong one.
-        if request_value.old.is_some_and(<[u8]>::is_empty) {
-            return refuse(ResultCode::UNWILLING_TO_PERFORM, "old password value is empty");
-        }
-        if request_value.new.is_some_and(<[u8]>::is_empty) {
-            return refuse(ResultCode::UNWILLING_TO_PERFORM, "new password value is empty");
-        }
-        let user = request_value.user.map(String::from_utf8_lossy).filter(|user| !user.is_empty());
-        self.log_password_modify(&in_flight, user.as_deref(), &request_value);
-        let target = match &user {
-            Some(user) => user.strip_prefix("dn:").unwrap_or(user).to_owned(),
-            None => subject.shown_dn().to_owned(),
-        };
-        let dn = databases
-            .schema()
-            .parse_dn(&target)
-            .map_err(|_| LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "Invalid DN"))?;
-        if dn.is_root() {
-            return refuse(ResultCode::UNWILLING_TO_PERFORM, "no password is associated with the Root DSE");
-        }
+        let (request_value, target, dn) =
+            self.read_password_modify(&in_flight, request, (&subject, databases.schema()))?;
         let operation = Restricted::Extended(oid::PASSWORD_MODIFY);
         let dropped = self.permitted(dn.as_str(), operation, sent)?;
         controls.forget(&dropped, sent, OperationKind::Extended(oid::PASSWORD_MODIFY))?;
@@ -133,6 +113,38 @@ impl Dispatcher {
                 Ok(Started::Waiting)
             }
         }
+    }
+
+    /// Reads a request: its value, and the name of the entry that it is about as it was sent and as it is compared.
+    fn read_password_modify<'r>(
+        &self,
+        in_flight: &RequestInFlight,
+        request: &ExtendedRequest<'r>,
+        (subject, schema): (&access::Subject, &Schema),
+    ) -> Result<(PasswordModify<'r>, String, NormalDn), LdapResult> {
+        let refuse = |code, text: &str| Err(LdapResult::with(code, text));
+        let request_value = PasswordModify::decode(request.value)
+            .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
+        // It is no password: it counts as no wrong one.
+        if request_value.old.is_some_and(<[u8]>::is_empty) {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "old password value is empty");
+        }
+        if request_value.new.is_some_and(<[u8]>::is_empty) {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "new password value is empty");
+        }
+        let user = request_value.user.map(String::from_utf8_lossy).filter(|user| !user.is_empty());
+        self.log_password_modify(in_flight, user.as_deref(), &request_value);
+        let target = match &user {
+            Some(user) => user.strip_prefix("dn:").unwrap_or(user).to_owned(),
+            None => subject.shown_dn().to_owned(),
+        };
+        let dn = schema
+            .parse_dn(&target)
+            .map_err(|_| LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "Invalid DN"))?;
+        if dn.is_root() {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "no password is associated with the Root DSE");
+        }
+        Ok((request_value, target, dn))
     }
 
     fn log_password_modify(
