@@ -16,8 +16,8 @@ use crate::fault::Fault;
 use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
 use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests, judge, judge_code};
-use crate::search::entry::{Gate, Seen};
 use crate::search::view_entries::ViewEntries;
+use crate::search::{Gate, Seen};
 use crate::write::WriteOutcome;
 
 /// Whose password a simple bind is about, and what to check it against.

@@ -13,7 +13,8 @@ use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 use roaring::RoaringTreemap;
 
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::pace::Pace;
 use super::task::{End, Step};
 use crate::access::Privilege;

@@ -12,7 +12,8 @@ use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::limits::{self, RequestedLimits};
 use super::pace::STEPS_HERE;
 use super::run;

@@ -4,7 +4,8 @@
 use larix_proto::{ControlBuf, DerefAliases, LdapResult};
 use larix_store::Snapshot;
 
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::run::{CandidateOutcome, IndexProof, append};
 use super::scope::{self, Area};
 use super::synchronised::EntryIds;

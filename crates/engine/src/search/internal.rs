@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::chain;
 use super::computed::{LOOK_STEPS, Sight};
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::pace::Pace;
 use super::run::{self, IndexProof};
 use super::scope::{self, Area, Base};

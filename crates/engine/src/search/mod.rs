@@ -18,6 +18,7 @@ pub mod entry;
 #[cfg(test)]
 mod extension_tests;
 mod found_entries;
+mod gate;
 pub mod internal;
 #[cfg(test)]
 mod internal_tests;
@@ -43,6 +44,7 @@ pub(crate) mod view_entries;
 mod window;
 
 pub use crate::filter::{Filter, FilterContext};
-pub use entry::{Gate, Seen};
+pub use entry::Seen;
+pub use gate::Gate;
 pub use references::REFERENCES_LIMIT;
 pub use task::{Budget, SearchInput, SearchTask, Step};

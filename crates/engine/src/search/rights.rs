@@ -9,7 +9,8 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::selection::Selection;
 use crate::access::{Privilege, Subject};
 use crate::controls::EffectiveRights;

@@ -3,7 +3,8 @@
 use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_store::Snapshot;
 
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::pace::Pace;
 use super::pages::Pages;
 use super::run::{CandidateOutcome, IndexProof, MatchOrReference, State};

@@ -7,7 +7,8 @@ use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 use uuid::Uuid;
 
-use super::entry::{Gate, Seen};
+use super::entry::Seen;
+use super::gate::Gate;
 use super::run::{CandidateOutcome, IndexProof};
 use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};

@@ -16,9 +16,9 @@ use crate::fault::Fault;
 use crate::filter::{Filter, FilterContext};
 use crate::search::answer::Answer;
 use crate::search::computed::Sight;
-use crate::search::entry::{Gate, Seen};
 use crate::search::rule_facts::RuleFacts;
 use crate::search::selection::Selection;
+use crate::search::{Gate, Seen};
 
 /// Steps that an assertion control of a compare or an update may take: others wait for it meanwhile.
 pub(crate) const ASSERTION_STEPS: u64 = 100_000;

@@ -11,6 +11,8 @@
 
 mod configuration;
 mod follower;
+mod gate;
+mod operation_recorder;
 mod purge;
 mod recorded;
 mod request_queue;
@@ -25,11 +27,9 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use larix_configuration::{AccessLogSettings, Config};
 use larix_engine::Served;
-use larix_engine::audit::{AuditFacts, Operation, Request};
-use larix_engine::log::{Follower, Hold, LogKey, LogReader};
+use larix_engine::audit::Operation;
+use larix_engine::log::{Hold, LogKey, LogReader};
 use larix_engine::time::{Clock, Monotonic};
-use larix_engine::write::WriteOutcome;
-use larix_proto::LdapResult;
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
@@ -41,6 +41,9 @@ use crate::overlay_threads::OverlayHost;
 
 use configuration::ConfigChanges;
 use follower::LogWriter;
+pub(crate) use gate::Gate;
+pub(crate) use operation_recorder::{OperationRecorder, Records};
+use operation_recorder::{TakeOperations, WithResult};
 pub(crate) use recorded::RecordedRequest;
 
 /// A search of a log waits so long at most for what was done before it to be recorded.
@@ -423,138 +426,11 @@ impl<H: OverlayHost> Source<H> {
     }
 }
 
-/// What a search of a log waits for. It keeps no database open, and what is gone is not waited for.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    sources: Vec<(Weak<Source<Stored>>, u64)>,
-    log: Weak<LogWriter<Stored>>,
-    handed_over: u64,
-    until: Monotonic,
-    /// Who waits.
-    follower: Option<Arc<Follower>>,
-}
-
-impl Gate {
-    /// Whom to tell when it may be open.
-    pub(crate) fn follow(&mut self, follower: Arc<Follower>) {
-        if let Some(log) = self.log.upgrade() {
-            log.watch().follow(&follower);
-        }
-        self.follower = Some(follower);
-    }
-
-    /// Whether a follower will be notified, so that it need not ask before.
-    pub(crate) fn tells(&self) -> bool {
-        self.follower.is_some()
-    }
-
-    /// Whether all of it is recorded, or it has taken too long.
-    pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
-        self.follower.iter().for_each(|follower| follower.looks());
-        let reached = |(source, committed): &(Weak<Source<Stored>>, u64)| {
-            let has_reached = |source: Arc<Source<Stored>>| {
-                source.reached.load(Ordering::Acquire) >= *committed || source.has_ended()
-            };
-            source.upgrade().is_none_or(has_reached)
-        };
-        let has_handled = |log: Arc<LogWriter<Stored>>| log.handled() >= self.handed_over;
-        (self.sources.iter().all(reached) && self.log.upgrade().is_none_or(has_handled))
-            || clock.monotonic() >= self.until
-    }
-}
-
 impl<H: OverlayHost> Recorder<H> {
     /// Where its requests go when they have ended; none while the database is not open.
     fn records(&self) -> Option<Records> {
         let log: Weak<LogWriter<H>> = Arc::downgrade(&self.log);
         Some(Records { success_only: self.settings.success_only, database: self.source.instance()?, log })
-    }
-}
-
-/// What records an operation.
-#[derive(Clone, Debug)]
-pub(crate) struct OperationRecorder {
-    records: Records,
-    /// The database that it is on; `None`: cn=config, or one in an engine that several servers share.
-    database: Option<Stored>,
-}
-
-impl OperationRecorder {
-    /// Whether only operations that succeed are recorded.
-    pub(crate) fn is_success_only(&self) -> bool {
-        self.records.success_only
-    }
-
-    /// The database that the operation is on, if it is of this server alone.
-    pub(crate) fn database(&self) -> Option<&Stored> {
-        self.database.as_ref()
-    }
-
-    /// Where its requests go when they have ended.
-    pub(crate) fn records(&self) -> Records {
-        self.records.clone()
-    }
-}
-
-/// What takes what connections know.
-trait TakeOperations: std::fmt::Debug + Send + Sync {
-    /// Takes an operation that changed nothing.
-    fn hand_over(&self, request: Request, facts: AuditFacts);
-    /// Keeps what is known of the request behind these records of a database's change log.
-    fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: AuditFacts);
-}
-
-/// Where requests go that are under way. It keeps no database open: a client that does not read its answers must not hold up a restore.
-#[derive(Clone, Debug)]
-pub(crate) struct Records {
-    success_only: bool,
-    /// The instance whose operations are recorded.
-    database: u64,
-    log: Weak<dyn TakeOperations>,
-}
-
-impl Records {
-    /// An operation that changed nothing has ended.
-    pub(crate) fn ended(&self, request: Request, facts: AuditFacts) {
-        const COMPARE_FALSE: u32 = 5;
-        const COMPARE_TRUE: u32 = 6;
-        if self.success_only && !matches!(facts.result, 0 | COMPARE_FALSE | COMPARE_TRUE) {
-            return;
-        }
-        // A log that was retired meanwhile takes no records.
-        if let Some(log) = self.log.upgrade() {
-            log.hand_over(request, facts);
-        }
-    }
-
-    /// A change has ended: called before its requester is answered, and before the change log's follower is woken.
-    pub(crate) fn changed(&self, request: Request, facts: AuditFacts, outcome: &WriteOutcome) {
-        let facts =
-            AuditFacts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);
-        if outcome.result.is_success() {
-            // cn=config says itself under what name it took an entry.
-            let dn = facts.dn.clone().filter(|_| self.database != CONFIGURATION);
-            let facts = AuditFacts { dn, ..facts };
-            if let Some(log) = self.log.upgrade() {
-                log.keep_facts(self.database, outcome.logged.clone(), facts);
-            }
-        } else {
-            self.ended(request, facts);
-        }
-    }
-}
-
-/// Facts about results.
-trait WithResult {
-    fn with_result(self, result: &LdapResult) -> Self;
-}
-
-impl WithResult for AuditFacts {
-    fn with_result(mut self, result: &LdapResult) -> Self {
-        self.result = result.code.0;
-        self.message.clone_from(&result.diagnostic);
-        self.referrals.clone_from(&result.referrals);
-        self
     }
 }
 

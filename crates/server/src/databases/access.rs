@@ -2,7 +2,7 @@
 
 use larix_engine::Fault;
 use larix_engine::access::{AccessTarget, Explanation, Item, Privilege, Subject};
-use larix_engine::search::entry::{Gate, Seen};
+use larix_engine::search::{Gate, Seen};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store as _;
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use larix_configuration::Config;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::write::{AttributeValues, Origin, WriteOperation};
