@@ -4,6 +4,7 @@
 mod forward;
 mod operation;
 pub(crate) mod prepare;
+mod prepared;
 mod recording;
 pub(crate) mod values;
 

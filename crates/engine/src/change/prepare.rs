@@ -2,129 +2,22 @@
 //! of checks. Runs on the caller's thread, so that the writer has less to do.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use foldhash::HashMapExt;
 use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
-use larix_schema::{AttributeDescription, AttributeType, AttributeTypeId, NormalDn, NormalRdn, Schema};
+use larix_schema::{AttributeDescription, AttributeType, AttributeTypeId, NormalDn, Schema};
 use smallvec::SmallVec;
 
 use super::values;
-use super::{AttributeValues, BindAttempt, Modification, Recording, WriteOperation};
-use crate::access::Privilege;
+use super::{AttributeValues, Modification, WriteOperation};
 use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
 
+pub(crate) use super::prepared::Standing;
+pub use super::prepared::{Change, ChangeKind, Prepared, PreparedModifyDn};
+
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
-
-/// A change whose names are resolved and whose values obey their syntaxes.
-#[derive(Clone, Debug)]
-pub enum Prepared {
-    Add {
-        dn: NormalDn,
-        entry: Entry,
-        mods: Vec<Change>,
-    },
-    Modify {
-        dn: NormalDn,
-        mods: Vec<Change>,
-    },
-    Delete {
-        dn: NormalDn,
-    },
-    ModifyDn(Box<PreparedModifyDn>),
-    /// A bind whose password was compared: overlays judge it, and the account's state changes.
-    Authenticate(Box<BindAttempt>),
-    /// Entries of the access log.
-    Record(Arc<Recording>),
-}
-
-impl Prepared {
-    /// The names of the entries that it looks for.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &NormalDn> {
-        let (name, other) = match self {
-            Self::Add { dn, .. } | Self::Modify { dn, .. } | Self::Delete { dn } => (Some(dn), None),
-            Self::ModifyDn(rename) => (Some(&rename.dn), rename.new_superior.as_ref()),
-            Self::Authenticate(attempt) => (Some(&attempt.dn), None),
-            Self::Record(_) => (None, None),
-        };
-        name.into_iter().chain(other)
-    }
-}
-
-/// A rename or move, resolved.
-#[derive(Clone, Debug)]
-pub struct PreparedModifyDn {
-    pub dn: NormalDn,
-    /// The new RDN as it will be shown.
-    pub new_rdn: String,
-    pub new_normal_rdn: NormalRdn,
-    pub delete_old_rdn: bool,
-    pub new_superior: Option<NormalDn>,
-    /// Deletes of the old naming values, then adds of the new ones.
-    pub mods: Vec<Change>,
-}
-
-/// What one change does to one attribute.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
-    Add,
-    Delete,
-    Replace,
-    Increment,
-    /// Adds what is not there yet, as a rename does with its naming values.
-    SoftAdd,
-}
-
-/// One modification, resolved.
-#[derive(Clone, Debug)]
-pub struct Change {
-    pub kind: ChangeKind,
-    pub description: AttributeDescription,
-    /// In the form in which they are stored. Empty: the whole attribute.
-    pub values: Vec<Vec<u8>>,
-    /// The equality key of each value.
-    pub keys: Vec<Vec<u8>>,
-    /// Whose doing it is, for access and for the no-user-modification rule.
-    pub standing: Standing,
-}
-
-impl Change {
-    /// Whether everything that this change needs is granted: for the values that come and go, each, and for the whole
-    /// attribute where all of it goes. `granted` is asked for a value, or for none of the attribute's in particular.
-    pub fn is_granted(&self, granted: impl Fn(Option<&[u8]>, Privilege) -> bool) -> bool {
-        let managing = match self.standing {
-            Standing::Internal => return true,
-            Standing::Managing => true,
-            Standing::User => false,
-        };
-        let check = |value: Option<&[u8]>, privilege: Privilege| {
-            granted(value, if managing { Privilege::Manage } else { privilege })
-        };
-        let each = |privilege: Privilege| self.values.iter().all(|value| check(Some(value), privilege));
-        match self.kind {
-            ChangeKind::SoftAdd => true,
-            ChangeKind::Add => each(Privilege::Add),
-            ChangeKind::Delete if self.values.is_empty() => check(None, Privilege::Delete),
-            ChangeKind::Delete => each(Privilege::Delete),
-            ChangeKind::Replace => check(None, Privilege::Delete) && each(Privilege::Add),
-            ChangeKind::Increment => each(Privilege::Increment),
-        }
-    }
-}
-
-/// What access a change needs.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// The requester's: write access.
-    #[default]
-    User,
-    /// The requester's, on an operational attribute under the relax control: manage access.
-    Managing,
-    /// The server's own: none.
-    Internal,
-}
 
 /// What a request may do beyond the rules for clients.
 #[derive(Copy, Clone, Debug, Default)]
@@ -634,33 +527,6 @@ fn check_target(rename: &PreparedModifyDn) -> Result<(), LdapResult> {
         return Ok(());
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
-}
-
-impl Prepared {
-    /// The entry that is changed.
-    pub fn dn(&self) -> &NormalDn {
-        match self {
-            Self::Add { dn, .. } | Self::Modify { dn, .. } | Self::Delete { dn } => dn,
-            Self::ModifyDn(rename) => &rename.dn,
-            Self::Authenticate(attempt) => &attempt.dn,
-            Self::Record(recording) => &recording.suffix,
-        }
-    }
-}
-
-impl PreparedModifyDn {
-    /// The superior after the change.
-    pub fn superior(&self) -> NormalDn {
-        match &self.new_superior {
-            Some(superior) => superior.clone(),
-            None => self.dn.parent().unwrap_or_else(NormalDn::root),
-        }
-    }
-
-    /// The DN after the change.
-    pub fn target(&self) -> NormalDn {
-        NormalDn::join(&self.new_normal_rdn, &self.superior())
-    }
 }
 
 /// The changes that a rename makes to the naming attributes of the leaf RDN of `dn`.
