@@ -12,7 +12,7 @@ use larix_configuration::values::{SyncReplication, TlsSettings};
 use larix_proxy::Proxy;
 use larix_replication::consumer::{ConsumerStatus, Status};
 
-use crate::followed::FollowedDatabase;
+use crate::consumer_database::ConsumerDatabase;
 
 /// How long the end of the server waits for a thread: one that asks for a name's address cannot be called off.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(crate) struct Task {
     pub(crate) suffix: String,
     pub(crate) directory: PathBuf,
     /// None: another server's, or cn=config.
-    pub(crate) followed: Option<FollowedDatabase>,
+    pub(crate) database: Option<ConsumerDatabase>,
     /// The connections to the server that what comes is written to (`database ldap`).
     pub(crate) target: Option<Arc<Proxy>>,
     /// Our server id, where the provider receives it.
@@ -58,7 +58,7 @@ pub(crate) struct Task {
 
 impl PartialEq for Task {
     fn eq(&self, other: &Self) -> bool {
-        let same = self.followed == other.followed;
+        let same = self.database == other.database;
         let same_target = match (&self.target, &other.target) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),

@@ -19,8 +19,8 @@ use larix_configuration::{Config, Database};
 use larix_replication::consumer::Status;
 
 use crate::backends::connections;
+use crate::consumer_database::ConsumerDatabase;
 use crate::consumers::{RunningConsumer, Task};
-use crate::followed::FollowedDatabase;
 use crate::generation::Generation;
 use crate::server::Server;
 
@@ -61,9 +61,9 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
             continue;
         }
         let mut target = None;
-        let (followed, directory) = match database.kind.directory() {
+        let (own, directory) = match database.kind.directory() {
             Some(directory) => match generation.databases.served_in(directory) {
-                Some(served) => (Some(FollowedDatabase::Stored(Arc::clone(served))), directory.to_owned()),
+                Some(served) => (Some(ConsumerDatabase::Stored(Arc::clone(served))), directory.to_owned()),
                 None => continue,
             },
             None if database.kind.is_config() => (None, PathBuf::new()),
@@ -90,7 +90,7 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
                 line: line.clone(),
                 suffix: suffix.clone(),
                 directory: directory.clone(),
-                followed: followed.clone(),
+                database: own.clone(),
                 target: target.clone(),
                 sid: sent_id(config, database),
                 is_part,
@@ -113,12 +113,12 @@ fn are_parts(lines: &[&SyncReplication]) -> bool {
 
 /// A database in a shared engine.
 #[cfg(feature = "kv")]
-fn shared(generation: &Generation, database: &Database) -> Option<FollowedDatabase> {
-    generation.databases.node_of(database).map(FollowedDatabase::Shared)
+fn shared(generation: &Generation, database: &Database) -> Option<ConsumerDatabase> {
+    generation.databases.node_of(database).map(ConsumerDatabase::Shared)
 }
 
 #[cfg(not(feature = "kv"))]
-fn shared(_: &Generation, _: &Database) -> Option<FollowedDatabase> {
+fn shared(_: &Generation, _: &Database) -> Option<ConsumerDatabase> {
     None
 }
 

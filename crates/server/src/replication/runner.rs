@@ -179,7 +179,7 @@ impl Runner {
     fn changes_sides(&mut self, ended: SessionEnd) -> Option<SessionEnd> {
         let task = &self.task;
         let Some(log) = &mut self.log else { return Some(ended) };
-        let is_empty = || task.followed.is_some() && context_csns(task).is_ok_and(|csns| csns.is_empty());
+        let is_empty = || task.database.is_some() && context_csns(task).is_ok_and(|csns| csns.is_empty());
         match log.after(ended, is_empty) {
             After::SessionEnd(ended) => Some(ended),
             After::OtherSide(why) => {
@@ -333,7 +333,7 @@ impl Runner {
         let massage = self.task.massage(self.schema());
         let mut session = Session::new(request, massage, known, full || self.provider_had.is_some());
         // Of cn=config nothing is ever known, lines of parts bring what others do not have, and a member has what others sent meanwhile.
-        let is_copy = self.task.followed.is_some() && !self.task.is_part && self.task.sid.is_none();
+        let is_copy = self.task.database.is_some() && !self.task.is_part && self.task.sid.is_none();
         if is_copy {
             session = session.follows_broken();
         }
@@ -423,10 +423,10 @@ impl Runner {
     /// The provider keeps the states of entries: what is changed here is to be merged with what is changed there, whatever way
     /// others follow.
     fn keep_states(&self) -> Result<(), String> {
-        let Some(followed) = self.task.followed.as_ref().filter(|_| !self.task.keeps_states()) else {
+        let Some(database) = self.task.database.as_ref().filter(|_| !self.task.keeps_states()) else {
             return Ok(());
         };
-        match followed.keep_states() {
+        match database.keep_states() {
             Ok(true) => self.tell("the provider keeps the states of entries: they are kept here, too"),
             Ok(false) => {}
             Err(error) => return Err(format!("the states of entries cannot be kept: {error}")),
@@ -435,7 +435,7 @@ impl Runner {
     }
 
     fn note_reached(&mut self, csns: &[Csn]) {
-        if let (Some(log), None) = (&mut self.log, &self.task.followed) {
+        if let (Some(log), None) = (&mut self.log, &self.task.database) {
             log.note_reached(csns);
         }
     }
@@ -497,7 +497,7 @@ impl Runner {
                 |why| format!("the contextCSN of the server that is written to cannot be read: {why}");
             return known.map_err(failed);
         }
-        match self.task.followed {
+        match self.task.database {
             Some(_) => context_csns(&self.task),
             None => Ok(self.log.as_ref().map_or_else(Vec::new, |log| log.reached().to_vec())),
         }
@@ -507,10 +507,10 @@ impl Runner {
 /// Of the database, or of the part of it that the line brings; none of cn=config.
 fn context_csns(task: &Task) -> Result<Vec<Csn>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
-    let Some(followed) = &task.followed else { return Ok(Vec::new()) };
+    let Some(database) = &task.database else { return Ok(Vec::new()) };
     let csns = match task.is_part {
-        true => followed.part_csns(&task.line().part_name()),
-        false => followed.context_csns(),
+        true => database.part_csns(&task.line().part_name()),
+        false => database.context_csns(),
     };
     csns.map_err(|error| failed(&error))
 }

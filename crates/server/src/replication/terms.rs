@@ -10,8 +10,8 @@ use larix_replication::consumer::{Line, Massage, Request};
 use larix_replication::delta;
 use larix_schema::Schema;
 
+use crate::consumer_database::ConsumerDatabase;
 use crate::consumers::Task;
-use crate::followed::FollowedDatabase;
 
 impl Task {
     /// Whether the line follows an access log.
@@ -21,12 +21,12 @@ impl Task {
 
     /// Whether it is this server that follows now, not another node of the database.
     pub(super) fn is_ours(&self) -> bool {
-        self.followed.as_ref().is_none_or(FollowedDatabase::is_ours)
+        self.database.as_ref().is_none_or(ConsumerDatabase::is_ours)
     }
 
     /// Whether several nodes may follow, one at a time.
     pub(super) fn is_shared(&self) -> bool {
-        self.followed.as_ref().is_some_and(FollowedDatabase::is_shared)
+        self.database.as_ref().is_some_and(ConsumerDatabase::is_shared)
     }
 
     /// What the configuration says of what is replicated.
@@ -61,11 +61,11 @@ impl Task {
             controls,
         };
         // States are kept here once the provider sends some. Of a part they say nothing, nor of other names.
-        let takes = |followed: &FollowedDatabase| {
-            let settings = followed.settings();
+        let takes = |database: &ConsumerDatabase| {
+            let settings = database.settings();
             settings.can_keep_states() && asked.is_whole(&settings)
         };
-        asked.states |= line.suffix_massage.is_none() && self.followed.as_ref().is_some_and(takes);
+        asked.states |= line.suffix_massage.is_none() && self.database.as_ref().is_some_and(takes);
         asked
     }
 
@@ -98,7 +98,7 @@ impl Task {
                 ..ReplicaRules::default()
             };
         }
-        let Some(followed) = &self.followed else { return ReplicaRules::default() };
+        let Some(database) = &self.database else { return ReplicaRules::default() };
         if self.line.dir_sync {
             return ReplicaRules {
                 schema_checking: self.line.schema_checking,
@@ -110,27 +110,27 @@ impl Task {
                 ..ReplicaRules::default()
             };
         }
-        self.line().rules(schema, &followed.settings(), refresh)
+        self.line().rules(schema, &database.settings(), refresh)
     }
 
     /// Whether all of a suffix is asked for.
     pub(super) fn is_whole(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| self.line().is_whole(&followed.settings()))
+        self.database.as_ref().is_some_and(|database| self.line().is_whole(&database.settings()))
     }
 
     /// Whether conflicts are settled value by value here.
     pub(super) fn settles_values(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.settings().value_conflicts)
+        self.database.as_ref().is_some_and(|database| database.settings().value_conflicts)
     }
 
     /// Whether states of entries are kept here.
     pub(super) fn keeps_states(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.settings().keeps_states())
+        self.database.as_ref().is_some_and(|database| database.settings().keeps_states())
     }
 
     /// Whether changes are merged one by one here.
     pub(super) fn merges_records(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.settings().merges_records)
+        self.database.as_ref().is_some_and(|database| database.settings().merges_records)
     }
 
     pub(super) fn massage(&self, schema: Arc<Schema>) -> Option<Massage> {

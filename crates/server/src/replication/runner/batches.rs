@@ -69,12 +69,12 @@ impl Runner {
         let batch = ReplicatedBatch { changes, context_csns: csns, rules };
         let (done, outcome) = sync_channel(1);
         // The receiver still waits.
-        match &self.task.followed {
+        match &self.task.database {
             _ if self.task.target.is_some() => {
                 let outcome = self.with_push(|push| push.apply(&batch));
                 drop(done.send(outcome.ok_or_else(closed)?));
             }
-            Some(followed) => followed.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
+            Some(database) => database.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
             None => {
                 let done = Box::new(move |outcome, _| drop(done.send(outcome)));
                 self.server.configuration.replicate(batch, None, done);
@@ -152,14 +152,14 @@ impl Runner {
         let (mut share, limit) = self.task.line().share(csns);
         // Where several servers write, an entry may have come from another one meanwhile.
         share.whole = whole && !self.task.rules(&self.schema(), true).multi_provider;
-        let Some(followed) = &self.task.followed else {
+        let Some(database) = &self.task.database else {
             return match self.with_push(|push| push.delete_absent(&share, present, limit)) {
                 Some(outcome) => self.absent_deleted(outcome),
                 None => self.delete_absent_in_config(present, csns),
             };
         };
         let (done, outcome) = sync_channel(1);
-        followed.delete_absent(
+        database.delete_absent(
             &share,
             present,
             limit,

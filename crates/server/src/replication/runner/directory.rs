@@ -53,7 +53,7 @@ impl Runner {
     /// One pass.
     pub(super) fn follow_directory(&mut self, full: bool) -> Result<SessionEnd, String> {
         let shown = |error: ClientError| error.to_string();
-        let stored = self.task.followed.as_ref().and_then(|followed| followed.stored().cloned());
+        let stored = self.task.database.as_ref().and_then(|database| database.stored().cloned());
         let served = stored.ok_or("type=dirsync is for a database of kind mdb")?;
         let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
         note.iter().for_each(|note| self.tell(note));

@@ -99,7 +99,7 @@ impl Runner {
 
     /// Into an empty database the first content goes as a whole, if it is all of a suffix.
     fn begin_fill(&mut self) {
-        let Some(followed) = self.task.followed.clone() else { return };
+        let Some(database) = self.task.database.clone() else { return };
         let rules = self.task.rules(&self.schema(), true);
         // A fill raises the contextCSN, and not how far one of several lines has come.
         let is_part = self.task.is_part;
@@ -108,7 +108,7 @@ impl Runner {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.first.buried.clear();
-        self.first.fill = followed.fill(FillOptions {
+        self.first.fill = database.fill(FillOptions {
             scratch: self.task.directory.clone(),
             schema_checking: rules.schema_checking,
             threads: cores.min(FILL_THREADS),

@@ -22,13 +22,13 @@ use crate::cluster::{Node, Role, SharedStore};
 
 /// See the module's page.
 #[derive(Clone)]
-pub(crate) enum FollowedDatabase {
+pub(crate) enum ConsumerDatabase {
     Stored(Arc<Served<LmdbStore>>),
     #[cfg(feature = "kv")]
     Shared(Arc<Node>),
 }
 
-impl PartialEq for FollowedDatabase {
+impl PartialEq for ConsumerDatabase {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stored(one), Self::Stored(other)) => Arc::ptr_eq(one, other),
@@ -40,7 +40,7 @@ impl PartialEq for FollowedDatabase {
     }
 }
 
-impl FollowedDatabase {
+impl ConsumerDatabase {
     /// Whether it is this server that follows now.
     pub(crate) fn is_ours(&self) -> bool {
         match self {
