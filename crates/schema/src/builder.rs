@@ -300,6 +300,7 @@ impl SchemaBuilder {
             equality: equality.or_else(|| superior?.equality),
             ordering: ordering.or_else(|| superior?.ordering),
             substring: substring.or_else(|| superior?.substring),
+            equality_has_own_syntax: false,
             syntax,
             syntax_length: definition.syntax_length,
             single_value: definition.single_value,
@@ -323,6 +324,8 @@ impl SchemaBuilder {
             obsolete: definition.obsolete,
         };
         name_object_classes(&mut attribute);
+        attribute.equality_has_own_syntax =
+            attribute.equality.is_some_and(|rule| rule.syntax_oid == attribute.syntax.oid);
         Ok(attribute)
     }
 

@@ -231,10 +231,10 @@ impl Schema {
         if !is_checked {
             return Ok(());
         }
-        let syntax = match attribute.map(|attribute| &attribute.syntax) {
+        let syntax = match attribute {
             // Most are of one syntax, and searches are many: it is looked up for the others.
-            Some(own) if own.oid == rule.syntax_oid => Some(own),
-            Some(own) if !rule.applies_to(&own.oid) => None,
+            Some(own) if own.is_syntax_of(rule) => Some(&own.syntax),
+            Some(own) if !rule.applies_to(&own.syntax.oid) => None,
             _ => self.syntax(rule.syntax_oid),
         };
         syntax.map_or(Ok(()), |syntax| syntax.validate(self, value))

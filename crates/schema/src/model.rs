@@ -48,6 +48,8 @@ pub struct AttributeType {
     pub ordering: Option<&'static MatchingRule>,
     pub substring: Option<&'static MatchingRule>,
     pub syntax: Arc<Syntax>,
+    /// Whether assertions of the equality rule are of the type's own syntax, as nearly always: so nobody compares OIDs for each assertion.
+    pub(crate) equality_has_own_syntax: bool,
     pub syntax_length: Option<u32>,
     pub single_value: bool,
     pub collective: bool,
@@ -78,6 +80,12 @@ impl AttributeType {
     /// First name, or the OID of a type without names: the name under which values are returned.
     pub fn name(&self) -> &str {
         self.names.first().unwrap_or(&self.oid)
+    }
+
+    /// Whether assertions of the rule are of the type's own syntax.
+    pub(crate) fn is_syntax_of(&self, rule: &MatchingRule) -> bool {
+        let is_equality = self.equality.is_some_and(|equality| std::ptr::eq(equality, rule));
+        self.equality_has_own_syntax && is_equality || self.syntax.oid == rule.syntax_oid
     }
 
     /// Whether this is an operational attribute: any usage but userApplications.
