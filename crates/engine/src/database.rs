@@ -21,7 +21,7 @@ use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transacti
 
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
-use crate::fault::{Fault, commit_fault};
+use crate::fault::{Fault, UnknownFormat, VERSION, commit_fault};
 use crate::figures::WriteBoard;
 use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
@@ -54,11 +54,6 @@ pub enum DatabaseOpenError {
     Commit(CommitError),
     Catalog(CatalogError),
     Fault(Fault),
-    Format {
-        found: Vec<u8>,
-        /// The version that wrote it, where it says so.
-        written_by: Option<String>,
-    },
     /// Nothing was ever stored and the store cannot be written.
     Empty,
 }
@@ -70,18 +65,6 @@ impl fmt::Display for DatabaseOpenError {
             Self::Commit(error) => error.fmt(f),
             Self::Catalog(error) => error.fmt(f),
             Self::Fault(fault) => fault.fmt(f),
-            Self::Format { found, written_by } => {
-                let known = format!("from {FORMAT_OLDEST} to {FORMAT}");
-                match found.as_slice().try_into().map(u32::from_be_bytes) {
-                    Ok(number) => write!(f, "disk format {number}")?,
-                    Err(_) => write!(f, "disk format {found:?}")?,
-                }
-                if let Some(version) = written_by {
-                    write!(f, ", written by Larix {version},")?;
-                }
-                let mend = "use that version, or load what its `larix cat` writes";
-                write!(f, " is not one of those that Larix {VERSION} reads ({known}): {mend}")
-            }
             Self::Empty => f.write_str("the database is empty and opened for reading only"),
         }
     }
@@ -188,9 +171,6 @@ pub struct Database<S> {
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
 
-/// Of this program.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
 /// A number that no other database, nor other user of its caches, has in this process.
@@ -211,7 +191,7 @@ impl<S: Store> Database<S> {
     ) -> Result<Self, DatabaseOpenError> {
         let (catalog, cookie_secret) = if store.is_read_only() {
             let snapshot = store.snapshot()?;
-            check_format(&snapshot)?;
+            check_format::<S>(&snapshot)?;
             if snapshot.get(META, meta::FILLING)?.is_some() {
                 return Err(DatabaseOpenError::Empty);
             }
@@ -515,16 +495,25 @@ impl<S: Store> Database<S> {
     }
 }
 
+/// The disk format that this version gives to a store when it opens that for writing: the newest one that it reads there.
+const fn newest_format<S: Store>() -> u32 {
+    if S::SHARED { FORMAT_SHARED } else { FORMAT }
+}
+
 /// The number of the store's format; none in a new store.
-fn check_format(snapshot: &impl Snapshot) -> Result<Option<u32>, DatabaseOpenError> {
+///
+/// # Errors
+/// This version does not read it.
+pub(crate) fn check_format<S: Store>(snapshot: &impl Snapshot) -> Result<Option<u32>, Fault> {
     let Some(found) = snapshot.get(META, meta::FORMAT)? else { return Ok(None) };
+    let newest = newest_format::<S>();
     let number = found.as_ref().try_into().ok().map(u32::from_be_bytes);
-    match number.filter(|number| (FORMAT_OLDEST..=FORMAT).contains(number)) {
+    match number.filter(|number| (FORMAT_OLDEST..=newest).contains(number)) {
         Some(number) => Ok(Some(number)),
         None => {
             let version = snapshot.get(META, meta::WRITTEN_BY)?;
             let written_by = version.map(|version| String::from_utf8_lossy(&version).into_owned());
-            Err(DatabaseOpenError::Format { found: found.into_owned(), written_by })
+            Err(UnknownFormat { found: found.into_owned(), written_by, newest }.into())
         }
     }
 }
@@ -546,8 +535,8 @@ fn prepare<S: Store>(
     }
     let transaction = store.transaction()?;
     let mut set = WriteSet::new();
-    let format = if S::SHARED { FORMAT_SHARED } else { FORMAT };
-    if check_format(&transaction)? != Some(format) {
+    let format = newest_format::<S>();
+    if check_format::<S>(&transaction)? != Some(format) {
         set.put(META, meta::FORMAT, format.to_be_bytes());
         set.put(META, meta::WRITTEN_BY, VERSION.as_bytes());
     }

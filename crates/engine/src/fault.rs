@@ -6,6 +6,10 @@ use larix_proto::ResultCode;
 use larix_store::{CommitError, ReadError};
 
 use crate::ids::EntryId;
+use crate::tables::FORMAT_OLDEST;
+
+/// Of this program.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A storage error or damage; never the client's fault.
 #[derive(Debug)]
@@ -13,6 +17,7 @@ pub enum Fault {
     Store(ReadError),
     Record(RecordError),
     Catalog(CatalogError),
+    Format(UnknownFormat),
     /// The tree, an index or a reference names something that is not there.
     Missing {
         entry: EntryId,
@@ -45,6 +50,7 @@ impl fmt::Display for Fault {
             Self::Store(error) => error.fmt(f),
             Self::Record(error) => error.fmt(f),
             Self::Catalog(error) => error.fmt(f),
+            Self::Format(error) => error.fmt(f),
             Self::Missing { entry, what } => write!(f, "{what} of entry {entry} is missing"),
             Self::TooMuch(what) => write!(f, "{what} met its limit"),
             Self::StepsSpent => f.write_str("the work on one entry met its limit"),
@@ -72,6 +78,42 @@ impl From<CatalogError> for Fault {
         Self::Catalog(error)
     }
 }
+
+impl From<UnknownFormat> for Fault {
+    fn from(error: UnknownFormat) -> Self {
+        Self::Format(error)
+    }
+}
+
+/// A database of a disk format that this version does not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFormat {
+    pub(crate) found: Vec<u8>,
+    /// The version that wrote it, where it says so.
+    pub(crate) written_by: Option<String>,
+    /// The newest format that this version reads in such a store.
+    pub(crate) newest: u32,
+}
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { found, written_by, newest } = self;
+        match found.as_slice().try_into().map(u32::from_be_bytes) {
+            Ok(number) => write!(f, "disk format {number}")?,
+            Err(_) => write!(f, "disk format {found:?}")?,
+        }
+        if let Some(version) = written_by {
+            write!(f, ", written by Larix {version},")?;
+        }
+        let mend = "use that version, or load what its `larix cat` writes";
+        write!(
+            f,
+            " is not one of those that Larix {VERSION} reads (from {FORMAT_OLDEST} to {newest}): {mend}"
+        )
+    }
+}
+
+impl std::error::Error for UnknownFormat {}
 
 /// A record that cannot be read: the database is damaged or was written by a newer version.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -56,4 +56,4 @@ pub use directory::{
     begin_followers, other_entries,
 };
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
-pub use fault::Fault;
+pub use fault::{Fault, UnknownFormat};

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use larix_store::{CommitError, ReadError, Snapshot, Store};
 
-use super::{Database, DatabaseOpenError, DatabaseState};
+use super::{Database, DatabaseOpenError, DatabaseState, check_format};
 use crate::catalog::Catalog;
 use crate::fault::Fault;
 use crate::tables::{META, meta};
@@ -37,6 +37,10 @@ impl<S: Store> Database<S> {
 
     fn read_catalog<N: Snapshot>(&self, snapshot: &N) -> Result<(), Fault> {
         let commit = snapshot.commit_counter();
+        if S::SHARED {
+            // Another writer may be of a later version, and have brought the store to a format that this one would misread.
+            check_format::<S>(snapshot)?;
+        }
         let read_with = self.state();
         let mut catalog = Catalog::load(snapshot, &read_with.schema, read_with.settings.index.clone())?;
         // Nothing is left half done by who panics here.

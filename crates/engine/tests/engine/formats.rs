@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use larix_engine::Database;
 use larix_engine::log::{self, LogKey};
-use larix_engine::tables::{FORMAT, FORMAT_OLDEST, LOG, META, meta};
+use larix_engine::tables::{FORMAT, FORMAT_OLDEST, FORMAT_SHARED, LOG, META, TABLES, meta};
 use larix_engine::time::SeededRandom;
 use larix_store::memory::MemoryStore;
+use larix_store::shared::SharedStore;
 use larix_store::{Direction, Durability, KeyRange, Snapshot, Store, Transaction, WriteSet};
 
 use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
@@ -73,4 +74,29 @@ fn a_newer_format_is_refused_with_the_version_that_wrote_it() {
     let error = Database::open(store, schema, settings, &SeededRandom::new(1)).unwrap_err().to_string();
     let part = format!("disk format {}, written by Larix 7.8.9, is not one of those", FORMAT + 1);
     assert!(error.contains(&part), "{error}");
+}
+
+/// A server beside one of a later version neither reads what that has made of the store, nor takes it back.
+#[test]
+fn a_shared_store_of_a_newer_format_is_left_alone() {
+    let store = SharedStore::new(&TABLES).unwrap();
+    let schema = schema("");
+    let open = |store: SharedStore| {
+        Database::open(store, Arc::clone(&schema), settings(&schema), &SeededRandom::new(1))
+    };
+    let database = open(store.another()).unwrap();
+    for newer in [FORMAT_SHARED + 1, FORMAT + 1] {
+        let mut set = WriteSet::new();
+        set.put(META, meta::FORMAT, newer.to_be_bytes());
+        set.put(META, meta::WRITTEN_BY, *b"7.8.9");
+        store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
+        let snapshot = store.snapshot().unwrap();
+        let read = database.view(&database.store().snapshot().unwrap()).map(drop).unwrap_err().to_string();
+        let opened = open(store.another()).map(drop).unwrap_err().to_string();
+        let part = format!("disk format {newer}, written by Larix 7.8.9, is not one of those");
+        for error in [read, opened] {
+            assert!(error.contains(&part) && error.contains(&format!("to {FORMAT_SHARED})")), "{error}");
+        }
+        assert_eq!(snapshot.get(META, meta::FORMAT).unwrap().as_deref(), Some(&newer.to_be_bytes()[..]));
+    }
 }

@@ -8,7 +8,7 @@ use larix_configuration::values::ConfigDn;
 use larix_configuration::{Config, Database as Section, KvSettings, OwnLines, SharedLines};
 use larix_engine::Database;
 use larix_engine::check;
-use larix_engine::tables::{FORMAT, META, TABLES, meta};
+use larix_engine::tables::{FORMAT_SHARED, META, TABLES, meta};
 use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, take_read_fault};
 use larix_store::{Snapshot, Store};
 
@@ -133,9 +133,9 @@ pub fn published(engine: &str, schema: &str, node: &str) -> Result<Published, St
     let snapshot = store.snapshot().map_err(text)?;
     let format = snapshot.get(META, meta::FORMAT).map_err(text)?;
     let format = format.and_then(|format| Some(u32::from_be_bytes(format.as_ref().try_into().ok()?)));
-    if let Some(newer) = format.filter(|format| *format > FORMAT) {
+    if let Some(newer) = format.filter(|format| *format > FORMAT_SHARED) {
         return Err(at(&format!(
-            "the entries there are of format {newer}, and this version reads up to {FORMAT}: install the version of the other nodes"
+            "the entries there are of format {newer}, and this version reads up to {FORMAT_SHARED}: install the version of the other nodes"
         )));
     }
     let found = published::read(&snapshot)?.ok_or_else(|| {
