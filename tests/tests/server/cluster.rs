@@ -132,6 +132,29 @@ fn a_node_that_misses_commits_does_not_keep_the_right_to_write() {
     nodes.iter_mut().for_each(Member::stop);
 }
 
+/// A node that gets the lease and can do no more with it does not keep it from the others.
+#[test]
+fn a_node_that_cannot_take_over_leaves_it_to_others() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let mut nodes = nodes(&address, 1, "");
+    nodes[0].start();
+    fill(&nodes[0]);
+    let rights = "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA larix TO reader; \
+                  GRANT SELECT ON ALL TABLES IN SCHEMA larix TO reader; \
+                  GRANT INSERT, UPDATE ON larix.lease TO reader";
+    engine.sql(&name, rights).expect("a role");
+    let mut reader = self::nodes(&address.replace("larix:", "reader:"), 1, "").remove(0);
+    reader.start();
+    nodes[0].kill();
+    until("it has tried", || reader.log().contains("leaves it to others"));
+    nodes[0].start();
+    until("the other node writes", || change(&nodes[0], &describe("again")) == "=> 0\n");
+    assert_eq!(description(&reader).as_deref(), Some("again"));
+    nodes[0].stop();
+    reader.stop();
+}
+
 fn write_at_one_and_read_at_all(address: &str) {
     let mut nodes = nodes(address, 2, "");
     nodes.iter_mut().for_each(Member::start);

@@ -528,20 +528,28 @@ impl Holder {
         }
         // The node that holds the lease had the configuration when it took it.
         let lacks = if is_own { None } else { self.lacks_configuration(store)? };
-        if let Some(why) = lacks {
-            if *last_lack != why {
-                self.log.warning(format_args!("\"{}\": {why}", self.suffix));
-                *last_lack = why;
+        let why = match lacks {
+            Some(why) => why,
+            None => {
+                if !store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
+                    let lease = store.lease().map_err(|error| text(&error))?;
+                    return Ok(role_under_lease(lease, &self.node).unwrap_or(Role::Vacant));
+                }
+                let Err(why) = take_over(served) else {
+                    last_lack.clear();
+                    return Ok(Role::Leader);
+                };
+                // Another node may be able to, and gets the lease only if this one does not keep it.
+                store.resign();
+                store.release_lease().map_err(|error| text(&error))?;
+                format!("this node cannot take over the right to write, and leaves it to others: {why}")
             }
-            return Ok(Role::Vacant);
+        };
+        if *last_lack != why {
+            self.log.warning(format_args!("\"{}\": {why}", self.suffix));
+            *last_lack = why;
         }
-        last_lack.clear();
-        if !store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
-            let lease = store.lease().map_err(|error| text(&error))?;
-            return Ok(role_under_lease(lease, &self.node).unwrap_or(Role::Vacant));
-        }
-        take_over(served)?;
-        Ok(Role::Leader)
+        Ok(Role::Vacant)
     }
 }
 
