@@ -120,7 +120,7 @@ impl<S: Store> Core<S> {
             self.index_work.forget();
             self.back_link_walk.failed(&*self.environment.clock);
         }
-        let behind = gathering.answer(failed.as_ref());
+        let behind = gathering.answer(failed.as_ref(), !S::SHARED);
         if !self.doubtful {
             self.note_answered();
         }

@@ -103,11 +103,12 @@ impl<'q> Gathering<'q> {
         self.jobs.iter().all(is_lazy)
     }
 
-    /// Tells everybody; `failed`: why nothing was committed. Gives back the task that ended the group.
-    pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<WriterTask> {
+    /// Tells everybody; `failed`: why nothing was committed. `reads_hold`: what a change was refused for holds all the same; in a shared store
+    /// another server may have changed it. Gives back the task that ended the group.
+    pub(super) fn answer(self, failed: Option<&LdapResult>, reads_hold: bool) -> Option<WriterTask> {
         let mut outcomes = self.outcomes.into_iter();
         for job in self.jobs {
-            let (completion, outcome) = (job.completion, settled(outcomes.next(), failed));
+            let (completion, outcome) = (job.completion, settled(outcomes.next(), failed, reads_hold));
             // One that panics at its answer keeps the others from none of theirs.
             let _ = catch_unwind(AssertUnwindSafe(|| completion(outcome)));
         }
@@ -116,11 +117,11 @@ impl<'q> Gathering<'q> {
 }
 
 /// What is answered to a change with this outcome.
-fn settled(outcome: Option<WriteOutcome>, failed: Option<&LdapResult>) -> WriteOutcome {
+fn settled(outcome: Option<WriteOutcome>, failed: Option<&LdapResult>, reads_hold: bool) -> WriteOutcome {
     match (outcome, failed) {
         (Some(outcome), None) => outcome,
         // What was refused was refused whatever became of the others.
-        (Some(outcome), Some(_)) if !outcome.result.is_success() && !outcome.judged => outcome,
+        (Some(outcome), Some(_)) if reads_hold && !outcome.result.is_success() && !outcome.judged => outcome,
         (_, Some(failed)) => failed.clone().into(),
         (None, None) => LdapResult::with(ResultCode::OTHER, "internal error: change not carried out").into(),
     }
@@ -142,8 +143,11 @@ mod tests {
             let outcome =
                 carried_out.map(|(code, judged)| WriteOutcome { judged, ..LdapResult::new(code).into() });
             let failed = fails.then(|| LdapResult::new(FAILED));
-            let answer = settled(outcome, failed.as_ref()).result.code;
-            assert_eq!(answer, expected, "{carried_out:?}, fails {fails}");
+            let answer = |reads_hold| settled(outcome.clone(), failed.as_ref(), reads_hold).result.code;
+            assert_eq!(answer(true), expected, "{carried_out:?}, fails {fails}");
+            // Nothing that another server may have undone stands.
+            let expected = if fails { FAILED } else { expected };
+            assert_eq!(answer(false), expected, "{carried_out:?}, fails {fails}");
         };
         check(Some((ResultCode::SUCCESS, false)), false, ResultCode::SUCCESS);
         check(Some((refused, false)), false, refused);
@@ -186,7 +190,7 @@ mod tests {
             Some(())
         });
         assert_eq!(again.count(), carried_out, "the same once more");
-        let behind = gathering.answer(None);
+        let behind = gathering.answer(None, true);
         (carried_out, queue.len(), behind.is_some())
     }
 
