@@ -38,8 +38,7 @@ impl Transaction for KvTransaction<'_> {
         // Whoever asked may have taken what could not be read for what is not there.
         view.whole()?;
         read_ahead(&view, changes)?;
-        let sizes = store.engine.sizes();
-        let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0, sizes };
+        let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0, sizes: &store.sizes };
         apply(&mut applied, changes)?;
         let rows = applied.rows;
         view.whole()?;
@@ -188,7 +187,7 @@ struct Applied<'a, 's> {
     view: &'a View<'s>,
     rows: Rows,
     bytes: usize,
-    sizes: Sizes,
+    sizes: &'a Sizes,
 }
 
 impl Applied<'_, '_> {

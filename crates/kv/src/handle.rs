@@ -94,6 +94,10 @@ impl Store for KvStore {
     }
 
     fn value_bytes_max(&self) -> usize {
-        self.engine.sizes().value_bytes_max
+        self.sizes.value_bytes_max
+    }
+
+    fn value_limit_text(&self) -> String {
+        self.sizes.why.clone()
     }
 }

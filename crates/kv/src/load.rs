@@ -42,7 +42,7 @@ impl<'s> KvLoader<'s> {
         let load = load.ok_or(CommitError::Fenced)?;
         let last = numbers.iter().map(|number| load.last(*number).map(<[u8]>::to_vec)).collect();
         let builders = numbers.iter().map(|_| BlockBuilder::default()).collect();
-        let rows = Rows { waiting: Vec::new(), bytes: 0, sizes: store.engine.sizes(), last };
+        let rows = Rows { waiting: Vec::new(), bytes: 0, sizes: store.sizes.clone(), last };
         Ok(Self { store, load, builders, rows })
     }
 

@@ -12,7 +12,7 @@ use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec}
 use crate::address::{Address, Opening};
 use crate::cache::{Cache, Range, Row};
 use crate::changes::Keys;
-use crate::engine::{Engine, Held, Limits, NewCommits, StoredCommit};
+use crate::engine::{Engine, Held, Limits, NewCommits, Sizes, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::read_faults;
 use crate::schema;
@@ -99,6 +99,7 @@ pub struct Figures {
 #[derive(Debug)]
 pub struct KvStore {
     pub(crate) engine: Box<dyn Engine>,
+    pub(crate) sizes: Sizes,
     pub(crate) catalog: Catalog,
     /// The engine's number of each declared table, by the table's position.
     numbers: Vec<u8>,
@@ -211,6 +212,7 @@ impl KvStore {
         getrandom::fill(&mut handle).map_err(|error| OpenError::Unavailable(error.to_string()))?;
         let highest = numbers.iter().copied().max().map_or(0, |highest| usize::from(highest) + 1);
         let store = Self {
+            sizes: engine.sizes(),
             engine,
             catalog,
             numbers,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Attempt, CommitError, ReadError};
@@ -46,6 +46,8 @@ struct PlanState {
     commits: AtomicU64,
     offline: AtomicBool,
     unbroken_since: AtomicU64,
+    /// 0: that of the store.
+    value_bytes_max: AtomicUsize,
 }
 
 impl FaultPlan {
@@ -80,6 +82,11 @@ impl FaultPlan {
     /// As if commits before this one may have been lost.
     pub fn break_before(&self, commit: u64) {
         self.inner.unbroken_since.store(commit, Ordering::Release);
+    }
+
+    /// Fails commits with longer values from now on.
+    pub fn limit_values(&self, bytes: usize) {
+        self.inner.value_bytes_max.store(bytes, Ordering::Release);
     }
 
     /// Fails the next commit.
@@ -308,7 +315,10 @@ impl<S: Store> Store for FaultStore<S> {
     }
 
     fn value_bytes_max(&self) -> usize {
-        self.inner.value_bytes_max()
+        match self.plan.inner.value_bytes_max.load(Ordering::Acquire) {
+            0 => self.inner.value_bytes_max(),
+            most => most,
+        }
     }
 }
 
@@ -424,6 +434,9 @@ impl<S: Store> Transaction for FaultTransaction<'_, S> {
     }
 
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
+        if changes.longest_value() > self.store.value_bytes_max() {
+            return Err(CommitError::Io(planned()));
+        }
         match self.store.plan.take() {
             None => self.make(changes, durability),
             Some(fault @ (Fault::Lost { .. } | Fault::Late)) => Err(self.lose(changes, durability, fault)),

@@ -103,6 +103,11 @@ pub trait Store: Send + Sync + Debug + 'static {
     fn value_bytes_max(&self) -> usize {
         VALUE_BYTES_MAX
     }
+
+    /// What is said of a longer one: where the limit comes from, and how it is raised.
+    fn value_limit_text(&self) -> String {
+        format!("{} are the most that the store takes", self.value_bytes_max())
+    }
 }
 
 /// A store of several owners, which outlives the databases that are opened on it.
@@ -167,6 +172,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn value_bytes_max(&self) -> usize {
         (**self).value_bytes_max()
+    }
+
+    fn value_limit_text(&self) -> String {
+        (**self).value_limit_text()
     }
 }
 

@@ -138,6 +138,12 @@ impl WriteSet {
         self.bytes
     }
 
+    /// The bytes of the longest new value of a record.
+    pub fn longest_value(&self) -> usize {
+        let values = self.all_records().flat_map(|(_, records)| records.filter_map(|(_, value)| value));
+        values.map(<[u8]>::len).max().unwrap_or_default()
+    }
+
     /// The change to `key`: none, a new value, or a removal.
     pub fn get(&self, table: TableId, key: &[u8]) -> Option<Option<&[u8]>> {
         self.records.get(table)?.get(key)

@@ -186,6 +186,8 @@ pub(super) struct Applier<'x, 'g, S: Store, T> {
     unit: WriteSet,
     pub(super) stamp: Stamp,
     steps: usize,
+    /// The last record of the log, and the bytes of all, before it.
+    logged_before: (u64, u64),
 }
 
 impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
@@ -198,8 +200,10 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let newest = job.context_csns.iter().max().copied();
         let csn = newest.unwrap_or(Csn::ZERO);
         let stamp = Stamp { csn, name: String::new() };
+        let logged_before = (group.counters.last_log_sequence, group.counters.logged_bytes);
         Self {
             group,
+            logged_before,
             transaction,
             covered,
             rules: &job.rules,
@@ -212,14 +216,21 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
 
     /// Keeps what was written, or nothing.
     fn end(mut self, done: Result<Applied, Failure>) -> Result<Applied, Fault> {
+        let done = done.and_then(|applied| {
+            self.group.follow_links(self.transaction, &mut self.unit, Some(self.stamp.csn))?;
+            self.group.check_values(&self.unit)?;
+            Ok(applied)
+        });
         match done {
             Ok(applied) => {
-                self.group.follow_links(self.transaction, &mut self.unit, Some(self.stamp.csn))?;
                 self.group.set.merge(self.unit);
                 Ok(applied)
             }
             Err(failure) => {
                 tree::forget(self.group.instance);
+                // Nothing of it is in the log, whose sequences have no gaps.
+                let counters = &mut self.group.counters;
+                (counters.last_log_sequence, counters.logged_bytes) = self.logged_before;
                 match failure {
                     Failure::Refused(result) => Ok(Applied::Refused(result)),
                     Failure::Storage(fault) => Err(fault),

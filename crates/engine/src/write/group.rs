@@ -177,7 +177,9 @@ impl<'a, S: Store> Group<'a, S> {
         let (csn_before, claimed_before) = (self.counters.csn, self.counters.claimed);
         let logged_before = self.counters.last_log_sequence;
         let bytes_before = self.counters.logged_bytes;
-        let done = self.unit(transaction, (tasks, follow), &mut unit, &mut outcome, &mut refusal_details);
+        let done = self
+            .unit(transaction, (tasks, follow), &mut unit, &mut outcome, &mut refusal_details)
+            .and_then(|()| self.check_values(&unit));
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
@@ -204,6 +206,19 @@ impl<'a, S: Store> Group<'a, S> {
                 Ok(outcome)
             }
         }
+    }
+
+    /// Refuses what writes a value that the store does not take: the commit would fail with all other changes of the group.
+    pub(crate) fn check_values(&self, unit: &WriteSet) -> Result<(), Failure> {
+        let store = self.database.store();
+        let most = store.value_bytes_max();
+        // All of it together is seldom that long.
+        let longest = if unit.byte_len() > most { unit.longest_value() } else { 0 };
+        if longest <= most {
+            return Ok(());
+        }
+        let text = format!("a value of {longest} bytes: {}", store.value_limit_text());
+        Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into())
     }
 
     fn unit<T: Snapshot>(

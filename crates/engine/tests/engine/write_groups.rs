@@ -107,6 +107,46 @@ fn changes_of_many_threads_are_grouped_and_all_answered() {
 }
 
 #[test]
+fn a_value_that_the_store_does_not_take_fails_no_other_change() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    plan.limit_values(4_096);
+    let (sender, receiver) = mpsc::channel::<(u32, String)>();
+    let submit = |number: u32, value: &str, behind: Box<dyn FnOnce() + Send>| {
+        let (operation, controls) = operation(records(&replace_sn(value)).remove(0));
+        let sender = sender.clone();
+        let done = Box::new(move |outcome: WriteOutcome| {
+            sender.send((number, describe(&outcome))).unwrap();
+            behind();
+        });
+        fixture.directory.submit(fixture.request(operation, &controls), done);
+    };
+    // The writer waits at its first answer until the others are there: they are one group.
+    let (go_on, gate) = mpsc::channel::<()>();
+    submit(0, "first", Box::new(move || gate.recv().unwrap()));
+    let answer = receiver.recv().unwrap();
+    assert_eq!(answer, (0, "0".to_owned()));
+    let before = plan.commits();
+    let long: String = (0..2_000_u32).map(|n| format!("{:08x}", n.wrapping_mul(0x9e37_79b1))).collect();
+    for (number, value) in [(1, "before"), (2, &*long), (3, "behind")] {
+        submit(number, value, Box::new(|| {}));
+    }
+    go_on.send(()).unwrap();
+    for number in 1..=3 {
+        let (answered, answer) = receiver.recv().unwrap();
+        assert_eq!(answered, number);
+        match number {
+            2 => assert!(answer.starts_with("11 a value of ") && answer.contains("4096"), "{answer}"),
+            _ => assert_eq!(answer, "0"),
+        }
+    }
+    assert_eq!(plan.commits() - before, 1, "one group");
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("behind"));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    assert_eq!(log::last_sequence(&snapshot, 1).unwrap(), 8, "what is refused is not in the log");
+}
+
+#[test]
 fn changes_in_one_unit_happen_together_or_not_at_all() {
     let fixture = Fixture::new();
     fixture.apply(TREE);
