@@ -471,7 +471,6 @@ impl Batch {
             &self.puts.tables,
             &puts,
             &values,
-            &None::<i64>,
             &self.continues,
         ];
         let (removes, trims) = (!deletes.is_empty(), self.trimmed > 0);

@@ -43,40 +43,32 @@ const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHER
 const OUTLOOK: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits ORDER BY version DESC LIMIT 1";
 
 /// The fence and the changes in one: nothing of them happens unless the row behind version $1 is ours to write. The primary
-/// key lets one writer in; rows of a later epoch keep those of earlier ones out. That row has to be the one that attempt $9 made: where
+/// key lets one writer in; rows of a later epoch keep those of earlier ones out. That row has to be the one that attempt $8 made: where
 /// commits were lost, another writer may have come as far in an epoch of the same number. {removes}: [`REMOVES`] or nothing, as most
 /// changes remove no row and the engine needs a tenth of its time for it all the same. {trims}: [`TRIMS`] or nothing.
-///
-/// $8 is NULL, no limit. The planner expects few rows because of it, whatever the arrays, and keeps one plan. Without it, and with
-/// the range of [`TRIMS`], it makes a plan for each commit, which takes as long as the rest of a small one.
 const COMMIT: &str = "\
 WITH fence AS (
     INSERT INTO {s}.commits (version, epoch, attempt, keys)
-    SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2 AND attempt = $9
+    SELECT version + 1, $2, $3, $4 FROM {s}.commits WHERE version = $1 AND epoch <= $2 AND attempt = $8
     RETURNING version
 ), put AS (
     INSERT INTO {s}.rows (t, k, v)
-    SELECT t, k, v FROM (
-        SELECT t, k, v FROM unnest($5::smallint[], $6::bytea[], $7::bytea[]) AS u (t, k, v) LIMIT $8::bigint
-    ) AS p
-    WHERE EXISTS (SELECT 1 FROM fence)
+    SELECT t, k, v FROM unnest($5::smallint[], $6::bytea[], $7::bytea[]) AS p (t, k, v) WHERE EXISTS (SELECT 1 FROM fence)
     ON CONFLICT (t, k) DO UPDATE SET v = excluded.v
 ){removes}{trims}
 SELECT version FROM fence";
 
-/// A commit that also removes rows: those of $10 and $11.
+/// A commit that also removes rows: those of $9 and $10.
 const REMOVES: &str = "\
 , gone AS (
-    DELETE FROM {s}.rows USING (
-        SELECT t, k FROM unnest($10::smallint[], $11::bytea[]) AS u (t, k) LIMIT $8::bigint
-    ) AS d
+    DELETE FROM {s}.rows USING unnest($9::smallint[], $10::bytea[]) AS d (t, k)
     WHERE rows.t = d.t AND rows.k = d.k AND EXISTS (SELECT 1 FROM fence)
 )";
 
-/// A commit that also removes old ones: those below $12.
+/// A commit that also removes old ones: those below $11.
 const TRIMS: &str = "\
 , trimmed AS (
-    DELETE FROM {s}.commits WHERE version < $12 AND EXISTS (SELECT 1 FROM fence)
+    DELETE FROM {s}.commits WHERE version < $11 AND EXISTS (SELECT 1 FROM fence)
 )";
 
 const TAKE_OVER: &str = "\
@@ -95,8 +87,11 @@ const OUTCOME: &str = "SELECT attempt FROM {s}.commits WHERE version = $1";
 /// Changes nothing, and is acknowledged as any commit is: with all that lies before it where standbys are waited for.
 const CONFIRM: &str = "UPDATE {s}.store SET format = format";
 
+/// Not a join, as which the engine may look at all rows of the table $1 for each key where it thinks that there are few.
 const VALUES: &str = "\
-SELECT w.i, rows.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) JOIN {s}.rows ON rows.t = $1 AND rows.k = w.k";
+SELECT w.i, r.v FROM unnest($2::bytea[]) WITH ORDINALITY AS w (k, i) CROSS JOIN LATERAL (
+    SELECT v FROM {s}.rows WHERE t = $1 AND rows.k = w.k LIMIT 1
+) AS r";
 
 const FORWARD: &str = "\
 SELECT k, v FROM (
@@ -130,10 +125,13 @@ const PATH: &str = "\
 WITH RECURSIVE way (i, id, v) AS (
     SELECT 0, $3::bytea, ''::bytea
     UNION ALL
-    SELECT way.i + 1, substring(rows.v FROM 1 FOR 8), rows.v
-    FROM way JOIN {s}.rows ON rows.t = $1 AND rows.k = way.id || ($4::bytea[])[way.i + 1]
+    SELECT way.i + 1, substring(r.v FROM 1 FOR 8), r.v FROM way CROSS JOIN LATERAL (
+        SELECT v FROM {s}.rows WHERE t = $1 AND k = way.id || ($4::bytea[])[way.i + 1] LIMIT 1
+    ) AS r
 )
-SELECT way.i::bigint, way.v, entry.v FROM way LEFT JOIN {s}.rows AS entry ON entry.t = $2 AND entry.k = way.id WHERE way.i > 0";
+SELECT way.i::bigint, way.v, entry.v FROM way LEFT JOIN LATERAL (
+    SELECT v FROM {s}.rows WHERE t = $2 AND k = way.id LIMIT 1
+) AS entry ON true WHERE way.i > 0";
 
 const COUNTS: &str = "SELECT t, count(*) FROM {s}.rows GROUP BY t";
 
@@ -180,6 +178,13 @@ fn commit(removes: &str, trims: &str) -> String {
     COMMIT.replace("{removes}", removes).replace("{trims}", trims)
 }
 
+/// Each statement goes by primary keys to the rows that it names. The planner would choose by what it knew of the tables when they were
+/// analyzed last, which may have been when they had a hundred rows, and keep that choice for all that come later. So it is left no
+/// other way than the keys. It makes one plan of each statement, whatever the parameters: to make a plan takes as long as a small commit.
+const GO_BY_KEYS: &str = "\
+SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+SET enable_material = off; SET plan_cache_mode = force_generic_plan; SET jit = off";
+
 impl Statements {
     pub(crate) async fn prepare(client: &Client, schema: &str, deadline: Duration) -> Result<Self, Fault> {
         let milliseconds = deadline.as_millis();
@@ -187,7 +192,7 @@ impl Statements {
             .batch_execute(&format!(
                 "SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
                  SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
-                 SET client_min_messages = 'warning'; \
+                 SET client_min_messages = 'warning'; {GO_BY_KEYS}; \
                  SELECT set_config('synchronous_commit', 'on', false) \
                  WHERE current_setting('synchronous_commit') = 'off'"
             ))

@@ -392,6 +392,36 @@ fn what_cannot_be_said_holds_nobody_up() {
     until("it is said", || store.say("ldap://one", b"said").is_ok());
 }
 
+/// The engine knows the tables as they were when it looked at them last, with next to nothing in them.
+#[test]
+fn statements_go_by_keys_whatever_the_engine_knows_of_its_tables() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    drop(store);
+    let settled = || {
+        // The engine counts what a connection did when that ends.
+        let connected = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'larix'";
+        until("nobody is connected", || engine.sql(&name, connected).as_deref() == Some("0"));
+    };
+    let counted = |what: &str| -> u64 {
+        let text = format!(
+            "SELECT sum({what}) FROM pg_stat_user_tables WHERE schemaname = 'larix' AND relname IN ('rows', 'commits')"
+        );
+        engine.sql(&name, &text).and_then(|sum| sum.parse().ok()).expect("a number")
+    };
+    settled();
+    engine.sql(&name, "ANALYZE larix.rows, larix.commits").expect("analyzed");
+    let (whole, by_key) = (counted("seq_scan"), counted("idx_scan"));
+    let opened = || open(&engine, &name, &KvOptions::default()).expect("open");
+    let (writer, reader) = (opened(), opened());
+    // Records, ranges, lists and paths are read, and rows are written and removed.
+    shared::wanted::comes_at_once(&writer, &reader, Database::PATH_TRIPS);
+    drop((writer, reader));
+    settled();
+    until("it is counted", || counted("idx_scan") > by_key);
+    assert_eq!(counted("seq_scan"), whole, "a table was gone through");
+}
+
 #[test]
 fn an_engine_that_hangs_holds_nobody_up() {
     let Some(engine) = Engine::start() else { return };
