@@ -49,11 +49,17 @@ impl Address {
             "postgresql" | "postgres" => Err(absent("PostgreSQL", "postgresql")),
             #[cfg(not(feature = "etcd"))]
             "etcd" => Err(absent("etcd", "etcd")),
-            _ => Err(OpenError::Address(
-                "an engine is given as postgresql://USER@HOST/DATABASE?sslmode=verify-full or as \
-                 etcd://HOST:2379,HOST:2379/PREFIX; no other kind is known"
-                    .to_owned(),
-            )),
+            scheme => {
+                // What has none may be a password.
+                let begins = match text.contains("://") {
+                    true => format!("it begins with {scheme:?}, and "),
+                    false => String::new(),
+                };
+                Err(OpenError::Address(format!(
+                    "{begins}an engine is given as postgresql://USER@HOST/DATABASE?sslmode=verify-full or as \
+                     etcd://HOST:2379,HOST:2379/PREFIX; no other kind is known"
+                )))
+            }
         }
     }
 

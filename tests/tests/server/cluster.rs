@@ -306,6 +306,11 @@ fn tools_work_beside_nodes_from_any_machine() {
         let (whole, one) = larix(&["cat", "-b", SUFFIX, "-a", "(cn=ann)"], node);
         assert!(whole && one.starts_with("dn: cn=ann,"), "{one}");
     }
+    let (whole, text) = larix(&["cluster", "status", "-b", "dc=none"], &nodes[1]);
+    assert!(
+        !whole && text.contains("the suffix \"dc=none\": -b names one of \"dc=example,dc=com\""),
+        "{text}"
+    );
     let (whole, text) = larix(&["cluster", "remove", "ldap://nobody"], &nodes[1]);
     assert!(!whole && text.contains("\"ldap://nobody\" is connected"), "{text}");
     let leader = leader(&nodes);

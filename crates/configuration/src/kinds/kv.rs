@@ -438,6 +438,12 @@ fn node_fault(text: &str) -> Option<String> {
     if !matches!(url.scheme, UrlScheme::Ldap | UrlScheme::Ldaps) || url.host.is_empty() {
         return Some("clients cannot be referred there".to_owned());
     }
+    let host = &url.host;
+    if host.parse().is_ok_and(|address: std::net::IpAddr| address.is_unspecified()) {
+        return Some(format!(
+            "{host} stands for all addresses of a machine, and clients cannot be referred there"
+        ));
+    }
     let plain = LdapUrl::server(url.scheme, url.host.clone(), url.port);
     (url != plain).then(|| "more than a scheme, a host and a port".to_owned())
 }
@@ -494,6 +500,11 @@ mod tests {
             (missing("suffix dc=a\n"), "needs a `suffix`"),
             (WHOLE.replace("directory", "directory?sslmode=prefer"), "may end in clear text"),
             (WHOLE.replace("ldap://n1.example.com", "ldapi://%2Fx"), "cannot be referred there"),
+            (
+                WHOLE.replace("ldap://n1.example.com", "ldap://0.0.0.0:1389"),
+                "0.0.0.0 stands for all addresses",
+            ),
+            (WHOLE.replace("ldap://n1.example.com", "ldaps://[::]"), ":: stands for all addresses"),
             (
                 WHOLE.replace("ldap://n1.example.com", "ldap://n1/dc=a"),
                 "more than a scheme, a host and a port",

@@ -257,9 +257,10 @@ fn own_name() -> String {
 
 /// The section of the database, and its store, opened for reading.
 fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, KvStore), String> {
-    let mut sections = Vec::new();
+    let (mut sections, mut suffixes) = (Vec::new(), Vec::new());
     for section in &config.databases {
         let Some(settings) = section.kind.settings::<KvSettings>() else { continue };
+        suffixes.extend(section.suffixes.iter().map(|suffix| format!("{:?}", suffix.text)));
         let is_meant = |own: &ConfigDn| match suffix {
             None => true,
             Some(suffix) => config.schema.parse_dn(suffix).is_ok_and(|suffix| suffix == own.normal),
@@ -271,13 +272,19 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
     let (section, settings) = match sections.as_slice() {
         [one] => *one,
         [] => {
-            return Err(match suffix {
-                Some(suffix) => format!("the configuration has no `database kv` with the suffix {suffix:?}"),
-                None => "the configuration has no `database kv`: -f or -F names that of one of its nodes"
-                    .to_owned(),
-            });
+            let which = suffix.map(|suffix| format!(" with the suffix {suffix:?}")).unwrap_or_default();
+            let mend = match suffixes.as_slice() {
+                [] => "-f or -F names that of one of its nodes".to_owned(),
+                suffixes => format!("-b names one of {}", suffixes.join(", ")),
+            };
+            return Err(format!("the configuration has no `database kv`{which}: {mend}"));
         }
-        _ => return Err("the configuration has several `database kv`: name one with -b SUFFIX".to_owned()),
+        _ => {
+            let suffixes = suffixes.join(", ");
+            return Err(format!(
+                "the configuration has several `database kv`: name one with -b, of {suffixes}"
+            ));
+        }
     };
     Ok((section, open_store(settings)?))
 }

@@ -112,7 +112,7 @@ fn a_node_joins_with_what_the_engine_holds() {
         ),
         (&address.replace(&format!("/{name}"), "/nowhere"), url.clone(), &[], "\"nowhere\" does not exist"),
         (&address.replace("larix:", "stranger:"), url.clone(), &[], "role \"stranger\" does not exist"),
-        ("ldap://127.0.0.1", url.clone(), &[], "no other kind is known"),
+        ("ldap://127.0.0.1", url.clone(), &[], "it begins with \"ldap\", and an engine is given as"),
         (&address, "http://n2".to_owned(), &[], "--node http://n2: "),
         (&address, url.clone(), &["--engine-schema", "people"], "no store in the schema \"people\""),
         (&address, url.clone(), &["--tls-cert", "/nowhere.pem"], "/nowhere.pem"),
