@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -18,6 +18,10 @@ use crate::runtime::{AbortOnDrop, GRACE, OwnLoop, Runtime, call};
 
 /// The function of PostgreSQL that warns where it no longer waits for the standby. [`Statements::prepare`] has warnings sent.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
+
+/// A connection that was used so short a time ago is taken for open: who waits for each answer comes back sooner. One that has ended since then is
+/// found out by the question.
+const FRESH: Duration = Duration::from_millis(10);
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
@@ -48,13 +52,20 @@ struct Wire {
     own_loop: OwnLoop,
     /// The place of its server in the address.
     server: usize,
+    used: Instant,
 }
 
 impl Wire {
     /// Whether the other side has not ended it, as far as has come here.
     fn is_open(&self) -> bool {
-        self.own_loop.look().is_ok() && !self.link.client.is_closed()
+        let is_fresh = now().duration_since(self.used) < FRESH;
+        (is_fresh || self.own_loop.look().is_ok()) && !self.link.client.is_closed()
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a connection was idle is this process's own affair")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[derive(Debug)]
@@ -72,6 +83,8 @@ pub(crate) struct Pool {
 struct State {
     idle: Vec<Wire>,
     leased: usize,
+    /// Threads that wait for a connection: only these are woken, which is a system call.
+    waiting: usize,
     /// The one for the lease, and whether somebody has it.
     reserved: Option<Wire>,
     is_reserved_leased: bool,
@@ -132,10 +145,12 @@ impl Pool {
         let mut state = self.lock();
         if state.leased >= self.limits.connections {
             let full = |state: &mut State| state.leased >= self.limits.connections;
-            let (waited, late) = self
+            state.waiting += 1;
+            let (mut waited, late) = self
                 .given_back
                 .wait_timeout_while(state, self.limits.deadline, full)
                 .unwrap_or_else(PoisonError::into_inner);
+            waited.waiting -= 1;
             if late.timed_out() {
                 return Err(Fault::Busy {
                     connections: self.limits.connections,
@@ -202,6 +217,7 @@ impl Pool {
             link: Arc::new(Link { client, statements, cut_short, is_spent: AtomicBool::new(false) }),
             own_loop,
             server,
+            used: now(),
         })
     }
 
@@ -376,9 +392,12 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let wire = self.wire.take().filter(|wire| wire.link.is_usable());
         // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is found closed.
-        let wire = wire.filter(|wire| {
+        let mut wire = wire.filter(|wire| {
             !self.transaction || wire.own_loop.begin(wire.link.client.batch_execute("ROLLBACK")).is_ok()
         });
+        if let Some(wire) = &mut wire {
+            wire.used = now();
+        }
         let mut state = self.pool.lock();
         if self.is_reserved {
             state.reserved = wire;
@@ -387,7 +406,10 @@ impl Drop for Lease<'_> {
         }
         state.idle.extend(wire);
         state.leased -= 1;
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.pool.given_back.notify_one();
+        if is_awaited {
+            self.pool.given_back.notify_one();
+        }
     }
 }
