@@ -255,6 +255,16 @@ impl Fault {
         }
     }
 
+    /// Whether the engine has no room for one more connection.
+    #[cfg(feature = "postgresql")]
+    pub(crate) fn is_of_too_many(&self) -> bool {
+        match self {
+            Self::PostgreSql { error, .. } => error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS),
+            Self::Servers(faults) => faults.iter().any(|server| server.fault.is_of_too_many()),
+            _ => false,
+        }
+    }
+
     /// Whether it was a connection to a server that takes no writes.
     #[cfg(feature = "postgresql")]
     fn is_of_standby(&self) -> bool {
@@ -344,7 +354,7 @@ impl Fault {
     }
 
     /// As a text for the log and for clients: no value, no password.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         if let Some(fault) = self.tls() {
             return format!("no TLS with the engine: {fault}");
         }

@@ -130,6 +130,8 @@ pub struct KvStore {
     conflicts: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
+    /// Why a read could not be answered, until somebody takes it.
+    trouble: Mutex<Option<String>>,
 }
 
 /// What is known, and by which attempt the newest known commit was made.
@@ -238,6 +240,7 @@ impl KvStore {
             conflicts: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
+            trouble: Mutex::default(),
         };
         store.look().map_err(Fault::into_open)?;
         if options.writes {
@@ -314,6 +317,15 @@ impl KvStore {
             version: self.version.load(Ordering::Acquire),
             epoch: self.newest_epoch.load(Ordering::Acquire),
         }
+    }
+
+    /// Why a read had no answer, the last one that had none since this was asked: who reads learns no more than that.
+    pub fn take_trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn note_trouble(&self, fault: &Fault) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault.text());
     }
 
     /// Counts a read by whether the cache answered it.

@@ -116,6 +116,9 @@ impl<'s> View<'s> {
         };
         if let Err(fault) = &result {
             let stale = matches!(fault, Fault::Stale);
+            if !stale {
+                self.store.note_trouble(fault);
+            }
             state.lost = Some(if stale { ReadFault::Stale } else { ReadFault::Unavailable });
             state.snapshot = None;
         }

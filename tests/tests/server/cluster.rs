@@ -382,6 +382,30 @@ fn nodes_start_while_the_engine_is_away() {
     nodes.iter_mut().for_each(Member::stop);
 }
 
+#[test]
+fn a_node_logs_why_reads_have_no_answer() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let role = format!("CREATE ROLE few LOGIN; GRANT CREATE ON DATABASE {name} TO few");
+    engine.sql(&name, &role).expect("a role");
+    let mut node = nodes(&address.replace("larix:", "few:"), 1, "").remove(0);
+    node.start();
+    fill(&node);
+    // One connection is left, which the thread of the lease keeps.
+    engine.sql(&name, "ALTER ROLE few CONNECTION LIMIT 1").expect("fewer connections");
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'few'";
+    engine.sql(&name, end).expect("ended");
+    let search = format!("search \"{SUFFIX}\" sub (cn=ann) cn");
+    until("it is logged", || {
+        ask(&mut node.client(), &search);
+        node.log().contains("reads had no answer: ") && node.log().contains("too many connections for role")
+    });
+    assert!(ask(&mut node.client(), &search).starts_with("=> 52"));
+    engine.sql(&name, "ALTER ROLE few CONNECTION LIMIT -1").expect("more connections");
+    until("it is answered", || ask(&mut node.client(), &search).ends_with("=> 0\n"));
+    node.stop();
+}
+
 /// What does not pass by itself is found at the start.
 #[test]
 fn faults_of_the_configuration_are_refusals_at_the_start() {

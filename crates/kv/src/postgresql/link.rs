@@ -83,6 +83,8 @@ pub(crate) struct Pool {
 struct State {
     idle: Vec<Wire>,
     leased: usize,
+    /// Leases without a connection that wait for one to be given back.
+    lacking: usize,
     /// Threads that wait for a connection: only these are woken, which is a system call.
     waiting: usize,
     /// The one for the lease, and whether somebody has it.
@@ -161,11 +163,12 @@ impl Pool {
         }
         state.leased += 1;
         drop(state);
-        self.wired(Lease { pool: self, wire: None, transaction: false, is_reserved: false })
+        self.wired(Lease::of(self, false))
     }
 
-    /// The lease with a connection: one that is open and idle, or a new one.
+    /// The lease with a connection: one that is open and idle, or a new one. Where the engine lets nobody else in, one that is given back.
     fn wired<'p>(&'p self, mut lease: Lease<'p>) -> Result<Lease<'p>, Fault> {
+        let until = now() + self.limits.deadline;
         loop {
             let idle = {
                 let mut state = self.lock();
@@ -176,12 +179,34 @@ impl Pool {
             match idle {
                 // One that has ended meanwhile is of no use.
                 Some(wire) if !wire.is_open() => {}
-                idle => {
-                    lease.wire = Some(idle.map_or_else(|| self.connect(), Ok)?);
-                    return Ok(lease);
-                }
+                idle => match idle.map_or_else(|| self.connect(), Ok) {
+                    Err(fault) if fault.is_of_too_many() && self.await_idle(&lease, until) => {}
+                    wire => {
+                        lease.wire = Some(wire?);
+                        return Ok(lease);
+                    }
+                },
             }
         }
+    }
+
+    /// Waits for a connection that somebody gives back; whether there is one.
+    fn await_idle(&self, lease: &Lease<'_>, until: Instant) -> bool {
+        let is_leased = usize::from(!lease.is_reserved);
+        let mut state = self.lock();
+        state.lacking += is_leased;
+        if state.leased <= state.lacking {
+            // Nobody has one, and the others that wait are to know.
+            self.given_back.notify_all();
+        }
+        state.waiting += 1;
+        let none = |state: &mut State| state.idle.is_empty() && state.leased > state.lacking;
+        let time = until.saturating_duration_since(now());
+        let (mut state, late) =
+            self.given_back.wait_timeout_while(state, time, none).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state.lacking -= is_leased;
+        !late.timed_out() && !state.idle.is_empty()
     }
 
     /// The connection for who must not wait until others give one back: who holds the right to write loses it otherwise. One beyond the most
@@ -190,7 +215,7 @@ impl Pool {
         if std::mem::replace(&mut self.lock().is_reserved_leased, true) {
             return self.lease();
         }
-        self.wired(Lease { pool: self, wire: None, transaction: false, is_reserved: true })
+        self.wired(Lease::of(self, true))
     }
 
     fn connect(&self) -> Result<Wire, Fault> {
@@ -331,6 +356,13 @@ pub(crate) struct Lease<'p> {
     is_reserved: bool,
 }
 
+impl<'p> Lease<'p> {
+    /// One without a connection so far.
+    fn of(pool: &'p Pool, is_reserved: bool) -> Self {
+        Self { pool, wire: None, transaction: false, is_reserved }
+    }
+}
+
 impl Lease<'_> {
     /// One round trip, or several that are sent together.
     pub(crate) fn call<T: Send, F>(&mut self, work: impl FnOnce(Arc<Link>) -> F) -> Result<T, Fault>
@@ -409,7 +441,8 @@ impl Drop for Lease<'_> {
         let is_awaited = state.waiting > 0;
         drop(state);
         if is_awaited {
-            self.pool.given_back.notify_one();
+            // They wait for different things.
+            self.pool.given_back.notify_all();
         }
     }
 }

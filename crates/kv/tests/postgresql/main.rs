@@ -310,6 +310,25 @@ fn the_lease_waits_for_no_read() {
     }
 }
 
+/// An engine that lets fewer connections in than the store would have: who finds none waits for the next one.
+#[test]
+fn an_engine_with_few_connections_is_enough() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let role =
+        format!("CREATE ROLE few LOGIN CONNECTION LIMIT 3; GRANT CREATE ON DATABASE \"{name}\" TO few");
+    engine.sql(&name, &role).expect("a role");
+    let address = Address::parse(&engine.address(&name).replace("larix:", "few:")).expect("an address");
+    // It connects to make its tables, and the engine may count that for a moment.
+    let store = in_time("it opens", || KvStore::open(&address, &TABLES, &KvOptions::default()).ok());
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..50).for_each(|_| assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]))));
+        }
+    });
+}
+
 #[test]
 fn a_node_is_removed() {
     let Some(engine) = Engine::start() else { return };

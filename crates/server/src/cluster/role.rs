@@ -27,6 +27,9 @@ const LOOKS: u32 = 3;
 /// A node says what it is with a look at the lease, where that is another thing than before, or was said longer ago than this.
 const REPORT_AGAIN: Duration = Duration::from_secs(3);
 
+/// A reason why reads had no answer is logged again behind this.
+const TROUBLE_AGAIN: Duration = Duration::from_secs(60);
+
 /// What this node is to its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -282,12 +285,16 @@ impl Holder {
         let mut last = self.clock.monotonic();
         let (mut last_failure, mut last_lack) = (String::new(), String::new());
         let mut publication = Publication::default();
-        let mut last_report = None;
+        let (mut last_report, mut last_trouble) = (None, None);
         loop {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
             let led = self.watch.role() == Role::Leader && self.watch.takes_turns();
-            match self.look(served, &mut last_lack) {
+            let looked = self.look(served, &mut last_lack);
+            // An engine that does not answer this thread, either, is a reason of its own.
+            let trouble = served.database().store().take_trouble().filter(|_| looked.is_ok());
+            trouble.into_iter().for_each(|why| self.log_trouble(why, &mut last_trouble));
+            match looked {
                 Ok(role) => {
                     if led && role != Role::Leader && self.watch.takes_turns() {
                         self.log_lost_lease(last, began);
@@ -347,6 +354,18 @@ impl Holder {
         // The next look must not be late because of it, so it is not tried with each.
         let _done = served.database().store().say(&self.node, &report);
         *last_report = Some((now, report));
+    }
+
+    /// Says why reads had no answer although the engine answers here: it takes no more connections, say.
+    fn log_trouble(&self, why: String, last: &mut Option<(Monotonic, String)>) {
+        let now = self.clock.monotonic();
+        let is_known = last.as_ref().is_some_and(|(at, before)| {
+            *before == why && u128::from(now.0.saturating_sub(at.0)) < TROUBLE_AGAIN.as_nanos()
+        });
+        if !is_known {
+            self.log.warning(format_args!("\"{}\": reads had no answer: {why}", self.suffix));
+            *last = Some((now, why));
+        }
     }
 
     /// Says why another node may write now: a renewal that began late or took long, or neither where somebody had it step down.
