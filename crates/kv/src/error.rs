@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larix_store::{CommitError, ReadError, TableId};
 #[cfg(feature = "postgresql")]
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::read_faults::{ReadFault, note};
 use crate::tls::TlsFault;
@@ -232,6 +232,7 @@ impl Status {
 }
 
 /// What a fault means for the sender of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Conflict,
     Full,
@@ -279,7 +280,7 @@ impl Fault {
                 error.is_closed()
                     // Another server may take writes now.
                     || error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
-                    || error.as_db_error().is_none_or(|error| is_fatal(error.severity()))
+                    || error.as_db_error().is_none_or(is_fatal)
             }
             #[cfg(feature = "etcd")]
             Self::Etcd(status) => status.code == Status::UNAVAILABLE,
@@ -297,7 +298,7 @@ impl Fault {
                 None => true,
                 Some(answer) => {
                     let code = answer.code().code();
-                    is_fatal(answer.severity())
+                    is_fatal(answer)
                         || ["08", "28", "53", "57"].iter().any(|class| code.starts_with(class))
                         || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION]
                             .contains(&answer.code())
@@ -460,21 +461,22 @@ impl Fault {
 
 #[cfg(feature = "postgresql")]
 fn of_sql(error: &tokio_postgres::Error) -> Verdict {
-    let Some(state) = error.code() else { return Verdict::Unknown };
+    error.as_db_error().map_or(Verdict::Unknown, |answer| of_state(answer.code(), is_fatal(answer)))
+}
+
+#[cfg(feature = "postgresql")]
+fn of_state(state: &SqlState, is_fatal: bool) -> Verdict {
+    // A backend that is ended while it waits for its standby has committed already, and one that finds no room for the next file of the
+    // write-ahead log may have the commit in the one before.
+    if is_fatal || state.code().starts_with("08") || state.code().starts_with("57P") {
+        return Verdict::Unknown;
+    }
     if [&SqlState::UNIQUE_VIOLATION, &SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED]
         .contains(&state)
     {
         return Verdict::Conflict;
     }
-    if state == &SqlState::DISK_FULL {
-        return Verdict::Full;
-    }
-    // A backend that is ended while it waits for its standby has committed already.
-    let ended = error.as_db_error().is_some_and(|error| is_fatal(error.severity()));
-    if ended || state.code().starts_with("08") || state.code().starts_with("57P") {
-        return Verdict::Unknown;
-    }
-    Verdict::Failed
+    if state == &SqlState::DISK_FULL { Verdict::Full } else { Verdict::Failed }
 }
 
 #[cfg(feature = "postgresql")]
@@ -529,9 +531,10 @@ fn servers_text(faults: &[ServerFault]) -> String {
     }
 }
 
+/// Whether the connection ends with it. The word in front of the message is in the engine's language, the one that is looked at is not.
 #[cfg(feature = "postgresql")]
-fn is_fatal(severity: &str) -> bool {
-    matches!(severity, "FATAL" | "PANIC")
+fn is_fatal(answer: &DbError) -> bool {
+    matches!(answer.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
 }
 
 /// A row that does not follow the format.
@@ -564,6 +567,29 @@ mod tests {
         ] {
             let status = Status { code, text: text.to_owned(), endpoint: "e1:2379".to_owned() };
             assert_eq!(status.wants_login(), expected, "{text}");
+        }
+    }
+}
+
+#[cfg(all(test, feature = "postgresql"))]
+mod postgresql_tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_not_made_only_where_the_engine_goes_on() {
+        for (state, is_fatal, expected) in [
+            (SqlState::UNIQUE_VIOLATION, false, Verdict::Conflict),
+            (SqlState::T_R_SERIALIZATION_FAILURE, false, Verdict::Conflict),
+            (SqlState::DISK_FULL, false, Verdict::Full),
+            (SqlState::DISK_FULL, true, Verdict::Unknown),
+            (SqlState::QUERY_CANCELED, false, Verdict::Failed),
+            (SqlState::LOCK_NOT_AVAILABLE, false, Verdict::Failed),
+            (SqlState::ADMIN_SHUTDOWN, true, Verdict::Unknown),
+            (SqlState::CRASH_SHUTDOWN, false, Verdict::Unknown),
+            (SqlState::INTERNAL_ERROR, true, Verdict::Unknown),
+            (SqlState::CONNECTION_FAILURE, false, Verdict::Unknown),
+        ] {
+            assert_eq!(of_state(&state, is_fatal), expected, "{state:?} {is_fatal}");
         }
     }
 }
