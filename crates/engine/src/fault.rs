@@ -17,7 +17,7 @@ pub enum Fault {
     Store(ReadError),
     Record(RecordError),
     Catalog(CatalogError),
-    Format(UnknownFormat),
+    Format(Box<UnknownFormat>),
     /// The tree, an index or a reference names something that is not there.
     Missing {
         entry: EntryId,
@@ -81,7 +81,7 @@ impl From<CatalogError> for Fault {
 
 impl From<UnknownFormat> for Fault {
     fn from(error: UnknownFormat) -> Self {
-        Self::Format(error)
+        Self::Format(Box::new(error))
     }
 }
 
