@@ -93,6 +93,10 @@ impl Exchange {
             self.replace(id);
         }
         self.forget(number);
+        let result = result.map(|result| match &removed {
+            Some((_, job)) => unanswered(job, result),
+            None => result,
+        });
         answer(removed, result);
         let ended = match self.connections.get(&id).map(|connection| &connection.stage) {
             Some(Stage::Open(channel)) => channel.messages().ended().cloned(),
@@ -176,7 +180,8 @@ impl Exchange {
             if job.is_repeatable && untouched && !is_lie && job.tries_left() {
                 self.place(number, job);
             } else {
-                self.end(number, job, result.clone());
+                let result = unanswered(&job, result.clone());
+                self.end(number, job, result);
             }
         }
         self.place_waiting_binds();
@@ -327,6 +332,18 @@ impl Exchange {
 /// The answer to a change that nobody waits for, and that no target has had.
 fn never_sent() -> LdapResult {
     LdapResult::with(ResultCode::CANCELED, "the change was given up before it was sent")
+}
+
+/// The result of a request that the target has had and not answered.
+fn unanswered(job: &Job, result: LdapResult) -> LdapResult {
+    if !job.kind.is_change() {
+        return result;
+    }
+    let text = format!(
+        "{}; whether the change was made is unknown: read the entry before you try again",
+        result.diagnostic
+    );
+    LdapResult { diagnostic: text, ..result }
 }
 
 /// Ends a request that was taken from where it waited.

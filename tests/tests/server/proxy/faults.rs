@@ -189,6 +189,26 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     assert_eq!(Message::decode(&abandon).unwrap().request, Request::Abandon(id));
 }
 
+/// The target may have made it before its connection ended, and the client is told so.
+#[test]
+fn the_outcome_of_a_change_without_an_answer_is_unknown() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = proxy(listener.local_addr().unwrap(), "");
+    let target = thread::spawn(move || {
+        let mut target = accepted(&listener);
+        target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        answer_bind(&mut target);
+        let request = next(&mut target);
+        matches!(Message::decode(&request).unwrap().request, Request::Delete(_))
+    });
+    let answer = run(&mut Client::connect(front.server.address), "delete uid=ann,dc=example,dc=com");
+    assert!(target.join().unwrap(), "it has come");
+    assert!(
+        answer.contains("=> 52") && answer.contains("whether the change was made is unknown"),
+        "{answer}"
+    );
+}
+
 /// A connection of the anonymous begins with a bind.
 fn answer_bind(target: &mut TcpStream) {
     let bind = next(target);
