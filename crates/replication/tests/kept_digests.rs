@@ -57,6 +57,12 @@ impl Site {
         Self { served, schema, environment, number: 0 }
     }
 
+    /// The server gets another ID while it runs.
+    fn change_server_id(&mut self, server_id: u16) {
+        self.environment.order = Arc::new(CommitOrder::new(server_id));
+        self.reconfigure(DatabaseSettings::clone(&self.served.database().settings()));
+    }
+
     /// Has the database follow other settings, as a server does.
     fn reconfigure(&self, settings: DatabaseSettings) {
         let (schema, environment) = (Arc::clone(&self.schema), self.environment.clone());
@@ -168,5 +174,18 @@ fn more_changes_than_the_log_keeps_are_read_anew() {
     settings.log = true;
     site.reconfigure(settings);
     site.put(3, &format!("ou=things,{SUFFIX}"), "logged again");
+    assert_eq!(site.check(), 3);
+}
+
+#[test]
+fn what_was_changed_under_another_server_id_is_read() {
+    let mut site = Site::new(true);
+    site.put(1, SUFFIX, "the suffix");
+    assert_eq!(site.check(), 1);
+    site.change_server_id(2);
+    site.put(2, &format!("ou=people,{SUFFIX}"), "under the other id");
+    // Nobody asks before the server has its old ID again.
+    site.change_server_id(1);
+    site.put(3, &format!("ou=things,{SUFFIX}"), "under the old one");
     assert_eq!(site.check(), 3);
 }

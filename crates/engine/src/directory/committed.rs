@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak, mpsc};
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_store::{CommitError, Store, WriteSet};
+use larix_store::{CommitError, Direction, Store, WriteSet};
 use uuid::Uuid;
 
 use super::Served;
@@ -13,7 +13,7 @@ use crate::change::prepare::{Latitude, prepare_at};
 use crate::controls::{ControlValues, RequestControls};
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::log::{self, Hold, LogKey, LogReader, LogRecord, LoggedChange};
+use crate::log::{self, Hold, LogKey, LogReader, LogRecord, LoggedChange, NumberedRows};
 use crate::overlay::committed::{
     ChangeOrigin, Committed, CommittedBatch, CommittedChange, CommittedEntries, Gap, NotTaken, OtherWriters,
     TICK_CHANGES_MAX, Tick, TickChange, Turn,
@@ -243,41 +243,39 @@ impl<S: Store> CommittedFollower<S> {
             self.position.history = history;
             self.miss(Gap::Unknown);
         }
-        let mut from = self.position.key;
-        if from.server_id != target.server_id
-            && log::last_sequence(&snapshot, from.server_id)? <= from.sequence
-        {
-            // Sequences go on under the next server ID.
-            from.server_id = target.server_id;
-            self.position.key = from;
-        }
-        let first = log::first_sequence(&snapshot, from.server_id)?;
-        if first > from.sequence + 1 && target.sequence > from.sequence {
-            self.miss(Gap::Records(first - from.sequence - 1));
-            from.sequence = first - 1;
-            self.position.key = from;
-        }
-        let mut changes = Vec::new();
-        let (mut reached, mut count, mut bytes, mut more) = (from, 0, 0, false);
-        log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
+        let mut reached = self.position.key;
+        let (mut changes, mut count, mut bytes, mut more) = (Vec::new(), 0, 0, false);
+        for row in NumberedRows::after(&snapshot, reached.sequence, Direction::Forward)? {
+            let (key, stored) = row?;
+            // Sequences have no gaps: what is not met has gone.
+            let next = reached.sequence + 1;
+            if key.sequence > next && next <= target.sequence {
+                if count > 0 {
+                    more = true;
+                    break;
+                }
+                self.miss(Gap::Records(key.sequence - next));
+                reached = LogKey { sequence: key.sequence - 1, ..key };
+                self.position.key = reached;
+            }
             if key.sequence > target.sequence {
-                return false;
+                break;
             }
             if count == BATCH_RECORDS || bytes > BATCH_BYTES {
                 more = true;
-                return false;
+                break;
             }
+            let damaged = Fault::Damaged { what: "a record of the change log" };
+            let record = LogRecord::decode(&stored).map_err(|_| damaged)?;
             count += 1;
             bytes += stored.len();
             reached = key;
             if changed_something(&record) {
                 changes.push(CommittedChange { key, record, origin: origin(key.sequence) });
             }
-            true
-        })?;
-        more |= reached.server_id != target.server_id && reached.sequence < target.sequence;
+        }
         if !more {
-            reached = LogKey { sequence: reached.sequence.max(target.sequence), ..reached };
+            reached = LogKey { sequence: reached.sequence.max(target.sequence), ..target };
         }
         Ok(Batch { changes, end: Position { history, key: reached }, more })
     }

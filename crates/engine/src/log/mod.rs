@@ -34,7 +34,7 @@ pub(crate) use csns::{
 pub use extent::times;
 pub use following::{Following, HELD_RECORDS_MAX, Hold, LogReader};
 pub use marks::{MARK_EVERY, Marked, Marker, begin_after};
-pub use numbered::{LastChange, first_number, last_change, last_number, visit_numbered};
+pub use numbered::{LastChange, NumberedRows, first_number, last_change, last_number, visit_numbered};
 pub use place::EntryPlace;
 pub use record::{
     LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,

@@ -1,8 +1,10 @@
 //! The change log by number: a sequence is the place of a record among those of all server IDs, and each is there once.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::iter::Peekable;
 
-use larix_store::{Direction, KeyRange, Snapshot};
+use larix_store::{Direction, KeyRange, KeyValue, ReadError, Snapshot};
 
 use super::{LogKey, LogOutline, LogRecord, first_sequence, positions};
 use crate::fault::Fault;
@@ -83,25 +85,8 @@ pub fn visit_numbered<S: Snapshot>(
     from: u64,
     visit: &mut dyn FnMut(u64, &[u8]) -> bool,
 ) -> Result<(), Fault> {
-    let prefixes: Vec<_> = positions(snapshot)?
-        .into_iter()
-        .filter(|last| last.sequence >= from)
-        .map(|last| {
-            // `after` excludes the key itself.
-            let before = LogKey { server_id: last.server_id, sequence: from.saturating_sub(1) };
-            (last.server_id.to_be_bytes(), before.to_bytes())
-        })
-        .collect();
-    // One for each server ID that wrote here: usually one.
-    let mut scans = Vec::with_capacity(prefixes.len());
-    for (prefix, before) in &prefixes {
-        let rows = snapshot.scan(LOG, KeyRange::prefix(prefix).after(before), Direction::Forward)?;
-        scans.push(rows.peekable());
-    }
-    while let Some(scan) = next_of(&mut scans)? {
-        let Some(row) = scan.next() else { break };
+    for row in NumberedRows::after(snapshot, from.saturating_sub(1), Direction::Forward)? {
         let (key, value) = row?;
-        let key = LogKey::from_bytes(&key).ok_or(DAMAGED)?;
         if !visit(key.sequence, &value) {
             break;
         }
@@ -109,27 +94,72 @@ pub fn visit_numbered<S: Snapshot>(
     Ok(())
 }
 
-const DAMAGED: Fault = Fault::Damaged { what: "a key of the change log" };
-
-/// The scan whose next record has the lowest number; none if all are at their end.
-fn next_of<K: AsRef<[u8]>, V, E, I>(scans: &mut [Peekable<I>]) -> Result<Option<&mut Peekable<I>>, Fault>
-where
-    I: Iterator<Item = Result<(K, V), E>>,
-{
-    let mut lowest: Option<(u64, usize)> = None;
-    for (at, scan) in scans.iter_mut().enumerate() {
-        let number = match scan.peek() {
-            None => continue,
-            // It comes first, so that the caller meets it.
-            Some(Err(_)) => 0,
-            Some(Ok((key, _))) => LogKey::from_bytes(key.as_ref()).ok_or(DAMAGED)?.sequence,
-        };
-        if lowest.is_none_or(|(known, _)| number < known) {
-            lowest = Some((number, at));
-        }
-    }
-    Ok(lowest.and_then(|(_, at)| scans.get_mut(at)))
+/// The records behind a number as they are stored, in the order of their numbers or against it: those of all server IDs.
+pub struct NumberedRows<'s, S: Snapshot + 's> {
+    /// One for each server ID that wrote here: usually one.
+    scans: Vec<Peekable<S::Scan<'s>>>,
+    direction: Direction,
 }
+
+impl<S: Snapshot> fmt::Debug for NumberedRows<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NumberedRows").field("direction", &self.direction).finish_non_exhaustive()
+    }
+}
+
+impl<'s, S: Snapshot> NumberedRows<'s, S> {
+    /// # Errors
+    /// A store that cannot be read, or a key that is damaged.
+    pub fn after(snapshot: &'s S, sequence: u64, direction: Direction) -> Result<Self, Fault> {
+        let mut scans = Vec::new();
+        for last in positions(snapshot)?.into_iter().filter(|last| last.sequence > sequence) {
+            let (prefix, after) = (last.server_id.to_be_bytes(), LogKey { sequence, ..last }.to_bytes());
+            let rows = snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&after), direction)?;
+            scans.push(rows.peekable());
+        }
+        Ok(Self { scans, direction })
+    }
+
+    /// Which scan has the next row; none if all are at their end.
+    fn next_scan(&mut self) -> Result<Option<usize>, Fault> {
+        let mut next: Option<(u64, usize)> = None;
+        for (at, scan) in self.scans.iter_mut().enumerate() {
+            let number = match scan.peek() {
+                None => continue,
+                // It comes first, so that the caller meets it.
+                Some(Err(_)) => return Ok(Some(at)),
+                Some(Ok((key, _))) => LogKey::from_bytes(key).ok_or(DAMAGED)?.sequence,
+            };
+            let is_first = next.is_none_or(|(known, _)| match self.direction {
+                Direction::Forward => number < known,
+                Direction::Backward => number > known,
+            });
+            if is_first {
+                next = Some((number, at));
+            }
+        }
+        Ok(next.map(|(_, at)| at))
+    }
+}
+
+impl<'s, S: Snapshot> Iterator for NumberedRows<'s, S> {
+    type Item = Result<(LogKey, Cow<'s, [u8]>), Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = match self.next_scan() {
+            Ok(at) => at?,
+            Err(fault) => return Some(Err(fault)),
+        };
+        self.scans.get_mut(at)?.next().map(read)
+    }
+}
+
+fn read(row: Result<KeyValue<'_>, ReadError>) -> Result<(LogKey, Cow<'_, [u8]>), Fault> {
+    let (key, value) = row?;
+    Ok((LogKey::from_bytes(&key).ok_or(DAMAGED)?, value))
+}
+
+const DAMAGED: Fault = Fault::Damaged { what: "a key of the change log" };
 
 #[cfg(test)]
 mod tests {
@@ -162,6 +192,12 @@ mod tests {
             .unwrap();
             assert_eq!(found, expected, "{from}");
         }
+        let backward = |after| {
+            let rows = NumberedRows::after(&snapshot, after, Direction::Backward).unwrap();
+            rows.map(|row| row.map(|(key, _)| (key.server_id, key.sequence)).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(backward(0), [(1, 8), (1, 7), (2, 6), (2, 5), (1, 4), (1, 3)]);
+        assert_eq!(backward(5), [(1, 8), (1, 7), (2, 6)]);
         let mut found = Vec::new();
         let mut two = |number, _: &[u8]| {
             found.push(number);

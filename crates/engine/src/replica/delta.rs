@@ -2,7 +2,7 @@
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::AttributeDescription;
-use larix_store::{Direction, KeyRange, Snapshot, Store};
+use larix_store::{Direction, Snapshot, Store};
 use uuid::Uuid;
 
 use super::apply::Applier;
@@ -13,8 +13,7 @@ use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes, refus
 use crate::csn::Csn;
 use crate::entry::{EntrySource, split_rdn};
 use crate::failure::Failure;
-use crate::log::{LogKey, LogRecord, LoggedChange};
-use crate::tables::LOG;
+use crate::log::{LogRecord, LoggedChange, NumberedRows};
 use crate::write::AttributeValues;
 use crate::write::operational::Stamp;
 use crate::write::operator::{LogMark, Operator, logged};
@@ -381,18 +380,18 @@ fn newer_records<V: Snapshot>(
         return Err(cannot_tell());
     }
     let mut found = Vec::new();
-    let prefix = op.context.order.server_id().to_be_bytes();
-    let rows = op.snapshot().scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?;
-    let mut last = None;
-    for (looked, row) in rows.enumerate() {
+    let mut last: Option<(u64, Csn)> = None;
+    for (looked, row) in NumberedRows::after(op.snapshot(), 0, Direction::Backward)?.enumerate() {
         let (key, value) = row?;
         if looked == LOOKED_THROUGH_MAX {
             return Err(cannot_tell());
         }
+        if last.is_some_and(|(sequence, _)| key.sequence + 1 < sequence) {
+            // What was between them has gone.
+            break;
+        }
         let damaged = crate::Fault::Damaged { what: "a record of the change log" };
-        let Some((key, record)) = LogKey::from_bytes(&key).zip(LogRecord::decode(&value).ok()) else {
-            return Err(damaged.into());
-        };
+        let record = LogRecord::decode(&value).map_err(|_| damaged)?;
         if record.csn.time.0 < csn.time.0 - LATE_MAX {
             last = None;
             break;

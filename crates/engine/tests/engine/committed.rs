@@ -221,6 +221,19 @@ fn what_left_the_log_unread_is_a_gap() {
     assert_eq!(Gap::Records(3).and(Gap::Unknown), Gap::Unknown);
 }
 
+/// Sequences go on under the next server ID.
+#[test]
+fn changes_under_several_server_ids_come_once_in_their_order() {
+    let mut scene = Scene::new(LogRetention::default());
+    let reached = scene.follower.reached();
+    for (server_id, value) in [(2, "under the other id"), (1, "under the old one again")] {
+        scene.fixture.change_server_id(server_id);
+        scene.change(value);
+    }
+    assert_eq!(scene.round(), None);
+    assert_eq!(scene.witness.seen(), [1, 2].map(|more| format!("{PEOPLE} {}", reached + more)));
+}
+
 /// Asks for a change in each turn.
 #[derive(Debug, Default)]
 struct Clockwork {

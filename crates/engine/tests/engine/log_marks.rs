@@ -8,12 +8,12 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{
     self, CsnVector, LogKey, LogRetention, MARK_EVERY, begin_after, visit_outlines_after,
 };
-use larix_engine::time::{SeededRandom, Timestamp};
+use larix_engine::time::Timestamp;
 use larix_engine::write::{NewRecord, Recording};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
-use crate::common::{Fixture, SUFFIX, TREE, environment, memory, schema, settings};
+use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 
 const SERVER: u16 = 1;
 
@@ -106,13 +106,6 @@ fn changes_that_are_not_logged_end_what_marks_prove() {
     assert!(begin(&fixture, &[newest]).is_some());
 }
 
-/// The server gets another ID while it runs.
-fn change_server_id(fixture: &mut Fixture<MemoryStore>, server_id: u16) {
-    let (clock, random) = (Arc::clone(&fixture.clock), Arc::new(SeededRandom::new(8)));
-    fixture.environments[0] = environment(clock, random, server_id);
-    fixture.reconfigure(settings(&fixture.schema));
-}
-
 /// Sequences go on under the next server ID, and the log is read by one ID: what was logged under another one in between must
 /// not be passed over.
 #[test]
@@ -123,13 +116,13 @@ fn marks_do_not_lead_past_what_was_logged_under_another_server_id() {
     };
     fixture.apply(TREE);
     assert!(begin(&fixture, &context_csns(&fixture)).is_some());
-    change_server_id(&mut fixture, 2);
+    fixture.change_server_id(2);
     modify(&fixture, 1);
     let known = context_csns(&fixture);
     assert_eq!(known.len(), 2);
     // The consumer that knows so much lacks this change.
     modify(&fixture, 1);
-    change_server_id(&mut fixture, SERVER);
+    fixture.change_server_id(SERVER);
     assert_eq!(begin(&fixture, &known), None);
     let all = context_csns(&fixture);
     modify(&fixture, 1);

@@ -427,6 +427,17 @@ fn a_late_change_is_merged_and_told_once() {
     assert_eq!(descriptions(&f), ["late", "new", "p"]);
 }
 
+/// The log of this server goes on when its ID changes.
+#[test]
+fn a_late_change_is_judged_by_what_was_logged_under_another_server_id() {
+    let mut f = filled();
+    let replace = |csn, value| delta(csn, &[modification(LoggedKind::Replace, "description", &[value])]);
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[]), replace(csn(3, 30), "new")]), "done, done");
+    f.change_server_id(9);
+    assert_eq!(apply(&f, [replace(csn(4, 20), "late")]), "modify ours");
+    assert_eq!(descriptions(&f), ["new"]);
+}
+
 /// A server that decides something by itself writes the entryCSN alone: when and by whom the entry was changed last others say.
 #[test]
 fn who_changed_an_entry_last_does_not_depend_on_the_order() {

@@ -31,9 +31,8 @@ impl DigestCache {
 #[derive(Clone, Debug)]
 pub(super) struct DigestBasis {
     pub(super) schema: Arc<Schema>,
-    /// Which history the change log tells, and under which server id.
+    /// Which history the change log tells.
     pub(super) history: Uuid,
-    pub(super) server_id: u16,
     /// Since when the store has lost no commit.
     pub(super) unbroken_since: u64,
 }
@@ -41,8 +40,7 @@ pub(super) struct DigestBasis {
 impl PartialEq for DigestBasis {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.schema, &other.schema)
-            && (self.history, self.server_id, self.unbroken_since)
-                == (other.history, other.server_id, other.unbroken_since)
+            && (self.history, self.unbroken_since) == (other.history, other.unbroken_since)
     }
 }
 

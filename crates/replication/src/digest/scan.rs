@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::record::{self, RecordFlags};
-use larix_engine::log::LogKey;
+use larix_engine::log::{LogOutline, NumberedRows};
 use larix_engine::tables::ENTRIES;
 use larix_engine::{AttributeNumber, Database, EntryId, Fault, View, log};
 use larix_schema::{NormalDn, Usage};
@@ -217,22 +217,21 @@ impl<'r> Scanner<'r> {
         table: &mut Table,
     ) -> Result<Option<bool>, ScanError> {
         self.names.clear();
-        let server_id = table.basis.server_id;
-        let first = log::first_sequence(view.snapshot, server_id)?;
         let same = basis(database, view)?.is_some_and(|(basis, _)| basis == table.basis);
-        if !same || first > table.position + 1 || !Arc::ptr_eq(&view.schema, &table.basis.schema) {
+        if !same || !Arc::ptr_eq(&view.schema, &table.basis.schema) {
             return Ok(None);
         }
         let (mut changed, mut read) = (BTreeSet::new(), 0);
-        let after = LogKey { server_id, sequence: table.position };
-        log::visit_outlines_after(view.snapshot, after, &mut |key, outline| {
-            if read == SLICE_ENTRIES {
-                return false;
+        for row in NumberedRows::after(view.snapshot, table.position, Direction::Forward)?.take(SLICE_ENTRIES)
+        {
+            let (key, stored) = row?;
+            if key.sequence != table.position + 1 {
+                return Ok(None);
             }
+            let damaged = Fault::Damaged { what: "a record of the change log" };
+            changed.insert(LogOutline::decode(&stored).map_err(|_| damaged)?.entry);
             (read, table.position) = (read + 1, key.sequence);
-            changed.insert(outline.entry);
-            true
-        })?;
+        }
         for id in changed.into_iter().filter(|id| *id != EntryId::ROOT) {
             let row = match view.stored(id)? {
                 Some(stored) => self.entry(view, id, &stored)?.map(|row| (hash_of(&row.uuid), row.digest)),
@@ -354,9 +353,8 @@ fn basis<S: Store, N: Snapshot>(
     view: &View<'_, N>,
 ) -> Result<Option<(DigestBasis, u64)>, Fault> {
     let Some(history) = log::history(view.snapshot)? else { return Ok(None) };
-    let (server_id, unbroken_since) = (database.server_id(), view.unbroken_since());
-    let basis = DigestBasis { schema: database.schema(), history, server_id, unbroken_since };
-    Ok(Some((basis, log::last_sequence(view.snapshot, server_id)?)))
+    let basis = DigestBasis { schema: database.schema(), history, unbroken_since: view.unbroken_since() };
+    Ok(Some((basis, log::last_number(view.snapshot)?)))
 }
 
 /// entryUUID and entryCSN; nil and none where an entry has none.

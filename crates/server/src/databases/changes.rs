@@ -1,9 +1,9 @@
 //! The newest changes of a database, from its change log, for the page that takes one back.
 
 use larix_engine::Fault;
-use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
+use larix_engine::log::{LogKey, LogRecord, LoggedChange, NumberedRows};
 use larix_schema::NormalDn;
-use larix_store::Store as _;
+use larix_store::{Direction, Store as _};
 
 use super::Databases;
 
@@ -24,17 +24,18 @@ impl Databases {
     ///
     /// # Errors
     /// The log cannot be read.
-    pub(crate) fn newest_changes(&self, dn: &NormalDn, most: u64) -> Result<Vec<(LogKey, LogRecord)>, Fault> {
+    pub(crate) fn newest_changes(
+        &self,
+        dn: &NormalDn,
+        most: usize,
+    ) -> Result<Vec<(LogKey, LogRecord)>, Fault> {
         let Some(served) = self.stored(dn) else { return Ok(Vec::new()) };
         let snapshot = served.database().store().snapshot()?;
-        let Some(end) = log::end(&snapshot)? else { return Ok(Vec::new()) };
-        let after = LogKey { sequence: end.sequence.saturating_sub(most), ..end };
         let mut found = Vec::new();
-        log::visit_after(&snapshot, after, &mut |key, record| {
-            found.push((key, without_values(record)));
-            true
-        })?;
-        found.reverse();
+        for row in NumberedRows::after(&snapshot, 0, Direction::Backward)?.take(most) {
+            let (key, stored) = row?;
+            found.push((key, without_values(decoded(&stored)?)));
+        }
         Ok(found)
     }
 
@@ -49,33 +50,35 @@ impl Databases {
     ) -> Result<Option<LoggedWithHistory>, Fault> {
         let Some(served) = self.stored(dn) else { return Ok(None) };
         let snapshot = served.database().store().snapshot()?;
-        let Some(end) = log::end(&snapshot)? else { return Ok(None) };
-        if sequence == 0 || sequence > end.sequence {
-            return Ok(None);
-        }
-        let mut record = None;
-        log::visit_after(&snapshot, LogKey { sequence: sequence - 1, ..end }, &mut |key, found| {
-            record = (key.sequence == sequence).then_some(found);
-            false
-        })?;
-        let Some(record) = record else { return Ok(None) };
+        let Some(before) = sequence.checked_sub(1) else { return Ok(None) };
+        let row = NumberedRows::after(&snapshot, before, Direction::Forward)?.next().transpose()?;
+        let Some((_, stored)) = row.filter(|(key, _)| key.sequence == sequence) else { return Ok(None) };
+        let record = decoded(&stored)?;
         let mut earlier = Vec::new();
-        let after = LogKey { sequence: sequence.saturating_sub(LOOKED_AT_MAX), ..end };
+        let after = sequence.saturating_sub(LOOKED_AT_MAX);
         let mut bytes = 0;
-        log::visit_stored_after(&snapshot, after, &mut |key, found, stored| {
-            if key.sequence < sequence && found.entry_uuid == record.entry_uuid {
+        for row in NumberedRows::after(&snapshot, after, Direction::Forward)? {
+            let (key, stored) = row?;
+            if key.sequence >= sequence {
+                break;
+            }
+            let found = decoded(&stored)?;
+            if found.entry_uuid == record.entry_uuid {
                 bytes += stored.len();
                 earlier.push(found);
             }
             // With more than that, what was before is taken for unknown.
             if bytes > OF_ENTRY_BYTES_MAX {
                 earlier.clear();
-                return false;
+                break;
             }
-            key.sequence < sequence
-        })?;
+        }
         Ok(Some(LoggedWithHistory { record, earlier }))
     }
+}
+
+fn decoded(stored: &[u8]) -> Result<LogRecord, Fault> {
+    LogRecord::decode(stored).map_err(|_| Fault::Damaged { what: "a record of the change log" })
 }
 
 /// A list needs the names of attributes alone: values may be large, and are nobody's business.

@@ -136,6 +136,13 @@ impl<S: Store> Fixture<S> {
         served.reconfigure(Reconfiguration { schema, settings, environment: self.environments[0].clone() });
     }
 
+    /// The server gets another ID while it runs.
+    pub(crate) fn change_server_id(&mut self, server_id: u16) {
+        let (clock, random) = (Arc::clone(&self.clock), Arc::new(SeededRandom::new(8)));
+        self.environments[0] = environment(clock, random, server_id);
+        self.reconfigure(DatabaseSettings::clone(&self.database().current_settings()));
+    }
+
     /// The same directory, asked by somebody else; empty is anonymous.
     pub(crate) fn bind(&mut self, dn: &str) {
         let subject = Subject::default();

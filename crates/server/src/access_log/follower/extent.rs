@@ -76,8 +76,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn now<N: Snapshot>(snapshot: &N, server_id: u16) -> Result<Self, Fault> {
-        let sequence = log::last_sequence(snapshot, server_id)?;
+    pub(super) fn now<N: Snapshot>(snapshot: &N) -> Result<Self, Fault> {
+        let sequence = log::last_number(snapshot)?;
         Ok(Self { csns: log::context_csns(snapshot)?, whole: log::whole_csns(snapshot)?, sequence })
     }
 }

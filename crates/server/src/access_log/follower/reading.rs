@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use larix_engine::Fault;
 use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
+use larix_engine::log::{self, LogKey, LogRecord, LoggedChange, NumberedRows};
 use larix_engine::replica::{EntryPlace, EntryPlaces};
 use larix_engine::tables::{META, meta};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::{NewRecord, Recording};
 use larix_schema::Schema;
-use larix_store::{Snapshot, Store};
+use larix_store::{Direction, Snapshot, Store};
 use uuid::Uuid;
 
 use super::extent::{self, Context};
@@ -54,18 +54,15 @@ impl<H: OverlayHost> LogWriter<H> {
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
         let position = progress.positions.get(&source.name).copied();
-        let (from, gap) = match position.filter(|position| position.key.server_id == target.server_id) {
+        let (from, is_unknown) = match position {
             Some(position) => (position.key, false),
             None => self
-                .begin((&source.name, joined.began), history, target)?
+                .begin((&source.name, joined.began), history)?
                 .map_or((target, true), |begun| (begun, false)),
         };
-        let gap = self.report_gap(&source.name, from, target, &snapshot)? || gap;
-        let mut missed = if gap { log::context_csns(&snapshot)? } else { Vec::new() };
-        let mut left_out = missed.clone();
         let room = Room::of(self.served()?.database());
         let before = progress.contexts.get(&source.name).cloned();
-        let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
+        let contexts = before.into_iter().chain([Context::now(&snapshot)?]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
@@ -74,26 +71,23 @@ impl<H: OverlayHost> LogWriter<H> {
         let view = database.view(&snapshot)?;
         let mut places = database.settings().merges_records.then(EntryPlaces::default);
         let now = self.clock.now();
-        let mut fault = None;
-        log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
+        let mut left_out = Vec::new();
+        for row in NumberedRows::after(&snapshot, from.sequence, Direction::Forward)? {
+            let (key, stored) = row?;
             if key.sequence > target.sequence {
-                return false;
+                break;
             }
             if count == records_max || bytes > bytes_max {
                 ended = false;
-                return false;
+                break;
             }
+            let damaged = Fault::Damaged { what: "a record of the change log" };
+            let record = LogRecord::decode(&stored).map_err(|_| damaged)?;
             count += 1;
             bytes += stored.len();
             reached = key;
             let facts = || self.facts_of(database.instance(), key.sequence);
-            let place = match places.as_mut().map(|places| places.of_record(&view, &record)).transpose() {
-                Ok(place) => place.flatten(),
-                Err(error) => {
-                    fault = Some(error);
-                    return false;
-                }
-            };
+            let place = places.as_mut().map(|places| places.of_record(&view, &record)).transpose()?.flatten();
             if let Some((end, mut change)) =
                 record_of(record, place.as_ref(), &suffix, recorder, (schema, now), facts)
             {
@@ -103,40 +97,27 @@ impl<H: OverlayHost> LogWriter<H> {
                 }
                 changes.push((end, change));
             }
-            true
-        })?;
-        if let Some(fault) = fault {
-            return Err(fault);
         }
         if ended {
             // Another server may have recorded more than this one has followed: what is recorded stays so.
             reached = if target.sequence > from.sequence { target } else { from };
         }
+        // Sequences have no gaps: what was not met has gone.
+        let gone = (reached.sequence - from.sequence).saturating_sub(count as u64);
+        if gone > 0 {
+            self.log.warning(format_args!(
+                "access log: {gone} changes of \"{}\" are no longer in its change log and stay unrecorded",
+                source.name
+            ));
+        }
+        let mut missed = if is_unknown || gone > 0 { log::context_csns(&snapshot)? } else { Vec::new() };
+        left_out.extend_from_slice(&missed);
         let now = Position { history, key: reached };
         if position != Some(now) {
             recording.marks.push(mark(&source.name, now));
         }
         let context = extent::settle(contexts, reached.sequence, recording, &mut missed);
         Ok(LogRead { reached: now, ended, context, missed, left_out })
-    }
-
-    /// Says of changes that their records have gone before they were read; whether there are any.
-    fn report_gap<N: Snapshot>(
-        &self,
-        name: &str,
-        from: LogKey,
-        target: LogKey,
-        snapshot: &N,
-    ) -> Result<bool, Fault> {
-        let first = log::first_sequence(snapshot, target.server_id)?;
-        let is_gap = first > from.sequence + 1 && target.sequence > from.sequence;
-        if is_gap {
-            let count = first - from.sequence - 1;
-            self.log.warning(format_args!(
-                "access log: {count} changes of \"{name}\" are no longer in its change log and stay unrecorded"
-            ));
-        }
-        Ok(is_gap)
     }
 
     /// The same for cn=config. The thread that makes its changes reports them.
@@ -192,24 +173,16 @@ impl<H: OverlayHost> LogWriter<H> {
 
     /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
     /// known.
-    fn begin(
-        &self,
-        (name, began): (&str, LogKey),
-        history: Uuid,
-        target: LogKey,
-    ) -> Result<Option<LogKey>, Fault> {
+    fn begin(&self, (name, began): (&str, LogKey), history: Uuid) -> Result<Option<LogKey>, Fault> {
         let snapshot = self.served()?.database().store().snapshot()?;
-        let Some(stored) = snapshot.get(META, &mark_key(name))? else {
-            return Ok(Some(began).filter(|began| began.server_id == target.server_id));
-        };
-        let stored = stored.split_at_checked(16).and_then(|(was, key)| {
-            let key = LogKey::from_bytes(key)?;
-            (was == history.as_bytes() && key.server_id == target.server_id).then_some(key)
-        });
+        let Some(stored) = snapshot.get(META, &mark_key(name))? else { return Ok(Some(began)) };
+        let stored = stored
+            .split_at_checked(16)
+            .and_then(|(was, key)| LogKey::from_bytes(key).filter(|_| was == history.as_bytes()));
         if stored.is_none() {
             self.log.warning(format_args!(
-                "access log: \"{name}\" has another history or server ID than when it was recorded last; changes made \
-                 in between are not in the log"
+                "access log: \"{name}\" has another history than when it was recorded last; changes made in between are \
+                 not in the log"
             ));
         }
         Ok(stored)

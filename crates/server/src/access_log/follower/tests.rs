@@ -13,6 +13,7 @@ use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::TABLES;
 use larix_engine::time::SeededRandom;
 use larix_engine::write::{AttributeValues, Origin, WriteOperation, WriteRequest, WriterEnvironment};
+use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Directory, EntrySource, Frontend, tree};
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::shared::SharedStore;
@@ -78,18 +79,20 @@ fn host(schema: &Arc<Schema>, store: SharedStore, suffix: &str) -> Host {
         log: true,
         ..DatabaseSettings::default()
     };
-    let random = Arc::new(SeededRandom::new(7));
-    let database = Database::open(store, Arc::clone(schema), settings, &*random).unwrap();
-    let environment = WriterEnvironment {
+    let database = Database::open(store, Arc::clone(schema), settings, &SeededRandom::new(7)).unwrap();
+    let served = Served::start(Arc::new(database), environment(1, 7)).unwrap();
+    Host { served: Arc::new(served), term: Arc::default() }
+}
+
+fn environment(server_id: u16, seed: u64) -> WriterEnvironment {
+    WriterEnvironment {
         clock: Arc::new(SystemClock::new()),
-        random,
-        order: Arc::new(CommitOrder::new(1)),
+        random: Arc::new(SeededRandom::new(seed)),
+        order: Arc::new(CommitOrder::new(server_id)),
         default_referrals: Arc::from([]),
         auxiliary_needs_rule: false,
         index_watch: None,
-    };
-    let served = Served::start(Arc::new(database), environment).unwrap();
-    Host { served: Arc::new(served), term: Arc::default() }
+    }
 }
 
 impl Machine {
@@ -160,6 +163,17 @@ impl Machine {
         self.answered(|done| {
             self.directory.submit(request, Box::new(move |outcome| done.send(outcome.result).unwrap()));
         });
+    }
+
+    /// The server gets another ID while it runs.
+    fn change_server_id(&self, schema: &Arc<Schema>, server_id: u16, seed: u64) {
+        let served = &self.database.served;
+        let settings = DatabaseSettings::clone(&served.database().current_settings());
+        let (schema, environment) = (Arc::clone(schema), environment(server_id, seed));
+        served.reconfigure(Reconfiguration { schema, settings, environment });
+        while served.database().following().answered().server_id != server_id {
+            std::thread::yield_now();
+        }
     }
 
     /// Adds an entry that another server has added under this CSN.
@@ -274,6 +288,25 @@ fn commits_are_smaller_behind_failures_and_grow_again() {
     check(false, 1, 64);
     check(false, 100, 1);
     check(true, 8 * GROWS_AFTER, 256);
+}
+
+/// Sequences go on under the next server ID.
+#[test]
+fn changes_under_several_server_ids_are_recorded() {
+    let (schema, stores) = (schema(), stores());
+    let mut machine = Machine::new(&schema, &stores);
+    machine.set_term(1);
+    machine.record();
+    machine.add(&schema, 0);
+    for (number, server_id, is_recorded) in [(1, 2, true), (2, 3, false), (3, 2, true)] {
+        machine.change_server_id(&schema, server_id, 10 + number);
+        machine.add(&schema, number);
+        if is_recorded {
+            machine.record();
+            check(&machine, number + 1);
+        }
+    }
+    assert!(machine.progress.extent.as_ref().is_some_and(|extent| extent.lacks.is_empty()));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::admin::sessions::NoticeKind;
 use crate::admin::undo::{self, Undo};
 
 /// Changes that are shown.
-const SHOWN: u64 = 100;
+const SHOWN: usize = 100;
 
 /// `/changes?base=`: the newest changes of a database.
 pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
