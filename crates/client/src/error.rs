@@ -71,6 +71,9 @@ impl fmt::Display for ClientError {
             Self::Usage(text) => write!(f, "{text}"),
             Self::Connect { url, source } => write!(f, "cannot contact LDAP server {url}: {source}"),
             Self::Tls { host, why } => write!(f, "no TLS with {host}: {why}"),
+            Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                f.write_str("the server did not answer in time")
+            }
             Self::Io(error) => write!(f, "connection lost: {error}"),
             Self::Closed => f.write_str("the server closed the connection"),
             Self::Disconnected(result) => write!(f, "the server closed the connection: {result}"),

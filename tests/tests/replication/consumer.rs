@@ -598,21 +598,50 @@ fn a_provider_that_falls_silent_is_noticed() {
     }
 }
 
-/// Its kernel answers probes; it answers nothing.
+/// Its kernel answers probes; it answers nothing: behind the refresh, in the middle of it, at its beginning, or to the bind.
 #[test]
 fn a_provider_that_stands_still_is_left() {
     let other = ScriptedProvider::start();
-    let line = format!(
-        "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\" bindmethod=simple \
-         keepalive=1:1:1\n",
-        other.address
+    let check = |more: &str, stands_still: &dyn Fn(), why: &str| {
+        let line = format!(
+            "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} retry=\"1 +\" bindmethod=simple \
+             keepalive=1:1:1 {more}\n",
+            other.address
+        );
+        let mut consumer = Member::new(Kind::Larix, "", &line).arguments(&["-d", "16384"]).started();
+        stands_still();
+        assert!(consumer.log().contains(why), "{more}: {}", consumer.log());
+        consumer.kill();
+    };
+    let (silent, bind) = ("is silent, and does not answer", format!("binddn={ADMIN} credentials=secret"));
+    check(
+        PERSIST,
+        &|| {
+            let mut search = other.accept();
+            search.inform(&SyncInfo::RefreshDelete { cookie: None, done: true });
+            drop((other.accept(), search));
+        },
+        silent,
     );
-    let consumer = Member::new(Kind::Larix, "", &line).arguments(&["-d", "16384"]).started();
-    let mut search = other.accept();
-    search.inform(&SyncInfo::RefreshDelete { cookie: None, done: true });
-    let again = other.accept();
-    assert!(consumer.log().contains("is silent, and does not answer"), "{}", consumer.log());
-    drop((search, again));
+    for more in [PERSIST, "type=refreshOnly"] {
+        let nothing = || drop((other.accept(), other.accept()));
+        check(more, &nothing, silent);
+        let half = || {
+            let mut search = other.accept();
+            let attributes = [
+                ("objectClass", "domain"),
+                ("structuralObjectClass", "domain"),
+                ("dc", "example"),
+                ("entryUUID", "01010101-0101-0101-0101-010101010101"),
+                ("entryCSN", "20260101000000.000000Z#000000#003#000000"),
+            ];
+            search.add(SUFFIX, [1; 16], &attributes);
+            drop((other.accept(), search));
+        };
+        check(more, &half, silent);
+    }
+    let no_bind = || drop((other.accept_silently(), other.accept_silently()));
+    check(&format!("{PERSIST} {bind}"), &no_bind, "did not answer in time");
 }
 
 #[test]

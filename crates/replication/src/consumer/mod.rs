@@ -217,6 +217,11 @@ impl Session {
         self.phase == Phase::Persisting
     }
 
+    /// Whether a message answers the search.
+    pub fn is_answer(&self, message: &ResponseMessage<'_>) -> bool {
+        message.id == self.message
+    }
+
     /// Whether nothing is known here and everything is being sent as it is: who stores the entries as a whole takes them by
     /// [`Self::first_entry`].
     pub fn is_first(&self) -> bool {
@@ -231,7 +236,7 @@ impl Session {
     /// [received](Self::receive).
     pub fn first_entry<'m>(&self, message: &'m ResponseMessage<'m>) -> Option<FirstEntry<'m>> {
         let Response::Entry(entry) = &message.response else { return None };
-        if message.id != self.message || !self.is_first() {
+        if !(self.is_answer(message) && self.is_first()) {
             return None;
         }
         let state = only_control(message.controls, ENTRY_STATE_OID).ok()?.and_then(|control| control.value);
@@ -244,7 +249,7 @@ impl Session {
     /// What a response means. Nothing is meant by what comes after the end.
     pub fn receive(&mut self, message: &ResponseMessage<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
-        if message.id != self.message || self.phase == Phase::Ended {
+        if !self.is_answer(message) || self.phase == Phase::Ended {
             return actions;
         }
         let were_kept = self.states_kept;

@@ -17,8 +17,8 @@ use crate::tls::end_point_binding;
 /// own times are hours, in which a consumer that only listens would take silence for peace.
 pub(super) const KEEP_ALIVE: KeepAlive = KeepAlive { idle: 60, probes: 4, interval: 15 };
 
-/// How long a provider that is followed may say nothing until it is asked for a sign of life, or how long it may take to
-/// answer (`is_asked`). The kernel's probes find a machine that is gone, this a process that stands still.
+/// How long a provider may say nothing, in the refresh and behind it, until it is asked for a sign of life, or how long it may take
+/// to answer (`is_asked`). The kernel's probes find a machine that is gone, this a process that stands still.
 pub(super) fn silence(keep_alive: Option<KeepAlive>, is_asked: bool) -> Option<Duration> {
     let keep_alive = keep_alive.unwrap_or(KEEP_ALIVE);
     let or = |seconds: u32, usual: u32| if seconds == 0 { usual } else { seconds };
@@ -28,7 +28,8 @@ pub(super) fn silence(keep_alive: Option<KeepAlive>, is_asked: bool) -> Option<D
     (keep_alive.idle > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// Connects and binds. Also: what StartTLS was refused with, where the line lets that be.
+/// Connects and binds. Also: what StartTLS was refused with, where the line lets that be. The provider has so much time for each
+/// answer from then on as it had for that of the bind, unless another time is set.
 ///
 /// # Errors
 /// The provider cannot be reached, or does not let us in.
@@ -38,8 +39,9 @@ pub(super) fn connect(
     stop: &Stop,
 ) -> Result<(Session, Option<String>), ClientError> {
     let seconds = |seconds: u32| (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+    let connects_within = seconds(line.network_timeout).or_else(|| silence(line.keep_alive, true));
     let options = ConnectionOptions {
-        connect_timeout: seconds(line.network_timeout),
+        connect_timeout: connects_within,
         keep_alive: line.keep_alive.or(Some(KEEP_ALIVE)),
         user_timeout: (line.user_timeout > 0).then(|| Duration::from_millis(line.user_timeout.into())),
         stop: stop.clone(),
@@ -47,7 +49,7 @@ pub(super) fn connect(
     let tls = tls_options(line, server);
     let ambient = Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding };
     let mut session = Session::connect(&line.providers, &options, &tls, ambient)?;
-    session.set_patience(seconds(line.timeout).or_else(|| seconds(line.network_timeout)))?;
+    session.set_patience(seconds(line.timeout).or(connects_within))?;
     let mut note = None;
     if line.start_tls != StartTls::No
         && !session.connection.is_secure()
@@ -66,7 +68,6 @@ pub(super) fn connect(
         }
         session.bind(&credentials)?;
     }
-    session.set_patience(None)?;
     Ok((session, note))
 }
 

@@ -245,8 +245,7 @@ impl Runner {
                 self.flush(&mut session, full)?;
             }
             let has_gathered = session.has_gathered();
-            let silence = silence(self.task.line.keep_alive, is_asked).filter(|_| session.is_refreshed());
-            let wait = if has_gathered { Some(GATHER) } else { silence };
+            let wait = if has_gathered { Some(GATHER) } else { silence(self.task.line.keep_alive, is_asked) };
             let received = match self.waits_within(&mut connection.connection, wait) {
                 Ok(true) => connection.connection.receive().map(Some),
                 Ok(false) => Ok(None),

@@ -57,6 +57,8 @@ impl Runner {
         let served = stored.ok_or("type=dirsync is for a database of kind mdb")?;
         let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
         note.iter().for_each(|note| self.tell(note));
+        // It may answer nothing else while it puts a page together, however long that takes.
+        connection.set_patience(None).map_err(shown)?;
         let schema = self.schema();
         let local_entries = LocalEntries { served: &served, schema: &schema };
         let cookie = if full { Vec::new() } else { self.cookie(&local_entries)? };

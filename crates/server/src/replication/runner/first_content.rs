@@ -55,7 +55,8 @@ impl Runner {
         message: &ResponseMessage<'_>,
     ) -> Option<Result<(), LoadError>> {
         let first = session.first_entry(message);
-        if std::mem::take(&mut self.first.may_begin)
+        if session.is_answer(message)
+            && std::mem::take(&mut self.first.may_begin)
             && let Some(first) = &first
         {
             // They are kept before the first of them comes; the session says so later than that.
