@@ -6,8 +6,10 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use larix_proto::Scope;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::{Client, run as ask};
+use larix_tests::sync::{Consumer, SyncSearch, read};
 
 const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
 /// Looks at both sides until they are alike, and between two looks.
@@ -192,4 +194,25 @@ fn larix_follows_slapd() {
 #[test]
 fn larix_follows_larix() {
     check(Kind::Larix, Kind::Larix);
+}
+
+/// A consumer that comes with what it has just heard of the entries is not ahead of the log, which is written a moment later.
+#[test]
+fn a_consumer_that_turns_from_the_entries_to_the_log_is_let_in() {
+    let site = provider(Kind::Larix);
+    let source = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut connection = Client::connect(source.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    let value = "x".repeat(20_000);
+    for number in 0..100 {
+        succeeds(&mut connection, &format!("modify dc=example,dc=com\nreplace description: {number}{value}"));
+        let suffix = SyncSearch { scope: Scope::Base, attributes: &["contextCSN"], ..SyncSearch::default() };
+        let shown = read(source.address, &suffix).expect("the entry");
+        let csn = String::from_utf8_lossy(shown["dc=example,dc=com"]["contextcsn"].first().expect("one"));
+        let mut consumer = Consumer::default();
+        consumer.cookie = Some(format!("rid=001,csn={csn}"));
+        consumer.ask(source.address, &SyncSearch { base: "cn=log", ..SyncSearch::default() });
+        assert_eq!(consumer.refresh(), None);
+    }
 }

@@ -42,13 +42,20 @@ impl StoredSearch {
     }
 }
 
+/// What a search answers while it waits for what is to be there before it begins.
+pub(super) fn waits_for(gate: &mut Option<Gate>, services: &Services) -> Option<Slice> {
+    let closed = gate.as_ref().filter(|gate| !gate.is_open(&services.clock));
+    let answer = closed.map(|gate| if gate.tells() { Slice::Waiting } else { Slice::More });
+    if answer.is_none() {
+        *gate = None;
+    }
+    answer
+}
+
 impl Cursor for StoredSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        if let Some(gate) = &self.gate {
-            if !gate.is_open(&self.services.clock) {
-                return if gate.tells() { Slice::Waiting } else { Slice::More };
-            }
-            self.gate = None;
+        if let Some(answer) = waits_for(&mut self.gate, &self.services) {
+            return answer;
         }
         match self.slice(budget, out) {
             Step::Done(result, controls) => Slice::Done(result, controls),
@@ -94,13 +101,14 @@ impl Stored {
         context: &Context<'_>,
         mut search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
+        let gate = || self.common.services.access_logs.gate(&self.served, &self.common.services.clock);
         if let Some(control) = search.controls.values_mut().and_then(|values| values.sync.take()) {
-            return sync::start(self, context, search, &control);
+            return sync::start(self, context, search, &control, gate());
         }
         if let Some(control) = search.controls.values_mut().and_then(|values| values.persistent.take()) {
             return persistent::start(self, context, search, control.asked);
         }
-        let gate = self.common.services.access_logs.gate(&self.served, &self.common.services.clock);
+        let gate = gate();
         let task = self.task_later(context, search)?;
         Ok(self.cursor(task, gate))
     }

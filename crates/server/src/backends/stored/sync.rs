@@ -12,15 +12,20 @@ use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
 use super::glued_content::{Builder, GluedContent, Progress};
+use super::search::waits_for;
+use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
+use crate::services::Services;
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
-/// Begins it.
+/// Begins it. `gate`: of an access log, what is to be there first. A consumer that has just been sent the entries knows changes that the
+/// log may not have yet, and would be refused as one that is ahead of its provider.
 pub(super) fn start(
     stored: &Stored,
     context: &Context<'_>,
     search: Search<'_>,
     control: &ContentSync,
+    gate: Option<Gate>,
 ) -> Result<Box<dyn Cursor>, Box<End>> {
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
     let search = consumer_search::prepared(search).map_err(ended)?;
@@ -66,7 +71,8 @@ pub(super) fn start(
         let clock: Arc<dyn Clock> = services.clock.clone();
         Box::new(glued_content.build(context, (schema, clock), (persist, search.cookie_elsewhere())))
     });
-    Ok(Box::new(Synchronised { search, glued_content, buffer: Vec::new(), peer }))
+    let services = Arc::clone(services);
+    Ok(Box::new(Synchronised { search, glued_content, buffer: Vec::new(), peer, gate, services }))
 }
 
 /// A consumer's search, and where it is shown how it stands.
@@ -78,6 +84,8 @@ struct Synchronised {
     /// Changes of what is stored here, until those are sent that other servers keep and that this server heard of before.
     buffer: Vec<u8>,
     peer: Arc<SyncPeer>,
+    gate: Option<Gate>,
+    services: Arc<Services>,
 }
 
 impl Synchronised {
@@ -117,6 +125,9 @@ impl Synchronised {
 
 impl Cursor for Synchronised {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if let Some(answer) = waits_for(&mut self.gate, &self.services) {
+            return answer;
+        }
         let stepped = self.go_on(budget, out);
         self.peer.reached(&self.search);
         match stepped.unwrap_or_else(|result| Stepped::Done(result, Vec::new())) {
@@ -141,6 +152,9 @@ impl Cursor for Synchronised {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(gate) = &mut self.gate {
+            gate.follow(Arc::clone(&follower));
+        }
         if let Some(glued_content) = &mut self.glued_content {
             glued_content.follow(&follower);
         }
