@@ -103,7 +103,6 @@ fn value_conflicts(database: &Database) -> Result<(), ConfigError> {
         let partial = [
             ("attrs", !line.attributes.is_empty()),
             ("exattrs", !line.except_attributes.is_empty()),
-            ("attrsonly", line.types_only),
             ("filter", line.filter != FilterBuf::every_entry()),
             ("scope", line.scope != SearchScope::Subtree),
             ("suffixmassage", line.suffix_massage.is_some()),

@@ -32,8 +32,8 @@ pub(crate) const TLS_KEYS: [&str; 10] = [
     "tls_crlcheck",
     "tls_protocol_min",
 ];
-const KEYS: &str = "rid, provider, searchbase, type, interval, retry, filter, scope, attrs, exattrs, attrsonly, sizelimit, \
-     timelimit, schemachecking, network-timeout, timeout, tcp-user-timeout, bindmethod, binddn, credentials, saslmech, \
+const KEYS: &str = "rid, provider, searchbase, type, interval, retry, filter, scope, attrs, exattrs, sizelimit, timelimit, \
+     schemachecking, network-timeout, timeout, tcp-user-timeout, bindmethod, binddn, credentials, saslmech, \
      authcid, authzid, realm, secprops, keepalive, starttls, tls_*, suffixmassage, logbase, logfilter, syncdata, lazycommit, \
      maxdelete";
 
@@ -59,7 +59,6 @@ pub struct SyncReplication {
     /// Empty: `*` and `+`.
     pub attributes: Vec<String>,
     pub except_attributes: Vec<String>,
-    pub types_only: bool,
     /// 0: none.
     pub size_limit: u32,
     /// Seconds; 0: none.
@@ -172,6 +171,16 @@ impl SyncReplication {
             return Err(SyncFault { at: None, message: format!("syncrepl needs {key}="), help });
         }
         line.whole(schema).map_err(|(message, help)| SyncFault { at: None, message, help })?;
+        // Of an Active Directory come attributes that the schema here need not know.
+        if !line.dir_sync {
+            for (key, names) in [("attrs", &mut line.attributes), ("exattrs", &mut line.except_attributes)] {
+                *names = known_names(schema, key, names).map_err(|(message, help)| SyncFault {
+                    at: given.iter().position(|given| given == key),
+                    message,
+                    help,
+                })?;
+            }
+        }
         Ok(line)
     }
 
@@ -189,7 +198,6 @@ impl SyncReplication {
             scope: Scope::Subtree,
             attributes: Vec::new(),
             except_attributes: Vec::new(),
-            types_only: false,
             size_limit: 0,
             time_limit: 0,
             schema_checking: false,
@@ -226,7 +234,13 @@ impl SyncReplication {
             "retry" => self.retry = retry(value)?,
             "attrs" => self.attributes = names(key, value)?,
             "exattrs" => self.except_attributes = names(key, value)?,
-            "attrsonly" => self.types_only = true,
+            "attrsonly" => {
+                let message = "syncrepl: attrsonly is not supported: a copy has the values of attributes";
+                return Err((
+                    message.to_owned(),
+                    Some("take it out; attrs= and exattrs= say which attributes"),
+                ));
+            }
             "sizelimit" => self.size_limit = limit(key, value)?,
             "timelimit" => self.time_limit = limit(key, value)?,
             "schemachecking" => self.schema_checking = !value.eq_ignore_ascii_case("off"),
@@ -238,8 +252,12 @@ impl SyncReplication {
             "starttls" => self.start_tls = start_tls(value)?,
             "syncdata" => self.data = data(value)?,
             "maxdelete" => self.delete_percent = percent(value)?,
-            // Entries are always asked for as they are; LDAP has one version; the log's refresh needs no pause.
-            "managedsait" | "version" | "strictrefresh" => {}
+            // Entries are always asked for as they are, and the log's refresh needs no pause.
+            "managedsait" if matches!(value, "0" | "1") => {}
+            "managedsait" => return Err(wrong(key, value, "0 or 1")),
+            "version" if value == "3" => {}
+            "version" => return Err(wrong(key, value, "3, the version of LDAP that has this control")),
+            "strictrefresh" => {}
             key if TLS_KEYS.contains(&key) => self.tls.push((key.to_owned(), value.to_owned())),
             _ => self.bind.apply(key, value)?,
         }
@@ -284,12 +302,6 @@ impl SyncReplication {
             return Err((
                 "syncrepl: type=dirsync follows entries: an Active Directory has no access log".to_owned(),
                 Some("take syncdata= and logbase= out"),
-            ));
-        }
-        if self.types_only {
-            return Err((
-                "syncrepl: type=dirsync needs the values of attributes".to_owned(),
-                Some("take attrsonly out"),
             ));
         }
         Ok(())
@@ -468,6 +480,29 @@ fn names(key: &str, value: &str) -> Result<Vec<String>, Wrong> {
     };
     let names = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|name| !name.is_empty());
     Ok(names.map(str::to_owned).collect())
+}
+
+/// The same names, with attributes in the place of classes (`@person`). A name that is not known would leave an attribute out, or
+/// not leave it out, without a word.
+fn known_names(schema: &Schema, key: &str, names: &[String]) -> Result<Vec<String>, Wrong> {
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        let class = name.strip_prefix('@').and_then(|class| schema.object_class(class));
+        if let Some(class) = class {
+            let attributes = class.all_must().iter().chain(class.all_may());
+            all.extend(attributes.map(|id| schema.attribute(*id).name().to_owned()));
+        } else if schema.describe(name).is_ok() || key == "attrs" && matches!(name.as_str(), "*" | "+") {
+            all.push(name.clone());
+        } else {
+            return Err((
+                format!("syncrepl: {key}={name}: the schema does not know this name"),
+                Some(
+                    "attributes, and classes with @ before the name; include their schema before the database",
+                ),
+            ));
+        }
+    }
+    Ok(all)
 }
 
 fn limit(key: &str, value: &str) -> Result<u32, Wrong> {

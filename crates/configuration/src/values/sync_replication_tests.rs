@@ -25,7 +25,7 @@ fn defaults() {
 fn every_key() {
     let line = parse(
         "RID=12|provider=ldap://a ldaps://b|searchbase=dc=a|type=refreshAndPersist|interval=01:02:03:04|retry=5 5 300 +|\
-         filter=(cn=*)|scope=one|attrs=cn,sn +|exattrs=mail|attrsonly|sizelimit=unlimited|timelimit=7|schemachecking=on|\
+         filter=(cn=*)|scope=one|attrs=cn,@alias +|exattrs=name|sizelimit=unlimited|timelimit=7|schemachecking=on|\
          network-timeout=3|timeout=4|tcp-user-timeout=5000|bindmethod=sasl|binddn=cn=x|credentials=a=b|saslmech=scram-sha-256|\
          authcid=u|authzid=dn:cn=y|realm=R|secprops=none|keepalive=240:10:30|starttls=yes|tls_cert=/c|tls_reqcert=never|\
          tls_crlcheck=none|suffixmassage=dc=b|syncdata=accesslog|logbase=cn=log|logfilter=(reqResult=0)|lazycommit|\
@@ -37,7 +37,13 @@ fn every_key() {
         line.retry,
         [RetryStep { seconds: 5, times: Some(5) }, RetryStep { seconds: 300, times: None }]
     );
-    assert_eq!(line.attributes, ["cn", "sn", "+"]);
+    assert_eq!(line.attributes[0], "cn");
+    assert!(
+        ["objectClass", "aliasedObjectName", "+"]
+            .iter()
+            .all(|name| line.attributes.iter().any(|own| own == name))
+    );
+    assert_eq!(line.except_attributes, ["name"]);
     assert_eq!(*line.bind.credentials, b"a=b");
     assert_eq!(line.bind.mechanism.as_deref(), Some("SCRAM-SHA-256"));
     assert_eq!(line.keep_alive, Some(KeepAlive { idle: 240, probes: 10, interval: 30 }));
@@ -64,6 +70,12 @@ fn what_is_wrong_is_named() {
         ("saslmech=MAGIC", "syncrepl: saslmech=MAGIC cannot be"),
         ("keepalive=1", "syncrepl: keepalive=1 cannot be"),
         ("maxdelete=101", "syncrepl: maxdelete=101 cannot be"),
+        ("attrs=*,cn,nosuch", "syncrepl: attrs=nosuch: the schema does not know this name"),
+        ("exattrs=@nosuch", "syncrepl: exattrs=@nosuch: the schema does not know this name"),
+        ("exattrs=+", "syncrepl: exattrs=+: the schema does not know this name"),
+        ("attrsonly", "syncrepl: attrsonly is not supported: "),
+        ("manageDSAit=2", "syncrepl: managedsait=2 cannot be"),
+        ("version=2", "syncrepl: version=2 cannot be"),
         ("colour=blue", "syncrepl: no key `colour`"),
         (
             "attrs=:include:/no/such/file",
@@ -90,15 +102,12 @@ fn an_active_directory() {
         |more: &str| SyncReplication::parse(&schema, &words(&format!("{LEAST}|type=dirSync{more}")));
     let line = parse_with("").unwrap();
     assert!(line.dir_sync && line.mode == SyncMode::RefreshOnly);
-    for (more, expected) in [
-        (
-            "|syncdata=accesslog|logbase=cn=log",
-            "syncrepl: type=dirsync follows entries: an Active Directory has no access log",
-        ),
-        ("|attrsonly", "syncrepl: type=dirsync needs the values of attributes"),
-    ] {
-        assert_eq!(parse_with(more).unwrap_err().message, expected);
-    }
+    assert_eq!(
+        parse_with("|syncdata=accesslog|logbase=cn=log").unwrap_err().message,
+        "syncrepl: type=dirsync follows entries: an Active Directory has no access log"
+    );
+    // They are the other directory's names.
+    assert_eq!(parse_with("|exattrs=nosuch").unwrap().except_attributes, ["nosuch"]);
     let fault = parse(&format!("{LEAST}|type=dirsync")).unwrap_err();
     let expected = "syncrepl: type=dirsync needs the attribute objectGUID, which the schema does not know";
     assert_eq!((fault.message.as_str(), fault.help.is_some()), (expected, true));

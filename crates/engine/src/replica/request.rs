@@ -130,18 +130,18 @@ impl Default for ReplicaRules {
 /// Which attributes are replicated (`attrs`, `exattrs`): others stay as they are here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttributeShare {
-    only: Option<Vec<AttributeTypeId>>,
+    only: Option<Vec<AttributeDescription>>,
     user: bool,
     operational: bool,
-    except: Vec<AttributeTypeId>,
+    except: Vec<AttributeDescription>,
 }
 
 impl AttributeShare {
-    /// `only`: names, `*` and `+`; empty for all. `except`: names. Names that the schema does not know match nothing.
+    /// `only`: names, which stand for their subtypes, too, `*` and `+`; empty for all. `except`: names, without their subtypes. Names
+    /// that the schema does not know match nothing.
     pub fn new(schema: &Schema, only: &[String], except: &[String]) -> Self {
-        let known = |names: &[String]| {
-            names.iter().filter_map(|name| Some(schema.attribute_type(name)?.id)).collect::<Vec<_>>()
-        };
+        let known =
+            |names: &[String]| names.iter().filter_map(|name| schema.describe(name).ok()).collect::<Vec<_>>();
         Self {
             only: (!only.is_empty()).then(|| known(only)),
             user: only.iter().any(|name| name == "*"),
@@ -152,24 +152,29 @@ impl AttributeShare {
 
     /// Whether the provider's word on this attribute counts. What identifies an entry always is the provider's.
     pub fn covers(&self, schema: &Schema, description: &AttributeDescription) -> bool {
-        let id = description.attribute;
-        if self.except.contains(&id) {
+        const IDENTITY: [&str; 3] = ["objectClass", "entryUUID", "entryCSN"];
+        let kind = schema.attribute(description.attribute);
+        if IDENTITY.contains(&kind.name()) {
+            return true;
+        }
+        let has_all = |options: &[Box<str>]| options.iter().all(|one| description.options().contains(one));
+        let is_left_out = |except: &AttributeDescription| {
+            except.attribute == description.attribute && has_all(except.options())
+        };
+        if self.except.iter().any(is_left_out) {
             return false;
         }
         let Some(only) = &self.only else { return true };
-        let kind = schema.attribute(id);
         let is_user = kind.usage == Usage::UserApplications;
-        const IDENTITY: [&str; 3] = ["objectClass", "entryUUID", "entryCSN"];
         (if is_user { self.user } else { self.operational })
-            || only.contains(&id)
-            || IDENTITY.contains(&kind.name())
+            || only.iter().any(|only| description.is_subdescription_of(schema, only))
     }
 
     /// Without attributes that are not the provider's either.
     #[must_use]
     pub fn without(&self, others: &[AttributeTypeId]) -> Self {
         let mut share = self.clone();
-        share.except.extend_from_slice(others);
+        share.except.extend(others.iter().copied().map(AttributeDescription::plain));
         share
     }
 
@@ -312,3 +317,31 @@ pub enum DeleteOutcome {
 
 /// Called once when deleting what is absent has ended.
 pub type DeleteCompletion = Box<dyn FnOnce(DeleteOutcome) + Send>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_attributes_are_replicated() {
+        let schema = Schema::system();
+        let check = |only: &[&str], except: &[&str], covered: &[&str], left_out: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let share = AttributeShare::new(schema, &owned(only), &owned(except));
+            for (names, expected) in [(covered, true), (left_out, false)] {
+                for name in names {
+                    let description = schema.describe(name).unwrap();
+                    let is_covered = share.covers(schema, &description);
+                    assert_eq!(is_covered, expected, "{name} of {only:?} without {except:?}");
+                }
+            }
+        };
+        check(&[], &[], &["cn", "createTimestamp"], &[]);
+        check(&["name"], &[], &["cn", "cn;lang-en", "entryCSN"], &["description", "createTimestamp"]);
+        check(&["cn;lang-en"], &[], &["cn;lang-en"], &["cn"]);
+        // A supertype is no reason to leave out what names an entry, and without its classes there is none.
+        check(&["*"], &["name", "objectClass"], &["cn", "objectClass"], &["name", "createTimestamp"]);
+        check(&[], &["description;lang-en"], &["description"], &["description;lang-en"]);
+        check(&[], &["description"], &["cn"], &["description", "description;lang-en"]);
+    }
+}

@@ -35,7 +35,6 @@ pub struct Line {
     /// Empty: `*` and `+`.
     pub attributes: Vec<String>,
     pub except_attributes: Vec<String>,
-    pub types_only: bool,
     /// Entries; 0 is no limit.
     pub size_limit: u32,
     /// Seconds; 0 is no limit.
@@ -75,14 +74,10 @@ impl Line {
             scope: self.scope,
             filter: self.filter.clone(),
             attributes,
-            types_only: self.types_only,
             logged: false,
             values: self.values,
             // A state says nothing of a part.
-            states: self.states
-                && self.attributes.is_empty()
-                && self.except_attributes.is_empty()
-                && !self.types_only,
+            states: self.states && self.attributes.is_empty() && self.except_attributes.is_empty(),
             size_limit: self.size_limit,
             time_limit: self.time_limit,
             controls: self.controls.clone(),

@@ -46,7 +46,6 @@ pub struct Request {
     pub filter: FilterBuf,
     /// Empty: all user attributes.
     pub attributes: Vec<String>,
-    pub types_only: bool,
     /// The consumer asks for records of an access log; each describes a change (delta-syncrepl).
     pub logged: bool,
     /// Conflicts are settled value by value: the states of entries are asked for.
@@ -205,7 +204,6 @@ impl Session {
         let search = client::Search {
             size_limit: self.request.size_limit,
             time_limit: self.request.time_limit,
-            types_only: self.request.types_only,
             attributes: &attributes,
             ..client::Search::new(&self.request.base, self.request.scope, self.request.filter.as_filter())
         };

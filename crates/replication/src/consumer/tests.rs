@@ -102,7 +102,6 @@ fn request(mode: SyncMode) -> Request {
         scope: Scope::Subtree,
         filter: FilterBuf::parse("(objectClass=*)").unwrap(),
         attributes: vec!["*".to_owned(), "+".to_owned()],
-        types_only: false,
         values: false,
         states: false,
         logged: false,

@@ -110,7 +110,6 @@ impl Session {
         let search = client::Search {
             size_limit: self.line.size_limit,
             time_limit: self.line.time_limit,
-            types_only: false,
             attributes: &attributes,
             ..client::Search::new(&self.line.base, self.line.scope, filter.as_filter())
         };

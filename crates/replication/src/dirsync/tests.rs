@@ -30,7 +30,6 @@ fn line(filter: &str, attributes: &[&str]) -> Line {
         is_part: false,
         attributes: attributes.iter().map(ToString::to_string).collect(),
         except_attributes: Vec::new(),
-        types_only: false,
         size_limit: 0,
         time_limit: 0,
         schema_checking: false,

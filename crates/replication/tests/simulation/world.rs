@@ -117,7 +117,6 @@ impl World {
             is_part: false,
             attributes,
             except_attributes: Vec::new(),
-            types_only: false,
             size_limit: 0,
             time_limit: 0,
             schema_checking: false,
