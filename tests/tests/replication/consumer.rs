@@ -660,6 +660,29 @@ fn a_provider_that_has_nothing_to_tell_is_kept() {
     }
 }
 
+/// Neither would send the other what it changed itself.
+#[test]
+fn a_provider_with_our_server_id_is_told_of() {
+    let other = ScriptedProvider::start();
+    let line = format!(
+        "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"\nmultiprovider on\n\
+         overlay syncprov\n",
+        other.address
+    );
+    let consumer = Member::new(Kind::Larix, "serverID 3", &line).arguments(&["-d", "16384"]).started();
+    let mut search = other.accept();
+    for (sid, is_told) in [(4, false), (3, true)] {
+        let cookie = format!("rid=001,sid={sid:03x},csn=20260101000000.00000{sid}Z#000000#{sid:03x}#000000");
+        search.inform(&SyncInfo::RefreshDelete { cookie: Some(cookie.as_bytes()), done: true });
+        if is_told {
+            consumer.wait_for_log("has the server ID 3 of this server");
+        }
+        drop(search);
+        search = other.accept();
+        assert_eq!(consumer.log().contains("of this server"), is_told, "{}", consumer.log());
+    }
+}
+
 /// Changes of clocks that are ahead are taken, told of and followed; beyond a day ours follows only where what they changed
 /// is changed here.
 #[test]

@@ -123,6 +123,11 @@ impl Batch {
         self.provider.sid = sid.or(self.provider.sid);
     }
 
+    /// The provider's server ID, as far as it has said it.
+    pub(super) fn provider_id(&self) -> Option<u16> {
+        self.provider.sid
+    }
+
     /// Whether the provider made this change itself.
     pub(super) fn is_providers(&self, csn: &Csn) -> bool {
         Some(csn.server_id) == self.provider.sid

@@ -178,6 +178,11 @@ impl Session {
         self.last_cookie.as_deref()
     }
 
+    /// Whether the provider has our own server ID: it sends nothing that it changed itself, as if that came from here.
+    pub fn has_own_id(&self) -> bool {
+        self.request.sid.is_some_and(|own| own != 0 && self.batch.provider_id() == Some(own))
+    }
+
     /// Writes the search request.
     pub fn request(&mut self, out: &mut Vec<u8>, id: MessageId) {
         self.message = id;

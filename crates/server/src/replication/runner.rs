@@ -63,6 +63,8 @@ pub(super) struct Runner {
     first: FirstContent,
     /// How far a provider that keeps no states had come before it was asked for all its entries, by the session under way.
     provider_had: Option<CsnVector>,
+    /// It was said that the provider has the server ID of this server.
+    warned_of_id: bool,
 }
 
 /// How one session ended.
@@ -90,6 +92,7 @@ impl Runner {
             underway: None,
             first: FirstContent::new(),
             provider_had: None,
+            warned_of_id: false,
         }
     }
 
@@ -349,7 +352,15 @@ impl Runner {
         Ok((connection, session))
     }
 
-    fn note_contact(&self, session: &Session) {
+    fn note_contact(&mut self, session: &Session) {
+        if session.has_own_id() && !std::mem::replace(&mut self.warned_of_id, true) {
+            let (rid, provider) = (self.task.line.rid, self.task.provider());
+            let own = self.task.sid.unwrap_or_default();
+            self.server.log.warning(format_args!(
+                "syncrepl rid={rid:03}: {provider} has the server ID {own} of this server: neither receives what the other \
+                 changes. Give each server a `serverID` of its own; if it is this server, take the line out"
+            ));
+        }
         let (now, received) = (self.server.now(), session.last_cookie());
         self.status.change(|status| {
             status.last_contact = Some(now);
