@@ -8,7 +8,7 @@ use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
 use larix_testkit::Kind;
 use larix_tests::relay::{Passage, Relay};
-use larix_tests::replicas::{ADMIN, LOG, Member, Merging, SUFFIX, members, people};
+use larix_tests::replicas::{ADMIN, LOG, Member, Merging, SUFFIX, ask, members, people};
 use larix_tests::scripted::{ConsumerSearch, ScriptedProvider};
 use larix_tests::sync::{SyncSearch, read};
 
@@ -144,7 +144,7 @@ const UUIDS: u128 = 200;
 fn member(provider: SocketAddr) -> Member {
     let line = format!(
         "syncrepl rid=001 provider=ldap://{provider} searchbase={SUFFIX} bindmethod=simple type=refreshAndPersist retry=\"1 +\"\n\
-         multiprovider on\noverlay syncprov"
+         multiprovider on\noverlay syncprov\ndatabase monitor\n"
     );
     Member::new(Kind::Larix, "serverID 2", &line).arguments(&["-d", "16384"])
 }
@@ -201,6 +201,24 @@ fn deletes_beside_the_first_content_are_remembered() {
     send_first(&mut search, 1);
     stays_deleted(&mut search, &consumer);
     assert!(consumer.log().contains(FILLED), "{}", consumer.log());
+}
+
+/// A provider may remember any number of them.
+#[test]
+fn many_deletes_beside_the_first_content_are_stored_in_batches() {
+    let other = ScriptedProvider::start();
+    let consumer = member(other.address).started();
+    let mut search = other.accept();
+    send_first(&mut search, 12_000);
+    stays_deleted(&mut search, &consumer);
+    let monitor =
+        "search \"cn=Database 1,cn=Databases,cn=Larix,cn=Monitor\" base (objectClass=*) monitoredInfo";
+    let figures = ask(&mut consumer.client(), monitor);
+    let groups = figures
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("monitoredInfo: groups=")?.parse::<u32>().ok());
+    // Two batches of a thousand are one group at most, and what comes behind them takes three.
+    assert!(groups.is_some_and(|groups| groups > 6), "{figures}");
 }
 
 /// The deletes are stored behind the content. Killed between the two, or while they are stored, it asks for all once more:

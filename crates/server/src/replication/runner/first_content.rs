@@ -6,7 +6,7 @@ use larix_engine::csn::Csn;
 use larix_engine::load::{Fill, FillOptions, LoadError};
 use larix_engine::replica::ReplicatedChange;
 use larix_proto::ResponseMessage;
-use larix_replication::consumer::{Action, FirstEntry, Session};
+use larix_replication::consumer::{Action, BATCH_CHANGES, FirstEntry, Session};
 
 use super::batches::Manner;
 use super::{Runner, SessionEnd};
@@ -150,11 +150,14 @@ impl Runner {
             status.counts.applied += entries;
             status.last_change = newest.max(status.last_change);
         });
-        if !buried.is_empty() {
-            let manner = Manner { refreshing: true, full, by_content, provider: None, elsewhere: false };
-            self.apply(buried, csns, manner)?;
-            self.settle()?;
+        let manner = Manner { refreshing: true, full, by_content, provider: None, elsewhere: false };
+        // A provider remembers any number of deletes, and what is not yet stored waits behind each batch.
+        let mut batches = buried.chunks(BATCH_CHANGES).peekable();
+        while let Some(batch) = batches.next() {
+            let csns = if batches.peek().is_none() { csns.clone() } else { Vec::new() };
+            self.apply(batch.to_vec(), csns, manner)?;
         }
+        self.settle()?;
         Ok(None)
     }
 
