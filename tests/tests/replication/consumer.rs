@@ -645,6 +645,20 @@ fn a_provider_that_stands_still_is_left() {
 }
 
 #[test]
+fn a_provider_that_answers_no_bind_gives_way_to_the_next() {
+    let (silent, other) = (ScriptedProvider::start(), ScriptedProvider::start());
+    let line = format!(
+        "syncrepl rid=001 provider=\"ldap://{} ldap://{}\" searchbase={SUFFIX} type=refreshAndPersist retry=\"3600 +\" \
+         bindmethod=simple binddn={ADMIN} credentials=secret timeout=1\n",
+        silent.address, other.address
+    );
+    let mut consumer = Member::new(Kind::Larix, "", &line).started();
+    let held = silent.accept_silently();
+    drop((other.accept(), held));
+    consumer.kill();
+}
+
+#[test]
 fn a_provider_that_has_nothing_to_tell_is_kept() {
     for kind in kinds() {
         let provider = Member::new(kind, "", "overlay syncprov").arguments(&["-d", "256"]);

@@ -9,6 +9,7 @@ use larix_client::{
 };
 use larix_configuration::values::{SecurityProperties, StartTls, SyncReplication, TlsSettings};
 use larix_engine::time::RandomSource as _;
+use larix_proto::url::LdapUrl;
 
 use crate::clock::SystemRandom;
 use crate::tls::end_point_binding;
@@ -28,14 +29,34 @@ pub(super) fn silence(keep_alive: Option<KeepAlive>, is_asked: bool) -> Option<D
     (keep_alive.idle > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
-/// Connects and binds. Also: what StartTLS was refused with, where the line lets that be. The provider has so much time for each
-/// answer from then on as it had for that of the bind, unless another time is set.
+/// Connects to the first of the line's providers that lets us in, and binds. Also: what StartTLS was refused with, where the line lets
+/// that be. The provider has so much time for each answer from then on as it had for that of the bind, unless another time is set.
 ///
 /// # Errors
-/// The provider cannot be reached, or does not let us in.
+/// What the last of them did not do, or what cannot be with any.
 pub(super) fn connect(
     line: &SyncReplication,
     server: &TlsSettings,
+    stop: &Stop,
+) -> Result<(Session, Option<String>), ClientError> {
+    let tls = tls_options(line, server);
+    let mut last = ClientError::Usage("no provider is given".to_owned());
+    for provider in &line.providers {
+        last = match connect_to(provider, line, &tls, stop) {
+            Ok(connected) => return Ok(connected),
+            Err(error @ ClientError::Usage(_)) => return Err(error),
+            // It says which one it is, and one alone needs no name.
+            Err(error) if matches!(error, ClientError::Connect { .. }) || line.providers.len() == 1 => error,
+            Err(error) => ClientError::At { url: provider.to_string(), error: Box::new(error) },
+        };
+    }
+    Err(last)
+}
+
+fn connect_to(
+    provider: &LdapUrl,
+    line: &SyncReplication,
+    tls: &TlsOptions,
     stop: &Stop,
 ) -> Result<(Session, Option<String>), ClientError> {
     let seconds = |seconds: u32| (seconds > 0).then(|| Duration::from_secs(seconds.into()));
@@ -46,14 +67,13 @@ pub(super) fn connect(
         user_timeout: (line.user_timeout > 0).then(|| Duration::from_millis(line.user_timeout.into())),
         stop: stop.clone(),
     };
-    let tls = tls_options(line, server);
     let ambient = Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding };
-    let mut session = Session::connect(&line.providers, &options, &tls, ambient)?;
+    let mut session = Session::connect(std::slice::from_ref(provider), &options, tls, ambient)?;
     session.set_patience(seconds(line.timeout).or(connects_within))?;
     let mut note = None;
     if line.start_tls != StartTls::No
         && !session.connection.is_secure()
-        && let Some(result) = session.start_tls(&tls)?
+        && let Some(result) = session.start_tls(tls)?
     {
         if line.start_tls == StartTls::Critical {
             return Err(ClientError::Refused { step: "StartTLS", result });
