@@ -19,6 +19,8 @@ use super::{ConfigDn, SecurityProperties};
 const DEFAULT_INTERVAL: u32 = 86_400;
 /// Seconds between tries when `retry` says nothing: an hour, for ever.
 const DEFAULT_RETRY: u32 = 3_600;
+/// Sessions are so far apart at least: `interval=0` and `retry="0 +"` must not take all of both servers.
+const SECONDS_MIN: u32 = 1;
 /// The settings of TLS towards another server that a line may have.
 pub(crate) const TLS_KEYS: [&str; 10] = [
     "tls_cert",
@@ -435,7 +437,7 @@ fn interval(value: &str) -> Result<u32, Wrong> {
             return Err(bad());
         }
     }
-    u32::try_from(seconds).map_err(|_| bad())
+    u32::try_from(seconds).map(|seconds| seconds.max(SECONDS_MIN)).map_err(|_| bad())
 }
 
 /// `<seconds> <times> ...`, the last times perhaps `+` for ever.
@@ -448,14 +450,14 @@ fn retry(value: &str) -> Result<Vec<RetryStep>, Wrong> {
     let mut steps = Vec::new();
     for pair in words.chunks(2) {
         let [seconds, times] = pair else { return Err(wrong("retry", value, help)) };
-        let seconds = seconds.parse().map_err(|_| wrong("retry", value, help))?;
+        let seconds: u32 = seconds.parse().map_err(|_| wrong("retry", value, help))?;
         let times = match *times {
             "+" => None,
             times => Some(
                 times.parse().ok().filter(|times| *times > 0).ok_or_else(|| wrong("retry", value, help))?,
             ),
         };
-        steps.push(RetryStep { seconds, times });
+        steps.push(RetryStep { seconds: seconds.max(SECONDS_MIN), times });
         if times.is_none() {
             break;
         }

@@ -115,11 +115,18 @@ fn an_active_directory() {
 
 #[test]
 fn intervals() {
-    for (text, expected) in
-        [("00:00:00:10", 10), ("1d", 86_400), ("1h30m", 5_400), ("17", 17), ("00:24:00:00", 86_400)]
-    {
+    for (text, expected) in [
+        ("00:00:00:10", 10),
+        ("1d", 86_400),
+        ("1h30m", 5_400),
+        ("17", 17),
+        ("00:24:00:00", 86_400),
+        ("0", 1),
+        ("00:00:00:00", 1),
+    ] {
         assert_eq!(interval(text).ok(), Some(expected), "{text}");
     }
+    assert_eq!(retry("0 +").unwrap(), [RetryStep { seconds: 1, times: None }]);
 }
 
 #[test]
