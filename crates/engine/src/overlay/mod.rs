@@ -134,6 +134,12 @@ pub trait Overlay: Debug + Send + Sync {
         false
     }
 
+    /// Attributes with the state of an account, which a new password ends. A shadow that judges binds keeps them by itself, so its provider
+    /// does not say that they end: the writer ends them when a password comes that another server has stored.
+    fn account_state(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// How many bytes a new password of an entry has at least and at most; `None`: no rule says so.
     ///
     /// # Errors

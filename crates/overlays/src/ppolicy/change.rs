@@ -9,7 +9,7 @@ use super::history::{self, Former};
 use super::policy::Policy;
 use super::ppm::Owner;
 use super::quality::{Check, Fault};
-use super::{PasswordPolicy, response};
+use super::{ENDED_BY_PASSWORD, PasswordPolicy, response};
 use larix_engine::access::Privilege;
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::overlay::{
@@ -377,7 +377,7 @@ impl<'a> Modify<'a> {
                 state.push((ChangeKind::Delete, "pwdChangedTime", Vec::new()));
             }
         }
-        for name in ["pwdGraceUseTime", "pwdAccountLockedTime", "pwdFailureTime", "pwdLastSuccess"] {
+        for name in ENDED_BY_PASSWORD {
             if !deletes(name) && self.account.has(name) {
                 state.push((ChangeKind::Delete, name, Vec::new()));
             }

@@ -80,6 +80,10 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig
         OverlayDirective::whole("", "olcPPolicyRuleAction"),
     ]);
 
+/// What a new password ends.
+const ENDED_BY_PASSWORD: [&str; 4] =
+    ["pwdGraceUseTime", "pwdAccountLockedTime", "pwdFailureTime", "pwdLastSuccess"];
+
 /// The attribute that says which policy holds for an entry.
 const SUBENTRY: &str = "pwdPolicySubentry";
 
@@ -196,6 +200,10 @@ impl Overlay for PasswordPolicy {
 
     fn works_on_passwords(&self) -> bool {
         true
+    }
+
+    fn account_state(&self) -> &'static [&'static str] {
+        &ENDED_BY_PASSWORD
     }
 
     fn password_length(

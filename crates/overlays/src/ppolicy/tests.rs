@@ -5,11 +5,15 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
+use larix_engine::DatabaseSettings;
 use larix_engine::controls::{ControlValues, RequestControls};
+use larix_engine::csn::Csn;
 use larix_engine::database::Suffix;
+use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::password::{Hasher, Scheme};
+use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::{Origin, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError as Error, PasswordPolicyResponse, PasswordWarning};
@@ -120,6 +124,45 @@ fn failures_count_however_many_are_recorded() {
         assert_eq!(bind(&fixture, false), "49", "{number}");
     }
     assert_eq!(bind(&fixture, true), "49 AccountLocked");
+}
+
+/// A record of the provider's access log that replaces an attribute of the user.
+fn receive(fixture: &Fixture<MemoryStore>, name: &str, value: &str) {
+    wait(fixture, 1);
+    let csn = Csn { time: fixture.clock.now(), count: 0, server_id: 2, modification: 0 };
+    let replaced = |name: &str, value: &str| {
+        let attribute =
+            LoggedAttribute { description: name.to_owned(), values: vec![value.as_bytes().to_vec()] };
+        LoggedModification { kind: LoggedKind::Replace, attribute }
+    };
+    let change = LoggedChange::Modify(vec![replaced(name, value), replaced("entryCSN", &csn.to_string())]);
+    let (entry_uuid, dn) = (None, USER.to_owned());
+    let delta = ReplicatedChange::Delta { entry_uuid, dn, csn, change, place: None, whole: false };
+    let batch = ReplicatedBatch { changes: vec![delta], ..ReplicatedBatch::default() };
+    let (sender, receiver) = mpsc::channel();
+    fixture.directory.databases()[0].replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    let outcome = receiver.recv().unwrap();
+    assert!(outcome.result.is_success(), "{outcome:?}");
+}
+
+/// The provider knows of neither, so nobody could take them away there.
+#[test]
+fn a_password_of_the_provider_ends_failures_and_lock_of_a_shadow() {
+    let check = |shadow: bool, left: usize, answer: &str| {
+        let fixture = fixture("pwdLockout: TRUE\npwdMaxFailure: 2");
+        let settings = (*fixture.directory.databases()[0].database().settings()).clone();
+        fixture.reconfigure(DatabaseSettings { shadow, ..settings });
+        let counted = || ["pwdFailureTime", "pwdAccountLockedTime"].map(|name| values(&fixture, name).len());
+        assert_eq!((bind(&fixture, false), bind(&fixture, false)), ("49".to_owned(), "49".to_owned()));
+        receive(&fixture, "description", "other");
+        assert_eq!(counted(), [2, 1]);
+        receive(&fixture, "userPassword", "new");
+        assert_eq!(values(&fixture, "userPassword"), ["new"]);
+        assert_eq!((counted(), bind(&fixture, true).as_str()), ([left * 2, left], answer), "{shadow}");
+    };
+    check(true, 0, "0");
+    // Where other servers take changes, too, they hear of failures, and whoever sets a password ends them.
+    check(false, 1, "49 AccountLocked");
 }
 
 #[test]
