@@ -10,9 +10,6 @@ use larix_schema::{AttributeDescription, Schema};
 
 use super::{AutoGroup, GroupSet, Settings};
 
-const DN: &str = "1.3.6.1.4.1.1466.115.121.1.12";
-const NAME_AND_OPTIONAL_UID: &str = "1.3.6.1.4.1.1466.115.121.1.34";
-
 pub(super) fn build(given: &Given, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
     let schema = context.schema;
     let object_class = schema
@@ -63,9 +60,14 @@ fn set(schema: &Schema, words: &[String]) -> Result<GroupSet, WordFault> {
     if !is_url {
         return Err(WordFault::new(1, format!("\"{url}\" is no subtype of labeledURI")));
     }
-    let syntax = &schema.attribute(member_type.attribute).syntax.oid;
-    if syntax != DN && syntax != NAME_AND_OPTIONAL_UID {
-        return Err(WordFault::new(2, format!("\"{member}\" has no names as values")));
+    let kind = schema.attribute(member_type.attribute);
+    for (what, is_so) in
+        [("has one value only", kind.single_value), ("has no equality rule", kind.equality.is_none())]
+    {
+        if is_so {
+            let fault = WordFault::new(2, format!("\"{member}\" {what}"));
+            return Err(fault.with_help("name an attribute of members, such as member or memberUid"));
+        }
     }
     let filter = FilterBuf::parse(&format!("(objectClass={})", schema.class(class).oid))
         .map_err(|error| WordFault::new(0, error.to_string()))?;

@@ -100,18 +100,20 @@ pub(super) fn visit_values_of(
     Ok(())
 }
 
-/// Adds a member, if it is a name.
+/// Adds a member, if the member attribute takes it.
 fn add(schema: &Schema, set: &GroupSet, members: &mut Members, value: &[u8]) {
     if let Some(key) = key(schema, set, value) {
         members.entry(key).or_insert_with(|| value.to_vec());
     }
 }
 
-/// What equal members have in common; `None`: the value is no name.
+/// What equal members have in common; `None`: the member attribute does not take the value.
 pub(super) fn key(schema: &Schema, set: &GroupSet, value: &[u8]) -> Option<Vec<u8>> {
-    let Some(rule) = schema.attribute(set.member.attribute).equality else { return Some(value.to_vec()) };
+    let kind = schema.attribute(set.member.attribute);
     let mut key = Vec::new();
-    rule.normalize_value(schema, value, &mut key).ok().map(|()| key)
+    kind.equality?.normalize_value(schema, value, &mut key).ok()?;
+    // Of other syntaxes a rule may take more than they do.
+    (kind.syntax.is_dn() || kind.syntax.pretty(schema, value).is_ok()).then_some(key)
 }
 
 /// What all entries from `base` downwards make of groups.

@@ -127,6 +127,35 @@ fn values_of_an_attribute_can_be_the_members() {
     assert_eq!(members(&fixture, "g"), "b");
 }
 
+/// As memberUid of a posixGroup. What the attribute does not take is left out, and is no reason to refuse the person's change.
+#[test]
+fn members_need_not_be_names() {
+    let fixture = ruled_with(CLASSES, &[(&DESCRIPTOR, "autogroup-attrset findingGroup findsURL ou")], &[]);
+    fixture.apply(TREE);
+    let ous = || {
+        let shown = fixture.show(&format!("cn=g,{SUFFIX}"));
+        shown.lines().filter(|line| line.starts_with("ou: ")).collect::<Vec<_>>().join("|")
+    };
+    fixture.apply(&(person("p", "x") + "title: one\ntitle: two\n"));
+    fixture.apply(&group(
+        "g",
+        &[
+            &format!("ldap:///ou=People,{SUFFIX}?title?sub?(sn=x)"),
+            &format!("ldap:///ou=People,{SUFFIX}?userPassword?sub?(sn=x)"),
+        ],
+    ));
+    let people = format!("ou=People,{SUFFIX}");
+    for (change, expected) in [
+        (person("q", "x") + "title: Two\ntitle: three\nuserPassword:: /w==\n", "ou: one|ou: two|ou: three"),
+        (format!("dn: cn=p,{people}\nchangetype: modify\ndelete: title\ntitle: one\n"), "ou: two|ou: three"),
+        (format!("dn: cn=p,{people}\nchangetype: delete\n"), "ou: two|ou: three"),
+        (format!("dn: cn=q,{people}\nchangetype: modify\nreplace: sn\nsn: y\n"), ""),
+    ] {
+        fixture.apply(&change);
+        assert_eq!(ous(), expected, "{change}");
+    }
+}
+
 #[test]
 fn members_are_nobodys_to_change() {
     let fixture = tree();
@@ -148,7 +177,8 @@ fn mistakes_are_named() {
     for (lines, fault) in [
         ("autogroup-attrset nobody findsURL member", "the object class \"nobody\" is unknown"),
         ("autogroup-attrset findingGroup sn member", "\"sn\" is no subtype of labeledURI"),
-        ("autogroup-attrset findingGroup findsURL sn", "\"sn\" has no names as values"),
+        ("autogroup-attrset findingGroup findsURL displayName", "\"displayName\" has one value only"),
+        ("autogroup-attrset findingGroup findsURL jpegPhoto", "\"jpegPhoto\" has no equality rule"),
         (&format!("{LINES}\n{LINES}"), "the class is configured already"),
     ] {
         let error = build(&DESCRIPTOR, &schema, lines).map(|_| ()).unwrap_err().to_string();
