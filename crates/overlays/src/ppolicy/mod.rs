@@ -174,11 +174,18 @@ impl Overlay for PasswordPolicy {
     }
 
     fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
-        let note = self.settings.forwards_nowhere.then(|| {
+        let forwards = self.settings.forwards_nowhere.then(|| {
             "ppolicy_forward_updates has no effect: a shadow needs an updateref and an overlay chain to hand on what binds change"
                 .to_owned()
         });
-        note.into_iter().collect()
+        let module = self.settings.check_module.as_deref().filter(|module| !quality::is_built_in(module));
+        let module = module.map(|module| {
+            format!(
+                "ppolicy_check_module \"{module}\": only the rules of ppm are built in. No new password passes a policy with \
+                 pwdUseCheckModule TRUE and pwdCheckQuality"
+            )
+        });
+        forwards.into_iter().chain(module).collect()
     }
 
     fn listed_controls(&self) -> &'static [&'static str] {

@@ -101,7 +101,8 @@ impl Policy {
         };
         let number = |name: &str| match text(name) {
             None => Some(0),
-            Some(text) => text.trim().parse::<i64>().ok(),
+            // Below 0 is no rule either.
+            Some(text) => text.trim().parse::<i64>().ok().map(|number| number.max(0)),
         };
         let flag = |name: &str, otherwise: bool| {
             text(name).map_or(otherwise, |text| text.eq_ignore_ascii_case("TRUE"))

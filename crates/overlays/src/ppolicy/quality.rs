@@ -79,7 +79,7 @@ impl Check<'_> {
     fn check_rules(&self, module: &CheckModule, password: &[u8]) -> Result<(), Fault> {
         let configured = self.settings.check_module.as_deref();
         let name = module.name.as_deref().or(configured).unwrap_or(PPM);
-        if stem(name) != PPM {
+        if !is_built_in(name) {
             return Err(poor(format!(
                 "there is no check module \"{name}\" here: only the rules of ppm are built in"
             )));
@@ -108,8 +108,8 @@ impl Check<'_> {
     }
 }
 
-/// A module's name without its folder and its ending.
-fn stem(module: &str) -> &str {
+/// Whether the rules of a module are here, whatever its folder and its ending.
+pub(super) fn is_built_in(module: &str) -> bool {
     let name = module.rsplit('/').next().unwrap_or(module);
-    name.split('.').next().unwrap_or(name)
+    name.split('.').next() == Some(PPM)
 }

@@ -9,6 +9,7 @@ use larix_engine::DatabaseSettings;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::csn::Csn;
 use larix_engine::database::Suffix;
+use larix_engine::index::IndexConfig;
 use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
@@ -163,6 +164,13 @@ fn a_password_of_the_provider_ends_failures_and_lock_of_a_shadow() {
     check(true, 0, "0");
     // Where other servers take changes, too, they hear of failures, and whoever sets a password ends them.
     check(false, 1, "49 AccountLocked");
+}
+
+#[test]
+fn a_number_below_zero_is_no_rule() {
+    let change = "change replace: userPassword\nuserPassword: other";
+    check("pwdInHistory: -1", &[(change, "0"), ("count pwdHistory", "0")]);
+    check("pwdMaxFailure: -1\npwdLockout: TRUE", &[("wrong", "49"), ("count pwdFailureTime", "0")]);
 }
 
 #[test]
@@ -446,6 +454,17 @@ fn an_old_password_stands_for_the_value_that_it_matches() {
         assert!(shown("new") && shown("second") && !shown("{SASL}ann"), "{lines}");
         assert_eq!(own(&swap("second", "third"), None), "0", "{lines}");
         assert!(shown("new") && shown("third") && !shown("second"), "{lines}");
+    }
+}
+
+#[test]
+fn a_check_module_that_is_not_here_is_noted() {
+    let schema = schema("");
+    for (module, is_noted) in [("/usr/lib/ldap/ppm.so", false), ("pqchecker.so", true)] {
+        let line = format!("ppolicy_check_module {module}");
+        let overlay = common::build(&super::DESCRIPTOR, &schema, &line).unwrap();
+        let notes = overlay.notes(&schema, &IndexConfig::default());
+        assert_eq!(notes.iter().any(|note| note.contains(module)), is_noted, "{notes:?}");
     }
 }
 
