@@ -138,6 +138,8 @@ olcOverlay: {0}ppolicy
                 "olcPPolicyRuleObject: ^cn=([^,]+),cn=one$\nolcPPolicyRuleGroup: cn=g,cn=one\n\
                  olcPPolicyRuleGroupAttr: member\nolcPPolicyRulePolicy: cn=$1,cn=one\n",
             ),
+            // As OpenLDAP shows it.
+            rule("{3}rule 3", "olcPPolicyScopedRule", "olcPPolicyRuleAction: no_policy\n"),
         ];
         let config = read(&rules.concat()).unwrap_or_else(|error| panic!("{error}"));
         let overlay = config.databases.iter().flat_map(|database| &database.overlays).next().unwrap();
@@ -148,6 +150,7 @@ olcOverlay: {0}ppolicy
                 "dn.subtree=cn=a,cn=one filter=\"(larch=x y)\" policy_dn=cn=p,cn=one",
                 "require_password=no no_policy continue",
                 "dn.regex=^cn=([^,]+),cn=one$ group/groupOfNames/member=cn=g,cn=one policy_dn.expand=cn=$1,cn=one",
+                "no_policy",
             ]
         );
         assert!(

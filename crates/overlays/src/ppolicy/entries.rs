@@ -12,6 +12,7 @@ pub(super) static RULES: EntriesBelow = EntriesBelow {
 
 const REGEX: &str = "olcPPolicyRegexRule";
 const SCOPED: &str = "olcPPolicyScopedRule";
+const NO_POLICY: &str = "no_policy";
 /// What groups are if a rule does not say.
 const GROUP_CLASS: &str = "groupOfNames";
 
@@ -42,10 +43,14 @@ fn words(class: &str, values: FirstValue<'_>) -> Vec<String> {
         };
         words.push(format!("group{class}{attribute}{}={group}", style(&group)));
     }
-    words.push(match value("Policy") {
+    let (policy, action) = (value("Policy"), value("Action"));
+    // OpenLDAP shows `no_policy` of a line as the action.
+    let is_said =
+        policy.is_none() && action.as_ref().is_some_and(|action| action.eq_ignore_ascii_case(NO_POLICY));
+    words.push(match policy {
         Some(policy) => format!("policy_dn{}={policy}", style(&policy)),
-        None => "no_policy".to_owned(),
+        None => NO_POLICY.to_owned(),
     });
-    words.extend(value("Action"));
+    words.extend(action.filter(|_| !is_said));
     words
 }

@@ -288,9 +288,9 @@ impl<'s> RuleParser<'s> {
     }
 
     fn group(&mut self, name: &str, style: Option<&str>, value: &str, word: &str) -> Result<(), String> {
-        let mut parts = name.splitn(3, '/').skip(1).filter(|part| !part.is_empty());
-        let class = parts.next().unwrap_or("groupOfNames");
-        let attribute = parts.next().unwrap_or("member");
+        let mut parts = name.splitn(3, '/').skip(1);
+        let mut part = |otherwise| parts.next().filter(|text| !text.is_empty()).unwrap_or(otherwise);
+        let (class, attribute) = (part("groupOfNames"), part("member"));
         let class = self
             .schema
             .object_class(class)

@@ -580,6 +580,9 @@ fn rules_choose_the_policy() {
         (&["policy_dn=cn=strict,dc=example,dc=com continue", "no_policy"], false),
         (&["policy_dn=cn=nowhere,dc=example,dc=com", "policy_dn=cn=strict,dc=example,dc=com"], true),
         (&["group=cn=g,dc=example,dc=com policy_dn=cn=strict,dc=example,dc=com"], true),
+        (&["group/groupOfNames=cn=g,dc=example,dc=com policy_dn=cn=strict,dc=example,dc=com"], true),
+        (&["group//member=cn=g,dc=example,dc=com policy_dn=cn=strict,dc=example,dc=com"], true),
+        (&["group//owner=cn=g,dc=example,dc=com policy_dn=cn=strict,dc=example,dc=com"], false),
     ] {
         let schema = schema("");
         let parse = |rule: &&str| PolicyRule::parse(&schema, rule.split(' ')).unwrap();
