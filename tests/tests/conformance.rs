@@ -407,6 +407,7 @@ scenarios! {
     otp: "otp.txt",
     overlay_glue: "overlay-glue.txt",
     overlay_glue_references: "overlay-glue-references.txt",
+    overlay_order: "overlay-order.txt",
     proxied_authorization_v1: "proxied-authorization-v1.txt",
     unique: "unique.txt",
     retcode: "retcode.txt",

@@ -112,7 +112,7 @@ impl Overlays {
     }
 
     /// Those that use this hook, in their order.
-    pub fn at(&self, hook: Interests) -> impl Iterator<Item = &Arc<dyn Overlay>> {
+    pub fn at(&self, hook: Interests) -> impl DoubleEndedIterator<Item = &Arc<dyn Overlay>> {
         let stack = if self.want(hook) { self.stack.as_slice() } else { &[] };
         stack.iter().filter(move |overlay| overlay.interests().has(hook))
     }

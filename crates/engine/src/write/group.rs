@@ -281,7 +281,8 @@ impl<'a, S: Store> Group<'a, S> {
             let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
             // What one overlay computes of a password, the next ones know.
             let mut own_work = None;
-            for overlay in settings.overlays.at(Interests::PREPARE).filter(|_| asks && admitted) {
+            // The last overlay of the configuration is the outermost, as in slapd (slapd.overlays(5)).
+            for overlay in settings.overlays.at(Interests::PREPARE).rev().filter(|_| asks && admitted) {
                 let own_work = &*own_work.get_or_insert_with(PasswordWork::late);
                 let work =
                     self.ask(&**overlay, transaction, unit, (&task, own_work), role, refusal_details)?;
@@ -298,6 +299,8 @@ impl<'a, S: Store> Group<'a, S> {
             if count > DERIVED_LIMIT {
                 return Err(too_many(DERIVED_LIMIT).into());
             }
+            // On its way out the change passes them in the order of the configuration.
+            follow_ups.reverse();
             match self.one(transaction, unit, &task, (role, idle)) {
                 // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
                 Ok(_) if !admitted => return Err(insufficient("").into()),

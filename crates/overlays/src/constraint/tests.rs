@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use larix_store::memory::MemoryStore;
 
-use super::{ConstraintSettings, Constraints};
+use super::{ConstraintSettings, Constraints, DESCRIPTOR};
+use crate::ppolicy;
 use crate::testing::{self as common, Fixture, SUFFIX, TREE, memory};
 
 fn lines(rules: &[&[&str]]) -> Vec<Vec<String>> {
@@ -137,6 +138,23 @@ fn values_that_many_entries_are_looked_at_for_are_refused() {
     let refused = person(1_500);
     assert!(refused.starts_with("11 constraint: too many entries are looked at"), "{refused}");
     assert_eq!(person(500), "0");
+}
+
+/// As in slapd (slapd.overlays(5)): behind an overlay that hashes passwords it sees them in the clear.
+#[test]
+fn the_last_overlay_sees_a_change_first() {
+    let hashing = (&ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext on");
+    let size = (&DESCRIPTOR, "constraint_attribute userPassword size 12");
+    let refused = "19 modify breaks constraint on userPassword";
+    for (overlays, expected) in [([hashing, size], "0"), ([size, hashing], refused)] {
+        let fixture = common::directory(&overlays);
+        fixture.apply(TREE);
+        let dn = format!("cn=Bo,ou=People,{SUFFIX}");
+        let set = format!("dn: {dn}\nchangetype: modify\nreplace: userPassword\nuserPassword: short\n");
+        assert_eq!(fixture.change(&set), expected, "{overlays:?}");
+        let is_hashed = fixture.value(&dn, "userPassword").is_some_and(|stored| stored.starts_with("{SSHA}"));
+        assert_eq!(is_hashed, expected == "0", "{overlays:?}");
+    }
 }
 
 #[test]
