@@ -76,8 +76,16 @@ fn set(schema: &Schema, words: &[String]) -> Result<AttributeSet, WordFault> {
         let message = format!("the attribute \"{name}\" is no subtype of {LABELED_URI}");
         return Err(WordFault::new(at, message).with_help("name one that is, such as memberURL"));
     }
-    let maps = maps.iter().zip(at + 1..).map(|(text, at)| map(schema, at, text));
+    let first = at + 1;
+    let maps = maps.iter().zip(first..).map(|(text, at)| map(schema, at, text));
     let maps = maps.collect::<Result<Vec<Map>, _>>()?;
+    let is_list = maps.len() > 1 || maps.iter().any(|map| map.mapped.is_some());
+    if let Some(at) = maps.iter().position(|map| map.member_of.is_some()).filter(|_| is_list) {
+        let message =
+            "only a group says who its members are, and it has one member attribute and no other name for it";
+        let help = "write a dynlist-attrset of its own, such as groupOfURLs memberURL member+memberOf";
+        return Err(WordFault::new(first + at, message).with_help(help));
+    }
     let static_class = maps.iter().find_map(|map| map.member_of.as_ref().and_then(|own| own.static_class));
     let of_groups: Vec<ObjectClassId> = std::iter::once(class).chain(static_class).collect();
     let (classes, of_groups) = (ClassNames::of(schema, &[class]), ClassNames::of(schema, &of_groups));

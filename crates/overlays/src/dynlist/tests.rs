@@ -385,6 +385,8 @@ fn mistakes_are_named() {
         ("dynlist-attrset nothing memberURL", "the object class \"nothing\" is unknown; include the schema"),
         ("dynlist-attrset groupOfURLs", "the attribute of the URLs is missing"),
         ("dynlist-attrset groupOfURLs cn", "the attribute \"cn\" is no subtype of labeledURI"),
+        ("dynlist-attrset groupOfURLs memberURL member+memberOf uniqueMember+memberOf", "only a group says"),
+        ("dynlist-attrset groupOfURLs memberURL uniqueMember:member+memberOf", "only a group says"),
         (
             "dynlist-attrset groupOfURLs ldap:///?cn memberURL",
             "it names attributes; leave that out: ldap:///",
