@@ -158,46 +158,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         changes: &[Change],
     ) -> Result<Applied, Failure> {
         let mut changes = self.with_own_csn(changes.to_vec(), &delta.csn);
-        let ends = self.ends_of_account_state(local, &changes)?;
+        let ends = self
+            .step(|op| Ok(difference::ends_of_account_state(op, &op.current_entry(local.id)?, &changes)?))?;
         changes.extend(ends);
         self.store_changes(local, changes)?;
         Ok(Applied::Done)
-    }
-
-    /// On a shadow: the ends of what it has counted of an account by itself, if the changes bring a password. The provider has not counted
-    /// it, so its record ends nothing.
-    fn ends_of_account_state(
-        &mut self,
-        local: &LocalEntry,
-        changes: &[Change],
-    ) -> Result<Vec<Change>, Failure> {
-        let password = AttributeDescription::plain(self.known().user_password);
-        if !changes.iter().any(|change| change.description == password) {
-            return Ok(Vec::new());
-        }
-        self.step(|op| {
-            let (settings, schema) = (op.context.settings, op.schema());
-            let mut ends = Vec::new();
-            if !settings.shadow {
-                return Ok(ends);
-            }
-            let current = op.current_entry(local.id)?;
-            for name in settings.overlays.iter().flat_map(|overlay| overlay.account_state()) {
-                let Some(attribute) = schema.attribute_type_id(name) else { continue };
-                let description = AttributeDescription::plain(attribute);
-                let is_told = changes.iter().any(|change| change.description == description);
-                if !is_told && op.first_value(&current, attribute)?.is_some() {
-                    ends.push(Change {
-                        kind: ChangeKind::Delete,
-                        description,
-                        values: Vec::new(),
-                        keys: Vec::new(),
-                        standing: Standing::Internal,
-                    });
-                }
-            }
-            Ok(ends)
-        })
     }
 
     /// Carries out a modification, and logs it.

@@ -72,6 +72,30 @@ pub(super) fn changes<V: Snapshot>(
     Ok(changes)
 }
 
+/// The ends of what a shadow has counted of an account by itself, if the changes bring a password. The provider has not counted it: its
+/// records end nothing, and a share may leave these attributes out.
+pub(super) fn ends_of_account_state<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    changes: &[Change],
+) -> Result<Vec<Change>, Fault> {
+    let settings = op.context.settings;
+    let are_about =
+        |description: &AttributeDescription| changes.iter().any(|change| change.description == *description);
+    let mut ends = Vec::new();
+    if !settings.shadow || !are_about(&AttributeDescription::plain(op.context.known.user_password)) {
+        return Ok(ends);
+    }
+    for name in settings.overlays.iter().flat_map(|overlay| overlay.account_state()) {
+        let Some(attribute) = op.schema().attribute_type_id(name) else { continue };
+        let description = AttributeDescription::plain(attribute);
+        if !are_about(&description) && op.first_value(current, attribute)?.is_some() {
+            ends.push(replaced(&description, Vec::new(), Vec::new()));
+        }
+    }
+    Ok(ends)
+}
+
 fn replaced(description: &AttributeDescription, values: Vec<Vec<u8>>, keys: Vec<Vec<u8>>) -> Change {
     let (kind, description) = (ChangeKind::Replace, description.clone());
     Change { kind, description, values, keys, standing: Standing::Internal }

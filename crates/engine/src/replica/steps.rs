@@ -243,7 +243,9 @@ pub(super) fn change<V: Snapshot>(
     // What it was to be called before is overruled.
     state::forget_displaced(&mut op.set, id);
     let current = op.current_entry(id)?;
-    let changes = difference::changes(op, &current, &put.attributes, &rules.attributes)?;
+    let mut changes = difference::changes(op, &current, &put.attributes, &rules.attributes)?;
+    let ends = difference::ends_of_account_state(op, &current, &changes)?;
+    changes.extend(ends);
     let old_pretty_dn = op.view.dn(&current.view()?)?;
     let mut entry = difference::changed(op, &current, put.pretty_dn.clone(), &changes)?;
     // Clients are to see what they see at the provider: attributes in the order in which it has them, ours behind.

@@ -14,13 +14,14 @@ use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModific
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::password::{Hasher, Scheme};
-use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
+use larix_engine::replica::{AttributeShare, ReplicaRules, ReplicatedBatch, ReplicatedChange};
 use larix_engine::time::{Clock as _, Timestamp};
-use larix_engine::write::{Origin, WriteRequest};
+use larix_engine::write::{AttributeValues, Origin, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError as Error, PasswordPolicyResponse, PasswordWarning};
 use larix_proto::oid;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
+use uuid::Uuid;
 use zeroize::Zeroizing;
 
 use super::lists::{Breached, Words};
@@ -127,19 +128,43 @@ fn failures_count_however_many_are_recorded() {
     assert_eq!(bind(&fixture, true), "49 AccountLocked");
 }
 
-/// A record of the provider's access log that replaces an attribute of the user.
-fn receive(fixture: &Fixture<MemoryStore>, name: &str, value: &str) {
+/// What a provider sends of the user: a record of its access log that replaces an attribute, or all of the entry but what the shadow
+/// counts by itself.
+fn receive(fixture: &Fixture<MemoryStore>, name: &str, value: &str, whole: bool) {
     wait(fixture, 1);
     let csn = Csn { time: fixture.clock.now(), count: 0, server_id: 2, modification: 0 };
-    let replaced = |name: &str, value: &str| {
-        let attribute =
-            LoggedAttribute { description: name.to_owned(), values: vec![value.as_bytes().to_vec()] };
-        LoggedModification { kind: LoggedKind::Replace, attribute }
+    let (dn, text) = (USER.to_owned(), csn.to_string());
+    let replicated = if whole {
+        let entry_uuid = Uuid::try_parse(&fixture.value(USER, "entryUUID").unwrap()).unwrap();
+        let password = if name == "userPassword" { value } else { "right" };
+        let attributes = [
+            ("objectClass", "person"),
+            ("cn", "user"),
+            ("sn", "u"),
+            ("description", "other"),
+            ("userPassword", password),
+            ("entryCSN", &text),
+        ];
+        let attributes = attributes.map(|(description, value)| AttributeValues {
+            description: description.to_owned(),
+            values: vec![value.as_bytes().to_vec()],
+        });
+        ReplicatedChange::Put { entry_uuid, dn, attributes: attributes.into(), state: None, place: None }
+    } else {
+        let mods = [(name, value), ("entryCSN", &text)].map(|(description, value)| LoggedModification {
+            kind: LoggedKind::Replace,
+            attribute: LoggedAttribute {
+                description: description.to_owned(),
+                values: vec![value.as_bytes().to_vec()],
+            },
+        });
+        let change = LoggedChange::Modify(mods.into());
+        ReplicatedChange::Delta { entry_uuid: None, dn, csn, change, place: None, whole: false }
     };
-    let change = LoggedChange::Modify(vec![replaced(name, value), replaced("entryCSN", &csn.to_string())]);
-    let (entry_uuid, dn) = (None, USER.to_owned());
-    let delta = ReplicatedChange::Delta { entry_uuid, dn, csn, change, place: None, whole: false };
-    let batch = ReplicatedBatch { changes: vec![delta], ..ReplicatedBatch::default() };
+    let counted = ["pwdFailureTime", "pwdAccountLockedTime"].map(str::to_owned);
+    let attributes = Arc::new(AttributeShare::new(&fixture.schema, &[], &counted));
+    let rules = ReplicaRules { multi_provider: false, attributes, ..ReplicaRules::default() };
+    let batch = ReplicatedBatch { changes: vec![replicated], rules, ..ReplicatedBatch::default() };
     let (sender, receiver) = mpsc::channel();
     fixture.directory.databases()[0].replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
     let outcome = receiver.recv().unwrap();
@@ -149,21 +174,27 @@ fn receive(fixture: &Fixture<MemoryStore>, name: &str, value: &str) {
 /// The provider knows of neither, so nobody could take them away there.
 #[test]
 fn a_password_of_the_provider_ends_failures_and_lock_of_a_shadow() {
-    let check = |shadow: bool, left: usize, answer: &str| {
+    let check = |shadow: bool, whole: bool, left: usize, answer: &str| {
         let fixture = fixture("pwdLockout: TRUE\npwdMaxFailure: 2");
         let settings = (*fixture.directory.databases()[0].database().settings()).clone();
         fixture.reconfigure(DatabaseSettings { shadow, ..settings });
         let counted = || ["pwdFailureTime", "pwdAccountLockedTime"].map(|name| values(&fixture, name).len());
         assert_eq!((bind(&fixture, false), bind(&fixture, false)), ("49".to_owned(), "49".to_owned()));
-        receive(&fixture, "description", "other");
+        receive(&fixture, "description", "other", whole);
         assert_eq!(counted(), [2, 1]);
-        receive(&fixture, "userPassword", "new");
+        receive(&fixture, "userPassword", "new", whole);
         assert_eq!(values(&fixture, "userPassword"), ["new"]);
-        assert_eq!((counted(), bind(&fixture, true).as_str()), ([left * 2, left], answer), "{shadow}");
+        assert_eq!(
+            (counted(), bind(&fixture, true).as_str()),
+            ([left * 2, left], answer),
+            "{shadow} {whole}"
+        );
     };
-    check(true, 0, "0");
-    // Where other servers take changes, too, they hear of failures, and whoever sets a password ends them.
-    check(false, 1, "49 AccountLocked");
+    for whole in [false, true] {
+        check(true, whole, 0, "0");
+        // Where other servers take changes, too, they hear of failures, and the one that takes the password ends them.
+        check(false, whole, 1, "49 AccountLocked");
+    }
 }
 
 #[test]
