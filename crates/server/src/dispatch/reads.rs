@@ -10,7 +10,6 @@ use larix_proto::{
     CompareRequest, Controls, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
 };
 
-use super::password_change::password_first;
 use super::persistent::PersistentGuard;
 use super::{Completion, Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::{Operation, Started, Stepped};
@@ -163,25 +162,25 @@ impl Dispatcher {
                 texts.extend_from_slice(request.attribute.as_bytes());
             });
         }
+        let mut controls = match self.controls(message.controls, controls::OperationKind::Compare) {
+            Ok(controls) => controls,
+            Err(refused) => return self.refuse(in_flight, &refused, out),
+        };
+        if self.session.must_change_password {
+            return self.refuse_until_changed(in_flight, &controls, out);
+        }
         let generation = self.server.generation();
         let databases = &generation.databases;
-        let prepared =
-            self.controls(message.controls, controls::OperationKind::Compare).and_then(|mut controls| {
-                self.check_criticality(&generation.config, message, &controls)?;
-                generation.config.global.request_limits.check_controls(&controls)?;
-                if self.session.must_change_password {
-                    return Err(password_first());
-                }
-                let subject = self.subject_for(&controls)?;
-                let (entry, sent) = (request.entry, message.controls);
-                let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
-                controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
-                let subject =
-                    self.in_request(databases, subject, || access::Operation::Compare, message.controls);
-                Ok((controls, subject))
-            });
-        let (controls, subject) = match prepared {
-            Ok(prepared) => prepared,
+        let allowed = self.check_criticality(&generation.config, message, &controls).and_then(|()| {
+            generation.config.global.request_limits.check_controls(&controls)?;
+            let subject = self.subject_for(&controls)?;
+            let (entry, sent) = (request.entry, message.controls);
+            let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
+            controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
+            Ok(self.in_request(databases, subject, || access::Operation::Compare, message.controls))
+        });
+        let subject = match allowed {
+            Ok(subject) => subject,
             Err(refused) => return self.refuse(in_flight, &refused, out),
         };
         let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
