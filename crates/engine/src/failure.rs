@@ -83,7 +83,7 @@ pub(crate) fn commit_failed(error: &CommitError) -> LdapResult {
         CommitError::Unavailable(_) | CommitError::Read(ReadError::Unavailable(_)) => {
             LdapResult::with(ResultCode::UNAVAILABLE, format!("{text}; nothing was changed"))
         }
-        CommitError::Sync(_) | CommitError::ReadOnly { .. } => {
+        CommitError::Displaced | CommitError::Sync(_) | CommitError::ReadOnly { .. } => {
             LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
         }
         CommitError::Full => {

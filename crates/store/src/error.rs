@@ -37,6 +37,9 @@ pub enum ReadError {
 pub enum CommitError {
     /// Another transaction was first: run the operations again on a new snapshot. LMDB never answers so.
     Conflict,
+    /// The data file that is served was replaced, moved, removed or written over: what is committed would end with the process. The
+    /// store is read-only until it is opened again.
+    Displaced,
     /// Another handle has taken over the right to commit. This handle is read-only for good. LMDB never answers so.
     Fenced,
     /// Disk or quota or map is full. The store stays usable; try again when there is room.
@@ -101,6 +104,8 @@ pub enum OpenError {
     ServedElsewhere { path: PathBuf },
     /// Two tables of one name or number, or a number too high: a bug of the caller.
     Table { name: &'static str },
+    /// A process that writes the store has another lock file open than the one that is there: it would not know of a reader here.
+    Unseen { path: PathBuf },
     /// No store, but what a restore or a load has left that did not come to its end.
     Unfinished { path: PathBuf, left: &'static str },
 }
@@ -125,6 +130,9 @@ impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conflict => f.write_str("another transaction was first"),
+            Self::Displaced => f.write_str(
+                "data.mdb was replaced, moved, removed or written over behind the server, which takes no changes until it is started again",
+            ),
             Self::Fenced => f.write_str("another server has taken over writing to this store"),
             Self::Full => f.write_str("no space left for the store"),
             Self::Io(error) => write!(f, "writing the store failed: {error}"),
@@ -208,6 +216,12 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
+            Self::Unseen { path } => write!(
+                f,
+                "{}: lock.mdb was removed or replaced while a server or a tool has the database open, which would write to the pages \
+                 that are read here: start the server again",
+                path.display()
+            ),
             Self::Unfinished { path, left } => write!(
                 f,
                 "{}: there is no data.mdb, but {left}, so that no empty database is made here: carry out the restore or \

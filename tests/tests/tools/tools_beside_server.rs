@@ -148,6 +148,64 @@ fn a_superior_that_is_renamed_meanwhile_has_one_name_in_the_output() {
     copy.site.load(&text);
 }
 
+/// LMDB's lock file has the readers: a server whose own was removed would write to the pages that a tool reads.
+#[test]
+fn a_tool_does_not_read_where_the_server_would_not_see_it() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.site.load(TOP);
+    let server = bench.start();
+    let lock_file = bench.data().join("lock.mdb");
+    bench.content();
+    std::fs::remove_file(&lock_file).unwrap();
+    for _ in 0..2 {
+        for tool in ["cat", "check"] {
+            let output = bench.run(tool, &[], "");
+            let text = output_text(&output);
+            assert!(!output.status.success() && text.contains("lock.mdb was removed"), "{tool}: {text}");
+        }
+    }
+    // The server has its own, and serves.
+    let mut client = Client::connect(server.address);
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret")), "=> 0\n");
+    assert!(server.stop());
+    assert_eq!(bench.content().len(), 1);
+    let _server = bench.start();
+    assert_eq!(bench.content().len(), 1);
+}
+
+/// A change that is acknowledged is found after a restart: so none is, once another file is in the place of the one that is served.
+#[test]
+fn a_server_whose_data_file_is_exchanged_takes_no_changes() {
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.site.load(TOP);
+    let server = bench.start();
+    let data = bench.data().join("data.mdb");
+    let kept = bench.data().join("kept.mdb");
+    let mut client = Client::connect(server.address);
+    let add = |client: &mut Client, name: &str| {
+        ask(client, &format!("add \"ou={name},{SUFFIX}\"\n  objectClass: organizationalUnit\n  ou: {name}"))
+    };
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret")), "=> 0\n");
+    assert_eq!(add(&mut client, "a"), "=> 0\n");
+    // As an administrator does who copies yesterday's file back.
+    std::fs::rename(&data, &kept).unwrap();
+    std::fs::copy(&kept, &data).unwrap();
+    for name in ["b", "c"] {
+        let answer = add(&mut client, name);
+        assert!(answer.starts_with("=> 53 text \"data.mdb was replaced"), "{answer}");
+    }
+    assert!(search(&server, &format!("search \"ou=a,{SUFFIX}\" base (objectClass=*) ou")).contains("ou: a"));
+    server.kill();
+    let _server = bench.start();
+    let mut names: Vec<String> = bench
+        .content()
+        .iter()
+        .filter_map(|entry| Some(entry.lines().find(|line| line.starts_with("dn:"))?.to_owned()))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, [format!("dn: {SUFFIX}"), format!("dn: ou=a,{SUFFIX}")]);
+}
+
 const TOP: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
 
 /// Entries with operational attributes of their own.

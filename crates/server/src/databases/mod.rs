@@ -30,7 +30,7 @@ use larix_store::{OpenError as StoreError, Store};
 pub(crate) use access::{About, AccessQuestion};
 pub(crate) use open::PreparedDatabases;
 
-use crate::backends::{Stored, figures, has_failed_sync, suffix_of};
+use crate::backends::{Stored, figures, refusal, suffix_of};
 use crate::cluster::Clusters;
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
@@ -282,10 +282,12 @@ impl Databases {
         }
     }
 
-    /// The suffixes of databases that refuse changes because a sync to the disk failed.
-    pub(crate) fn with_failed_syncs(&self) -> Vec<String> {
+    /// The suffixes of databases that take no changes until the server is started again, each with the reason.
+    pub(crate) fn refusals(&self) -> Vec<String> {
         let stored = self.directory.databases().iter();
-        stored.filter(|served| has_failed_sync(served)).map(|served| suffix_of(served)).collect()
+        stored
+            .filter_map(|served| refusal(served).map(|why| format!("{:?}: {why}", suffix_of(served))))
+            .collect()
     }
 
     /// The access rules of cn=config.

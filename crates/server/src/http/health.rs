@@ -3,15 +3,11 @@
 use crate::replication::health;
 use crate::server::Server;
 
-/// Not ready while a database takes no changes because a sync has failed: what it answers may be older than what the
-/// disk should hold, and only a restart finds out; or while a replica has never had all of its content, or has lost
+/// Not ready while a database takes no changes because a sync has failed, or because its file was replaced: what it answers may be
+/// older than what the disk holds, and only a restart finds out; or while a replica has never had all of its content, or has lost
 /// its provider for longer than `replica-max-lag`; or while its balancer reaches no server. The reasons, a line each.
 pub(super) fn unready(server: &Server) -> String {
-    let failed = server.databases().with_failed_syncs();
-    let mut text: String = failed
-        .iter()
-        .map(|suffix| format!("{suffix:?}: a sync to the disk failed, changes are refused until a restart\n"))
-        .collect();
+    let mut text: String = server.databases().refusals().iter().map(|why| format!("{why}\n")).collect();
     text.extend(health::unready(server));
     if let Some(figures) = server.balancer.totals() {
         text.extend(figures.unready().lines().map(|why| format!("balancer: {why}\n")));

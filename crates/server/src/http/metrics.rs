@@ -269,9 +269,11 @@ impl Figures {
             ("database_pages_free", "Of these, pages that wait to be reused", |d| d.store.pages_free),
             ("database_readers", "Read transactions that are open or kept", |d| d.store.readers_used),
             ("database_writes_waiting", "Changes that wait for the writer", |d| d.writes_waiting),
-            ("database_sync_failed", "1 after a sync that failed: no change is taken any more", |d| {
-                u64::from(d.sync_failed)
-            }),
+            (
+                "database_sync_failed",
+                "1 after a sync that failed, or behind a data file that was replaced: no change is taken any more",
+                |d| u64::from(d.sync_failed),
+            ),
             ("database_largest_group", "Changes in the largest group committed so far", |d| {
                 d.writes.largest_group
             }),

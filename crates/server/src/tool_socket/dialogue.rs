@@ -244,8 +244,8 @@ impl Dialogue<'_> {
                     "the server is being stopped: it goes on with the indexes when it is started",
                 );
             }
-            if database.store().is_read_only() {
-                return unavailable("the store is read-only since a failed sync: start the server again");
+            if let Some(refusal) = database.store().refusal() {
+                return unavailable(&refusal.to_string());
             }
             if let Some(failure) = database.index_work().get().and_then(|work| work.failure) {
                 return LdapResult::with(ResultCode::OTHER, failure);

@@ -11,16 +11,29 @@ use crate::server::Server;
 pub(crate) use backups::BackupThread;
 pub(crate) use tls_files::watch as watch_tls_files;
 
-/// How often readers are looked for whose process was killed: until then no page that they saw is used again.
+/// How often readers are looked for whose process was killed: until then no page that they saw is used again. As often, whether the
+/// databases take changes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Looks after the databases' files until the server ends.
 pub(crate) async fn run(server: Arc<Server>) {
+    let mut reported = Vec::new();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let server = server.clone();
+        let before = std::mem::take(&mut reported);
         // It asks the kernel about each process that reads. A panic of it was reported.
-        let _ =
-            tokio::task::spawn_blocking(move || server.databases().clear_stale_readers(&server.log)).await;
+        let looked = tokio::task::spawn_blocking(move || look_after_files(&server, &before)).await;
+        reported = looked.unwrap_or_default();
     }
+}
+
+/// Answers which databases refuse changes; those that did not before are reported.
+fn look_after_files(server: &Server, before: &[String]) -> Vec<String> {
+    server.databases().clear_stale_readers(&server.log);
+    let refusals = server.databases().refusals();
+    for refusal in refusals.iter().filter(|refusal| !before.contains(refusal)) {
+        server.log.warning(format_args!("{refusal}"));
+    }
+    refusals
 }

@@ -62,13 +62,17 @@ pub struct LmdbStore {
     read_only: bool,
     /// Set by a failed sync.
     failed: AtomicBool,
+    /// Set when the data file was found to be another one than was opened.
+    displaced: AtomicBool,
+    /// Device and inode of the data file; none of a store that is open for reading.
+    file: Option<(u64, u64)>,
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
     writer: Mutex<()>,
     /// None of a store that is open for reading.
     room: Option<Mutex<Room>>,
     page_bytes: u64,
-    /// The data file with a shared lock, of a store that is read without LMDB's lock file. Behind the environment, too.
-    _kept_still: Option<File>,
+    /// What a reader holds of its files. Behind the environment, too.
+    _held: Option<File>,
     /// Locked while the store is open for writing. Last, so that it is released after the environment is closed.
     lock: Option<DirectoryLock>,
 }
@@ -143,16 +147,49 @@ impl LmdbStore {
 
     fn begin_write(&self) -> Result<(MutexGuard<'_, ()>, RwTxn<'_>), CommitError> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_read_only() {
-            return Err(CommitError::ReadOnly { after_failed_sync: !self.read_only });
-        }
+        self.demand_writable()?;
         let txn = self.env.write_txn().map_err(|error| self.write_error(error))?;
+        // The commit that LMDB remembers is not in the file: somebody has written over it, and the roots there are of other pages.
+        if txn.id().saturating_sub(1) != self.env.info().last_txn_id {
+            return Err(self.displaced());
+        }
         Ok((writer, txn))
+    }
+
+    fn demand_writable(&self) -> Result<(), CommitError> {
+        match self.refusal() {
+            Some(refusal) => Err(refusal),
+            None if self.read_only => Err(CommitError::ReadOnly { after_failed_sync: false }),
+            None => Ok(()),
+        }
+    }
+
+    /// Why a store that was opened for writing takes no commit until it is opened again; `None` while it takes them.
+    pub fn refusal(&self) -> Option<CommitError> {
+        if self.displaced.load(Ordering::Acquire) {
+            return Some(CommitError::Displaced);
+        }
+        self.failed.load(Ordering::Acquire).then_some(CommitError::ReadOnly { after_failed_sync: true })
+    }
+
+    /// Looks whether the data file still has its name. Where it has not, the store takes no commits any more: they would go to a file
+    /// that nobody opens again.
+    pub fn look_after_file(&self) -> Result<(), CommitError> {
+        match self.file {
+            Some(file) if open::is_displaced(&self.path, file) => Err(self.displaced()),
+            _ => Ok(()),
+        }
+    }
+
+    fn displaced(&self) -> CommitError {
+        self.displaced.store(true, Ordering::Release);
+        CommitError::Displaced
     }
 
     /// Commits `txn`, whose writer lock is held.
     fn commit(&self, txn: RwTxn<'_>, durability: Durability) -> Result<CommitId, CommitError> {
         self.set_durability(durability)?;
+        self.look_after_file()?;
         txn.commit().map_err(|error| self.commit_error(error))?;
         let info = self.env.info();
         let done = self.publish(&info);
@@ -306,9 +343,7 @@ impl Store for LmdbStore {
 
     fn sync(&self) -> Result<(), CommitError> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_read_only() {
-            return Err(CommitError::ReadOnly { after_failed_sync: !self.read_only });
-        }
+        self.demand_writable()?;
         self.env.force_sync().map_err(|error| {
             self.failed.store(true, Ordering::Release);
             CommitError::Sync(into_io(error))
@@ -324,7 +359,7 @@ impl Store for LmdbStore {
     }
 
     fn is_read_only(&self) -> bool {
-        self.read_only || self.failed.load(Ordering::Acquire)
+        self.read_only || self.refusal().is_some()
     }
 }
 

@@ -15,6 +15,7 @@ use heed::{
 };
 use rustix::fs::{FlockOperation, StatVfsMountFlags};
 use rustix::io::Errno;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use super::owner::give_to_owner;
 use super::parked::release_snapshots;
@@ -100,6 +101,10 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// How often a reader tries to open files that are replaced while it does, or whose last commit is not known yet.
 const READER_ATTEMPTS: u32 = 500;
 const READER_PAUSE: Duration = Duration::from_millis(2);
+/// How often a reader finds that a writer does not see it, before it believes that.
+const UNSEEN_MAX: u32 = 20;
+/// How often a writer tries to lock the data file, which others lock for a moment to learn whether there is a writer.
+const WRITER_ATTEMPTS: u32 = 5;
 /// Pauses in which event loops of this process end the read transactions that they keep of a store that was closed, and of which each
 /// holds the environment.
 const KEPT_PAUSES: u32 = 500;
@@ -108,9 +113,9 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
     check_directory(path, options)?;
     if options.read_only {
-        let (env, kept_still) = open_for_reading(path, tables.len() as u32, options)?;
+        let (env, held) = open_for_reading(path, tables.len() as u32, options)?;
         let store = finish(path, env, catalog, options, None)?;
-        return Ok(LmdbStore { _kept_still: kept_still, ..store });
+        return Ok(LmdbStore { _held: held, ..store });
     }
     let data = path.join(DATA_FILE);
     let found = || data.try_exists().map_err(|error| file_error(path, DATA_FILE, error));
@@ -179,10 +184,12 @@ fn finish(
         readers: Readers::default(),
         read_only: options.read_only,
         failed: AtomicBool::new(false),
+        displaced: AtomicBool::new(false),
+        file: if options.read_only { None } else { Some(data_inode(path)?) },
         writer: Mutex::new(()),
         room,
         page_bytes,
-        _kept_still: None,
+        _held: None,
         lock,
     })
 }
@@ -206,14 +213,15 @@ fn open_for_writing(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     }
 }
 
-/// The environment for a tool beside a serving process, and what keeps its file still where LMDB cannot. Its files may be replaced
-/// meanwhile, and may be what a process left that was killed while it replaced them.
+/// The environment for a tool beside a serving process, and a file to hold as long: the data file where LMDB cannot keep it still,
+/// otherwise its lock file. The files may be replaced meanwhile, and may be what a process left that was killed while it replaced them.
 fn open_for_reading(
     path: &Path,
     tables: u32,
     options: &LmdbOptions,
 ) -> Result<(Env<WithTls>, Option<File>), OpenError> {
     let system = |error| os_error(path, error);
+    let mut unseen = 0;
     for _ in 0..READER_ATTEMPTS {
         if replace::is_pending(path).map_err(system)? {
             mend(path, tables, false)?;
@@ -229,7 +237,21 @@ fn open_for_reading(
         give_to_owner(path, &[replace::READERS_FILE]);
         let agrees = last_commit_is_visible(&env).map_err(|error| lmdb_error(path, error))?;
         if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
-            return Ok((env, kept_still));
+            let held = match kept_still {
+                None if !options.own_copy => Some(readers_file(path)?),
+                kept_still => kept_still,
+            };
+            if held.as_ref().is_none_or(|file| is_seen_by_writer(path, file)) {
+                return Ok((env, held));
+            }
+            drop((env, held));
+            // A process that is closing the store gives up the lock file first.
+            unseen += 1;
+            if unseen > UNSEEN_MAX {
+                return Err(OpenError::Unseen { path: path.to_owned() });
+            }
+            pause();
+            continue;
         }
         // The process may open it again, for writing even.
         drop(env);
@@ -238,6 +260,22 @@ fn open_for_reading(
         }
     }
     Err(OpenError::Replaced { path: path.to_owned() })
+}
+
+/// LMDB's lock file. Who has the environment open closes it behind that: to close it gives up all locks of this process on it.
+fn readers_file(path: &Path) -> Result<File, OpenError> {
+    File::open(path.join(replace::READERS_FILE))
+        .map_err(|error| file_error(path, replace::READERS_FILE, error))
+}
+
+/// Whether a process that writes the store has this lock file open, where there is such a process. One that has another, because
+/// somebody removed its own, does not see readers, and writes to their pages.
+fn is_seen_by_writer(path: &Path, readers_file: &File) -> bool {
+    // Everybody who has an environment open holds a lock on its lock file, which a lock for writing is in the way of. Where that
+    // cannot be asked, nothing is known.
+    let others = fcntl_getlk(readers_file, &Flock::from(FlockType::WriteLock));
+    let is_alone = others.is_ok_and(|lock| lock.is_none());
+    !(is_alone && is_open_for_writing(path))
 }
 
 /// On a file system that is mounted for reading alone LMDB does without its lock file. A process that has the directory mounted otherwise
@@ -288,6 +326,16 @@ fn pause() {
 fn last_commit_is_visible(env: &Env<WithTls>) -> heed::Result<bool> {
     let visible = env.read_txn()?.id();
     Ok(visible == env.info().last_txn_id)
+}
+
+/// Whether the directory has another data file than this one, or none.
+pub(super) fn is_displaced(path: &Path, file: (u64, u64)) -> bool {
+    match data_inode(path) {
+        Ok(now) => now != file,
+        Err(OpenError::NotAStore { .. }) => true,
+        // It cannot be looked at now.
+        Err(_) => false,
+    }
 }
 
 fn data_inode(path: &Path) -> Result<(u64, u64), OpenError> {
@@ -410,12 +458,24 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
     Ok(lock)
 }
 
+/// Locks the data file as a store that is open for writing does.
+pub(super) fn lock_as_writer(data: &File) -> Result<(), Errno> {
+    let mut attempts = WRITER_ATTEMPTS;
+    loop {
+        attempts -= 1;
+        match rustix::fs::flock(data, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if attempts > 0 => pause(),
+            locked => return locked,
+        }
+    }
+}
+
 /// Whether a store has the data file open for writing though the lock file is free: somebody removed that of a process which still works.
 /// A second writer would give the same ids to other entries.
 fn is_open_for_writing(directory: &Path) -> bool {
     // One that is not there yet, or may not be read, is looked at again where it is needed.
     let Ok(data) = File::open(directory.join(DATA_FILE)) else { return false };
-    match rustix::fs::flock(&data, FlockOperation::NonBlockingLockExclusive) {
+    match lock_as_writer(&data) {
         Err(Errno::WOULDBLOCK) => true,
         Err(_) => false,
         Ok(()) => {

@@ -15,6 +15,8 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::open::lock_as_writer;
+
 /// How long the room is when it is made.
 const ROOM_BYTES: u64 = 512 << 10;
 /// Room is made when less than this is left: a usual commit needs less.
@@ -42,7 +44,7 @@ impl Room {
     /// [`io::ErrorKind::WouldBlock`]: another store has it open for writing.
     pub(super) fn open(data: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().write(true).open(data)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        lock_as_writer(&file)?;
         let end = file.metadata()?.len();
         Ok(Self { file, end })
     }

@@ -113,6 +113,56 @@ fn who_removes_the_lock_file_does_not_get_a_second_writer() {
     assert!(has(&store, b"a") && has(&store, b"bb"));
 }
 
+/// What is committed to a file that has no name any more ends with the process.
+#[test]
+fn nothing_is_committed_to_a_file_that_was_replaced() {
+    let replaced: [fn(&Path); 3] = [
+        |data| fs::remove_file(data).expect("it is there"),
+        |data| fs::rename(data, data.with_extension("old")).expect("it is there"),
+        |data| {
+            let copy = data.with_extension("copy");
+            fs::copy(data, &copy).and_then(|_| fs::rename(&copy, data)).expect("a copy in its place");
+        },
+    ];
+    for (number, replace) in replaced.into_iter().enumerate() {
+        let root = directory();
+        let store = open(root.path()).expect("open");
+        put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+        assert!(store.look_after_file().is_ok() && store.refusal().is_none());
+        replace(&root.path().join("data.mdb"));
+        for _ in 0..2 {
+            let refused = put(&store, b"bb", vec![1], Durability::Sync);
+            assert!(matches!(refused, Err(CommitError::Displaced)), "{number}: {refused:?}");
+        }
+        assert!(matches!(store.refusal(), Some(CommitError::Displaced)) && store.is_read_only());
+        assert!(has(&store, b"a") && !has(&store, b"bb"), "{number}: what was committed is read");
+    }
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    fs::remove_file(root.path().join("data.mdb")).expect("it is there");
+    assert!(matches!(store.look_after_file(), Err(CommitError::Displaced)), "without a commit");
+    assert!(store.is_read_only());
+}
+
+/// As by `rsync --inplace`. LMDB would go on with the numbers of the file of before, on the pages of the other one.
+#[test]
+fn nothing_is_committed_to_a_file_that_was_written_over() {
+    let root = directory();
+    let path = root.path().join("data.mdb");
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+    let before = fs::read(&path).expect("the file");
+    put(&store, b"bb", vec![1], Durability::Sync).expect("commit");
+    let file = fs::File::options().write(true).open(&path).expect("the file");
+    std::os::unix::fs::FileExt::write_all_at(&file, &before, 0).expect("written over");
+    let refused = put(&store, b"ccc", vec![1], Durability::Sync);
+    assert!(matches!(refused, Err(CommitError::Displaced)), "{refused:?}");
+    drop(store);
+    let store = open(root.path()).expect("the file of before");
+    assert!(has(&store, b"a") && !has(&store, b"bb") && !has(&store, b"ccc"));
+    put(&store, b"ccc", vec![1], Durability::Sync).expect("commit");
+}
+
 #[test]
 fn a_reader_on_a_read_only_mount_is_waited_for_and_no_writer() {
     let root = directory();

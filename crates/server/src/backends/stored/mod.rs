@@ -22,7 +22,7 @@ use larix_engine::{Chosen, Fault, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
-use larix_store::{Statistics, Store};
+use larix_store::{CommitError, Statistics, Store};
 use zeroize::Zeroizing;
 
 use super::bind_judge::{self, Judge};
@@ -306,7 +306,7 @@ pub(crate) fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
         store: store_figures(&statistics),
         read_only: database.current_settings().read_only,
         writes_waiting: served.waiting_writes() as u64,
-        sync_failed: has_failed_sync(served),
+        sync_failed: refusal(served).is_some(),
         writes: database.writes().figures(),
         log_times,
         indexes: served.index_status(),
@@ -333,7 +333,9 @@ pub(crate) fn suffix_of(served: &Served<LmdbStore>) -> String {
     served.database().settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
 }
 
-pub(crate) fn has_failed_sync(served: &Served<LmdbStore>) -> bool {
-    // The server opens every store for writing.
-    served.database().store().is_read_only()
+/// Why the database takes no changes until the server is started again; `None` while it takes them.
+pub(crate) fn refusal(served: &Served<LmdbStore>) -> Option<CommitError> {
+    let store = served.database().store();
+    // Without changes nobody else looks at the file.
+    store.look_after_file().err().or_else(|| store.refusal())
 }
