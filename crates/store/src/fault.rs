@@ -139,6 +139,8 @@ pub struct FaultStore<S> {
     past: Option<Mutex<Past>>,
     /// Commits whose answer was lost.
     lost_answers: Mutex<LostAnswers>,
+    /// Loads that may cost all that was stored before.
+    careless_loads: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -168,7 +170,14 @@ struct Past {
 
 impl<S: Store> FaultStore<S> {
     pub fn new(inner: S, plan: FaultPlan) -> Self {
-        Self { inner, plan, failed: AtomicBool::new(false), past: None, lost_answers: Mutex::default() }
+        Self {
+            inner,
+            plan,
+            failed: AtomicBool::new(false),
+            past: None,
+            lost_answers: Mutex::default(),
+            careless_loads: AtomicU64::new(0),
+        }
     }
 
     /// The same over an empty store, on a machine that may die ([`Self::after_loss`]): what is committed is kept in memory
@@ -199,6 +208,11 @@ impl<S: Store> FaultStore<S> {
             empty.transaction()?.commit(set, Durability::Sync)?;
         }
         Ok(Self { past: Some(Mutex::new(past)), ..Self::new(empty, self.plan.clone()) })
+    }
+
+    /// How many loads were begun of which a machine that dies may leave no store ([`Store::loader`]).
+    pub fn careless_loads(&self) -> u64 {
+        self.careless_loads.load(Ordering::Acquire)
     }
 
     fn past(&self) -> Option<MutexGuard<'_, Past>> {
@@ -302,6 +316,7 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn loader(&self) -> Result<Self::Loader<'_>, CommitError> {
         self.check_loads()?;
+        self.careless_loads.fetch_add(1, Ordering::AcqRel);
         self.inner.loader()
     }
 

@@ -87,7 +87,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Makes every commit so far durable.
     fn sync(&self) -> Result<(), CommitError>;
 
-    /// Starts a bulk load into empty tables: see [`Loader`].
+    /// Starts a bulk load into empty tables: see [`Loader`]. A machine that dies before its end may leave no store at all, so it is for
+    /// one that has nothing to lose.
     fn loader(&self) -> Result<Self::Loader<'_>, CommitError>;
 
     /// The same while the store is read by others and has content to keep: whatever ends the process or the machine, the

@@ -328,14 +328,14 @@ impl<S: Store> ReindexShare<'_, S> {
     }
 }
 
-/// The whole index anew: pages are filled in order. Answers how many postings there are.
+/// The whole index anew: pages are filled in order, beside the entries, which no crash may cost. Answers how many postings there are.
 fn append<S: Store>(
     database: &Database<S>,
     runs: Vec<Run>,
     rebuilt: &Rebuilt,
     progress: &mut dyn FnMut(&RebuildProgress),
 ) -> Result<u64, RebuildError> {
-    let mut loader = database.store().loader()?;
+    let mut loader = database.store().live_loader()?;
     loader.clear(INDEX)?;
     let total = merged(runs, rebuilt, progress, |key, ids| Ok(loader.append_posting_runs(INDEX, key, ids)?))?;
     loader.finish()?;

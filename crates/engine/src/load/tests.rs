@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use larix_schema::{Schema, SchemaBuilder};
+use larix_store::fault::{FaultPlan, FaultStore};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store};
@@ -621,4 +622,20 @@ fn a_second_entry_of_an_entry_uuid_is_refused() {
     assert_eq!(load(&ldif, &options), Ok((303, 0)));
     assert_eq!(load(&twin, &options), Ok((0, 1)), "what is in the database counts, too");
     assert_eq!(load(&twin.replace("000000000008", "000000990008"), &options), Ok((1, 0)));
+}
+
+/// Commits without syncs reuse pages that the last root on the disk still has: a machine that died amid them lost the entries, too.
+#[test]
+fn indexes_made_anew_put_no_entries_at_risk() {
+    let site = Site::new();
+    let store = FaultStore::new(MemoryStore::new(&TABLES).unwrap(), FaultPlan::new());
+    let (schema, settings) = (Arc::clone(&site.schema), site.settings.clone());
+    let database = Database::open(store, schema, settings, &SeededRandom::new(1)).unwrap();
+    let (ldif, options) = (people(5), LoadOptions::default());
+    load_into(&database, ldif.as_bytes(), site.context(), &options, &mut Unobserved).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let rebuilt =
+        rebuild(&database, &Rebuild::All, &RebuildOptions::new(scratch.path()), &mut |_| {}).unwrap();
+    assert!(rebuilt.postings > 0);
+    assert_eq!(database.store().careless_loads(), 0);
 }
