@@ -26,14 +26,18 @@ const VIOLATIONS: u8 = 3;
 #[derive(Default)]
 struct Found {
     findings: u64,
+    /// Of these, the ones about indexes.
+    of_indexes: u64,
     violations: u64,
-    /// What mends the findings.
-    mend: &'static str,
+    /// Whether it was cn=config that was checked.
+    is_configuration: bool,
     /// Why databases were not checked, or what was found could not be printed; the others were.
     unchecked: Vec<anyhow::Error>,
 }
 
 const MEND_INDEXES: &str = "`larix index -f ...` makes the indexes anew";
+const MEND_ENTRIES: &str = "`larix index` mends those about indexes alone: for the others put a backup back (`larix restore`), or load what \
+    `larix cat -c` can still read into an empty database";
 const MEND_CHECKSUM: &str =
     "compare the files with a backup; the next change of an entry writes its file with the checksum";
 
@@ -58,8 +62,9 @@ pub(super) struct CheckArgs {
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: CheckArgs = common::parse(name, arguments);
-    let Found { findings, violations, mend, unchecked } =
-        check(&args).unwrap_or_else(|error| Found { unchecked: vec![error], ..Found::default() });
+    let found = check(&args).unwrap_or_else(|error| Found { unchecked: vec![error], ..Found::default() });
+    let mend = found.mend();
+    let Found { findings, violations, unchecked, .. } = found;
     unchecked.iter().for_each(|error| eprintln!("{name}: {error:#}"));
     if findings > 0 {
         eprintln!("{name}: {findings} findings; {mend}");
@@ -80,23 +85,32 @@ fn check(args: &CheckArgs) -> anyhow::Result<Found> {
     let Chosen::Stored(databases) = args.database.choose_every(&config)? else {
         return check_configuration(args, &config);
     };
-    let mut found = Found { mend: MEND_INDEXES, ..Found::default() };
+    let mut found = Found::default();
     for section in databases {
-        match check_one(args.json, &config, section) {
-            Ok((findings, violations, report)) => {
-                found.findings += findings;
-                found.violations += violations;
-                found.unchecked.extend(print_report(&report).err());
-            }
+        match check_one(&mut found, args.json, &config, section) {
+            Ok(report) => found.unchecked.extend(print_report(&report).err()),
             Err(error) => found.unchecked.push(error),
         }
     }
     Ok(found)
 }
 
+impl Found {
+    /// What mends the findings.
+    fn mend(&self) -> &'static str {
+        if self.is_configuration {
+            MEND_CHECKSUM
+        } else if self.of_indexes == self.findings {
+            MEND_INDEXES
+        } else {
+            MEND_ENTRIES
+        }
+    }
+}
+
 /// cn=config: it was read, and so is valid. Its files say by checksums whether they are what was written.
 fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Found> {
-    let mut found = Found { mend: MEND_CHECKSUM, ..Found::default() };
+    let mut found = Found { is_configuration: true, ..Found::default() };
     let mut printed = Printed { json: args.json, findings: Vec::new(), violations: Vec::new() };
     if let Source::Directory(directory) = &config.source {
         let (_, notes) = slapd_d::read_entries(directory).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -120,24 +134,35 @@ fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Foun
     Ok(found)
 }
 
-/// Checks a database. Answers the numbers of findings and of violations, and the line about them.
-fn check_one(as_json: bool, config: &Config, section: &Database) -> anyhow::Result<(u64, u64, String)> {
+/// Checks a database, and counts what was found. Answers the line about it.
+fn check_one(
+    found: &mut Found,
+    as_json: bool,
+    config: &Config,
+    section: &Database,
+) -> anyhow::Result<String> {
+    let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
     let database = common::open(config, section, Access::Read)?;
     let snapshot = database.store().snapshot()?;
-    let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{suffix:?}: {fault}"))?;
     let mut printed = Printed { json: as_json, findings: Vec::new(), violations: Vec::new() };
-    let checked: Checked = check::check(&view, &mut |finding| printed.finding(finding.named(&view.catalog)))
-        .map_err(|fault| anyhow::anyhow!("{fault}"))?;
+    // Also where the check itself ends with an error.
+    let checked: Checked = check::check(&view, &mut |finding| {
+        found.findings += 1;
+        found.of_indexes += u64::from(finding.is_of_index());
+        printed.finding(finding.named(&view.catalog));
+    })
+    .map_err(|fault| anyhow::anyhow!("{suffix:?}: {fault}"))?;
     let violations = check::check_rules(&view, &mut |violation| {
         printed.violation(format!("\"{}\": {}", violation.dn, violation.what));
     })
-    .map_err(|failure| anyhow::anyhow!("{failure:?}"))?;
-    let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
+    .map_err(|failure| anyhow::anyhow!("{suffix:?}: {failure}"))?;
+    found.violations += violations;
     let report = match as_json {
         true => json(suffix, &checked, violations, &printed),
         false => line(suffix, &checked, violations),
     };
-    Ok((checked.findings, violations, report))
+    Ok(report)
 }
 
 /// The first of what was found.
@@ -193,4 +218,22 @@ fn json(suffix: &str, checked: &Checked, violations: u64, printed: &Printed) -> 
         "broken": printed.violations,
     })
     .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_made_anew_is_advised_for_what_it_mends() {
+        for (findings, of_indexes, is_configuration, expected) in [
+            (3, 3, false, MEND_INDEXES),
+            (3, 2, false, MEND_ENTRIES),
+            (1, 0, false, MEND_ENTRIES),
+            (1, 0, true, MEND_CHECKSUM),
+        ] {
+            let found = Found { findings, of_indexes, is_configuration, ..Found::default() };
+            assert_eq!(found.mend(), expected, "{findings} {of_indexes} {is_configuration}");
+        }
+    }
 }

@@ -82,6 +82,11 @@ pub enum Finding {
 }
 
 impl Finding {
+    /// Whether it goes away with an index that is made anew.
+    pub fn is_of_index(&self) -> bool {
+        matches!(self, Self::MissingPosting { .. } | Self::PostingCount { .. } | Self::StrayPosting { .. })
+    }
+
     /// In words, with attributes by the names that the catalog has for their numbers.
     pub fn named(&self, catalog: &Catalog) -> String {
         Named { finding: self, catalog: Some(catalog) }.to_string()
