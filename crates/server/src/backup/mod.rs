@@ -59,7 +59,7 @@ fn make_directory(path: &Path) -> Result<(), BackupError> {
 }
 
 /// Makes what was written to a directory and the names in it survive a loss of power.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), BackupError> {
+fn sync_directory(path: &Path) -> Result<(), BackupError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(BackupError::io("sync", path))
 }
 

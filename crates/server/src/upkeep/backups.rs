@@ -15,7 +15,7 @@ use larix_engine::time::Timestamp;
 use crate::backup::schedule_directory::{NAME, REMOVED, all, is_ahead, latest, left};
 use crate::backup::{
     BackupError, BackupRequest, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, Verified,
-    remove_left, sync_directory, take_full, take_increment,
+    remove_left, take_full, take_increment,
 };
 use crate::panics;
 use crate::processor_time::{LOW, give_way};
@@ -274,7 +274,7 @@ fn make(
     let directory = free_path(&schedule.directory, wall());
     let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
     let chain = Chain::read(&directory)?;
-    remove_old(server, schedule, &directory)?;
+    remove_old(server, schedule, &directory);
     Ok(("full", chain))
 }
 
@@ -306,8 +306,9 @@ fn clear_left(server: &Server, schedule: &BackupSchedule) {
     }
 }
 
-/// `made` stays, whatever the names of the others say: with a clock that was set back it is not the last of them.
-fn remove_old(server: &Server, schedule: &BackupSchedule, made: &Path) -> Result<(), BackupError> {
+/// `made` stays, whatever the names of the others say: with a clock that was set back it is not the last of them. One that cannot be
+/// removed ends neither the removal of others nor the schedule, which would make a full backup again in its place.
+fn remove_old(server: &Server, schedule: &BackupSchedule, made: &Path) {
     let mut paths = all(&schedule.directory);
     paths.retain(|path| path != made);
     let keep = usize::try_from(schedule.keep).unwrap_or(usize::MAX).saturating_sub(1);
@@ -317,15 +318,24 @@ fn remove_old(server: &Server, schedule: &BackupSchedule, made: &Path) -> Result
         paths.retain(|path| *path != request.directory);
     }
     for path in &paths {
-        // Renamed first: half of a backup never looks whole.
-        let mut gone = path.as_os_str().to_owned();
-        gone.push(REMOVED);
-        let gone = PathBuf::from(gone);
-        fs::rename(path, &gone).map_err(BackupError::io("remove", path))?;
-        fs::remove_dir_all(&gone).map_err(BackupError::io("remove", &gone))?;
-        server.log.notice(format_args!("backup: {} removed, {} are kept", path.display(), schedule.keep));
+        let (keep, shown) = (schedule.keep, path.display());
+        match remove(path) {
+            Ok(()) => server.log.notice(format_args!("backup: {shown} removed, {keep} are kept")),
+            Err(error) => {
+                server.log.warning(format_args!("backup: {error}; {keep} are to be kept, remove it by hand"))
+            }
+        }
     }
-    if paths.is_empty() { Ok(()) } else { sync_directory(&schedule.directory) }
+}
+
+/// What a crash brings back of it is removed with the next full backup.
+fn remove(path: &Path) -> Result<(), BackupError> {
+    // Renamed first: half of a backup never looks whole.
+    let mut gone = path.as_os_str().to_owned();
+    gone.push(REMOVED);
+    let gone = PathBuf::from(gone);
+    fs::rename(path, &gone).map_err(BackupError::io("remove", path))?;
+    fs::remove_dir_all(&gone).map_err(BackupError::io("remove", &gone))
 }
 
 mod put_back;

@@ -223,6 +223,23 @@ fn a_backup_that_is_made_now_stays_beside_those_of_later() {
     }
 }
 
+/// Such as one that another user owns.
+#[test]
+fn an_old_backup_that_cannot_be_removed_is_no_failure() {
+    let mut bench = Bench::new();
+    bench.schedule.keep = 1;
+    // A file can be renamed, and not be removed as a directory.
+    let (old, older) = ("larix-20200102000000Z", "larix-20200101000000Z");
+    fs::create_dir(bench.schedule.directory.join(old)).unwrap();
+    fs::write(bench.schedule.directory.join(older), b"").unwrap();
+    for seconds in [0, 1_000] {
+        bench.at(seconds);
+        assert_eq!(bench.chain_sizes(), [(seconds, 0)], "the others go");
+    }
+    let status = bench.local.server().backups.status();
+    assert!(status.failures == 0 && status.last_error.is_none(), "{status:?}");
+}
+
 #[test]
 fn a_failure_is_tried_again_after_a_while() {
     let bench = Bench::new();
