@@ -105,6 +105,11 @@ fn damage_is_found() {
         let fixture = Fixture::memory(LINES, &small());
         damage(&fixture, |set| ring(&fixture, set));
         assert!(findings(&fixture).contains(&Finding::Ring { entry: id }), "{:?}", findings(&fixture));
+        let snapshot = fixture.database.store().snapshot().unwrap();
+        let view = fixture.database.view(&snapshot).unwrap();
+        let record = view.record(id).unwrap().unwrap();
+        let named = view.dn(&view.reader(id, &record).unwrap().view);
+        assert!(named.is_err(), "its name has no end: {named:?}");
     }
     let nobody = EntryId(77).to_bytes();
     for table in [VALUES, BLOBS] {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use larix_schema::{NormalDn, NormalRdn};
+use larix_schema::{MAX_DN_LENGTH, NormalDn, NormalRdn};
 use larix_store::{Direction, KeyRange, Snapshot, Wanted, WriteSet};
 use smallvec::SmallVec;
 
@@ -25,8 +25,12 @@ pub use children::FoundChildren;
 /// Bytes of a normalized RDN that stand in a key as they are; a longer one is cut and followed by its digest.
 pub const RDN_LIMIT: usize = 400;
 
-/// Superiors remembered by each thread and database.
+/// Superiors remembered by each thread and database, and the bytes of their names.
 const CACHE_LIMIT: usize = 65_536;
+const CACHE_BYTES: usize = 32 << 20;
+/// The longest name that is made. One that is longer than clients can send comes from a rename above the entry, which earlier versions
+/// did not refuse; one without an end, of entries that are in a ring.
+const NAME_BYTES_MAX: usize = 2 * MAX_DN_LENGTH;
 /// Databases of which a thread remembers superiors; more than one process serves.
 const DATABASES_MAX: usize = 64;
 
@@ -246,6 +250,8 @@ struct Cache {
     database: u64,
     generation: u64,
     superiors: HashMap<EntryId, Arc<Superior>>,
+    /// Of the names of superiors.
+    bytes: usize,
     /// The superior that was asked for last.
     last_superior: Option<Arc<Superior>>,
     /// Superiors by DN, with the commit in which they were found: an older view may not have them yet.
@@ -257,8 +263,10 @@ struct Cache {
 impl Cache {
     /// Makes room, and forgets names of another generation.
     fn prepare(&mut self, generation: u64) {
-        if self.generation != generation || self.superiors.len() + self.by_name.len() >= CACHE_LIMIT {
+        let is_full = self.superiors.len() + self.by_name.len() >= CACHE_LIMIT || self.bytes >= CACHE_BYTES;
+        if self.generation != generation || is_full {
             self.superiors.clear();
+            self.bytes = 0;
             self.last_superior = None;
             self.by_name.clear();
             self.last = None;
@@ -290,6 +298,7 @@ impl Cache {
 
     fn put_name(&mut self, name: NormalDn, found: (EntryId, u64)) {
         self.last = None;
+        self.bytes += name.as_str().len();
         self.by_name.insert(name, found);
     }
 }
@@ -368,17 +377,41 @@ impl<'s, S: Snapshot> Names<'s, S> {
         if let Some(known) = self.cached(id) {
             return Ok(Some(known));
         }
-        let record = self
-            .snapshot
-            .get(ENTRIES, &id.to_bytes())?
-            .ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let view = EntryView::parse(id, &record)?;
-        let mut dn = String::new();
-        self.append_dn(&view, &mut dn)?;
-        let normal = self.normal_dn(&view)?;
-        let superior = Arc::new(Superior { id, parent: view.parent(), dn, normal });
-        self.remember(&superior);
-        Ok(Some(superior))
+        // Upwards to one that is remembered, then down again: nothing here takes more stack for a deeper tree.
+        let mut unknown = Vec::new();
+        let (mut at, mut bytes) = (id, 0);
+        let mut above = loop {
+            let record = self
+                .snapshot
+                .get(ENTRIES, &at.to_bytes())?
+                .ok_or(Fault::Missing { entry: at, what: "the record" })?;
+            let view = EntryView::parse(at, &record)?;
+            let parent = view.parent();
+            bytes += 1 + view.rdn_octets().len().max(view.normal_rdn().len());
+            check_name_length(bytes)?;
+            unknown.push((at, record));
+            if parent == EntryId::ROOT {
+                break None;
+            }
+            if let Some(known) = self.cached(parent) {
+                break Some(known);
+            }
+            at = parent;
+        };
+        for (id, record) in unknown.into_iter().rev() {
+            let view = EntryView::parse(id, &record)?;
+            let mut dn = view.rdn().to_owned();
+            if let Some(above) = &above {
+                dn.push(',');
+                dn.push_str(&above.dn);
+            }
+            check_name_length(dn.len())?;
+            let normal = normal_name(&view, above.as_deref())?;
+            let superior = Arc::new(Superior { id, parent: view.parent(), dn, normal });
+            self.remember(&superior);
+            above = Some(superior);
+        }
+        Ok(above)
     }
 
     /// Fetches the superiors of records that are about to be named, of a store that is a round trip away.
@@ -432,12 +465,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
 
     /// The normalized DN.
     pub fn normal_dn(&self, entry: &EntryView<'_>) -> Result<NormalDn, Fault> {
-        let rdn = std::str::from_utf8(entry.normal_rdn())
-            .map_err(|_| Fault::Damaged { what: "a normalized RDN" })?;
-        Ok(match self.superior(entry.parent())? {
-            None => NormalDn::from_normal(rdn),
-            Some(superior) => NormalDn::join(&NormalRdn::from_normal(rdn), &superior.normal),
-        })
+        normal_name(entry, self.superior(entry.parent())?.as_deref())
     }
 
     /// Notes where the entry is, for who asks for it by its name.
@@ -471,6 +499,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
 
     fn remember(&self, superior: &Arc<Superior>) {
         self.note(|cache| {
+            cache.bytes += superior.dn.len() + superior.normal.as_str().len();
             cache.superiors.insert(superior.id, Arc::clone(superior));
         });
     }
@@ -490,6 +519,25 @@ impl<'s, S: Snapshot> Names<'s, S> {
             }
         });
     }
+}
+
+fn check_name_length(bytes: usize) -> Result<(), Fault> {
+    if bytes > NAME_BYTES_MAX {
+        return Err(Fault::Damaged {
+            what: "the tree above an entry, whose name is too long or has no end,",
+        });
+    }
+    Ok(())
+}
+
+/// The normalized DN of an entry below `superior`.
+fn normal_name(entry: &EntryView<'_>, superior: Option<&Superior>) -> Result<NormalDn, Fault> {
+    let rdn =
+        std::str::from_utf8(entry.normal_rdn()).map_err(|_| Fault::Damaged { what: "a normalized RDN" })?;
+    Ok(match superior {
+        None => NormalDn::from_normal(rdn),
+        Some(superior) => NormalDn::join(&NormalRdn::from_normal(rdn), &superior.normal),
+    })
 }
 
 #[cfg(test)]

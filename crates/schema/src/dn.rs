@@ -19,7 +19,7 @@ use crate::model::AttributeType;
 use crate::schema::Schema;
 
 /// Longest DN taken, in bytes; OpenLDAP's number.
-pub(crate) const MAX_DN_LENGTH: usize = 8192;
+pub const MAX_DN_LENGTH: usize = 8192;
 
 /// Why a DN has no normal form (LDAP result invalidDNSyntax).
 #[derive(Clone, Debug, Eq, PartialEq)]

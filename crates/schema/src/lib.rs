@@ -35,7 +35,7 @@ pub use builder::SchemaBuilder;
 pub use bundled::{BUNDLED, bundled};
 pub use clauses::Extensions;
 pub use description::{AttributeDescription, DescriptionError};
-pub use dn::{DnError, NormalDn, NormalRdn, escape_value};
+pub use dn::{DnError, MAX_DN_LENGTH, NormalDn, NormalRdn, escape_value};
 pub use error::{InvalidValue, SchemaError, SchemaErrorKind};
 pub use filter::{
     AssertedValue, BindError, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Scratch,

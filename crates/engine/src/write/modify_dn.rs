@@ -3,8 +3,10 @@
 //! An entry's record knows its parent and RDN and nothing above them, so that the subordinates of a moved entry are not
 //! touched at all.
 
+use std::collections::HashMap;
+
 use larix_proto::ResultCode;
-use larix_schema::NormalDn;
+use larix_schema::{MAX_DN_LENGTH, NormalDn};
 use larix_store::Snapshot;
 
 use super::disclosure;
@@ -13,9 +15,9 @@ use super::modify;
 use super::operator::{CurrentEntry, Operator, insufficient, logged};
 use crate::access::Privilege;
 use crate::change::prepare::{PreparedModifyDn, refuse};
-use crate::entry::EntryId;
 use crate::entry::encode::Placement;
 use crate::entry::record::RecordFlags;
+use crate::entry::{EntryId, EntryView};
 use crate::failure::Failure;
 use crate::log::LoggedChange;
 use crate::tree;
@@ -51,6 +53,11 @@ pub(crate) fn modify_dn<V: Snapshot>(
         Some(superior) => format!("{},{}", rename.new_rdn, superior.dn),
         None => rename.new_rdn.clone(),
     };
+    let length = pretty_dn.len().max(rename.target().as_str().len());
+    // Subordinates of a store that is a round trip away are not asked for one by one.
+    if length > old_pretty_dn.len() && !operator.envelope.replicated && !V::IS_DISTANT {
+        check_names_below(operator, current.id, length)?;
+    }
     let entry = modify::changed_entry(operator, &current, pretty_dn, (&changes, &[]))?;
     // As OpenLDAP: of a rename only where attributes are named.
     if operator.context.settings.old_values.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
@@ -153,6 +160,34 @@ fn new_superior<'v, V: Snapshot>(
         return Err(refuse(ResultCode::OTHER, "new superior is a referral").into());
     }
     Ok(Superior { id: superior.id, new: Some(superior) })
+}
+
+/// Entries looked at below one that gets a longer name. Whatever their RDNs, the last one in a chain of so many has a name that is too
+/// long.
+const BELOW_MAX: usize = MAX_DN_LENGTH / 4;
+
+/// No subordinate gets a name that no request can have. Each was added with a name that is short enough, but renames above it make it
+/// longer, and the tree deeper, without an end. Behind [`BELOW_MAX`] subordinates this is not seen.
+fn check_names_below<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    id: EntryId,
+    length: usize,
+) -> Result<(), Failure> {
+    let mut lengths = HashMap::from([(id, length)]);
+    for below in tree::subtree(operator.view.snapshot, id, BELOW_MAX)? {
+        let Some(record) = operator.view.stored(below)?.filter(|_| below != id) else { continue };
+        let entry = EntryView::parse(below, &record)?;
+        let above = lengths.get(&entry.parent()).copied().unwrap_or(length);
+        lengths.insert(below, above + 1 + entry.rdn().len().max(entry.normal_rdn().len()));
+    }
+    match lengths.values().all(|length| *length <= MAX_DN_LENGTH) {
+        true => Ok(()),
+        false => {
+            let text =
+                format!("the new name, or that of a subordinate, would be longer than {MAX_DN_LENGTH} bytes");
+            Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into())
+        }
+    }
 }
 
 /// The new name is free, or the entry's own in another spelling.

@@ -282,6 +282,35 @@ fn renames_that_are_refused() {
     );
 }
 
+/// A subordinate whose name no request can have could not be read, renamed or deleted any more.
+#[test]
+fn a_rename_makes_no_name_that_is_too_long() {
+    let fixture = tree();
+    let (rdn, top) = (|name: &str| format!("ou={name}{}", "x".repeat(3_000)), "dc=example,dc=com");
+    let at = |names: &[&str]| names.iter().rev().map(|name| rdn(name) + ",").collect::<String>() + top;
+    for names in [&["a"][..], &["a", "b"], &["c"]] {
+        let ou = rdn(names[names.len() - 1]);
+        let ou = ou.trim_start_matches("ou=");
+        fixture.apply(&format!(
+            "dn: {}\nchangetype: add\nobjectClass: organizationalUnit\nou: {ou}\n",
+            at(names)
+        ));
+    }
+    let moved = |names: &[&str], rdn: &str, below: &[&str]| {
+        fixture.change(&format!(
+            "dn: {}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 1\nnewsuperior: {}\n",
+            at(names),
+            at(below)
+        ))
+    };
+    let refused = "53 the new name, or that of a subordinate, would be longer than 8192 bytes";
+    assert_eq!(moved(&["a"], &rdn("a"), &["c"]), refused);
+    assert_eq!(moved(&["a", "b"], &rdn("b"), &["c"]), "0");
+    assert_eq!(moved(&["a"], &format!("ou={}", "y".repeat(8_175)), &[]), refused, "its own name");
+    assert_eq!(moved(&["c"], &rdn("c"), &["a"]), refused);
+    assert_eq!(moved(&["c"], "ou=c", &["a"]), "0", "short enough");
+}
+
 #[test]
 fn renames() {
     let fixture = tree();
