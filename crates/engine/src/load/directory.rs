@@ -45,7 +45,7 @@ pub fn load_directory(
     database.store().sync()?;
     drop(database);
     if !options.dry_run {
-        loading.publish(Old::Removed)?;
+        loading.publish(Old::Removed).map_err(LoadError::Publish)?;
     }
     Ok(report)
 }

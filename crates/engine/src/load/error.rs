@@ -23,8 +23,10 @@ pub enum LoadError {
     Commit(CommitError),
     /// The database could not be read.
     Fault(Fault),
-    /// A temporary file, or putting the new files in place.
+    /// A temporary file.
     Io(io::Error),
+    /// Putting the new file in its place.
+    Publish(io::Error),
     /// The schema lacks what no directory can do without.
     Schema(&'static str),
     /// Another thread ended the load.
@@ -140,7 +142,7 @@ impl fmt::Display for LoadError {
             Self::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
                 f.write_str("the disk has no room for the load's temporary files: nothing was changed")
             }
-            Self::Io(error) => error.fmt(f),
+            Self::Io(error) | Self::Publish(error) => error.fmt(f),
             Self::Schema(element) => write!(f, "the schema does not define {element}"),
             Self::Stopped(why) => f.write_str(why),
         }

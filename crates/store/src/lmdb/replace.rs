@@ -82,13 +82,17 @@ impl Replacement<'_> {
         &self.path
     }
 
-    /// Puts the new store in the place of the old one, durably.
+    /// Puts the new store in the place of the old one, durably. An error says which of the two counts.
     pub fn publish(self, old: Old) -> io::Result<()> {
         let made = self.path.join(DATA_FILE);
-        sync(&made)?;
-        rename(&made, &self.directory.join(old.next()))?;
-        sync(&self.directory)?;
-        settle(&self.directory)?;
+        let before = |error: io::Error| io::Error::new(error.kind(), format!("{error}: nothing was changed"));
+        sync(&made).map_err(before)?;
+        rename(&made, &self.directory.join(old.next())).map_err(before)?;
+        let behind = |error: io::Error| {
+            let text = "the new database counts all the same, and who opens it next completes this";
+            io::Error::new(error.kind(), format!("{error}; {text}"))
+        };
+        sync(&self.directory).and_then(|()| settle(&self.directory)).map_err(behind)?;
         give_to_owner(&self.directory, &[DATA_FILE]);
         Ok(())
     }

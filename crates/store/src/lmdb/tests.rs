@@ -442,3 +442,19 @@ fn what_root_makes_belongs_to_the_owner_of_the_directory() {
     assert_eq!(fs::metadata(&file).expect("there").uid(), 0);
     assert_eq!(owner("soft"), (0, 0));
 }
+
+#[test]
+fn a_replacement_that_fails_says_which_store_counts() {
+    for (in_the_way, expected) in
+        [("data.mdb.next", "nothing was changed"), ("data.mdb", "who opens it next completes this")]
+    {
+        let root = directory();
+        let lock = DirectoryLock::acquire(root.path(), &LmdbOptions::default()).expect("locked");
+        let replacement = lock.begin_replacement(RESTORING).expect("a directory");
+        drop(open(replacement.path()).expect("open"));
+        // No file takes the place of a directory.
+        fs::create_dir(root.path().join(in_the_way)).expect("mkdir");
+        let error = replacement.publish(Old::Removed).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{in_the_way}: {error}");
+    }
+}
