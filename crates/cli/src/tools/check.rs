@@ -8,6 +8,7 @@ use clap::Parser;
 use larix_configuration::{Config, Database, Source, slapd_d};
 use larix_engine::check::{self, Checked};
 use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use crate::terminal::print_report;
@@ -142,10 +143,22 @@ fn check_one(
     section: &Database,
 ) -> anyhow::Result<String> {
     let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
+    let mut printed = Printed { json: as_json, findings: Vec::new(), violations: Vec::new() };
+    let mut pages = 0;
+    if let Some(mdb) = section.kind.mdb() {
+        LmdbStore::check_pages(&mdb.directory, &mut |page| {
+            pages += 1;
+            printed.finding(page.to_string());
+        })?;
+    }
+    if pages > 0 {
+        // Who reads them may be ended by a signal.
+        found.findings += pages;
+        return Ok(report(suffix, &Checked { findings: pages, ..Checked::default() }, 0, &printed));
+    }
     let database = common::open(config, section, Access::Read)?;
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{suffix:?}: {fault}"))?;
-    let mut printed = Printed { json: as_json, findings: Vec::new(), violations: Vec::new() };
     // Also where the check itself ends with an error.
     let checked: Checked = check::check(&view, &mut |finding| {
         found.findings += 1;
@@ -158,11 +171,15 @@ fn check_one(
     })
     .map_err(|failure| anyhow::anyhow!("{suffix:?}: {failure}"))?;
     found.violations += violations;
-    let report = match as_json {
-        true => json(suffix, &checked, violations, &printed),
-        false => line(suffix, &checked, violations),
-    };
-    Ok(report)
+    Ok(report(suffix, &checked, violations, &printed))
+}
+
+/// What is said of a database that was checked.
+fn report(suffix: &str, checked: &Checked, violations: u64, printed: &Printed) -> String {
+    match printed.json {
+        true => json(suffix, checked, violations, printed),
+        false => line(suffix, checked, violations),
+    }
 }
 
 /// The first of what was found.

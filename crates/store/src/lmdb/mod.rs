@@ -5,6 +5,7 @@
 mod load;
 mod open;
 mod owner;
+mod pages;
 mod parked;
 mod readers;
 mod replace;
@@ -39,6 +40,7 @@ pub use open::{
     DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT, wait_for_readers,
 };
 pub use owner::give_to_owner;
+pub use pages::DamagedPage;
 use parked::{Begun, ReadTransaction};
 pub use parked::{keep_snapshots, release_snapshots, rest_snapshots};
 use readers::Readers;
@@ -104,6 +106,18 @@ impl LmdbStore {
         let catalog =
             Catalog::new(tables).map_err(|spec| crate::error::OpenError::Table { name: spec.name })?;
         open::open_locked(lock.clone(), catalog, &LmdbOptions { read_only: false, ..options.clone() })
+    }
+
+    /// Looks at every page of the store in the directory `path` as it stands in the file, without the map, which may be used by another
+    /// process. A store with damaged pages is not to be read by LMDB.
+    ///
+    /// # Errors
+    /// As of [`Self::open`] for reading.
+    pub fn check_pages(
+        path: &Path,
+        report: &mut dyn FnMut(DamagedPage),
+    ) -> Result<(), crate::error::OpenError> {
+        open::check_pages(path, report)
     }
 
     pub fn path(&self) -> &Path {

@@ -20,7 +20,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 use super::owner::give_to_owner;
 use super::parked::release_snapshots;
 use super::room::Room;
-use super::{LmdbStore, Readers, Records, into_io, is_full, replace};
+use super::{DamagedPage, LmdbStore, Readers, Records, into_io, is_full, pages, replace};
 use crate::error::OpenError;
 use crate::table::{Catalog, TableKind, TableSpec};
 
@@ -50,7 +50,7 @@ const _: () = assert!(MAP_BYTES_FLOOR < MAP_BYTES_DEFAULT);
 const PAGE_SIZE_AT: u64 = 40;
 /// Free pages at the end need not be in the file: LMDB does not write them, and [`Room`] makes the file longer behind a commit. Other
 /// programs leave fewer than these.
-const TAIL_BYTES_MAX: u64 = 1 << 20;
+pub(super) const TAIL_BYTES_MAX: u64 = 1 << 20;
 
 /// How to open an [`LmdbStore`].
 #[derive(Clone, Debug)]
@@ -260,6 +260,23 @@ fn open_for_reading(
         }
     }
     Err(OpenError::Replaced { path: path.to_owned() })
+}
+
+/// See [`LmdbStore::check_pages`].
+pub(super) fn check_pages(path: &Path, report: &mut dyn FnMut(DamagedPage)) -> Result<(), OpenError> {
+    let options = LmdbOptions::for_reading();
+    check_directory(path, &options)?;
+    let opened = open_for_reading(path, 0, &options)?;
+    let failed = |error| file_error(path, DATA_FILE, error);
+    let data = File::open(path.join(DATA_FILE)).map_err(failed)?;
+    // A writer that commits twice in between takes the root away, and nothing is reported.
+    for _ in 0..READER_ATTEMPTS {
+        let reading = opened.0.read_txn().map_err(|error| lmdb_error(path, error))?;
+        if pages::check(&data, reading.id() as u64, report).map_err(failed)? {
+            return Ok(());
+        }
+    }
+    Err(corrupt(path, format!("{DATA_FILE} has no root of the last commit")))
 }
 
 /// LMDB's lock file. Who has the environment open closes it behind that: to close it gives up all locks of this process on it.

@@ -6,8 +6,8 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 
 use super::{
-    DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, give_to_owner, keep_snapshots, release_snapshots,
-    rest_snapshots, wait_for_readers,
+    DamagedPage, DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, give_to_owner, keep_snapshots,
+    release_snapshots, rest_snapshots, wait_for_readers,
 };
 use crate::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
 use crate::error::{CommitError, OpenError, ReadError};
@@ -200,6 +200,84 @@ fn a_file_without_its_pages_is_refused() {
             assert!(what.contains(expected), "{length}: {what}");
         }
         assert_eq!(file.metadata().expect("metadata").len(), length, "it is left as it is");
+    }
+}
+
+fn damaged_pages(path: &Path) -> Vec<DamagedPage> {
+    let mut found = Vec::new();
+    LmdbStore::check_pages(path, &mut |page| found.push(page)).expect("it can be opened");
+    found
+}
+
+/// What is not reported is nothing that LMDB reads.
+#[test]
+fn each_page_that_is_read_is_looked_at() {
+    const KEYS: u64 = 400;
+    let root = directory();
+    let path = root.path().join("data.mdb");
+    let key = |number: u64| format!("key {number:0100}").into_bytes();
+    let store = open(root.path()).expect("open");
+    for number in 0..KEYS {
+        let mut set = WriteSet::new();
+        set.put(ORDERED, &key(number), vec![7; if number % 50 == 0 { 20_000 } else { 90 }]);
+        set.put(INTEGER, &number.to_be_bytes(), vec![7; 90]);
+        set.add_posting(POSTINGS, b"k", number * 1_000 + 1);
+        store.transaction().expect("begin").commit(&set, Durability::NoSync).expect("commit");
+    }
+    let read = |store: &LmdbStore| {
+        let snapshot = store.snapshot().expect("snapshot");
+        let rows = |table| snapshot.scan(table, KeyRange::all(), Direction::Forward).expect("scan");
+        let count = |table| rows(table).filter(Result::is_ok).count();
+        (count(ORDERED), count(INTEGER))
+    };
+    let whole = (KEYS as usize, KEYS as usize);
+    assert_eq!(read(&store), whole);
+    drop(store);
+    assert!(damaged_pages(root.path()).is_empty());
+
+    let good = fs::read(&path).expect("the file");
+    let (mut harmless, mut used) = (good.clone(), Vec::new());
+    // The first two are the roots.
+    for (number, place) in (0..good.len()).step_by(PAGE).enumerate().skip(2) {
+        let mut bytes = good.clone();
+        bytes[place..place + 16].fill(0);
+        fs::write(&path, &bytes).expect("write");
+        let found = damaged_pages(root.path());
+        match found.is_empty() {
+            // A free page, or one in the midst of a long value.
+            true => harmless[place..place + PAGE].fill(0),
+            false => {
+                assert_eq!(found[0].page, number as u64, "{found:?}");
+                used.push(place);
+            }
+        }
+    }
+    assert!(used.len() > 30, "{used:?}");
+    fs::write(&path, &harmless).expect("write");
+    assert!(damaged_pages(root.path()).is_empty());
+    let reading = LmdbStore::open(root.path(), &TABLES, &LmdbOptions::for_reading()).expect("open");
+    assert_eq!(read(&reading), whole);
+    drop(reading);
+
+    // Where a record stands, how long its key is, and pages in the place of others.
+    let leaf = used.into_iter().find(|at| good[at + 10] == 2 && good[at + 12] > 30);
+    let leaf = leaf.expect("a leaf with several records");
+    let record = leaf + usize::from(good[leaf + 16]) + 256 * usize::from(good[leaf + 17]);
+    let swapped = [&good[leaf + 18..leaf + 20], &good[leaf + 16..leaf + 18]].concat();
+    let other = good[leaf + PAGE..leaf + 2 * PAGE].to_vec();
+    for (at, damage, what) in [
+        (leaf + 16, vec![0xff, 0xff], "leads out of it"),
+        (leaf + 14, vec![0xff, 0xff], "bounds"),
+        (record + 6, vec![0xff, 0xff], "leads out of it"),
+        (leaf + 16, swapped, "out of order"),
+        (leaf + 10, vec![1], "another kind"),
+        (leaf, other, "does not have its number"),
+    ] {
+        let mut bytes = good.clone();
+        bytes[at..at + damage.len()].copy_from_slice(&damage);
+        fs::write(&path, &bytes).expect("write");
+        let found = damaged_pages(root.path());
+        assert!(found.iter().any(|page| page.what.contains(what)), "{what}: {found:?}");
     }
 }
 
