@@ -13,7 +13,7 @@ use heed::{
     CommitOrAbort, DatabaseOpener, Env, EnvFlags, EnvOpenOptions, IntegerComparator, MdbError, RoTxn, RwTxn,
     WithTls, WithoutTls,
 };
-use rustix::fs::{FlockOperation, StatVfsMountFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
@@ -51,6 +51,11 @@ const PAGE_SIZE_AT: u64 = 40;
 /// Free pages at the end need not be in the file: LMDB does not write them, and [`Room`] makes the file longer behind a commit. Other
 /// programs leave fewer than these.
 pub(super) const TAIL_BYTES_MAX: u64 = 1 << 20;
+
+/// What LMDB's lock file takes: its head with the first reader, and each further one. The unit in which files have room.
+const READERS_HEAD_BYTES: u64 = 192;
+const READER_BYTES: u64 = 64;
+const BLOCK_BYTES: u64 = 512;
 
 /// How to open an [`LmdbStore`].
 #[derive(Clone, Debug)]
@@ -556,8 +561,30 @@ fn refuse_cut_file(path: &Path, env: &Env<WithTls>) -> Result<(), OpenError> {
     Err(corrupt(path, what))
 }
 
+/// LMDB makes its lock file without room on the disk, and writes to a map of it: on a full disk that ends the process by SIGBUS. Where there
+/// is room already, the file is not opened: to close it would give up the locks of this process on it.
+fn make_room_for_readers(path: &Path, max_readers: u32) -> Result<(), OpenError> {
+    let file = path.join(replace::READERS_FILE);
+    let bytes = READERS_HEAD_BYTES + u64::from(max_readers.saturating_sub(1)) * READER_BYTES;
+    if fs::metadata(&file).is_ok_and(|found| found.blocks().saturating_mul(BLOCK_BYTES) >= bytes) {
+        return Ok(());
+    }
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&file);
+    // What LMDB needs of it, LMDB says.
+    let Ok(opened) = opened else { return Ok(()) };
+    match rustix::fs::fallocate(&opened, FallocateFlags::empty(), 0, bytes) {
+        Err(Errno::NOSPC | Errno::DQUOT) => Err(OpenError::Full { path: path.to_owned() }),
+        // Not every file system can do it.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
     refuse_empty_file(path)?;
+    if !options.own_copy {
+        make_room_for_readers(path, options.max_readers)?;
+    }
     let mut flags = EnvFlags::empty();
     if options.read_only {
         flags |= EnvFlags::READ_ONLY;

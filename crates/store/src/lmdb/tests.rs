@@ -163,6 +163,21 @@ fn nothing_is_committed_to_a_file_that_was_written_over() {
     put(&store, b"ccc", vec![1], Durability::Sync).expect("commit");
 }
 
+/// To write to a map of a file that has no room, on a full disk, ends the process.
+#[test]
+fn the_file_of_readers_has_room_on_the_disk() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let root = directory();
+    let lock_file = root.path().join("lock.mdb");
+    for options in [LmdbOptions::default(), LmdbOptions::for_reading()] {
+        drop(LmdbStore::open(root.path(), &TABLES, &options).expect("open"));
+        let found = fs::metadata(&lock_file).expect("it is there");
+        assert!(found.len() > 60_000 && found.blocks() * 512 >= found.len(), "{found:?}");
+        fs::remove_file(&lock_file).expect("it is there");
+    }
+}
+
 #[test]
 fn a_reader_on_a_read_only_mount_is_waited_for_and_no_writer() {
     let root = directory();
