@@ -209,14 +209,17 @@ fn check_pending<N: Snapshot>(
     keys: &BTreeSet<keys::EntryKey>,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
-    let mut known = KnownKeys::default();
+    if pending.keys.is_empty() {
+        return Ok(());
+    }
+    let mut known = KnownKeys::in_view(view)?;
     for (part, present) in &pending.keys {
         let key = pending::whole_key(part);
         let Some(head) = key::parse_head(&key).filter(|head| is_indexed(&view.catalog, *head)) else {
             continue;
         };
         match (present, keys.contains(key.as_slice())) {
-            (true, false) if !known.has(view, id, head, &key)? => {
+            (true, false) if !known.may_be_left(head) && !known.has(view, id, head, &key)? => {
                 report(Finding::StrayPosting { entry: id, key });
             }
             (false, true) => report(Finding::MissingPosting { entry: id, key }),
@@ -288,6 +291,7 @@ fn check_tree<N: Snapshot>(
 
 /// What entries have outside of their records goes with them.
 fn check_strays<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<(), Fault> {
+    let known = KnownKeys::in_view(view)?;
     for (table, what) in
         [(VALUES, "a large set"), (BLOBS, "a long value"), (PENDING, "a row of substring keys to come")]
     {
@@ -301,7 +305,8 @@ fn check_strays<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)
             // kept, say nothing.
             let is_harmless = || {
                 let brings = |(part, present): (&Vec<u8>, &bool)| {
-                    *present && key::parse_head(part).is_some_and(|head| is_indexed(&view.catalog, head))
+                    let brings = |head| is_indexed(&view.catalog, head) && !known.may_be_left(head);
+                    *present && key::parse_head(part).is_some_and(brings)
                 };
                 let row = pending::Row::decode(&value);
                 table == PENDING && row.is_ok_and(|row| !row.keys.iter().any(brings))
@@ -321,7 +326,7 @@ fn check_index<N: Snapshot>(
     checked: &mut Checked,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
-    let mut known = KnownKeys::default();
+    let mut known = KnownKeys::in_view(view)?;
     let entry_uuid = view.schema.describe("entryUUID").ok();
     let entry_uuid = entry_uuid.and_then(|description| view.catalog.number(&description));
     for row in view.snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward)? {
@@ -343,7 +348,11 @@ fn check_index<N: Snapshot>(
                 let dns = [dn_of(view, first)?, dn_of(view, id)?];
                 report(Finding::SameUuid { dns, uuid });
             }
-            if indexed && !known.has(view, id, head, &key)? && !known.is_leaving(view, id, head, &key)? {
+            if indexed
+                && !known.has(view, id, head, &key)?
+                && !known.is_leaving(view, id, head, &key)?
+                && !known.may_be_left(head)
+            {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
             }
         }

@@ -94,6 +94,9 @@ pub mod meta {
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.
     pub const INDEX_WORK: &[u8] = b"index-work";
+    /// With the number of an attribute behind it (u32), empty: keys of substrings and sounds stay in the index of which no value is left
+    /// (`crate::index::keys::changes`).
+    pub const LEFT_KEYS: &[u8] = b"left-keys/";
     /// For which rules the back links of all entries are right, or how far that is: `crate::write::back_link_walk`.
     pub const BACK_LINKS: &[u8] = b"memberships";
 }

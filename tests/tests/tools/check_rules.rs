@@ -108,3 +108,36 @@ fn every_database_is_checked() {
     let (status, checked, errors) = check(&["-n", "1"]);
     assert_eq!((status, checked.lines().count()), (Some(0), 1), "{checked}{errors}");
 }
+
+/// Nobody looks whether another value of a large set has the substrings of one that goes: they stay in the index, also when the set or the
+/// entry goes.
+#[test]
+fn what_a_large_set_leaves_in_an_index_is_no_damage() {
+    let site = Site::new(
+        Kind::Larix,
+        "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+         directory @DATA@\nindex objectClass eq\nindex description eq,sub\n",
+    );
+    let values: String =
+        (0..5_000).map(|number| format!("description: value number {number} of many\n")).collect();
+    let dn = |name: &str| format!("dn: cn={name},dc=example,dc=com\n");
+    let person = |name: &str| format!("{}objectClass: person\ncn: {name}\nsn: x\n{values}\n", dn(name));
+    let top = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n";
+    site.load(&format!("{top}{}{}", person("smaller"), person("gone")));
+    let one = "changetype: modify\ndelete: description\ndescription: value number 77 of many\n\n";
+    let all = "changetype: modify\nreplace: description\ndescription: one\n\n";
+    let (smaller, gone) = (dn("smaller"), dn("gone"));
+    let changes = site.path().join("changes.ldif");
+    std::fs::write(&changes, format!("{smaller}{one}{smaller}{all}{gone}{one}{gone}changetype: delete\n"))
+        .unwrap();
+    let run = |tool: &str, arguments: &[&str]| {
+        let mut command = Kind::Larix.tool(tool);
+        let output = command.arg("-f").arg(site.configuration()).args(arguments).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{tool}: {}", String::from_utf8_lossy(&text));
+    };
+    run("offline-modify", &["-l", changes.to_str().unwrap()]);
+    run("check", &[]);
+    run("index", &[]);
+    run("check", &[]);
+}

@@ -1,6 +1,6 @@
 //! The index keys that entries have, as far as a check remembers them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larix_store::Snapshot;
 
@@ -23,9 +23,20 @@ pub(crate) struct KnownKeys {
     count: usize,
     /// The entry whose row was read last.
     pending: Option<(EntryId, Option<pending::Row>)>,
+    /// Attributes of whose large sets keys stayed, also when the set or the entry went.
+    left: BTreeSet<AttributeNumber>,
 }
 
 impl KnownKeys {
+    pub(super) fn in_view<N: Snapshot>(view: &View<'_, N>) -> Result<Self, Fault> {
+        Ok(Self { left: keys::with_left_keys(view.snapshot)?, ..Self::default() })
+    }
+
+    /// Whether a key that no value has is nothing to report: searches look at the entries that it leads to.
+    pub(super) fn may_be_left(&self, (number, kind): (AttributeNumber, KeyKind)) -> bool {
+        !matches!(kind, KeyKind::Presence | KeyKind::Equality) && self.left.contains(&number)
+    }
+
     pub(crate) fn has<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use larix_schema::{MatchingRule, Schema};
-use larix_store::{Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use smallvec::SmallVec;
 
 use super::{KeyKind, Kinds, key, substrings};
@@ -12,7 +12,7 @@ use crate::entry::patch::Patch;
 use crate::entry::record::{Form, StoredValue, ValuesView};
 use crate::entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, LargeValues, values};
 use crate::fault::Fault;
-use crate::tables::INDEX;
+use crate::tables::{INDEX, META, meta};
 
 /// Keys of substrings fit in, and most others.
 const KEY_BYTES: usize = 24;
@@ -25,6 +25,24 @@ pub type EntryKey = SmallVec<[u8; KEY_BYTES]>;
 pub struct IndexChanges {
     pub added: Vec<EntryKey>,
     pub removed: Vec<EntryKey>,
+    /// Attributes with large sets of which keys may stay whose values are gone.
+    pub leaving: Vec<AttributeNumber>,
+}
+
+/// The note that keys of an attribute may be in the index though no value has them. `larix index` takes it away with the keys.
+pub(crate) fn left_keys_note(number: AttributeNumber) -> Vec<u8> {
+    [meta::LEFT_KEYS, &number.0.to_be_bytes()].concat()
+}
+
+/// Attributes with that note.
+pub(crate) fn with_left_keys<S: Snapshot>(snapshot: &S) -> Result<BTreeSet<AttributeNumber>, Fault> {
+    let mut numbers = BTreeSet::new();
+    for row in snapshot.scan(META, KeyRange::prefix(meta::LEFT_KEYS), Direction::Forward)? {
+        let (key, _) = row?;
+        let number = key.strip_prefix(meta::LEFT_KEYS).and_then(|number| number.try_into().ok());
+        numbers.extend(number.map(|number| AttributeNumber(u32::from_be_bytes(number))));
+    }
+    Ok(numbers)
 }
 
 impl IndexChanges {
@@ -227,6 +245,10 @@ fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes:
     if row.wanted.has(Kinds::EQUALITY) {
         let keys = large.removed.iter().map(|member| values::index_key_of_member(row.number, member));
         removed.extend(keys.map(EntryKey::from_vec));
+    }
+    let by_parts = row.wanted.without(Kinds::PRESENCE.or(Kinds::EQUALITY));
+    if !by_parts.is_empty() && !large.removed.is_empty() {
+        changes.leaving.push(row.number);
     }
     // A member that goes and comes back in another spelling keeps its posting.
     let added = added.finish();

@@ -29,7 +29,8 @@ fn changes(old: &BTreeSet<u64>, new: &BTreeSet<u64>) -> IndexChanges {
         keys.sort_unstable();
         keys
     };
-    IndexChanges { added: sorted(&mut new.difference(old)), removed: sorted(&mut old.difference(new)) }
+    let (added, removed) = (sorted(&mut new.difference(old)), sorted(&mut old.difference(new)));
+    IndexChanges { added, removed, ..IndexChanges::default() }
 }
 
 /// Each gram's entries are found, and of the others none that the index and the rows do not still owe.
@@ -101,7 +102,7 @@ fn a_row_has_an_end() {
     let store = MemoryStore::new(&TABLES).unwrap();
     let key = |number: u64| key::make(N, KeyKind::Initial, format!("{number:06}").as_bytes());
     let added = (0..ROW_KEYS_MAX as u64 + 10).map(|number| key(number).into()).collect();
-    let many = IndexChanges { added, removed: Vec::new() };
+    let many = IndexChanges { added, ..IndexChanges::default() };
     let transaction = store.transaction().unwrap();
     let mut set = WriteSet::new();
     pending::apply(&mut set, &transaction, EntryId(5), &many, Writing::New).unwrap();

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 
-use super::keys::IndexChanges;
+use super::keys::{self, IndexChanges};
 use super::{KeyKind, key};
 use crate::entry::record::{put_varint, take_varint};
 use crate::entry::{AttributeNumber, EntryId};
 use crate::fault::Fault;
 use crate::key::HEAD_LENGTH;
-use crate::tables::{INDEX, PENDING};
+use crate::tables::{INDEX, META, PENDING};
 
 /// Most keys of a row; what is beyond goes into the index at once.
 pub const ROW_KEYS_MAX: usize = 2_048;
@@ -63,6 +63,12 @@ pub fn apply<S: Snapshot>(
     changes: &IndexChanges,
     writing: Writing,
 ) -> Result<(), Fault> {
+    for number in &changes.leaving {
+        let note = keys::left_keys_note(*number);
+        if snapshot.get(META, &note)?.is_none() {
+            set.put(META, &note, []);
+        }
+    }
     let added = changes.added.iter().map(|key| (key, true));
     let all = changes.removed.iter().map(|key| (key, false)).chain(added);
     let mut late: Vec<(&[u8], bool)> = Vec::with_capacity(changes.added.len() + changes.removed.len());

@@ -163,6 +163,7 @@ pub fn rebuild<S: Store>(
     let mut set = WriteSet::new();
     set.delete(META, meta::INDEX_WORK);
     for number in &chosen {
+        set.delete(META, &keys::left_keys_note(*number));
         catalog.set_built(*number, Kinds::NONE);
         catalog.write_row(*number, &mut set);
     }
