@@ -175,6 +175,11 @@ impl fmt::Display for OpenError {
                  version that wrote it and load it again",
                 path.display()
             ),
+            Self::InUse { path, holder: Some(pid) } if *pid == std::process::id() => write!(
+                f,
+                "{}: another database of this process has the same directory, by this path or another: give each one of its own",
+                path.display()
+            ),
             Self::InUse { path, holder: Some(pid) } => {
                 write!(
                     f,
@@ -197,6 +202,16 @@ impl fmt::Display for OpenError {
             ),
             Self::NotADirectory { path } => write!(f, "{}: not a directory", path.display()),
             Self::NotAStore { path } => write!(f, "{}: no store in this directory", path.display()),
+            Self::Permission { path, directory, error }
+                if error.kind() == io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                write!(
+                    f,
+                    "{}: {error}; who writes the database has to write in {}: mount that for writing",
+                    path.display(),
+                    directory.display()
+                )
+            }
             Self::Permission { path, directory, error } => write!(
                 f,
                 "{}: {error}; the server's user has to own the directory and what is in it: chown -R USER: {}",

@@ -89,6 +89,9 @@ fn one_writer_a_directory() {
         "{error:?}"
     );
     assert!(matches!(open(root.path()), Err(OpenError::InUse { .. })));
+    // By another path: nobody is to stop the process that says so.
+    let text = error.to_string();
+    assert!(text.contains("has the same directory") && !text.contains("kill"), "{text}");
     drop(store);
     drop(open(root.path()).expect("free again"));
 }
@@ -549,5 +552,18 @@ fn a_replacement_that_fails_says_which_store_counts() {
         fs::create_dir(root.path().join(in_the_way)).expect("mkdir");
         let error = replacement.publish(Old::Removed).expect_err("refused").to_string();
         assert!(error.contains(expected), "{in_the_way}: {error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_says_what_has_to_change() {
+    let (path, directory) = (Path::new("/db/larix.lock").to_owned(), Path::new("/db").to_owned());
+    for (kind, mend) in [
+        (std::io::ErrorKind::ReadOnlyFilesystem, "mount that for writing"),
+        (std::io::ErrorKind::PermissionDenied, "chown -R USER: /db"),
+    ] {
+        let (path, directory) = (path.clone(), directory.clone());
+        let text = OpenError::Permission { path, directory, error: kind.into() }.to_string();
+        assert!(text.starts_with("/db/larix.lock: ") && text.ends_with(mend), "{text}");
     }
 }
