@@ -14,7 +14,6 @@ use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_engine::{Held, Served};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, Message, Request, ResponseOp, ResultCode, encode};
 use larix_schema::NormalDn;
-use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
 use super::DoorState;
