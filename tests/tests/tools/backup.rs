@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -265,7 +266,17 @@ fn what_is_refused_names_the_mend() {
 
     passes("restore", &site, &["--from", &text(&backup), "--replace"]);
     passes("check", &site, &[]);
-    assert!(site.path().join("data/data.mdb.replaced").exists());
+    // It was the wrong backup, or another one would be better: the database of before is in no backup.
+    let set_aside = || std::fs::metadata(site.path().join("data/data.mdb.replaced")).expect("kept").ino();
+    let before = set_aside();
+    passes("restore", &site, &["--from", &text(&backup), "--replace"]);
+    assert_eq!(set_aside(), before);
+    let change = site.path().join("change.ldif");
+    let lines = "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: new\n";
+    std::fs::write(&change, lines).expect("a change");
+    passes("offline-modify", &site, &["-l", &text(&change)]);
+    passes("restore", &site, &["--from", &text(&backup), "--replace"]);
+    assert_ne!(set_aside(), before, "what was changed since is kept");
 
     let other = Site::new(Kind::Larix, "database mdb\nsuffix dc=other\ndirectory @DATA@\n");
     fails_with("restore", &other, &["--from", &text(&backup)], "the configuration has no database");

@@ -13,7 +13,9 @@ use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
 use larix_engine::{Database, csn::Csn};
-use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, Replacement};
+use larix_store::lmdb::{
+    DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore, Old, REPLACED_FILE, RESTORING, Replacement,
+};
 use larix_store::{Durability, Store, Transaction, WriteSet};
 
 use super::changes::Records;
@@ -58,8 +60,27 @@ pub fn restore(
     replace: bool,
     pace: &mut Pace<'_>,
 ) -> Result<Restored, BackupError> {
-    let old = if replace { Old::Kept } else { Old::Removed };
-    Rebuilt::make(chain, target, config, until, pace)?.publish(old)
+    let rebuilt = Rebuilt::make(chain, target, config, until, pace)?;
+    let is_kept = replace && !(keeps_earlier(&target.directory) && is_as_restored(&target.directory));
+    rebuilt.publish(if is_kept { Old::Kept } else { Old::Removed })
+}
+
+/// Whether an earlier restore has set a database aside.
+fn keeps_earlier(directory: &Path) -> bool {
+    directory.join(REPLACED_FILE).symlink_metadata().is_ok()
+}
+
+/// Whether the database that is there came from a backup and was not changed since: then the one that was set aside for it has what is
+/// in no backup, and not this one.
+fn is_as_restored(directory: &Path) -> bool {
+    let Some(note) = RestoreNote::read(directory) else { return false };
+    // One that cannot be read is set aside.
+    let Ok(store) = LmdbStore::open(directory, &TABLES, &LmdbOptions::for_reading()) else { return false };
+    let Ok(snapshot) = store.snapshot() else { return false };
+    // A load ends the history that the restore has begun.
+    let is_told = log::history(&snapshot).is_ok_and(|history| history.is_some());
+    let last = log::context_csns(&snapshot).map(|csns| csns.into_iter().max().map(|csn| csn.time));
+    is_told && last.is_ok_and(|last| last == note.last)
 }
 
 /// A database as it was, whole and beside its place.
