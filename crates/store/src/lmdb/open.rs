@@ -566,7 +566,8 @@ fn refuse_cut_file(path: &Path, env: &Env<WithTls>) -> Result<(), OpenError> {
 fn make_room_for_readers(path: &Path, max_readers: u32) -> Result<(), OpenError> {
     let file = path.join(replace::READERS_FILE);
     let bytes = READERS_HEAD_BYTES + u64::from(max_readers.saturating_sub(1)) * READER_BYTES;
-    if fs::metadata(&file).is_ok_and(|found| found.blocks().saturating_mul(BLOCK_BYTES) >= bytes) {
+    let found = fs::metadata(&file).ok();
+    if found.as_ref().is_some_and(|found| found.blocks().saturating_mul(BLOCK_BYTES) >= bytes) {
         return Ok(());
     }
     let mut options = OpenOptions::new();
@@ -574,7 +575,12 @@ fn make_room_for_readers(path: &Path, max_readers: u32) -> Result<(), OpenError>
     // What LMDB needs of it, LMDB says.
     let Ok(opened) = opened else { return Ok(()) };
     match rustix::fs::fallocate(&opened, FallocateFlags::empty(), 0, bytes) {
-        Err(Errno::NOSPC | Errno::DQUOT) => Err(OpenError::Full { path: path.to_owned() }),
+        // One that served before has room for as many readers as it had.
+        Err(Errno::NOSPC | Errno::DQUOT) if found.is_none_or(|found| found.len() == 0) => {
+            // Half of it would look like one that served. Who cannot remove it has not made it.
+            let _ = fs::remove_file(&file);
+            Err(OpenError::Full { path: path.to_owned() })
+        }
         // Not every file system can do it.
         Ok(()) | Err(_) => Ok(()),
     }
