@@ -292,6 +292,21 @@ fn what_is_refused_names_the_mend() {
     let empty = Site::example(Kind::Larix);
     fails_with("restore", &empty, &["--from", &text(&backup)], "is not what it was");
     assert!(!empty.path().join("data/data.mdb").exists() && !empty.path().join("data/restore.tmp").exists());
+    // As of a database with a damaged page. The first two are the roots, and a copy has no free ones.
+    let mut damaged = whole.clone();
+    damaged[3 * 4_096..3 * 4_096 + 16].fill(0);
+    let digest = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).expect("the copy");
+        let summed = Command::new("sha256sum").arg(&file).output().expect("coreutils").stdout;
+        String::from_utf8(summed).expect("text").split(' ').next().expect("digits").to_owned()
+    };
+    let manifest = std::fs::read_to_string(backup.join("backup.json")).expect("the manifest");
+    let (right, wrong) = (digest(&whole), digest(&damaged));
+    assert!(manifest.contains(&right), "{manifest}");
+    std::fs::write(backup.join("backup.json"), manifest.replace(&right, &wrong)).expect("the manifest");
+    fails_with("restore", &empty, &["--from", &text(&backup)], "copied of a damaged database: page 3");
+    assert!(!empty.path().join("data/data.mdb").exists());
+    std::fs::write(backup.join("backup.json"), manifest).expect("the manifest");
     std::fs::write(&file, &whole[..middle]).expect("the copy");
     fails_with("backup", &site, &["--verify", &text(&backup)], "it was cut or changed");
     std::fs::write(backup.join("backup.json"), "{").expect("the manifest");

@@ -151,6 +151,16 @@ pub(super) fn carry_out(
     copy.sync_all().map_err(BackupError::io("write", &path))?;
     drop(copy);
     let failed = |error: &dyn std::fmt::Display| BackupError::database(work, error);
+    let mut damaged = None;
+    LmdbStore::check_pages(work, &mut |page| damaged = damaged.take().or(Some(page)))
+        .map_err(|e| failed(&e))?;
+    if let Some(page) = damaged {
+        let what = format!(
+            "was copied of a damaged database: {page}; take an older full backup, or put this file in the place of data.mdb by hand and \
+             save what `larix cat -c` can still read"
+        );
+        return Err(BackupError::damaged(&chain.directory.join(&backup.file.path), what));
+    }
     let store = LmdbStore::open(work, &TABLES, &LmdbOptions::default()).map_err(|e| failed(&e))?;
     let settings = open_database::settings(config, backup)?;
     let database =
