@@ -181,7 +181,7 @@ impl Walk<'_> {
         let mut records = Vec::new();
         let mut to_come = Vec::from_iter((root.page != NO_PAGE).then_some((root.page, root.depth)));
         let (mut count, mut is_whole, mut before) = (0, true, Vec::new());
-        let mut page = vec![0; self.page_bytes];
+        let mut page = vec![0_u8; self.page_bytes];
         while let Some((number, height)) = to_come.pop() {
             let read = self.claim(number, 1).and_then(|()| self.read(number, 0, &mut page));
             let found = match read.and_then(|()| nodes(&page, number, height > 1)) {

@@ -237,8 +237,8 @@ fn each_page_that_is_read_is_looked_at() {
     let store = open(root.path()).expect("open");
     for number in 0..KEYS {
         let mut set = WriteSet::new();
-        set.put(ORDERED, &key(number), vec![7; if number % 50 == 0 { 20_000 } else { 90 }]);
-        set.put(INTEGER, &number.to_be_bytes(), vec![7; 90]);
+        set.put(ORDERED, &key(number), vec![7_u8; if number % 50 == 0 { 20_000 } else { 90 }]);
+        set.put(INTEGER, &number.to_be_bytes(), vec![7_u8; 90]);
         set.add_posting(POSTINGS, b"k", number * 1_000 + 1);
         store.transaction().expect("begin").commit(&set, Durability::NoSync).expect("commit");
     }
