@@ -131,8 +131,10 @@ impl Range {
         }
     }
 
+    /// Whether the values of the change are values of the attribute behind it.
     fn covers(&self, one: &Change) -> bool {
-        one.kind != ChangeKind::Delete && self.attributes.contains(&one.description)
+        !matches!(one.kind, ChangeKind::Delete | ChangeKind::Increment)
+            && self.attributes.contains(&one.description)
     }
 
     /// The next number that no entry below the base has.

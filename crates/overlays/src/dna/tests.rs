@@ -90,6 +90,10 @@ fn a_number_is_asked_for_by_its_value_and_shared_by_attributes() {
     directory
         .apply(&format!("dn: uid=b,{PEOPLE}\nchangetype: modify\nreplace: gidNumber\ngidNumber: -1\n-\n"));
     assert_eq!(both("b"), ["8", "9"]);
+    // One less, not the next number more.
+    directory
+        .apply(&format!("dn: uid=b,{PEOPLE}\nchangetype: modify\nincrement: gidNumber\ngidNumber: -1\n-\n"));
+    assert_eq!(both("b"), ["8", "8"]);
 }
 
 #[test]

@@ -166,13 +166,13 @@ impl Steps<'_> {
         let mut all: Vec<Valued> = vec![(name.clone(), vec![value.clone()])];
         all.extend(desired.mapped.iter().cloned());
         for (attribute, values) in &desired.fixed {
-            let known = all.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(attribute));
+            let known = all.iter_mut().find(|(known, _)| known == attribute);
             match known {
                 Some((_, own)) => own.extend(values.iter().cloned()),
                 None => all.push((attribute.clone(), values.clone())),
             }
         }
-        match all.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case("objectClass")) {
+        match all.iter_mut().find(|(known, _)| known == "objectClass") {
             Some((_, own)) => own.push(class),
             None => all.push(("objectClass".to_owned(), vec![class])),
         }

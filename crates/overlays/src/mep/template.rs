@@ -57,6 +57,7 @@ impl Template {
                 .map(|value| std::str::from_utf8(value).map_err(|_| "a value is not UTF-8".to_owned()))
         };
         let rdn = values(&names.rdn).next().unwrap_or_else(|| Err("mepRDNAttr is missing".to_owned()))?;
+        let rdn = own_name(rdn, schema)?;
         let mut fixed = Vec::new();
         for value in values(&names.fixed) {
             let value = value?;
@@ -65,15 +66,15 @@ impl Template {
                     "mepStaticAttr \"{value}\" is not `attribute: value`, as in `objectClass: posixGroup`"
                 )
             })?;
-            known(attribute, schema)?;
-            fixed.push((attribute.to_owned(), value.as_bytes().to_vec()));
+            fixed.push((own_name(attribute, schema)?, value.as_bytes().to_vec()));
         }
         let mut mapped = Vec::new();
         for value in values(&names.mapped) {
             mapped.push(mapping(value?, schema)?);
         }
-        let template = Self { rdn: rdn.to_owned(), fixed, mapped };
-        if !template.mapped.iter().any(|mapping| mapping.attribute.eq_ignore_ascii_case(rdn)) {
+        let template = Self { rdn, fixed, mapped };
+        if !template.maps(&template.rdn) {
+            let rdn = &template.rdn;
             return Err(format!(
                 "no mepMappedAttr is about \"{rdn}\", the mepRDNAttr: each managed entry needs a name of its own, as by \
                  `{rdn}: $uid`"
@@ -82,8 +83,9 @@ impl Template {
         Ok(template)
     }
 
+    /// Whether it is about the attribute of this name, the schema's first one.
     pub(super) fn maps(&self, attribute: &str) -> bool {
-        self.mapped.iter().any(|mapping| mapping.attribute.eq_ignore_ascii_case(attribute))
+        self.mapped.iter().any(|mapping| mapping.attribute == attribute)
     }
 
     /// The managed entry of an origin, below this base.
@@ -100,7 +102,7 @@ impl Template {
         let (mut fixed, mut mapped) = (Vec::new(), Vec::new());
         for mapping in &self.mapped {
             let value = mapping.value(origin, schema)?;
-            if mapping.attribute.eq_ignore_ascii_case(&self.rdn) {
+            if mapping.attribute == self.rdn {
                 name.get_or_insert_with(|| (mapping.attribute.clone(), value));
             } else {
                 put(&mut mapped, &mapping.attribute, value);
@@ -141,7 +143,7 @@ impl Mapping {
 }
 
 fn put(all: &mut Vec<Valued>, attribute: &str, value: Vec<u8>) {
-    match all.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(attribute)) {
+    match all.iter_mut().find(|(known, _)| known == attribute) {
         Some((_, values)) => values.push(value),
         None => all.push((attribute.to_owned(), vec![value])),
     }
@@ -153,8 +155,10 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (!attribute.is_empty()).then(|| (attribute, value.trim_start_matches(' ')))
 }
 
-fn known(name: &str, schema: &Schema) -> Result<(), String> {
-    schema.describe(name).map(|_| ()).map_err(|error| format!("\"{name}\": {error}"))
+/// The name by which the schema shows an attribute: a template may call it by another one, or by its OID.
+fn own_name(name: &str, schema: &Schema) -> Result<String, String> {
+    let described = schema.describe(name).map_err(|error| format!("\"{name}\": {error}"))?;
+    Ok(described.to_text(schema))
 }
 
 /// Reads `attribute: text $attribute text`; `$$` is a dollar sign, and `${attribute}` ends where the brace does.
@@ -162,7 +166,7 @@ fn mapping(text: &str, schema: &Schema) -> Result<Mapping, String> {
     let fault = |why: &str| format!("mepMappedAttr \"{text}\": {why}, as in `gidNumber: $gidNumber`");
     let (attribute, mut rest) =
         split(text).ok_or_else(|| fault("write an attribute, a colon and a value"))?;
-    known(attribute, schema)?;
+    let attribute = own_name(attribute, schema)?;
     let mut parts = Vec::new();
     while let Some((before, behind)) = rest.split_once('$') {
         let mut push = |text: &str| {
@@ -187,7 +191,7 @@ fn mapping(text: &str, schema: &Schema) -> Result<Mapping, String> {
             return Err(fault("write an attribute of the origin behind the dollar sign"));
         }
         if !name.eq_ignore_ascii_case("dn") {
-            known(name, schema)?;
+            own_name(name, schema)?;
         }
         parts.push(TemplateSegment::Value(name.to_owned()));
         rest = behind;
@@ -200,5 +204,5 @@ fn mapping(text: &str, schema: &Schema) -> Result<Mapping, String> {
             "it names no attribute of the origin; what is always the same belongs into mepStaticAttr",
         ));
     }
-    Ok(Mapping { attribute: attribute.to_owned(), parts })
+    Ok(Mapping { attribute, parts })
 }

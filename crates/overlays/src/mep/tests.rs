@@ -74,6 +74,25 @@ fn a_managed_entry_follows_its_origin() {
 }
 
 #[test]
+fn a_template_may_call_attributes_by_their_other_names() {
+    let fixture = directory(&[(&DESCRIPTOR, DEFINITION)]);
+    fixture.apply(TREE);
+    let template = TEMPLATE.replace("mepRDNAttr: cn", "mepRDNAttr: 2.5.4.3");
+    let template = template.replace("mepMappedAttr: cn:", "mepMappedAttr: commonName:");
+    fixture.apply(&template.replace("gidNumber: $", "1.3.6.1.1.1.1.1: $"));
+    fixture.apply(&user("ann", "ou=People"));
+    assert_eq!(groups(&fixture), "ann: cn=ann, gidNumber=7, mepManagedBy=ann");
+    let group = format!("cn=ann,ou=Groups,{SUFFIX}");
+    for change in ["replace: gidNumber\ngidNumber: 9", "add: cn\ncn: eve"] {
+        let answer = fixture.change(&modify(&group, change));
+        assert!(
+            answer.starts_with("53 Modifying a mapped attribute in a managed entry"),
+            "{change}: {answer}"
+        );
+    }
+}
+
+#[test]
 fn a_managed_entry_is_no_origin() {
     let definition = "mep-definition groups dc=example,dc=com (|(objectClass=posixAccount)(objectClass=posixGroup)) \
                       ou=Groups,dc=example,dc=com cn=template,dc=example,dc=com";
