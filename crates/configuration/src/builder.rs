@@ -432,7 +432,7 @@ impl Builder {
             }
             Form::Bytes | Form::Secret => vec![call.bytes.to_vec()],
             Form::Switch => {
-                vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }]
+                vec![if call.switch() == Ok(false) { b"FALSE".to_vec() } else { b"TRUE".to_vec() }]
             }
             Form::Each => call.arguments.iter().map(|word| word.as_bytes().to_vec()).collect(),
             Form::Rest => vec![line::collapse(call.text).into_bytes()],
@@ -656,7 +656,10 @@ fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
             format!("`{}` takes no more arguments", call.directive.keyword),
         ));
     }
-    Ok(())
+    match call.directive.form {
+        Form::Switch => call.switch().map(|_| ()),
+        _ => Ok(()),
+    }
 }
 
 /// The name of a schema section: the file's name without directory and extension.

@@ -350,6 +350,11 @@ impl DatabaseKind {
         self.settings()
     }
 
+    /// Whether an administrator chooses the indexes.
+    pub(super) fn has_index_lines(&self) -> bool {
+        self.descriptor.has_index_lines()
+    }
+
     /// Where the entries are.
     pub fn storage(&self) -> Storage {
         self.descriptor.storage

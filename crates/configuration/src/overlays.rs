@@ -346,14 +346,14 @@ impl Config {
 
 /// What an administrator should know of the overlays of a database.
 pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
-    if !database.kind.is_in_lmdb() {
-        return;
-    }
     // What is wrong there is said elsewhere.
     let Ok(built) = config.build_overlays(database) else { return };
     let index = built.index(database.kind.stored().index);
+    let chosen = Some(index).filter(|_| database.kind.has_index_lines());
     for (origin, overlay) in &built.overlays {
-        notes.extend(overlay.notes(&config.schema, &index).into_iter().map(|text| (origin.clone(), text)));
+        let of_indexes = chosen.iter().flat_map(|index| overlay.index_notes(&config.schema, index));
+        let texts = overlay.notes(&config.schema).into_iter().chain(of_indexes);
+        notes.extend(texts.map(|text| (origin.clone(), text)));
     }
 }
 
@@ -402,6 +402,20 @@ mod tests {
         let config = read(&own).unwrap();
         let settings = config.engine_settings(&config.databases[1]).unwrap();
         assert_eq!(settings.overlays.len(), 1);
+    }
+
+    #[test]
+    fn what_overlays_note_is_said_of_each_kind_that_keeps_entries() {
+        let notes = |kind: &str, lines: &str| {
+            let config = read(&format!("database {kind}\nsuffix dc=a\ndirectory $D/a\n{lines}")).unwrap();
+            config.notes.iter().map(|note| note.text.clone()).collect::<Vec<_>>().join("\n")
+        };
+        // Where nobody chooses indexes, none is asked for.
+        for (kind, has_index_lines) in [("mdb", true), ("ldif", false)] {
+            let found = notes(kind, "overlay auditlog\noverlay refint\nrefint_attributes member\n");
+            assert!(found.contains("nothing is written"), "{kind}: {found}");
+            assert_eq!(found.contains("without an equality index"), has_index_lines, "{kind}: {found}");
+        }
     }
 
     /// The hooks that the overlays of each database use, one database behind the other.

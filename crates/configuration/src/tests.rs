@@ -103,6 +103,18 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:2:9: no overlay `membrof`\n    | overlay membrof\n    |         ^^^^^^^\n    = help: did you mean `memberof`?",
         ),
         (
+            &[("slapd.conf", "database mdb\noverlay dds\ndds-state 0\n")],
+            "$D/slapd.conf:3:11: `0` is neither on nor off\n    | dds-state 0\n    |           ^\n    = help: say on, true, yes, off, false or no",
+        ),
+        (
+            &[("slapd.conf", "database mdb\noverlay sssvlv\nsssvlv-max x\n")],
+            "$D/slapd.conf:3:12: `x` is not a number\n    | sssvlv-max x\n    |            ^",
+        ),
+        (
+            &[("slapd.conf", "database mdb\noverlay autogroup\nautogroup-memberof-ad nosuch\n")],
+            "$D/slapd.conf:3:23: attribute \"nosuch\": attribute type undefined\n    | autogroup-memberof-ad nosuch\n    |                       ^^^^^^\n    = help: include the schema that defines it",
+        ),
+        (
             &[("slapd.conf", "database mdb\nindex cn\n  eq,foo\n")],
             "$D/slapd.conf:3:3: index type \"foo\" undefined\n    |   eq,foo\n    |   ^^^^^^\n    = help: some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes",
         ),

@@ -139,11 +139,11 @@ fn access_notes(config: &mut Config) {
     let mut notes = Vec::new();
     never_matching(config, &config.frontend.access, &[], &mut notes);
     for database in config.databases.iter().filter(|database| !database.disabled) {
-        let stored = database.kind.is_stored();
-        let own = database.suffixes.iter().filter(|_| stored).map(|suffix| suffix.normal.clone());
+        let keeps_entries = database.kind.keeps_entries();
+        let own = database.suffixes.iter().filter(|_| keeps_entries).map(|suffix| suffix.normal.clone());
         let suffixes: Vec<NormalDn> = own.collect();
         never_matching(config, &database.access, &suffixes, &mut notes);
-        if stored {
+        if keeps_entries {
             open_passwords(config, database, &suffixes, &mut notes);
             overlays::notes(config, database, &mut notes);
         }

@@ -82,8 +82,13 @@ pub trait Overlay: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What an administrator should know of these settings in a database with these indexes; each a sentence.
-    fn notes(&self, _schema: &Schema, _index: &IndexConfig) -> Vec<String> {
+    /// What an administrator should know of these settings; each a sentence.
+    fn notes(&self, _schema: &Schema) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The same in a database whose indexes an administrator chooses, and has chosen these.
+    fn index_notes(&self, _schema: &Schema, _index: &IndexConfig) -> Vec<String> {
         Vec::new()
     }
 

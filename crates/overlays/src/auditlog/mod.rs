@@ -8,7 +8,6 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use larix_engine::index::IndexConfig;
 use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
 use larix_engine::overlay::{
     Descriptor, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective,
@@ -45,7 +44,7 @@ impl Overlay for AuditLog {
         if self.file.is_some() { Interests::COMMITTED } else { Interests::NONE }
     }
 
-    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+    fn notes(&self, _: &Schema) -> Vec<String> {
         let nothing = "overlay auditlog: nothing is written; name a file with `auditlog <file>`";
         if self.file.is_none() { vec![nothing.to_owned()] } else { Vec::new() }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_backend::Interceptor;
-use larix_engine::overlay::settings::{SettingError, Settings, described};
+use larix_engine::overlay::settings::{SettingError, Settings, ShownDn, described};
 use larix_engine::overlay::{BuildContext, Overlay, WordFault};
 use larix_schema::{ObjectClassId, Schema};
 
@@ -59,6 +59,12 @@ fn rules(settings: &Settings, context: &BuildContext<'_>) -> Result<Rules, Setti
             SettingError::new("overlay autoca: the database has no root DN, as which keys are stored");
         error.with_help("write a rootdn line for it")
     })?;
+    let local = settings.dn(schema, "localDN", "olcAutoCAlocalDN")?;
+    let is_here = |dn: &ShownDn| context.suffixes.iter().any(|suffix| dn.normal.is_within(suffix));
+    if let Some(strange) = local.as_ref().filter(|dn| !is_here(dn)) {
+        let error = SettingError::new(format!("localDN \"{}\" is not in this database", strange.text));
+        return Err(error.with_help("name the server's entry, below the suffix").awaiting_schema());
+    }
     let described = |name| described(schema, "overlay autoca", name);
     Ok(Rules {
         schema: Arc::clone(schema),
@@ -70,7 +76,7 @@ fn rules(settings: &Settings, context: &BuildContext<'_>) -> Result<Rules, Setti
         user_days: days("userDays", "olcAutoCAuserDays", USER_DAYS)?,
         server_days: days("serverDays", "olcAutoCAserverDays", SERVER_DAYS)?,
         authority_days: days("caDays", "olcAutoCADays", AUTHORITY_DAYS)?,
-        local: settings.dn(schema, "localDN", "olcAutoCAlocalDN")?.map(|dn| dn.normal),
+        local: local.map(|dn| dn.normal),
         object_class: described("objectClass")?,
         authority_certificate: described("cACertificate;binary")?,
         authority_key: described("cAPrivateKey;binary")?,

@@ -18,6 +18,7 @@ fn mistakes_are_named() {
         ("caDays 40000", "caDays \"40000\""),
         ("serverDays many", "serverDays \"many\": not a number"),
         ("localdn nobody", "localDN \"nobody\" is not a DN"),
+        ("localdn cn=a,dc=elsewhere", "localDN \"cn=a,dc=elsewhere\" is not in this database"),
     ] {
         let error = build(&DESCRIPTOR, &schema, lines).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(fault), "{lines}: {error}");

@@ -40,6 +40,14 @@ pub(super) fn check(schema: &Schema, words: &[String]) -> Result<(), WordFault> 
     set(schema, words).map(|_| ())
 }
 
+pub(super) fn check_attribute(schema: &Schema, words: &[String]) -> Result<(), WordFault> {
+    let Some(name) = words.first() else { return Ok(()) };
+    schema.describe(name).map(|_| ()).map_err(|error| {
+        WordFault::new(0, format!("attribute \"{name}\": {error}"))
+            .with_help("include the schema that defines it")
+    })
+}
+
 fn set(schema: &Schema, words: &[String]) -> Result<GroupSet, WordFault> {
     let [class_name, url, member] = words else {
         let help = "as in `autogroup-attrset groupOfURLs memberURL member`";

@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::index::Kinds;
 use larix_engine::overlay::{
     Additions, Change, Descriptor, FollowUp, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
     Refusal,
@@ -36,6 +36,7 @@ pub static DESCRIPTOR: Descriptor =
         OverlayDirective::words("autogroup-memberof-ad", "olcAutoGroupMemberOfAd")
             .attribute_alias(&["olcAGmemberOfAd"])
             .arguments(1, 1)
+            .checked(config::check_attribute)
             .noted("a filter on it is looked at again with the next change of the entry itself"),
     ]);
 
@@ -83,7 +84,7 @@ impl Overlay for AutoGroup {
         std::iter::once((self.0.object_class.clone(), Kinds::EQUALITY)).chain(urls).collect()
     }
 
-    fn notes(&self, schema: &Schema, _: &IndexConfig) -> Vec<String> {
+    fn notes(&self, schema: &Schema) -> Vec<String> {
         let lacks = |set: &&GroupSet| !allows(schema, set.class, &set.member);
         let note = |set: &GroupSet| {
             let member = set.member.to_text(schema);

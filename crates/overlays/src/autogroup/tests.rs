@@ -5,7 +5,7 @@
 use std::sync::mpsc;
 
 use larix_engine::csn::Csn;
-use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::index::Kinds;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::time::Timestamp;
 use larix_engine::write::AttributeValues;
@@ -185,7 +185,7 @@ fn mistakes_are_named() {
         assert!(error.contains(fault), "{lines}: {error}");
     }
     let overlay = build(&DESCRIPTOR, &schema, "autogroup-attrset emptyGroup findsURL member").unwrap();
-    assert!(overlay.notes(&schema, &IndexConfig::default())[0].contains("does not allow member"));
+    assert!(overlay.notes(&schema)[0].contains("does not allow member"));
 }
 
 /// An entry of this content comes from another server.

@@ -15,7 +15,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larix_engine::Fault;
 use larix_engine::entry::EntrySource;
-use larix_engine::index::IndexConfig;
 use larix_engine::log::LoggedChange;
 use larix_engine::overlay::committed::{
     Committed, CommittedBatch, CommittedChange, CommittedEntries, NotTaken,
@@ -115,7 +114,7 @@ impl Overlay for HomeDirectories {
         if self.places.is_empty() { Interests::NONE } else { Interests::COMMITTED }
     }
 
-    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+    fn notes(&self, _: &Schema) -> Vec<String> {
         let mut notes = Vec::new();
         if self.places.is_empty() {
             notes.push("overlay homedir: nothing is done; say which values of homeDirectory count with `homedir-regexp REGEXP PATH`".to_owned());

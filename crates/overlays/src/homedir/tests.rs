@@ -342,11 +342,7 @@ fn settings() {
         let error = build(&DESCRIPTOR, &schema, lines).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(expected), "{lines}: {error}");
     }
-    let notes = |lines: &str| {
-        build(&DESCRIPTOR, &schema, lines)
-            .unwrap()
-            .notes(&schema, &larix_engine::index::IndexConfig::default())
-    };
+    let notes = |lines: &str| build(&DESCRIPTOR, &schema, lines).unwrap().notes(&schema);
     assert_eq!(notes("").len(), 1);
     assert_eq!(notes("homedir-regexp ^(/home/.*)$ $1"), NOTHING);
     assert_eq!(notes("homedir-regexp ^(/home/.*)$ $1\nhomedir-delete-style archive").len(), 1);

@@ -7,7 +7,6 @@ mod tests;
 use std::sync::Arc;
 
 use larix_engine::Entry;
-use larix_engine::index::IndexConfig;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
     Authentication, BuildContext, ChangeKind, Descriptor, Failure, Interests, Judgement, Overlay,
@@ -84,7 +83,7 @@ impl Overlay for LastBind {
         "lastbind"
     }
 
-    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+    fn notes(&self, _: &Schema) -> Vec<String> {
         let note = self.forwards_nowhere.then(|| {
             "lastbind_forward_updates has no effect: a shadow needs an updateref and an overlay chain to hand on the times of binds"
                 .to_owned()

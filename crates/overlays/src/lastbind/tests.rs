@@ -4,7 +4,6 @@
 
 use std::sync::mpsc;
 
-use larix_engine::index::IndexConfig;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, BuildContext};
 use larix_engine::time::Timestamp;
@@ -91,7 +90,7 @@ fn a_shadow_that_can_send_nothing_is_noted() {
         with_context(&schema, |context| {
             let context = BuildContext { forwards, ..copied(context) };
             let overlay = build(&settings_of(&DESCRIPTOR, lines), &context).unwrap();
-            overlay.notes(&schema, &IndexConfig::default()).len()
+            overlay.notes(&schema).len()
         })
     };
     for (lines, forwards, expected) in [

@@ -33,7 +33,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::Entry;
-use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::index::Kinds;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use larix_engine::overlay::{
     Additions, AnsweredEntry, Answering, Authentication, Descriptor, Entries, Failure, InGluedDatabases,
@@ -173,7 +173,7 @@ impl Overlay for PasswordPolicy {
         "ppolicy"
     }
 
-    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+    fn notes(&self, _: &Schema) -> Vec<String> {
         let forwards = self.settings.forwards_nowhere.then(|| {
             "ppolicy_forward_updates has no effect: a shadow needs an updateref and an overlay chain to hand on what binds change"
                 .to_owned()

@@ -81,7 +81,7 @@ impl Overlay for ReferentialIntegrity {
         Some(self)
     }
 
-    fn notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
+    fn index_notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
         let attributes = self.settings.attributes.iter();
         let unindexed: Vec<String> = attributes
             .filter(|attribute| !index.kinds(schema, attribute).has(Kinds::EQUALITY))

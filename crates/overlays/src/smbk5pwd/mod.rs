@@ -9,7 +9,7 @@ mod tests;
 use std::fmt::Write as _;
 
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::index::{IndexConfig, Kinds};
+use larix_engine::index::Kinds;
 use larix_engine::overlay::password_keys::PasswordKeys;
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
@@ -95,7 +95,7 @@ impl Overlay for PasswordSync {
         Some(heimdal)
     }
 
-    fn notes(&self, _: &Schema, _: &IndexConfig) -> Vec<String> {
+    fn notes(&self, _: &Schema) -> Vec<String> {
         let idle = self.idle.iter();
         let note = |(keyword, module): &(&str, &str)| {
             format!("{keyword} has no effect: `smbk5pwd-enable` leaves {module} out")

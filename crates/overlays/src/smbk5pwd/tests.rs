@@ -178,7 +178,7 @@ fn modules_by_name() {
     }
     let schema = schema("");
     let overlay = build(&DESCRIPTOR, &schema, "smbk5pwd-enable shadow\nsmbk5pwd-must-change 60").unwrap();
-    let notes = overlay.notes(&schema, &larix_engine::index::IndexConfig::default());
+    let notes = overlay.notes(&schema);
     assert_eq!(notes, ["smbk5pwd-must-change has no effect: `smbk5pwd-enable` leaves samba out"]);
 }
 

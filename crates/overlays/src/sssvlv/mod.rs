@@ -5,17 +5,18 @@ use std::sync::Arc;
 use larix_engine::budget::{RequestLimit, RequestLimits};
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
-    BuildContext, Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective,
+    BuildContext, Descriptor, InGluedDatabases, Interests, Overlay, OverlayDirective, WordFault,
 };
+use larix_schema::Schema;
 
 pub static DESCRIPTOR: Descriptor = Descriptor::new("sssvlv", "olcSssVlvConfig", build)
     .over_glue(InGluedDatabases::TakenIn)
     .once()
     .noted("server-side sorting and virtual list views are built in, with limits of their own")
     .directives(&[
-        OverlayDirective::whole("sssvlv-max", "olcSssVlvMax"),
-        OverlayDirective::whole("sssvlv-maxkeys", "olcSssVlvMaxKeys"),
-        OverlayDirective::whole("sssvlv-maxperconn", "olcSssVlvMaxPerConn"),
+        OverlayDirective::whole("sssvlv-max", "olcSssVlvMax").checked(check_number),
+        OverlayDirective::whole("sssvlv-maxkeys", "olcSssVlvMaxKeys").checked(check_number),
+        OverlayDirective::whole("sssvlv-maxperconn", "olcSssVlvMaxPerConn").checked(check_number),
     ]);
 
 /// Its settings say all; it uses no hook.
@@ -38,6 +39,15 @@ impl Overlay for Sorting {
             Some(most) => limits.with(RequestLimit::SortKeys, most.into()),
             None => limits,
         }
+    }
+}
+
+fn check_number(_: &Schema, words: &[String]) -> Result<(), WordFault> {
+    match words.first() {
+        Some(word) if word.trim().parse::<i32>().is_err() => {
+            Err(WordFault::new(0, format!("`{word}` is not a number")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -128,7 +128,7 @@ impl Overlay for Unique {
         Some(self)
     }
 
-    fn notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
+    fn index_notes(&self, schema: &Schema, index: &IndexConfig) -> Vec<String> {
         let unindexed: Vec<String> = self
             .attributes()
             .iter()
