@@ -346,6 +346,10 @@ impl Config {
 
 /// What an administrator should know of the overlays of a database.
 pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
+    if !database.kind.keeps_entries() {
+        notes.extend(without_entries(database));
+        return;
+    }
     // What is wrong there is said elsewhere.
     let Ok(built) = config.build_overlays(database) else { return };
     let index = built.index(database.kind.stored().index);
@@ -355,6 +359,27 @@ pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origi
         let texts = overlay.notes(&config.schema).into_iter().chain(of_indexes);
         notes.extend(texts.map(|text| (origin.clone(), text)));
     }
+}
+
+/// The overlays that work in entries, on a database that keeps none here.
+fn without_entries(database: &Database) -> impl Iterator<Item = (Origin, String)> {
+    let works = move |descriptor: &Descriptor| {
+        descriptor.build.is_none()
+            // Said of it anyway.
+            || descriptor.note.is_some()
+            || descriptor.records_operations
+            || descriptor.provides_content && database.kind.is_config()
+    };
+    let is_idle = move |overlay: &&Overlay| {
+        !overlay.disabled && overlay.descriptor().is_some_and(|descriptor| !works(descriptor))
+    };
+    database.overlays.iter().filter(is_idle).map(move |overlay| {
+        let (name, kind) = (&overlay.name, database.kind.name());
+        let text = format!(
+            "overlay {name}: what it does in entries has no effect: a `database {kind}` keeps none here"
+        );
+        (overlay.origin.clone(), text)
+    })
 }
 
 #[cfg(test)]
@@ -415,6 +440,25 @@ mod tests {
             let found = notes(kind, "overlay auditlog\noverlay refint\nrefint_attributes member\n");
             assert!(found.contains("nothing is written"), "{kind}: {found}");
             assert_eq!(found.contains("without an equality index"), has_index_lines, "{kind}: {found}");
+        }
+    }
+
+    #[test]
+    fn overlays_that_work_in_entries_are_noted_where_there_are_none() {
+        for (database, overlay, is_noted) in [
+            ("ldap\nsuffix dc=a\nuri ldap://a", "constraint\nconstraint_attribute cn size 9", true),
+            ("ldap\nsuffix dc=a\nuri ldap://a", "dds", true),
+            ("ldap\nsuffix dc=a\nuri ldap://a", "denyop\ndenyop add", false),
+            ("ldap\nsuffix dc=a\nuri ldap://a", "rwm", false),
+            ("monitor", "valsort\nvalsort-attr cn dc=a alpha-ascend", true),
+            ("config", "auditlog\nauditlog /a", true),
+            ("config", "syncprov", false),
+            ("mdb\nsuffix dc=a\ndirectory $D/a", "constraint\nconstraint_attribute cn size 9", false),
+        ] {
+            let config = read(&format!("database {database}\noverlay {overlay}\n")).unwrap();
+            let found: Vec<&str> = config.notes.iter().map(|note| note.text.as_str()).collect();
+            let noted = found.iter().any(|text| text.contains("what it does in entries has no effect"));
+            assert_eq!(noted, is_noted, "{database} {overlay}: {found:?}");
         }
     }
 

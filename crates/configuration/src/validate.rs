@@ -145,8 +145,8 @@ fn access_notes(config: &mut Config) {
         never_matching(config, &database.access, &suffixes, &mut notes);
         if keeps_entries {
             open_passwords(config, database, &suffixes, &mut notes);
-            overlays::notes(config, database, &mut notes);
         }
+        overlays::notes(config, database, &mut notes);
     }
     notes.into_iter().for_each(|(origin, text)| config.notes.push(origin, text));
 }
