@@ -189,10 +189,9 @@ impl Config {
                 .map_err(|error| fault(format!("logbase: \"{base}\" is not a DN: {error}")))?;
             bases.push((set, base.normal));
         }
-        let purge = match values("olcAccessLogPurge").first() {
-            None => None,
-            Some(words) => Some(purge(words, first("olcAccessLogPurgeBatch").as_deref()).map_err(fault)?),
-        };
+        let batch = batch(first("olcAccessLogPurgeBatch").as_deref()).map_err(fault)?;
+        let purge = values("olcAccessLogPurge").first().map(|words| purge(words, batch)).transpose();
+        let purge = purge.map_err(fault)?;
         Ok(AccessLogSettings {
             database,
             operations,
@@ -222,18 +221,19 @@ impl Config {
     }
 }
 
-fn purge(words: &[String], batch: Option<&str>) -> Result<Purge, String> {
+fn batch(text: Option<&str>) -> Result<usize, String> {
+    let Some(text) = text else { return Ok(BATCH) };
+    match text.trim().parse() {
+        // 0 is the same as none in OpenLDAP.
+        Ok(0) => Ok(BATCH),
+        Ok(number) => Ok(BATCH_MAX.min(number)),
+        Err(_) => Err(format!("logpurgebatch `{text}` is not a number")),
+    }
+}
+
+fn purge(words: &[String], batch: usize) -> Result<Purge, String> {
     let [age, interval] = words else {
         return Err("logpurge takes an age and an interval, such as `7+00:00 1+00:00`".to_owned());
-    };
-    let batch = match batch {
-        None => BATCH,
-        Some(text) => match text.trim().parse() {
-            // 0 is the same as none in OpenLDAP.
-            Ok(0) => BATCH,
-            Ok(number) => BATCH_MAX.min(number),
-            Err(_) => return Err(format!("logpurgebatch `{text}` is not a number")),
-        },
     };
     Ok(Purge { age: duration(age)?, interval: duration(interval)?, batch })
 }
@@ -284,12 +284,28 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_checked_without_a_purge() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("slapd.conf");
+        let log = "database mdb\nsuffix o=log\ndirectory /var/lib/log\n";
+        let overlay = "overlay accesslog\nlogdb o=log\nlogpurgebatch many\n";
+        let text = format!("schema core\n{log}database mdb\nsuffix o=x\ndirectory /var/lib/x\n{overlay}");
+        std::fs::write(&path, text).unwrap();
+        let error = Config::from_slapd_conf(&path).unwrap_err().to_string();
+        assert!(error.contains("logpurgebatch `many` is not a number"), "{error}");
+    }
+
+    #[test]
     fn purges() {
         let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
         let all = |age, interval, batch| Ok(Purge { age, interval, batch });
-        assert_eq!(purge(&words("1+00:00 00:10"), None), all(86_400, 600, BATCH));
-        assert_eq!(purge(&words("00:01 00:02"), Some("7")), all(60, 120, 7));
-        assert!(purge(&words("00:01"), None).is_err());
-        assert!(purge(&words("00:01 00:02"), Some("many")).is_err());
+        assert_eq!(purge(&words("1+00:00 00:10"), BATCH), all(86_400, 600, BATCH));
+        assert_eq!(purge(&words("00:01 00:02"), 7), all(60, 120, 7));
+        assert!(purge(&words("00:01"), BATCH).is_err());
+        let batches = [None, Some("0"), Some("7"), Some("20000"), Some("many")];
+        assert_eq!(
+            batches.map(|text| batch(text).ok()),
+            [Some(BATCH), Some(BATCH), Some(7), Some(BATCH_MAX), None]
+        );
     }
 }

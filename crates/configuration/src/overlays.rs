@@ -356,8 +356,13 @@ pub(super) fn notes(config: &Config, database: &Database, notes: &mut Vec<(Origi
     let chosen = Some(index).filter(|_| database.kind.has_index_lines());
     for (origin, overlay) in &built.overlays {
         let of_indexes = chosen.iter().flat_map(|index| overlay.index_notes(&config.schema, index));
-        let texts = overlay.notes(&config.schema).into_iter().chain(of_indexes);
-        notes.extend(texts.map(|text| (origin.clone(), text)));
+        for text in overlay.notes(&config.schema).into_iter().chain(of_indexes) {
+            // That of an overlay of all databases is one.
+            let note = (origin.clone(), text);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
     }
 }
 
@@ -441,6 +446,13 @@ mod tests {
             assert!(found.contains("nothing is written"), "{kind}: {found}");
             assert_eq!(found.contains("without an equality index"), has_index_lines, "{kind}: {found}");
         }
+    }
+
+    #[test]
+    fn an_overlay_of_all_databases_is_noted_once() {
+        let config = read(&format!("overlay auditlog\n{ONE}{OTHER}")).unwrap();
+        let nothing = config.notes.iter().filter(|note| note.text.contains("nothing is written"));
+        assert_eq!(nothing.count(), 1);
     }
 
     #[test]
