@@ -444,6 +444,42 @@ fn files_of_the_root_dse_are_looked_for() {
 }
 
 #[test]
+fn what_other_servers_are_asked_with_is_looked_for() {
+    let mdb = "database mdb\nsuffix o=x\nrootdn o=x\ndirectory $D\n";
+    let remote = "remoteauth_dn_attribute seeAlso\nremoteauth_domain_attribute o\n";
+    for (lines, expected) in [
+        ("database ldap\nsuffix o=x\nuri ldap://a\ntls start tls_reqcert=maybe\n".to_owned(), Some("maybe")),
+        ("database ldap\nsuffix o=x\nuri ldap://a\ntls start tls_cacert=$D/gone\n".to_owned(), Some("/gone")),
+        // Nobody asks for it without TLS.
+        ("database ldap\nsuffix o=x\nuri ldap://a\ntls none tls_cacert=$D/gone\n".to_owned(), None),
+        (
+            "database meta\nsuffix o=x\nuri ldap://a/o=x\ntls start tls_cacert=$D/gone\n".to_owned(),
+            Some("/gone"),
+        ),
+        (
+            format!("overlay chain\nchain-uri ldap://a\nchain-tls start tls_cacert=$D/gone\n{mdb}"),
+            Some("/gone"),
+        ),
+        (format!("{mdb}overlay pbind\nuri ldap://a\ntls start tls_cacert=$D/gone\n"), Some("/gone")),
+        (
+            format!("{mdb}overlay remoteauth\n{remote}remoteauth_default_realm file://$D/hosts\n"),
+            Some("/hosts"),
+        ),
+        (format!("{mdb}overlay remoteauth\n{remote}remoteauth_default_realm a\n"), None),
+    ] {
+        let text = format!("schema core\n{lines}");
+        let (_keep, config) = read(&[("slapd.conf", text.as_str())]);
+        let found = config.unwrap_or_else(|error| panic!("{lines}: {error}")).unusable_targets();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let is_expected = match expected {
+            Some(text) => found.len() == 1 && found[0].contains(text),
+            None => found.is_empty(),
+        };
+        assert!(is_expected, "{lines}: {found:?}");
+    }
+}
+
+#[test]
 fn quick_start_is_complete() {
     let start = super::QuickStart {
         suffix: "dc=example,dc=com".to_owned(),

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use larix_engine::access::{
     AccessPolicy, AccessPolicyFault, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who,
 };
+use larix_proxy::ProxySettings;
 use larix_schema::{AttributeDescription, DescriptionError, NormalDn, SECRET_ATTRIBUTES};
 
 use super::diagnostic::{ConfigError, Origin};
-use super::kinds::relay;
+use super::kinds::{LdapSettings, MetaSettings, relay};
 use super::model::{AccessLine, Config, Database, Overlay};
+use super::remote_auth::Realm;
 use super::values::ChangeLog;
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 
@@ -409,6 +411,48 @@ impl Config {
         }
         Ok(())
     }
+
+    /// What keeps the server from starting of databases and overlays that ask other servers: settings and files of TLS that cannot be
+    /// used, and lists of hosts that cannot be read.
+    pub fn unusable_targets(&self) -> Vec<ConfigError> {
+        let databases = self.databases.iter().filter(|database| !database.disabled);
+        let overlays = databases.clone().flat_map(|database| &database.overlays);
+        let overlays = overlays.chain(&self.frontend.overlays).filter(|overlay| !overlay.disabled);
+        let asking = databases.chain(overlays.clone().flat_map(|overlay| &overlay.below));
+        let mut found: Vec<ConfigError> = asking.flat_map(unusable_targets_of).collect();
+        found.extend(overlays.filter_map(|overlay| self.unusable_judge(overlay)));
+        found
+    }
+
+    /// The same of a server that judges binds.
+    fn unusable_judge(&self, overlay: &Overlay) -> Option<ConfigError> {
+        // Other faults of theirs are refused.
+        if let Ok(Some(server)) = overlay.bind_server() {
+            return unusable(&overlay.origin, &server);
+        }
+        let settings = overlay.remote_auth(&self.schema).ok().flatten()?;
+        settings.dn_attribute.as_ref().zip(settings.domain_attribute.as_ref())?;
+        let mut realms = settings.mappings.iter().map(|(_, realm)| realm).chain(&settings.default_realm);
+        let unusable_realm = |realm: &Realm| match realm.read() {
+            Err(why) => Some(ConfigError::new(overlay.origin.clone(), why)),
+            Ok(targets) => {
+                let tls = settings.tls.clone();
+                unusable(&overlay.origin, &ProxySettings { targets, tls, ..ProxySettings::default() })
+            }
+        };
+        realms.find_map(unusable_realm)
+    }
+}
+
+fn unusable_targets_of(database: &Database) -> Vec<ConfigError> {
+    let ldap = database.kind.settings::<LdapSettings>().map(|own| &own.proxy);
+    let meta = database.kind.settings::<MetaSettings>().into_iter().flat_map(|own| &own.targets);
+    let all = ldap.into_iter().chain(meta.map(|target| &target.proxy));
+    all.filter_map(|settings| unusable(&database.origin, settings)).collect()
+}
+
+fn unusable(origin: &Origin, settings: &ProxySettings) -> Option<ConfigError> {
+    settings.tls_client().err().map(|error| ConfigError::new(origin.clone(), error.to_string()))
 }
 
 /// An overlay that shows what a change log has, in a database without one.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use larix_client::{Credentials, GivingUp, KeepAlive, PeerKeyHash};
-use larix_proto::url::LdapUrl;
+use larix_client::{ClientError, Credentials, GivingUp, KeepAlive, PeerKeyHash, TlsClient, TlsOptions};
+use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::NormalDn;
 use regex::Regex;
 
@@ -96,6 +96,19 @@ impl Default for ProxySettings {
             quarantine: Vec::new(),
             health_check: None,
         }
+    }
+}
+
+impl ProxySettings {
+    /// What TLS to the targets needs; none without TLS.
+    ///
+    /// # Errors
+    /// Names the setting, or the file, that cannot be used.
+    pub fn tls_client(&self) -> Result<Option<TlsClient>, ClientError> {
+        let has_tls = self.tls.begins != TlsBegins::Never
+            || self.targets.iter().any(|url| url.scheme == UrlScheme::Ldaps);
+        let options = self.tls.options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        has_tls.then(|| TlsOptions::new(options).prepare_pinned(&self.tls.peer_keys)).transpose()
     }
 }
 

@@ -7,7 +7,7 @@ use larix_backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
-use larix_client::{Ambient, TlsOptions};
+use larix_client::Ambient;
 use larix_configuration::values::LimitRule;
 use larix_configuration::{Database, LdapSettings, MetaTarget};
 use larix_engine::Limits;
@@ -16,9 +16,7 @@ use larix_engine::search::limits::{self, RequestedLimits};
 use larix_engine::search::referral;
 use larix_engine::time::RandomSource as _;
 use larix_engine::write::Completion;
-use larix_proto::url::UrlScheme;
 use larix_proto::{LdapResult, ResultCode};
-use larix_proxy::settings::TlsBegins;
 use larix_proxy::{Proxy, ProxySettings, Surroundings};
 use larix_schema::NormalDn;
 
@@ -56,16 +54,11 @@ pub(super) fn connections_by_name(
     settings: &ProxySettings,
 ) -> Result<Arc<Proxy>, String> {
     let around = || {
-        let has_tls = settings.tls.begins != TlsBegins::Never
-            || settings.targets.iter().any(|url| url.scheme == UrlScheme::Ldaps);
-        let options = settings.tls.options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-        let tls =
-            has_tls.then(|| TlsOptions::new(options).prepare_pinned(&settings.tls.peer_keys)).transpose();
         let teller = Arc::downgrade(services);
         Ok(Surroundings {
             clock: Arc::clone(&services.clock) as _,
             ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
-            tls: tls.map_err(|error| error.to_string())?,
+            tls: settings.tls_client().map_err(|error| error.to_string())?,
             tell: Box::new(move |text| {
                 if let Some(services) = teller.upgrade() {
                     // Words of the target stand in it.
