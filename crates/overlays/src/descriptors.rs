@@ -57,17 +57,17 @@ fn every_setting_is_read() {
 
 #[test]
 fn definitions_are_understood() {
+    let mut builder = SchemaBuilder::system();
+    builder.add_bundled("core").expect("core");
+    let schema = builder.clone().build();
     for descriptor in all() {
-        let mut builder = SchemaBuilder::system();
-        builder.add_bundled("core").expect("core");
-        let added = builder.add_schema_text(descriptor.schema, descriptor.name);
-        added.unwrap_or_else(|error| panic!("{}: {error}", descriptor.name));
-        // cn=config can be asked for its settings.
-        let schema = builder.build();
+        // One that is not configured yet can be added to cn=config.
         assert!(schema.object_class(descriptor.class).is_some(), "{}", descriptor.class);
         for directive in descriptor.directives {
             assert!(schema.attribute_type(directive.attribute).is_some(), "{}", directive.attribute);
         }
+        let added = builder.clone().add_schema_text(descriptor.schema, descriptor.name);
+        added.unwrap_or_else(|error| panic!("{}: {error}", descriptor.name));
     }
 }
 

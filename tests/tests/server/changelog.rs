@@ -252,7 +252,7 @@ fn trimming_moves_the_first_number() {
 #[test]
 fn it_is_configured_while_the_server_serves() {
     let text = format!(
-        "moduleload mep\ndatabase config\nrootdn cn=root,{SUFFIX}\n\
+        "database config\nrootdn cn=root,{SUFFIX}\n\
          database mdb\nsuffix {SUFFIX}\nrootdn cn=root,{SUFFIX}\nrootpw secret\ndirectory @DATA@\n"
     );
     let site = Site::new(Kind::Larix, &text);

@@ -18,17 +18,8 @@ use larix_engine::overlay::{
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use regex::Regex;
 
-pub static DESCRIPTOR: Descriptor = Descriptor::new("automember", "olcLarixAutomemberConfig", config::build)
-    .once()
-    .schema(
-        "attributetype ( 2.25.87610412117718157885716886434399491440.1.62 NAME 'olcLarixAutomemberDefinition' \
-         EQUALITY caseExactMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
-         attributetype ( 2.25.87610412117718157885716886434399491440.1.63 NAME 'olcLarixAutomemberRule' \
-         EQUALITY caseExactMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
-         objectclass ( 2.25.87610412117718157885716886434399491440.2.62 NAME 'olcLarixAutomemberConfig' \
-         SUP olcOverlayConfig MAY ( olcLarixAutomemberDefinition $ olcLarixAutomemberRule ) )",
-    )
-    .directives(&[
+pub static DESCRIPTOR: Descriptor =
+    Descriptor::new("automember", "olcLarixAutomemberConfig", config::build).once().directives(&[
         OverlayDirective::words("automember-definition", "olcLarixAutomemberDefinition")
             .many()
             .arguments(4, u8::MAX),

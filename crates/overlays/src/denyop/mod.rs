@@ -17,13 +17,7 @@ pub use config::build;
 
 pub static DESCRIPTOR: Descriptor = Descriptor::in_front("denyop", "olcDenyOpConfig")
     .once()
-    .directives(&[OverlayDirective::whole("denyop", "olcDenyOp").many().checked(config::check)])
-    .schema(
-        "attributetype ( 2.25.87610412117718157885716886434399491440.1.60 NAME 'olcDenyOp' EQUALITY caseIgnoreMatch \
-         SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
-         objectclass ( 2.25.87610412117718157885716886434399491440.4.1 NAME 'olcDenyOpConfig' SUP olcOverlayConfig \
-         STRUCTURAL MAY olcDenyOp )",
-    );
+    .directives(&[OverlayDirective::whole("denyop", "olcDenyOp").many().checked(config::check)]);
 
 /// The overlay in front of one database, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

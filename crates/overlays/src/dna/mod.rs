@@ -26,13 +26,9 @@ const NEXT: &str = "larixNumberNext";
 pub static DESCRIPTOR: Descriptor = Descriptor::new("dna", "olcLarixDnaConfig", config::build)
     .once()
     .schema(
-        "attributetype ( 2.25.87610412117718157885716886434399491440.1.52 NAME 'olcLarixDnaRange' \
-         EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
-         attributetype ( 2.25.87610412117718157885716886434399491440.1.53 NAME 'larixNumberNext' \
+        "attributetype ( 2.25.87610412117718157885716886434399491440.1.53 NAME 'larixNumberNext' \
          DESC 'a range of numbers, and the one that is given next' EQUALITY caseIgnoreMatch \
-         SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 NO-USER-MODIFICATION USAGE directoryOperation )\n\
-         objectclass ( 2.25.87610412117718157885716886434399491440.2.52 NAME 'olcLarixDnaConfig' SUP olcOverlayConfig \
-         MAY ( olcLarixDnaRange ) )",
+         SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 NO-USER-MODIFICATION USAGE directoryOperation )",
     )
     .directives(&[OverlayDirective::words("dna-range", "olcLarixDnaRange").many().arguments(4, 5)]);
 

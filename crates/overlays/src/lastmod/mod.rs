@@ -46,13 +46,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::in_front("lastmod", "olcLastmodC
          EQUALITY booleanMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.7 SINGLE-VALUE )\n\
          objectclass ( 1.3.6.1.4.1.4203.666.3.13 NAME 'lastmod' \
          DESC 'OpenLDAP per-database last modification monitoring' SUP top STRUCTURAL MUST cn \
-         MAY ( lastmodDN $ lastmodType $ lastmodEnabled $ description $ seeAlso ) )\n\
-         attributetype ( 2.25.87610412117718157885716886434399491440.1.190 NAME 'olcLastmodRdnValue' \
-         EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 SINGLE-VALUE )\n\
-         attributetype ( 2.25.87610412117718157885716886434399491440.1.191 NAME 'olcLastmodEnabled' \
-         EQUALITY booleanMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.7 SINGLE-VALUE )\n\
-         objectclass ( 2.25.87610412117718157885716886434399491440.2.190 NAME 'olcLastmodConfig' \
-         SUP olcOverlayConfig STRUCTURAL MAY ( olcLastmodRdnValue $ olcLastmodEnabled ) )",
+         MAY ( lastmodDN $ lastmodType $ lastmodEnabled $ description $ seeAlso ) )",
     );
 
 /// The attributes of the entry.

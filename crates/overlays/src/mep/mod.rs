@@ -40,11 +40,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("mep", "olcLarixMepConfig", 
          objectclass ( 2.16.840.1.113730.3.2.319 NAME 'mepManagedEntry' SUP top AUXILIARY MAY mepManagedBy )\n\
          objectclass ( 2.16.840.1.113730.3.2.320 NAME 'mepOriginEntry' SUP top AUXILIARY MAY mepManagedEntry )\n\
          objectclass ( 2.16.840.1.113730.3.2.321 NAME 'mepTemplateEntry' SUP top AUXILIARY \
-         MAY ( cn $ mepStaticAttr $ mepMappedAttr $ mepRDNAttr ) )\n\
-         attributetype ( 2.25.87610412117718157885716886434399491440.1.92 NAME 'olcLarixMepDefinition' \
-         EQUALITY caseExactMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
-         objectclass ( 2.25.87610412117718157885716886434399491440.2.92 NAME 'olcLarixMepConfig' SUP olcOverlayConfig \
-         MAY ( olcLarixMepDefinition ) )",
+         MAY ( cn $ mepStaticAttr $ mepMappedAttr $ mepRDNAttr ) )",
     )
     .directives(&[OverlayDirective::words("mep-definition", "olcLarixMepDefinition").many().arguments(5, 5)]);
 
