@@ -225,10 +225,40 @@ fn change_attribute<S: Snapshot>(
     {
         return Ok(());
     }
-    let old = stored_attribute_keys(schema, row, row.wanted, old, stored)?;
+    let old_keys = stored_attribute_keys(schema, row, row.wanted, old, stored)?;
     let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default();
-    changes.difference(old, new);
+    if row.classes && has_unknown_class(schema, row, old, stored)? {
+        let mut all: BTreeSet<EntryKey> = class_keys(row, old.snapshot)?.into_iter().collect();
+        all.extend(old_keys.iter().cloned());
+        changes.removed.extend(all.into_iter().filter(|key| new.binary_search(key).is_err()));
+        changes.added.extend(new.into_iter().filter(|key| old_keys.binary_search(key).is_err()));
+        return Ok(());
+    }
+    changes.difference(old_keys, new);
     Ok(())
+}
+
+/// Whether the schema has lost a class of the entry, and with it which superior classes the entry has keys of.
+fn has_unknown_class<S: Snapshot>(
+    schema: &Schema,
+    row: &CatalogRow,
+    entry: &EntryReader<'_, S>,
+    stored: &ValuesView<'_>,
+) -> Result<bool, Fault> {
+    let mut all_known = true;
+    entry.visit_values(row.number, stored, &mut |value| {
+        all_known = std::str::from_utf8(value).is_ok_and(|name| schema.object_class_id(name).is_some());
+        all_known
+    })?;
+    Ok(!all_known)
+}
+
+/// The equality keys of all classes that any entry has.
+fn class_keys<S: Snapshot>(row: &CatalogRow, snapshot: &S) -> Result<Vec<EntryKey>, Fault> {
+    let mut prefix = Vec::new();
+    key::put_prefix(&mut prefix, row.number, KeyKind::Equality, &[]);
+    let found = snapshot.posting_keys(INDEX, KeyRange::prefix(&prefix), Direction::Forward)?;
+    found.map(|row| -> Result<EntryKey, Fault> { Ok(EntryKey::from_slice(&row?.0)) }).collect()
 }
 
 fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes: &mut IndexChanges) {

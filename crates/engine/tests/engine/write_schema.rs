@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use larix_store::Store as _;
+
 use crate::common::{self, Fixture, SUFFIX, TREE, memory, settings};
 
 const SCHEMA: &str = "
@@ -141,6 +143,31 @@ fn without_lastmod_an_entry_has_its_structural_class_alone() {
     let value = |name| fixture.value("cn=Bo,ou=People,dc=example,dc=com", name);
     assert_eq!(value("structuralObjectClass").as_deref(), Some("inetOrgPerson"));
     assert_eq!((value("entryUUID"), value("entryCSN"), value("modifiersName")), (None, None, None));
+}
+
+/// The superiors of such a class are not known any more, and the entry is in the index of each.
+#[test]
+fn entries_leave_the_index_of_classes_that_the_schema_has_lost() {
+    let classes = "objectclass ( 1.1.3.1 NAME 'tBase' SUP top AUXILIARY )\n\
+                   objectclass ( 1.1.3.2 NAME 'tSub' SUP tBase AUXILIARY )\n";
+    let store = Arc::new(memory());
+    let open = |schema: Arc<larix_schema::Schema>| {
+        let settings = settings(&schema);
+        Fixture::of(schema, vec![(Arc::clone(&store), settings)])
+    };
+    let name = |name: &str| format!("dn: cn={name},{SUFFIX}\nchangetype: ");
+    let fixture = open(common::schema(classes));
+    fixture.apply(TREE);
+    for entry in ["x", "y"] {
+        fixture.apply(&format!("{}add\nobjectClass: device\nobjectClass: tSub\ncn: {entry}\n", name(entry)));
+    }
+    drop(fixture);
+    let fixture = open(common::schema(""));
+    fixture.apply(&format!("{}modify\nreplace: objectClass\nobjectClass: device\n", name("x")));
+    fixture.apply(&format!("{}delete\n", name("y")));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let view = fixture.database().view(&snapshot).unwrap();
+    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
 }
 
 /// What an offline tool stores with `-s`.
