@@ -72,6 +72,18 @@ fn what_has_no_effect_is_said_once_for_each_line() {
 }
 
 #[test]
+fn modules_with_definitions_have_an_effect() {
+    for (module, has_effect) in [("unique", false), ("otp", true)] {
+        let text = format!("moduleload {module}\n");
+        let (_keep, config) = read(&[("slapd.conf", text.as_str())]);
+        let config = config.unwrap();
+        let is_noted = config.notes.iter().any(|note| note.text.contains("has no effect"));
+        assert_eq!(is_noted, !has_effect, "{module}");
+        assert_eq!(config.schema.attribute_type("oathSecret").is_some(), has_effect, "{module}");
+    }
+}
+
+#[test]
 fn log_levels_without_lines_are_noted() {
     let (_keep, config) = read(&[("slapd.conf", "loglevel stats acl 0x22 sync any none 0\n")]);
     let config = config.unwrap();

@@ -168,6 +168,10 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     };
     if let Some(descriptor) = overlay_kind(name).and_then(|kind| kind.descriptor) {
         builder.define_for(descriptor)?;
+        if !descriptor.schema.is_empty() {
+            // Its definitions are there without the overlay, too.
+            return Ok(());
+        }
     }
     // The modules' own arguments: what a new value costs.
     if name == "argon2" || name == "pw-argon2" {
