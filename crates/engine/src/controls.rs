@@ -188,6 +188,21 @@ impl RequestControls {
         self.0.as_deref_mut()
     }
 
+    /// The same without a control that an overlay has carried out: neither an overlay behind it nor another server gets it.
+    #[must_use]
+    pub fn without(&self, oid: &str) -> Self {
+        self.with(|values| {
+            values.overlays.retain(|sent| sent.control.oid != oid);
+            let mut kept = Vec::new();
+            for control in Controls::parse(&values.sent).unwrap_or_default() {
+                if control.oid != oid {
+                    control.to_owned().encode(&mut kept);
+                }
+            }
+            values.sent = kept;
+        })
+    }
+
     /// The same with a change.
     #[must_use]
     pub fn with(&self, change: impl FnOnce(&mut ControlValues)) -> Self {

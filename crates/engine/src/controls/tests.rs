@@ -134,3 +134,20 @@ fn a_transaction_is_named_by_a_critical_control() {
         }
     }
 }
+
+/// Not to an overlay behind, and not to another server.
+#[test]
+fn a_control_that_an_overlay_has_carried_out_goes_no_further() {
+    static COUNT: OverlayControl =
+        OverlayControl { oid: "1.2.3", name: "count", listed: false, goes_with: |_| true, fault: |_| None };
+    let sent = |oids: &[&'static str]| {
+        let mut ber = Vec::new();
+        oids.iter().for_each(|oid| control(oid, true, Some(b"v")).encode(&mut ber));
+        ber
+    };
+    let overlays = vec![SentControl { control: &COUNT, critical: true, value: None }];
+    let values = ControlValues { overlays, sent: sent(&["1.2.3", "1.2.4"]), ..ControlValues::default() };
+    let left = RequestControls::from(values).without("1.2.3");
+    assert!(left.of_overlay("1.2.3").is_none());
+    assert_eq!(left.sent, sent(&["1.2.4"]));
+}
