@@ -9,7 +9,6 @@ use larix_engine::DatabaseSettings;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::csn::Csn;
 use larix_engine::database::Suffix;
-use larix_engine::index::IndexConfig;
 use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
@@ -494,7 +493,7 @@ fn a_check_module_that_is_not_here_is_noted() {
     for (module, is_noted) in [("/usr/lib/ldap/ppm.so", false), ("pqchecker.so", true)] {
         let line = format!("ppolicy_check_module {module}");
         let overlay = common::build(&super::DESCRIPTOR, &schema, &line).unwrap();
-        let notes = overlay.notes(&schema, &IndexConfig::default());
+        let notes = overlay.notes(&schema);
         assert_eq!(notes.iter().any(|note| note.contains(module)), is_noted, "{notes:?}");
     }
 }
