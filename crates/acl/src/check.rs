@@ -18,8 +18,8 @@ use super::subject::Subject;
 impl AccessPolicy {
     /// Whether the subject has the privilege.
     ///
-    /// An add under the relax rules control asks for [`Privilege::Manage`] on [`Item::Entry`] where it would ask for
-    /// [`Privilege::Write`] otherwise; that is the caller's to decide.
+    /// An add, delete or rename under the relax rules control asks for [`Privilege::Manage`] on [`Item::Entry`]; that is the caller's to
+    /// decide.
     pub fn check(
         &self,
         subject: &Subject,

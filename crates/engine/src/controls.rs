@@ -12,6 +12,8 @@ use std::ops::Deref;
 
 use larix_proto::{Control, Controls, FilterBuf, LdapResult, ResultCode, oid};
 
+use crate::access::Privilege;
+
 pub use known::{OperationKind, SUPPORTED, SupportedControl, applies, is_known, listed};
 pub use overlays::{OverlayControl, SentControl};
 pub use values::{
@@ -152,6 +154,14 @@ impl ControlValues {
     /// The control of an overlay with this OID, if the request has it.
     pub fn of_overlay(&self, oid: &str) -> Option<&SentControl> {
         self.overlays.iter().find(|sent| sent.control.oid == oid)
+    }
+
+    /// The privilege on the entry itself that a change of it takes: `manage` under the relax rules control, as in OpenLDAP.
+    pub fn on_entry(&self, privilege: Privilege) -> Privilege {
+        match privilege {
+            Privilege::Add | Privilege::Delete | Privilege::Write if self.relax => Privilege::Manage,
+            other => other,
+        }
     }
 }
 

@@ -120,7 +120,7 @@ impl<'a> Transition<'a> {
         mut entry: Entry,
         mods: &[Change],
     ) -> Result<Option<Effect>, ConfigRefusal> {
-        self.rights.demand(dn, &entry, Item::Entry, Privilege::Add, "no write access to entry")?;
+        self.demand_of_entry(dn, &entry, Privilege::Add, "no write access to entry")?;
         self.rights.demand_changes(dn, &entry, mods, "no write access to attribute")?;
         self.name_as_its_dn(&mut entry)?;
         self.check(&mut entry, true)?;
@@ -328,7 +328,7 @@ impl<'a> Transition<'a> {
         self.rights.check_assertion(dn, &entry, self.controls)?;
         self.pre_read(dn, &entry);
         self.demand_of_parent(dn, Privilege::Delete)?;
-        self.rights.demand(dn, &entry, Item::Entry, Privilege::Delete, "no write access to entry")?;
+        self.demand_of_entry(dn, &entry, Privilege::Delete, "no write access to entry")?;
         let name = self.tree.get(at).map(|node| node.name.clone());
         let Some(name) = name else { return Err(self.missing(dn)) };
         match &name.role {
@@ -357,7 +357,7 @@ impl<'a> Transition<'a> {
         let (entry, _) = self.to_entry(&before);
         self.rights.check_assertion(dn, &entry, self.controls)?;
         self.pre_read(dn, &entry);
-        self.rights.demand(dn, &entry, Item::Entry, Privilege::Write, "no write access to old entry")?;
+        self.demand_of_entry(dn, &entry, Privilege::Write, "no write access to old entry")?;
         self.demand_of_parent(dn, Privilege::Write)?;
         if rename.new_superior.is_some() {
             return Err(unwilling("entries of the configuration stay below their superiors"));
@@ -427,6 +427,16 @@ impl<'a> Transition<'a> {
             self.tree.shift(&node.name, new, old - 1, 1)?;
         }
         self.tree.set_number(at, new)
+    }
+
+    fn demand_of_entry(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        privilege: Privilege,
+        text: &str,
+    ) -> Result<(), ConfigRefusal> {
+        self.rights.demand(dn, entry, Item::Entry, self.controls.on_entry(privilege), text)
     }
 
     fn demand_of_parent(&self, dn: &NormalDn, privilege: Privilege) -> Result<(), ConfigRefusal> {

@@ -163,13 +163,15 @@ impl<V: Snapshot> Operator<'_, V> {
         })
     }
 
-    /// Whether the entry itself may be added, deleted or renamed.
+    /// Whether the entry itself may be added, deleted or renamed. [`Authority::admits`] does not ask what the relax rules control takes
+    /// in addition: overlays see what would be theirs to see without it.
     pub(crate) fn may_change_entry(
         &self,
         dn: &NormalDn,
         entry: &dyn EntrySource,
         privilege: Privilege,
     ) -> Result<bool, Fault> {
+        let privilege = self.envelope.controls.on_entry(privilege);
         Ok(self.is_root() || self.authority().may(dn, entry, Item::Entry, privilege))
     }
 
