@@ -46,13 +46,10 @@ impl<S: Store> Directory<S> {
     /// As [`Chosen::bind_lookup`], in the database that holds the DN.
     ///
     /// # Errors
-    /// A referral, too.
+    /// invalidCredentials where none holds it, and those of [`Chosen::bind_lookup`].
     pub fn bind_lookup(&self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
-        let elsewhere = || {
-            let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
-            self.elsewhere(dn.as_str(), None, otherwise)
-        };
-        self.chosen(dn).ok_or_else(elsewhere)?.bind_lookup(dn, subject)
+        let nowhere = || LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+        self.chosen(dn).ok_or_else(nowhere)?.bind_lookup(dn, subject)
     }
 
     /// As [`Chosen::conclude_bind`], in the database that has a say in the bind, if any has.

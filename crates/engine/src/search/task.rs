@@ -508,7 +508,8 @@ impl SearchTask {
         nearest: Option<EntryId>,
     ) -> Result<LdapResult, Fault> {
         let Some(id) = nearest else {
-            let Some(urls) = self.default_referrals.as_ref().filter(|urls| !urls.is_empty()) else {
+            let are_asked_for = |urls: &&Arc<[String]>| !urls.is_empty() && !self.controls.domain_scope;
+            let Some(urls) = self.default_referrals.as_ref().filter(are_asked_for) else {
                 return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
             };
             let target = pretty(&view.schema, self.requested_base());

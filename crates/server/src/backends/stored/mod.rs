@@ -254,6 +254,9 @@ pub(crate) struct Nowhere {
 impl Backend for Nowhere {
     fn open(&self, _: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+        if search.controls.domain_scope {
+            return Err(Box::new((missing, Vec::new())));
+        }
         let (base, scope) = (search.request.base, Some(search.request.scope));
         Err(Box::new((self.common.directory.elsewhere(base, scope, missing), Vec::new())))
     }
@@ -267,8 +270,8 @@ impl Backend for Nowhere {
         if bind.by_mechanism {
             return self.common.bind_without_database(context, bind, Vec::new(), later);
         }
-        let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
-        Reply::Now(self.common.directory.elsewhere(bind.dn.as_str(), None, otherwise).into())
+        // No referral: the client would take its password there.
+        Reply::Now(LdapResult::new(ResultCode::INVALID_CREDENTIALS).into())
     }
 
     fn modify_password(
