@@ -241,10 +241,11 @@ impl Schema {
     }
 
     /// Whether a piece of a substring assertion may stand in a value that the equality rule compares, as slapd asks. The syntax of
-    /// whole lists, and that no string is empty, says nothing of pieces.
+    /// whole lists says nothing of pieces. No piece is empty (RFC 4517 section 3.3.30).
     fn check_piece(&self, attribute: &AttributeType, piece: &[u8]) -> Result<(), InvalidValue> {
         match attribute.equality {
-            Some(rule) if rule.normal != Normal::CaseIgnoreList && !piece.is_empty() => {
+            _ if piece.is_empty() => Err(InvalidValue),
+            Some(rule) if rule.normal != Normal::CaseIgnoreList => {
                 self.check_assertion(Some(attribute), rule, piece)
             }
             _ => Ok(()),

@@ -182,6 +182,19 @@ fn filters_over_an_entry() {
     }
 }
 
+/// They come in BER alone: a filter as text has none.
+#[test]
+fn empty_pieces() {
+    let schema = schema();
+    for (attribute, tag) in [("cn", 0x80), ("cn", 0x81), ("cn", 0x82), ("telephoneNumber", 0x81)] {
+        let length = u8::try_from(attribute.len()).unwrap();
+        let ber =
+            [&[0xa4, length + 6, 0x04, length][..], attribute.as_bytes(), &[0x30, 0x02, tag, 0x00]].concat();
+        let filter = schema.bind_filter(Filter::decode(&ber, 1).unwrap());
+        assert_eq!(evaluate(&schema, &filter, ENTRY), Match::Undefined, "{ber:?}");
+    }
+}
+
 /// A value begins and ends with a space (RFC 4518 section 2.6.1). Between other pieces a space is one between two words, as in slapd:
 /// `(cn=* *)` is not true of every value.
 #[test]
