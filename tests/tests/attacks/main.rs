@@ -470,35 +470,32 @@ fn idle_connections_cost_little() {
 fn a_transaction_holds_no_more_than_its_limits() {
     let limits = "request-limits transaction.bytes=100000 transaction.updates=5\n";
     let (_site, server) = site(limits, "access to * by users write by * read\n");
-    for (bytes, expected) in
-        [(10, "5 updates in one transaction"), (40_000, "100000 bytes of a transaction's updates")]
+    let bytes = "100000 bytes of a transaction's updates";
+    for (value, control, expected) in
+        [(10, 0, "5 updates in one transaction"), (40_000, 0, bytes), (10, 40_000, bytes)]
     {
         let mut client = connect(&server);
         assert_eq!(client.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
         let mut start = Vec::new();
         client::extended(&mut start, MessageId(2), oid::START_TRANSACTION, None, &[]);
         assert_eq!(client.ask(&start).unwrap().code, 0);
-        let transaction = || ControlBuf {
+        let transaction = ControlBuf {
             oid: oid::TRANSACTION_SPECIFICATION.into(),
             critical: true,
             value: Some(Vec::new()),
         };
+        let unknown = ControlBuf { oid: "1.2.3.4".into(), critical: false, value: Some(vec![0; control]) };
+        let controls = [transaction, unknown];
         let refused = (3..20).find_map(|id| {
-            let (mut update, value) = (Vec::new(), ["v".repeat(bytes)]);
+            let (mut update, value) = (Vec::new(), ["v".repeat(value)]);
             let attribute = ClientAttribute { description: "description", values: &value };
             let change = ClientChange { operation: ModifyOperation::Replace, attribute };
-            client::modify(
-                &mut update,
-                MessageId(id),
-                &format!("cn=user1,{SUFFIX}"),
-                &[change],
-                &[transaction()],
-            );
+            client::modify(&mut update, MessageId(id), &format!("cn=user1,{SUFFIX}"), &[change], &controls);
             let answer = client.ask(&update).unwrap();
             (answer.code != 0).then_some((id, answer))
         });
         let (id, answer) = refused.expect("a limit");
-        assert_eq!((answer.code, id), (11, if bytes == 10 { 8 } else { 5 }), "{answer:?}");
+        assert_eq!((answer.code, id), (11, if expected == bytes { 5 } else { 8 }), "{answer:?}");
         assert!(answer.text.starts_with(&format!("more than {expected}")), "{answer:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 /// be empty, as OpenLDAP's is.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
-    /// Of all requests.
+    /// Of all requests, with their controls.
     bytes: usize,
     requests: Vec<WriteRequest>,
     /// The message of each.
@@ -73,7 +73,8 @@ impl Dispatcher {
         match &mut self.transaction {
             Some(transaction) if identifier.is_empty() => {
                 let limits = self.server.config().global.request_limits;
-                let bytes = transaction.bytes.saturating_add(request.operation.bytes());
+                let kept = request.operation.bytes().saturating_add(request.controls.sent.len());
+                let bytes = transaction.bytes.saturating_add(kept);
                 let exceeded = limits
                     .check(RequestLimit::TransactionUpdates, transaction.requests.len() + 1)
                     .and_then(|()| limits.check(RequestLimit::TransactionBytes, bytes));
