@@ -145,6 +145,8 @@ impl<'a> Rule<'a> {
         Some(match style.to_ascii_lowercase().as_str() {
             "" | ".exact" => Self::Exact(dn),
             ".regex" => Self::Regex(dn),
+            // As in OpenLDAP: the empty name does not stand for everybody.
+            ".children" | ".subtree" | ".onelevel" if dn.is_empty() => return None,
             ".children" => Self::Children(dn),
             ".subtree" => Self::Subtree(dn),
             ".onelevel" => Self::OneLevel(dn),
