@@ -140,19 +140,23 @@ impl<S: Store> Chosen<'_, S> {
         let seen = Seen::new(&view, reader, Gate::new(&view.policy, subject));
         let description = AttributeDescription::plain(self.known.user_password);
         let target = AccessTarget { dn: &lookup.dn, entry: &seen };
-        let item = Item::Attribute { description: &description, value: None };
-        if !view.policy.check(subject, &target, item, Privilege::Auth) {
-            return Ok(());
-        }
-        if !is_root {
-            lookup.shown = view.dn(&seen.reader.view)?;
-        }
+        // Rules may tell one password from another.
+        let may_use = |value: &[u8]| {
+            let item = Item::Attribute { description: &description, value: Some(value) };
+            view.policy.check(subject, &target, item, Privilege::Auth)
+        };
         // Values with options are no passwords: nothing that is said of passwords holds for them.
         let secrets = &mut lookup.secrets;
         seen.reader.visit_exact(&description, &mut |value| {
-            secrets.push(value.to_vec());
+            if may_use(value) {
+                secrets.push(value.to_vec());
+            }
             true
-        })
+        })?;
+        if !is_root && !secrets.is_empty() {
+            lookup.shown = view.dn(&seen.reader.view)?;
+        }
+        Ok(())
     }
 
     /// Values of an attribute of an entry that the subject may use to authenticate, without those that have options or are of subtypes; none
