@@ -252,6 +252,9 @@ fn certificates_match_by_serial_number_and_issuer() {
     assert_eq!(value, asserted("04660$cn=Test CA,o=Example"));
     assert_eq!(value, asserted("{ issuer \"CN=test ca,O=example\", serialNumber '1234'H }"));
     assert_ne!(value, asserted("4661$cn=Test CA,o=Example"));
+    // Digits in hex are a number without a sign, however many there are.
+    assert_eq!(value, asserted("{ issuer \"CN=test ca,O=example\", serialNumber '01234'H }"));
+    assert_eq!(asserted("255$cn=a"), asserted("{ issuer \"CN=a\", serialNumber 'FF'H }"));
     let body = sequence(0x30, &[b"\x02\x01\x01", algorithm, name, b"\x17\x0d240101000000Z"]);
     let list = sequence(0x30, &[&body, algorithm, b"\x03\x01\x00"]);
     assert_eq!(schema.syntax("1.3.6.1.4.1.1466.115.121.1.9").unwrap().validate(&schema, &list), Ok(()));

@@ -311,15 +311,17 @@ fn field<'f>(fields: &'f [(String, String)], name: &str) -> Result<&'f str, Inva
     found.map(|(_, value)| value.as_str()).ok_or(InvalidValue)
 }
 
-/// A serial number as decimal text without leading zeros. `'0A'H` is taken, too.
+/// A serial number as decimal text without leading zeros. `'A0'H` is taken, too, as a number that is not negative.
 fn canonical_serial(text: &str) -> Option<String> {
     if let Some(hex) = text.strip_prefix('\'').and_then(|rest| rest.strip_suffix("'H")) {
-        let pairs: Vec<char> = hex.chars().collect();
-        let byte = |pair: &[char]| {
-            pair.iter().try_fold(0_u8, |byte, digit| Some((byte << 4) | digit.to_digit(16)? as u8))
-        };
-        let bytes: Option<Vec<u8>> = pairs.chunks(2).map(byte).collect();
-        return decimal(&bytes?);
+        let digits: Vec<u32> = hex.chars().map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
+        if digits.is_empty() {
+            return None;
+        }
+        let octet = |pair: &[u32]| pair.iter().fold(0, |octet, digit| (octet << 4) | *digit) as u8;
+        // The octet in front keeps the sign away.
+        let octets: Vec<u8> = std::iter::once(0).chain(digits.rchunks(2).rev().map(octet)).collect();
+        return decimal(&octets);
     }
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
