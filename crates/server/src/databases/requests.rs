@@ -93,7 +93,7 @@ impl Databases {
         found
     }
 
-    /// Whether this entry is among those that an LDAP URL finds.
+    /// Whether this entry is among those that an LDAP URL finds. Of these only this one is of interest, and the base, where a search begins.
     pub(crate) fn identity_among(
         &self,
         (subject, clock): (&Arc<Subject>, &dyn Clock),
@@ -102,8 +102,10 @@ impl Databases {
     ) -> bool {
         let Ok(base) = self.schema().parse_dn(&url.dn) else { return false };
         let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
+        let begin = LdapUrl { scope: Some(Scope::Base), filter: None, ..url.clone() };
         let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
-        in_scope && !self.identities((subject, clock), &only, 1).is_empty()
+        let is_found = |url: &LdapUrl| !self.identities((subject, clock), url, 1).is_empty();
+        in_scope && (*entry == base || is_found(&begin)) && is_found(&only)
     }
 }
 
