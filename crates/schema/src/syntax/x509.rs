@@ -318,7 +318,7 @@ fn canonical_serial(text: &str) -> Option<String> {
         if digits.is_empty() {
             return None;
         }
-        let octet = |pair: &[u32]| pair.iter().fold(0, |octet, digit| (octet << 4) | *digit) as u8;
+        let octet = |pair: &[u32]| pair.iter().fold(0_u32, |octet, digit| (octet << 4) | *digit) as u8;
         // The octet in front keeps the sign away.
         let octets: Vec<u8> = std::iter::once(0).chain(digits.rchunks(2).rev().map(octet)).collect();
         return decimal(&octets);
