@@ -40,8 +40,8 @@ impl Dispatcher {
                     self.verify_credentials(in_flight, request, (&controls, message.controls), out)
                 }
                 oid::CANCEL => self.cancel(in_flight, request, message.controls),
-                oid::START_TRANSACTION => self.start_transaction(&in_flight, request, out),
-                oid::END_TRANSACTION => self.end_transaction(in_flight, request, out),
+                oid::START_TRANSACTION => self.start_transaction(&in_flight, request, message.controls, out),
+                oid::END_TRANSACTION => self.end_transaction(in_flight, request, message.controls, out),
                 digest::OID | CONFLICTS_OID | RETIRE_OID => {
                     self.database_operation(in_flight, request, &controls, message.controls, out)
                 }

@@ -3,11 +3,12 @@
 use larix_engine::budget::RequestLimit;
 use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValue, UpdateControls};
-use larix_proto::{ExtendedRequest, LdapResult, MessageId, ResultCode};
+use larix_proto::{Controls, ExtendedRequest, LdapResult, MessageId, ResultCode};
 
 use super::password_change::password_first;
 use crate::connection::Started;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
+use crate::operation_rules::Restricted;
 
 /// A transaction that a client has started and not ended. A connection has one at a time, so that its identifier can
 /// be empty, as OpenLDAP's is.
@@ -37,10 +38,11 @@ impl Dispatcher {
         &mut self,
         in_flight: &RequestInFlight,
         request: &ExtendedRequest<'_>,
+        sent: Controls<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Started<RunningSearch>, LdapResult> {
         self.log_operation(in_flight, format_args!("TXN START"));
-        self.may_update()?;
+        self.may_update(request.name, sent)?;
         if request.value.is_some() {
             return refuse(ResultCode::PROTOCOL_ERROR, "no request data expected");
         }
@@ -53,14 +55,14 @@ impl Dispatcher {
     }
 
     /// Transactions are for those who may update, and who need not change their password first.
-    fn may_update(&self) -> Result<(), LdapResult> {
+    fn may_update(&self, operation: &str, sent: Controls<'_>) -> Result<(), LdapResult> {
         if self.session.must_change_password {
             return Err(password_first());
         }
-        if self.session.is_authenticated() || self.server.config().global.allow.update_anon {
-            return Ok(());
-        }
-        refuse(ResultCode::STRONGER_AUTH_REQUIRED, "modifications require authentication")
+        // The database of the session's own identity has a say.
+        let own = self.session.subject().dn.as_ref().map_or("", |dn| dn.as_str());
+        self.permitted(own, Restricted::Extended(operation), sent)?;
+        Ok(())
     }
 
     /// Keeps an update for the end of its transaction; success says that it is kept.
@@ -94,10 +96,11 @@ impl Dispatcher {
         &mut self,
         in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
+        sent: Controls<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Started<RunningSearch>, LdapResult> {
         self.log_operation(&in_flight, format_args!("TXN END"));
-        self.may_update()?;
+        self.may_update(request.name, sent)?;
         if request.value.is_none() {
             return refuse(ResultCode::PROTOCOL_ERROR, "request data expected");
         }
