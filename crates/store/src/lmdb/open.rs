@@ -576,7 +576,7 @@ fn make_room_for_readers(path: &Path, max_readers: u32) -> Result<(), OpenError>
     let Ok(opened) = opened else { return Ok(()) };
     match rustix::fs::fallocate(&opened, FallocateFlags::empty(), 0, bytes) {
         // One that served before has room for as many readers as it had.
-        Err(Errno::NOSPC | Errno::DQUOT) if found.is_none_or(|found| found.len() == 0) => {
+        Err(Errno::NOSPC | Errno::DQUOT) if found.as_ref().is_none_or(|found| found.len() == 0) => {
             // Half of it would look like one that served. Who cannot remove it has not made it.
             let _ = fs::remove_file(&file);
             Err(OpenError::Full { path: path.to_owned() })
