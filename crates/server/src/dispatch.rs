@@ -638,6 +638,8 @@ impl Dispatcher {
             (global.sockbuf_max_incoming, global.conn_max_pending)
         };
         let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        // 0 is no limit, as in liblber.
+        let pdu = if pdu == 0 { u64::MAX } else { pdu };
         Limits {
             pdu: usize::try_from(pdu).unwrap_or(usize::MAX).min(larix_proto::limits::PDU_CEILING),
             pending: size(pending).max(1),

@@ -52,6 +52,23 @@ fn a_request_is_as_long_as_its_client_may_send_one() {
 }
 
 #[test]
+fn a_request_may_be_of_any_length_where_the_limit_is_0() {
+    let (_site, server) = start("sockbuf_max_incoming 0\nsockbuf_max_incoming_auth 0\n", "", &USUAL);
+    let mut connection = Raw::connect(server.address).unwrap();
+    // More than an anonymous client, and then one that has bound, may send by default.
+    for (is_bound, length) in [(false, 300_000), (true, 17_000_000)] {
+        if is_bound {
+            assert_eq!(connection.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+        }
+        let mut request = Vec::new();
+        client::compare(&mut request, MessageId(2), SUFFIX, "dc", &vec![b'x'; length], &[]);
+        let answer = connection.ask(&request).unwrap();
+        assert_eq!((answer.id, answer.code), (2, 5), "{answer:?}");
+    }
+    assert!(server.stop());
+}
+
+#[test]
 fn a_client_that_is_silent_for_too_long_is_disconnected() {
     let (_site, server) = start("idletimeout 1\n", "", &USUAL);
     let mut idle = Raw::connect(server.address).unwrap();
