@@ -354,7 +354,15 @@ impl Builder {
         }
         if directive.scope == Scope::Database {
             if self.section == Section::Frontend && directive.keyword != "suffix" {
-                // OpenLDAP writes these for the frontend, too, where they set nothing.
+                // OpenLDAP writes some of these for the frontend, too, where they set nothing: their defaults, and olcMonitoring.
+                if directive.keyword != "monitoring" && !is_default(directive.attribute, call.text.as_bytes())
+                {
+                    self.note_without_effect(
+                        call,
+                        directive.keyword,
+                        "it is a setting of a database, not of the frontend",
+                    );
+                }
                 self.keep(call);
                 return Ok(());
             }
@@ -656,10 +664,10 @@ fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
             format!("`{}` takes no more arguments", call.directive.keyword),
         ));
     }
-    match call.directive.form {
-        Form::Switch => call.switch().map(|_| ()),
-        _ => Ok(()),
+    if call.directive.form == Form::Switch {
+        call.switch()?;
     }
+    Ok(())
 }
 
 /// The name of a schema section: the file's name without directory and extension.

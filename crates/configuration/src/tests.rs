@@ -84,6 +84,39 @@ fn modules_with_definitions_have_an_effect() {
 }
 
 #[test]
+fn settings_of_databases_in_the_frontend_are_noted() {
+    let (_keep, config) =
+        read(&[("slapd.conf", COMMON), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let mut entries = config.unwrap().entries();
+    let frontend = entries.iter_mut().find(|entry| entry.dn.starts_with("olcDatabase={-1}")).unwrap();
+    // What OpenLDAP writes itself is not noted.
+    for (name, value) in [
+        ("olcLimits", "{0}* size=1"),
+        ("olcRootPW", "secret"),
+        ("olcLastMod", "TRUE"),
+        ("olcSyncUseSubentry", "FALSE"),
+        ("olcMonitoring", "FALSE"),
+    ] {
+        frontend.add(name, vec![value.as_bytes().to_vec()]);
+    }
+    let config = Config::from_entries(entries, super::Source::QuickStart).unwrap();
+    let why = "` has no effect: it is a setting of a database, not of the frontend";
+    let noted: Vec<&str> = config.notes.iter().filter_map(|note| note.text.strip_suffix(why)).collect();
+    assert_eq!(noted, ["`rootpw", "`limits"]);
+}
+
+/// slapd goes on with the schemes that it knows, and stores those.
+#[test]
+fn an_unknown_password_scheme_beside_known_ones_is_left_out() {
+    let forms = super::fixture::in_all_forms(&["core"], "password-hash {NOSUCH} {SSHA} {CRYPT}");
+    let forms = forms.unwrap_or_else(|why| panic!("{why}"));
+    assert!(forms[0].notes.iter().any(|note| note.text.contains("{NOSUCH}")), "{:?}", forms[0].notes);
+    for config in forms {
+        assert_eq!(config.frontend.password_hash, ["{SSHA}", "{CRYPT}"]);
+    }
+}
+
+#[test]
 fn log_levels_without_lines_are_noted() {
     let (_keep, config) = read(&[("slapd.conf", "loglevel stats acl 0x22 sync any none 0\n")]);
     let config = config.unwrap();
@@ -177,6 +210,14 @@ fn errors_point_at_the_word() {
         (
             &[("slapd.conf", "access to attrs=cn\n  # a comment\n  by * read\n")],
             "$D/slapd.conf:2:3: `=` is missing after `#`\n    |   # a comment\n    |   ^\n    = help: a comment cannot stand within a rule: put it above, without a blank before it",
+        ),
+        (
+            &[("slapd.conf", "database mdb\noverlay memberof\nmemberof-refint 0\n")],
+            "$D/slapd.conf:3:17: `0` is neither on nor off\n    | memberof-refint 0\n    |                 ^\n    = help: say on, true, yes, off, false or no",
+        ),
+        (
+            &[("slapd.conf", "database mdb\nmode 0600 x\n")],
+            "$D/slapd.conf:2:11: `mode` takes no more arguments\n    | mode 0600 x\n    |           ^",
         ),
         (
             &[("slapd.conf", "\u{feff}database mdb\n")],

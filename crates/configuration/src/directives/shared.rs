@@ -16,7 +16,7 @@ pub(super) static TABLE: &[Directive] = &[
         b.frontend.default_search_base = Some(dn);
         Ok(())
     }),
-    Directive::new("password-hash", "olcPasswordHash", Scope::Frontend, Form::Each, password_hash).many(),
+    Directive::new("password-hash", "olcPasswordHash", Scope::Frontend, Form::Own, password_hash).many(),
     Directive::new("password-cost", "olcLarixPasswordCost", Scope::Frontend, Form::Each, |b, c| {
         b.frontend.password_costs.read(c, 0)
     })
@@ -185,7 +185,7 @@ fn password_hash(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
                 .with_help("schemes are written in braces, such as {SSHA} or {ARGON2}"));
         }
     }
-    // As slapd, which goes on while one of them is known.
+    // As slapd, which goes on while one of them is known, and keeps those.
     let (known, unknown): (Vec<&String>, Vec<&String>) =
         call.arguments.iter().partition(|hash| Scheme::from_name(hash).is_some());
     if let Some(first) = unknown.first().filter(|_| known.is_empty()) {
@@ -198,6 +198,12 @@ fn password_hash(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         let text = format!("`password-hash {hash}` has no effect: no such scheme");
         builder.notes.push(call.origin.clone(), text);
     }
-    builder.frontend.password_hash.extend_from_slice(call.arguments);
+    for hash in known {
+        builder.frontend.password_hash.push(hash.clone());
+        let settings = builder.settings(call.directive);
+        if !settings.get(call.directive.attribute).contains(hash.as_bytes()) {
+            settings.add(call.directive.attribute, hash.clone().into_bytes());
+        }
+    }
     Ok(())
 }

@@ -143,7 +143,7 @@ static TABLE: &[Directive] = &[
     })
     .arguments(0, 1),
     Directive::new("envflags", "olcDbEnvFlags", Scope::Kind("mdb"), Form::Each, env_flags).many(),
-    Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Words, mode),
+    Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Whole, mode),
     Directive::new("maxentrysize", "olcDbMaxEntrySize", Scope::Kind("mdb"), Form::Whole, |b, c| {
         b.mdb()?.entry_bytes_max = Some(c.number(0)?).filter(|bytes| *bytes > 0);
         Ok(())
