@@ -165,6 +165,27 @@ fn the_servers_id_is_in_the_next_change() {
 }
 
 #[test]
+fn values_of_an_option_that_has_gone_stay() {
+    let mut bench = Bench::start();
+    let mut client = Client::connect(bench.server.address);
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret\n")), "=> 0\n");
+    let mut modify = |line: &str| ask(&mut client, &format!("modify dc=example,dc=com\n{line}\n"));
+    bench.changed("add olcAttributeOptions: x-");
+    // The long one does not stand in the record.
+    let long = "x".repeat(5_000);
+    assert_eq!(modify(&format!("add description;x-note: short | {long}")), "=> 0\n");
+    bench.changed("delete olcAttributeOptions");
+    assert_eq!(modify("add telephoneNumber: 1"), "=> 0\n");
+    assert_eq!(modify(&format!("add description: {long}")), "=> 0\n");
+    assert_eq!(modify("delete description"), "=> 0\n");
+    bench.changed("add olcAttributeOptions: x-");
+    let search = "search \"dc=example,dc=com\" base (objectClass=*) description;x-note\n";
+    let answer = ask(&mut client, search);
+    assert_eq!(answer.matches("description;x-note: ").count(), 2, "{answer}");
+    assert!(answer.contains(&long), "{answer}");
+}
+
+#[test]
 fn limits_of_clients_hold_from_the_next_connection_on() {
     let mut bench = Bench::start();
     // Addresses are counted from the first such limit on.

@@ -24,8 +24,9 @@ pub struct Placement<'a> {
     pub normal_rdn: &'a [u8],
 }
 
-/// Stores `entry`. `old` is the record that it replaces; its blobs and large sets that are no longer used go. Answers how many
-/// bytes the entry takes before it is packed; members that a large set has already do not count.
+/// Stores `entry`. `old` is the record that it replaces; its blobs and large sets that are no longer used go. What the schema
+/// does not know any more is not in `entry`, and stays as it is in `old`. Answers how many bytes the entry takes before it is
+/// packed; members that a large set has already do not count.
 pub fn store<S: Snapshot>(
     set: &mut WriteSet,
     snapshot: &S,
@@ -74,6 +75,9 @@ pub fn store<S: Snapshot>(
             });
         }
     }
+    if let Some(old) = old {
+        keep_unknown(&mut writer, catalog.catalog(), old)?;
+    }
     if let Some(old) = outside {
         clear_unused(set, snapshot, catalog.catalog(), old, entry, &mut blobs)?;
     }
@@ -85,6 +89,22 @@ pub fn store<S: Snapshot>(
     let packed = catalog.catalog().dictionaries().packed(record);
     set.put(ENTRIES, &place.id.to_bytes(), packed);
     Ok(bytes as u64)
+}
+
+/// Whether the schema no longer has the type of an attribute, or an option of it.
+fn is_unknown(catalog: &Catalog, number: AttributeNumber) -> bool {
+    catalog.row(number).is_none_or(|row| row.description.is_none())
+}
+
+/// Writes the attributes of the old record that no entry in memory can have.
+fn keep_unknown(writer: &mut RecordWriter, catalog: &Catalog, old: &EntryView<'_>) -> Result<(), Fault> {
+    for attribute in old.attributes() {
+        let (number, stored) = attribute?;
+        if is_unknown(catalog, number) {
+            writer.unchanged_attribute(number, &stored);
+        }
+    }
+    Ok(())
 }
 
 /// The stored values of an attribute that is kept. Those come in the order of the old record: `rest` has what follows the
@@ -271,11 +291,13 @@ fn clear_unused<S: Snapshot>(
     entry: &Entry,
     blobs: &mut Vec<([u8; DIGEST_LENGTH], &[u8])>,
 ) -> Result<(), Fault> {
-    let mut before: Vec<[u8; DIGEST_LENGTH]> = Vec::new();
+    let (mut before, mut kept) = (Vec::<[u8; DIGEST_LENGTH]>::new(), Vec::new());
     for attribute in old.attributes() {
         let (number, stored) = attribute?;
+        let stays = is_unknown(catalog, number);
         match stored.form() {
             Form::Inline => {}
+            Form::Large if stays => {}
             Form::Large => {
                 let remains = entry
                     .attributes
@@ -286,16 +308,17 @@ fn clear_unused<S: Snapshot>(
                 }
             }
             Form::Mixed => {
+                let digests = if stays { &mut kept } else { &mut before };
                 for value in stored.iter() {
                     if let StoredValue::Blob { digest, .. } = value? {
-                        before.push(*digest);
+                        digests.push(*digest);
                     }
                 }
             }
         }
     }
     for digest in &before {
-        if !blobs.iter().any(|(remaining, _)| remaining == digest) {
+        if !kept.contains(digest) && !blobs.iter().any(|(remaining, _)| remaining == digest) {
             set.delete(BLOBS, &values::blob_key(old.id(), digest));
         }
     }

@@ -88,11 +88,11 @@ impl RecordWriter {
         self.outside |= mixed;
     }
 
-    /// An attribute as another record has it, all of whose values stand there ([`Form::Inline`]).
+    /// An attribute as the entry's record before has it. What it has outside of the record stays there.
     pub(crate) fn unchanged_attribute(&mut self, number: AttributeNumber, stored: &ValuesView<'_>) {
-        debug_assert!(stored.form() == Form::Inline, "what stands outside has to be looked at");
-        self.head(number, Form::Inline, stored.count, stored.bytes.len());
+        self.head(number, stored.form(), stored.count, stored.bytes.len());
         self.out.extend_from_slice(stored.bytes);
+        self.outside |= stored.form() != Form::Inline;
     }
 
     /// Whole attributes as they stand in another record, none with anything outside of it.
