@@ -57,6 +57,8 @@ pub enum Endpoint {
     Unix { path: PathBuf, mode: Option<u32> },
 }
 
+const SEPARATED: &str = ": several URLs are separated by spaces";
+
 /// A listener URL that cannot be used, or a socket that cannot be bound.
 #[derive(Debug)]
 pub enum ListenError {
@@ -70,6 +72,10 @@ pub enum ListenError {
     Escape(String),
     /// The path of a socket stands where a URL has its DN: it would be the default socket.
     Path { url: String, meant: String },
+    /// A name of an entry stands behind the address, or another URL.
+    Behind { url: String, text: String },
+    /// There is no URL at all.
+    Nothing,
     /// An extension that is unknown, or `x-mod` that is no octal mode.
     Extension { url: String, extension: String },
     /// The host's name has no address (in the families allowed).
@@ -107,6 +113,11 @@ impl fmt::Display for ListenError {
                     "listener URL \"{url}\": in the path of a socket / is written %2F: did you mean \"{meant}\"?"
                 )
             }
+            Self::Behind { url, text } => {
+                let mend = if text.contains("://") { SEPARATED } else { ": take it out" };
+                write!(f, "listener URL \"{url}\": \"{text}\" behind the address has no meaning{mend}")
+            }
+            Self::Nothing => f.write_str("no listener URL: name one, such as ldap:///"),
             Self::Extension { url, extension } => {
                 write!(
                     f,
@@ -116,7 +127,7 @@ impl fmt::Display for ListenError {
             Self::Resolve { url, host, source } => {
                 write!(f, "listener URL \"{url}\": no address for host \"{host}\"")?;
                 if host.contains(',') {
-                    return f.write_str(": several URLs are separated by spaces");
+                    return f.write_str(SEPARATED);
                 }
                 source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
             }
@@ -224,8 +235,13 @@ impl Drop for SocketPath {
 }
 
 /// Parses the argument of `-h`: URLs separated by white space.
+///
+/// # Errors
+/// A URL that cannot be used, or none at all.
 pub fn parse_urls(list: &str) -> Result<Vec<ListenUrl>, ListenError> {
-    list.split_ascii_whitespace().map(ListenUrl::parse).collect()
+    let urls: Vec<ListenUrl> =
+        list.split_ascii_whitespace().map(ListenUrl::parse).collect::<Result<_, _>>()?;
+    if urls.is_empty() { Err(ListenError::Nothing) } else { Ok(urls) }
 }
 
 impl ListenUrl {
@@ -242,8 +258,8 @@ impl ListenUrl {
         let tls = matches!(lower.as_str(), "ldaps" | "pldaps");
         let proxied = matches!(lower.as_str(), "pldap" | "pldaps");
         let endpoint = match lower.as_str() {
-            "ldap" | "pldap" => parse_tcp(text, authority, LDAP_PORT)?,
-            "ldaps" | "pldaps" => parse_tcp(text, authority, LDAPS_PORT)?,
+            "ldap" | "pldap" => parse_tcp(text, rest, LDAP_PORT)?,
+            "ldaps" | "pldaps" => parse_tcp(text, rest, LDAPS_PORT)?,
             "ldapi" => {
                 demand_escaped_path(text, rest)?;
                 parse_unix(text, authority, extensions)?
@@ -414,7 +430,12 @@ fn split_extensions(rest: &str) -> (&str, &str) {
     (authority, parts.nth(3).unwrap_or(""))
 }
 
-fn parse_tcp(url: &str, authority: &str, default: u16) -> Result<Endpoint, ListenError> {
+fn parse_tcp(url: &str, rest: &str, default: u16) -> Result<Endpoint, ListenError> {
+    let address = rest.split('?').next().unwrap_or("");
+    let (authority, behind) = address.split_once('/').unwrap_or((address, ""));
+    if !behind.trim_matches('/').is_empty() {
+        return Err(ListenError::Behind { url: url.to_owned(), text: behind.to_owned() });
+    }
     let bad_port = |port: &str| ListenError::Port { url: url.to_owned(), port: port.to_owned() };
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or_else(|| ListenError::NotAUrl(url.to_owned()))?;
@@ -557,6 +578,8 @@ mod tests {
             ("ldap://[::1", "not a listener URL"),
             ("ldapi:///tmp/ldapi", "did you mean \"ldapi://%2Ftmp%2Fldapi\"?"),
             ("ldapi:///tmp/s/????x-mod=0700", "did you mean \"ldapi://%2Ftmp%2Fs/????x-mod=0700\"?"),
+            ("ldap://localhost/dc=example", "\"dc=example\" behind the address has no meaning: take it out"),
+            ("ldap://localhost/,ldaps://localhost/", "has no meaning: several URLs are separated by spaces"),
             ("ldapi://%2", "two hexadecimal digits"),
             ("ldapi://%2Ftmp/????x-mod=999", "bad extension \"x-mod=999\""),
             ("ldapi://%2Ftmp/????!x-other=1", "bad extension \"!x-other=1\""),
@@ -564,6 +587,12 @@ mod tests {
             let error = ListenUrl::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_server_listens_somewhere() {
+        let error = parse_urls(" ").unwrap_err().to_string();
+        assert_eq!(error, "no listener URL: name one, such as ldap:///");
     }
 
     #[test]
