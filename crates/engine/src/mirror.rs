@@ -104,6 +104,7 @@ fn entry<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<Mirrored
         values: a.values,
     };
     let mut attributes: Vec<LdifAttribute> = owned.attributes.into_iter().map(attribute).collect();
+    attributes.extend(reader.unknown()?);
     if view.settings.suffixes.iter().any(|suffix| suffix.normal == name) {
         let csns = log::context_csns(view.snapshot)?;
         attributes.retain(|a| !a.description.eq_ignore_ascii_case("contextCSN"));

@@ -1,9 +1,9 @@
-//! Whether any entry uses an attribute type or an object class that is to leave the schema.
+//! Whether any entry uses an attribute type, an option or an object class that is to leave the schema.
 
 use std::borrow::Cow;
 use std::ops::Bound;
 
-use larix_schema::{AttributeTypeId, ObjectClassId};
+use larix_schema::ObjectClassId;
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, Store};
 
 use crate::database::{Database, View};
@@ -21,7 +21,7 @@ const SLICE: usize = 1_024;
 /// An entry that uses an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaUse {
-    /// The attribute type's or object class's name.
+    /// The attribute type's or object class's name, or the description with the option.
     pub element: String,
     /// The DN of an entry that has it.
     pub dn: String,
@@ -30,7 +30,7 @@ pub struct SchemaUse {
 /// The elements that entries have to be looked at for.
 #[derive(Debug, Default)]
 struct Elements {
-    attributes: Vec<(AttributeNumber, AttributeTypeId)>,
+    attributes: Vec<(AttributeNumber, String)>,
     classes: Vec<ObjectClassId>,
 }
 
@@ -74,18 +74,18 @@ fn by_index<N: Snapshot>(
     elements: &mut Elements,
 ) -> Result<Option<SchemaUse>, Fault> {
     for row in view.catalog.rows() {
-        let Some(attribute) = row.description.as_ref().map(|description| description.attribute) else {
-            continue;
+        let going = row.description.as_ref().filter(|description| retiring.takes(description));
+        let Some(attribute) = going.map(|description| description.attribute) else { continue };
+        let name = match retiring.attributes.contains(&attribute) {
+            true => view.schema.attribute(attribute).name(),
+            false => &*row.text,
         };
-        if !retiring.attributes.contains(&attribute) {
-            continue;
-        }
         if !row.usable().has(Kinds::PRESENCE) {
-            elements.attributes.push((row.number, attribute));
+            elements.attributes.push((row.number, name.to_owned()));
             continue;
         }
         if let Some(id) = first(view, &key::make(row.number, KeyKind::Presence, b""))? {
-            return named(view, id, view.schema.attribute(attribute).name()).map(Some);
+            return named(view, id, name).map(Some);
         }
     }
     let row = view.catalog.object_class().and_then(|number| view.catalog.row(number));
@@ -136,9 +136,9 @@ fn by_reading<N: Snapshot>(
         }
         let record = view.unpacked(id, stored)?;
         let entry = EntryView::parse(id, &record)?;
-        for (number, attribute) in &elements.attributes {
+        for (number, name) in &elements.attributes {
             if entry.get(*number)?.is_some() {
-                return named(view, id, view.schema.attribute(*attribute).name()).map(ReadOutcome::Found);
+                return named(view, id, name).map(ReadOutcome::Found);
             }
         }
         let values = classes.filter(|_| !elements.classes.is_empty()).map(|number| entry.get(number));
@@ -162,6 +162,8 @@ fn named<N: Snapshot>(view: &View<'_, N>, id: EntryId, element: &str) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use larix_schema::AttributeOptions;
+
     use super::*;
     use crate::fixture::{Fixture, schema};
 
@@ -181,6 +183,7 @@ mod tests {
                         .map(|name| schema.attribute_type(name).expect(name).id)
                         .collect(),
                     classes: classes.iter().map(|name| schema.object_class(name).expect(name).id).collect(),
+                    options: None,
                 };
                 let found = fixture.database.schema_use(&retiring).expect("no fault");
                 let found = found.as_ref().map(|found| (found.element.as_str(), found.dn.as_str()));
@@ -197,10 +200,23 @@ mod tests {
     }
 
     #[test]
+    fn an_option_that_an_entry_has_is_found() {
+        let fixture = Fixture::memory(&[], LDIF);
+        let user = |options: AttributeOptions| {
+            let retiring = Retiring { options: Some(options), ..Retiring::default() };
+            fixture.database.schema_use(&retiring).expect("no fault")
+        };
+        assert_eq!(user(AttributeOptions::default()), None);
+        let found = user(AttributeOptions::none()).expect("an entry");
+        let expected = ("telephoneNumber;lang-en", "cn=ann,dc=example,dc=com");
+        assert_eq!((found.element.as_str(), found.dn.as_str()), expected);
+    }
+
+    #[test]
     fn what_was_removed_is_free_again() {
         let fixture = Fixture::memory(&[("objectClass", "eq")], LDIF);
         let attributes = vec![schema().attribute_type("uid").expect("uid").id];
-        let retiring = Retiring { attributes, classes: Vec::new() };
+        let retiring = Retiring { attributes, ..Retiring::default() };
         assert!(fixture.database.schema_use(&retiring).expect("no fault").is_some());
         fixture.delete("cn=ann,dc=example,dc=com");
         assert_eq!(fixture.database.schema_use(&retiring).expect("no fault"), None);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::AttributeTypeId;
+use crate::options::AttributeOptions;
 use crate::schema::Schema;
 
 /// As many tagging options as one description may carry; OpenLDAP's number.
@@ -62,6 +63,11 @@ impl AttributeDescription {
     /// Options, lower case and sorted. One that ends in `-` is a range of language tags, for requests only.
     pub fn options(&self) -> &[Box<str>] {
         self.options.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it would be one if the schema had these options. `binary` is none of them.
+    pub fn has_only(&self, known: &AttributeOptions) -> bool {
+        self.options().iter().all(|option| &**option == "binary" || known.knows(option))
     }
 
     pub fn has_binary_option(&self) -> bool {

@@ -165,24 +165,52 @@ fn the_servers_id_is_in_the_next_change() {
 }
 
 #[test]
-fn values_of_an_option_that_has_gone_stay() {
+fn an_option_that_entries_use_stays() {
     let mut bench = Bench::start();
     let mut client = Client::connect(bench.server.address);
     assert_eq!(ask(&mut client, &format!("as {ADMIN} secret\n")), "=> 0\n");
     let mut modify = |line: &str| ask(&mut client, &format!("modify dc=example,dc=com\n{line}\n"));
-    bench.changed("add olcAttributeOptions: x-");
+    bench.changed("add olcAttributeOptions: lang- | x-");
+    assert_eq!(modify("add description;x-note: short"), "=> 0\n");
+    let refused = bench.change("cn=config", "delete olcAttributeOptions: x-");
+    assert!(refused.starts_with("=> 53") && refused.contains("description;x-note"), "{refused}");
+    assert_eq!(modify("delete description;x-note"), "=> 0\n");
+    bench.changed("delete olcAttributeOptions: x-");
+    assert!(modify("add description;x-note: short").starts_with("=> 17"));
+}
+
+/// An option is taken out of slapd.conf while entries have it.
+#[test]
+fn what_the_schema_no_longer_knows_is_kept_and_written() {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "attributeoptions lang- x-\ndatabase mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\n\
+             directory @DATA@\n"
+        ),
+    );
     // The long one does not stand in the record.
     let long = "x".repeat(5_000);
-    assert_eq!(modify(&format!("add description;x-note: short | {long}")), "=> 0\n");
-    bench.changed("delete olcAttributeOptions");
+    site.load(&format!(
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n\
+         description;x-note: short\ndescription;x-note: {long}\n"
+    ));
+    let with_option = std::fs::read_to_string(site.configuration()).unwrap();
+    std::fs::write(site.configuration(), with_option.replace(" x-\n", "\n")).unwrap();
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut client = Client::connect(server.address);
+    assert_eq!(ask(&mut client, &format!("as {ADMIN} secret\n")), "=> 0\n");
+    let mut modify = |line: &str| ask(&mut client, &format!("modify dc=example,dc=com\n{line}\n"));
     assert_eq!(modify("add telephoneNumber: 1"), "=> 0\n");
     assert_eq!(modify(&format!("add description: {long}")), "=> 0\n");
     assert_eq!(modify("delete description"), "=> 0\n");
-    bench.changed("add olcAttributeOptions: x-");
-    let search = "search \"dc=example,dc=com\" base (objectClass=*) description;x-note\n";
-    let answer = ask(&mut client, search);
-    assert_eq!(answer.matches("description;x-note: ").count(), 2, "{answer}");
-    assert!(answer.contains(&long), "{answer}");
+    assert!(server.stop());
+    let output =
+        Kind::Larix.tool("cat").arg("-f").arg(site.configuration()).args(["-o", "ldif-wrap=no"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    for value in ["short", long.as_str()] {
+        assert!(text.contains(&format!("\ndescription;x-note: {value}\n")), "{text}");
+    }
 }
 
 #[test]

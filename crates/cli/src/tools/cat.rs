@@ -225,7 +225,8 @@ impl<W: Write> Output<'_, W> {
                 add_context_csn(view, &mut entry)?;
             }
             self.number(id)?;
-            write_entry(self.writer, self.out, view, entry)?;
+            let unknown = seen.reader.unknown().map_err(fault)?;
+            write_entry(self.writer, self.out, view, (entry, unknown))?;
             Ok(false)
         })?;
         if waits {
@@ -242,16 +243,18 @@ impl<W: Write> Output<'_, W> {
     }
 }
 
+/// Writes an entry; `unknown` has what the schema does not know any more.
 fn write_entry<S>(
     writer: &Writer,
     out: &mut impl Write,
     view: &View<'_, S>,
-    entry: Entry,
+    (entry, unknown): (Entry, Vec<LdifAttribute>),
 ) -> anyhow::Result<()> {
     let attributes = entry
         .attributes
         .into_iter()
         .map(|a| common::ldif_attribute(a.description.to_text(&view.schema), a.values))
+        .chain(unknown)
         .collect();
     write_record(writer, out, entry.dn, attributes)
 }

@@ -1,5 +1,6 @@
 //! Reading an entry with all that belongs to it, wherever it is stored.
 
+use larix_proto::ldif::LdifAttribute;
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
@@ -166,8 +167,26 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
         values::contains(self.snapshot, self.view.id(), number, member)
     }
 
+    /// The attributes that the schema does not know any more, as they are shown, with all of their values.
+    pub fn unknown(&self) -> Result<Vec<LdifAttribute>, Fault> {
+        let mut unknown = Vec::new();
+        for attribute in self.view.attributes() {
+            let (number, stored) = attribute?;
+            let Some(row) = self.catalog.row(number).filter(|row| row.description.is_none()) else {
+                continue;
+            };
+            let mut values = Vec::new();
+            self.visit_values(number, &stored, &mut |value| {
+                values.push(value.to_vec());
+                true
+            })?;
+            unknown.push(LdifAttribute { description: row.text.to_string(), values });
+        }
+        Ok(unknown)
+    }
+
     /// The entry as an owned one. Large sets stay in the store unless `whole`. Attributes that the schema does not
-    /// know any more are left out.
+    /// know any more are left out: [`Self::unknown`] has them.
     pub fn to_owned(&self, dn: String, whole: bool) -> Result<Entry, Fault> {
         self.owned(dn, whole, |_| true)
     }

@@ -1,31 +1,39 @@
 //! Schema elements that are about to be removed: no change may use them any more.
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
+use larix_schema::{AttributeDescription, AttributeOptions, AttributeTypeId, ObjectClassId, Schema};
 
 use crate::change::prepare::Prepared;
 
-/// Types and classes that are about to leave the schema. From the moment the writer knows of them no change brings them
+/// Types, classes and options that are about to leave the schema. From the moment the writer knows of them no change brings them
 /// into an entry, so that what is looked up behind that holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retiring {
     pub attributes: Vec<AttributeTypeId>,
     pub classes: Vec<ObjectClassId>,
+    /// The options that there will be, if they become others.
+    pub options: Option<AttributeOptions>,
 }
 
 impl Retiring {
     pub fn is_empty(&self) -> bool {
-        self.attributes.is_empty() && self.classes.is_empty()
+        self.attributes.is_empty() && self.classes.is_empty() && self.options.is_none()
+    }
+
+    /// Whether the type goes, or one of the options.
+    pub(crate) fn takes(&self, description: &AttributeDescription) -> bool {
+        self.attributes.contains(&description.attribute)
+            || self.options.as_ref().is_some_and(|options| !description.has_only(options))
     }
 
     /// The first of these elements that a change uses, by its name.
     fn used_by(&self, operation: &Prepared, schema: &Schema) -> Option<String> {
         let object_class = schema.attribute_type_id("objectClass");
-        let find = |attribute: AttributeTypeId, values: &[Vec<u8>]| {
-            if self.attributes.contains(&attribute) {
-                return Some(schema.attribute(attribute).name().to_owned());
+        let find = |description: &AttributeDescription, values: &[Vec<u8>]| {
+            if self.takes(description) {
+                return Some(description.to_text(schema));
             }
-            if self.classes.is_empty() || Some(attribute) != object_class {
+            if self.classes.is_empty() || Some(description.attribute) != object_class {
                 return None;
             }
             let mut classes = values.iter().filter_map(|value| {
@@ -40,8 +48,8 @@ impl Retiring {
             Prepared::ModifyDn(rename) => (&[][..], rename.mods.as_slice()),
             Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => return None,
         };
-        let added = attributes.iter().find_map(|a| find(a.description.attribute, &a.values));
-        added.or_else(|| mods.iter().find_map(|change| find(change.description.attribute, &change.values)))
+        let added = attributes.iter().find_map(|a| find(&a.description, &a.values));
+        added.or_else(|| mods.iter().find_map(|change| find(&change.description, &change.values)))
     }
 
     /// # Errors

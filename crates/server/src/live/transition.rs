@@ -152,7 +152,8 @@ impl<'s> Transition<'s> {
             return Ok(());
         }
         let (attributes, classes) = next.broken_since(earlier);
-        let retiring = Retiring { attributes, classes };
+        let options = (next.options() != earlier.options()).then(|| next.options().clone());
+        let retiring = Retiring { attributes, classes, options };
         if retiring.is_empty() {
             return Ok(());
         }
