@@ -11,6 +11,9 @@ use super::policy::AccessPolicy;
 use super::rule::{AccessRule, DnScope, FlowControl, Identity, ValueStyle, What, Who};
 use super::sets::Set;
 
+/// So many rules or clauses before one are compared with it, so that the work is in proportion to the text.
+const COMPARED_MAX: usize = 1_000;
+
 /// Something that can never match. Rules and clauses are counted from 0, frontend rules behind the database's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NeverMatches {
@@ -69,6 +72,7 @@ impl AccessPolicy {
         }
         // Those of the frontend are covered in this database perhaps, and not in another.
         let start = if number < self.frontend_from { 0 } else { self.frontend_from };
+        let start = start.max(number.saturating_sub(COMPARED_MAX));
         let earlier = self.rules.iter().zip(&*self.sources).enumerate().take(number).skip(start);
         let mut covering = earlier.filter(|(_, (earlier, text))| {
             earlier.by.iter().all(|clause| clause.control != FlowControl::Break)
@@ -112,7 +116,9 @@ impl AccessPolicy {
         found: &mut Vec<NeverMatches>,
     ) {
         for (index, clause) in rule.by.iter().enumerate() {
-            let covering = rule.by.iter().take(index).position(|earlier| covers_clause(earlier, clause));
+            let start = index.saturating_sub(COMPARED_MAX);
+            let mut earlier = rule.by.iter().enumerate().take(index).skip(start);
+            let covering = earlier.find(|(_, earlier)| covers_clause(earlier, clause)).map(|(by, _)| by);
             let because = match covering {
                 Some(by) => {
                     let text = source.by.get(by).map(ToString::to_string).unwrap_or_default();
@@ -217,7 +223,19 @@ fn implies(narrow: &CompiledWho, wide: &CompiledWho) -> bool {
 #[cfg(test)]
 mod tests {
 
+    use super::COMPARED_MAX;
     use crate::fixture::Fixture;
+
+    #[test]
+    fn what_stands_far_before_is_not_compared() {
+        let fixture = Fixture::new();
+        for (between, is_told) in [(COMPARED_MAX - 1, true), (COMPARED_MAX, false)] {
+            let others: String = (0..between).map(|number| format!(" by dn.base=cn={number} read")).collect();
+            let rules = format!("to * by dn.base=cn=a read{others} by dn.base=cn=a write");
+            let found = fixture.policy(&rules).never_matching(&[]);
+            assert_eq!(found.len(), usize::from(is_told), "{between} between them");
+        }
+    }
 
     #[test]
     fn what_can_never_match_is_told() {
