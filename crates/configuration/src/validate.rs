@@ -1,5 +1,6 @@
 //! The configuration as a whole: what no single directive can see.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -316,12 +317,15 @@ fn directory(
             .with_help("add a line such as `directory /var/lib/ldap`"));
     }
     if let Some((_, first)) = others.iter().find(|(other, _)| other == path) {
-        let message = format!("its directory `{}` is that of the database at {first}", path.display());
-        return Err(ConfigError::new(database.origin.clone(), message)
-            .with_help("give each database a directory of its own"));
+        return Err(shared_directory(database, path, first));
     }
     others.push((path.to_owned(), database.origin.clone()));
     Ok(())
+}
+
+fn shared_directory(database: &Database, path: &Path, first: &Origin) -> ConfigError {
+    let message = format!("its directory `{}` is that of the database at {first}", path.display());
+    ConfigError::new(database.origin.clone(), message).with_help("give each database a directory of its own")
 }
 
 /// A subordinate database needs one above it to be glued to.
@@ -371,6 +375,8 @@ impl Config {
     /// # Errors
     /// Names the directory, and how to make it.
     pub fn check_directories(&self) -> Result<(), ConfigError> {
+        // By device and number: a directory may have several names.
+        let mut seen: Vec<((u64, u64), &Origin)> = Vec::new();
         for database in self.databases.iter().filter(|database| !database.disabled) {
             let Some(directory) = database.kind.directory() else { continue };
             let path = directory.display();
@@ -378,7 +384,13 @@ impl Config {
                 Err(ConfigError::new(database.origin.clone(), message).with_help(help))
             };
             match std::fs::metadata(directory) {
-                Ok(found) if found.is_dir() => {}
+                Ok(found) if found.is_dir() => {
+                    let identity = (found.dev(), found.ino());
+                    if let Some((_, first)) = seen.iter().find(|(other, _)| *other == identity) {
+                        return Err(shared_directory(database, directory, first));
+                    }
+                    seen.push((identity, &database.origin));
+                }
                 Ok(_) => return error(format!("`{path}` is not a directory"), "name a directory".to_owned()),
                 Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
                     return error(

@@ -114,7 +114,7 @@ impl<S: Store> Fixture<S> {
         Self { database, clock: ManualClock::default(), subject: Arc::new(Subject::default()), limits: None }
     }
 
-    pub(crate) fn restrict(&mut self, rules: &[&str]) {
+    pub(crate) fn restrict(&self, rules: &[&str]) {
         let rules: Vec<AccessRule> = rules.iter().map(|rule| AccessRule::parse(rule).expect(rule)).collect();
         let policy = AccessPolicy::new(schema(), None, &rules, &[]).expect("rules");
         let settings = DatabaseSettings::clone(&self.database.settings());

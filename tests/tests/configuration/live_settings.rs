@@ -112,6 +112,22 @@ fn a_directory_that_is_not_there_is_named_with_the_mend() {
 }
 
 #[test]
+fn a_directory_is_of_one_database_by_whatever_name() {
+    let mut bench = Bench::start();
+    let link = bench.path("link");
+    std::os::unix::fs::symlink(bench.path("data"), &link).unwrap();
+    let link = link.display();
+    let answer = bench.change("olcDatabase={1}mdb,cn=config", &format!("replace olcDbDirectory: {link}"));
+    assert!(answer.contains("by another name: write it as it was"), "{answer}");
+    let request = format!(
+        "add olcDatabase=mdb,cn=config\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcDatabase: mdb\n\
+         olcSuffix: dc=two\nolcDbDirectory: {link}\n"
+    );
+    let answer = ask(&mut bench.configuration, &request);
+    assert!(answer.contains("is that of the database at olcDatabase={1}mdb,cn=config"), "{answer}");
+}
+
+#[test]
 fn listeners_come_and_go() {
     let mut bench = Bench::start();
     for (attribute, path, expected) in
