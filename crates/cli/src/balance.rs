@@ -23,7 +23,7 @@ use larix_server::http::{Answer, HttpListener, spawn_pages};
 use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, ListenUrl, Listener, parse_urls};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::terminal::{print_answer, say};
+use crate::terminal::{known_option, print_answer, say};
 
 const DEFAULT_URLS: &str = "ldap:///";
 /// In a second.
@@ -100,16 +100,6 @@ struct Lloadd {
     /// Accepted without effect: the service name
     #[arg(short = 'n', value_name = "NAME")]
     service_name: Option<String>,
-}
-
-/// # Errors
-/// An option that lloadd does not have.
-fn known_option(option: &str) -> Result<String, String> {
-    let name = option.split('=').next().unwrap_or_default();
-    match name.eq_ignore_ascii_case("slp") {
-        true => Ok(option.to_owned()),
-        false => Err(format!("lloadd has no option `{name}`: slp is the only one")),
-    }
 }
 
 /// Runs lloadd with the arguments after its name. As lloadd it ends at SIGHUP, and goes to the background unless `-d` is there.

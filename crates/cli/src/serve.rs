@@ -26,7 +26,7 @@ use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
-use crate::terminal::{at_least_one, print_answer, say};
+use crate::terminal::{at_least_one, known_option, print_answer, say};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -76,7 +76,7 @@ pub(crate) struct ServeArgs {
     #[arg(short = 'c', value_name = "COOKIE")]
     cookie: Vec<String>,
     /// OpenLDAP's further options (slp=...; accepted, without effect)
-    #[arg(short = 'o', value_name = "OPTION[=VALUE]")]
+    #[arg(short = 'o', value_name = "OPTION[=VALUE]", value_parser = known_option)]
     option: Vec<String>,
     /// Check the configuration and end
     #[arg(short = 't', hide = true)]

@@ -120,6 +120,18 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     }
 }
 
+/// An option of `-o` to slapd or lloadd.
+///
+/// # Errors
+/// An option that neither has.
+pub(crate) fn known_option(option: &str) -> Result<String, String> {
+    let name = option.split('=').next().unwrap_or_default();
+    match name.eq_ignore_ascii_case("slp") {
+        true => Ok(option.to_owned()),
+        false => Err(format!("there is no option `{name}`: slp is the only one")),
+    }
+}
+
 /// The terminal of this process, also where standard input is redirected.
 const TERMINAL: &str = "/dev/tty";
 /// A longer answer is no password.
@@ -291,6 +303,17 @@ mod tests {
             assert_eq!(format!("{:?}", end_with("x", &error)), format!("{expected:?}"));
             let error = error.context("cannot write");
             assert_eq!(format!("{:?}", end_with("x", &error)), format!("{expected:?}"));
+        }
+    }
+
+    #[test]
+    fn options_that_are_none_are_refused() {
+        for option in ["slp", "SLP=off"] {
+            assert_eq!(known_option(option).as_deref(), Ok(option));
+        }
+        for (option, name) in [("slpx=on", "slpx"), ("schema-check=no", "schema-check"), ("", "")] {
+            let expected = format!("there is no option `{name}`: slp is the only one");
+            assert_eq!(known_option(option), Err(expected));
         }
     }
 
