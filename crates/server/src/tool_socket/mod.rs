@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use larix_engine::{Served, injected};
 use larix_proto::{LdapResult, ResultCode, encode};
@@ -40,6 +41,8 @@ use place::SocketPath;
 
 /// Tools at work on one database at once; more are refused.
 pub const TOOLS_MAX: usize = 8;
+/// So long after a connection could not be taken the next one is tried.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The sockets of all databases.
 #[derive(Debug, Default)]
@@ -169,8 +172,12 @@ impl Accepting {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Closed, or there are no descriptors left: then tools are refused until the next start.
-                Err(_) => break,
+                Err(_) if self.state.is_closing() => break,
+                // No descriptors or no memory: there may be some later, and nobody else answers tools that wait here.
+                Err(_) => {
+                    thread::park_timeout(ACCEPT_AGAIN);
+                    continue;
+                }
             };
             working.retain(|thread| !thread.is_finished());
             number += 1;
@@ -226,4 +233,32 @@ fn refuse(mut stream: UnixStream, refusal: &LdapResult) {
     encode::notice_of_disconnection(&mut out, refusal);
     // The refused client may have gone.
     let _ = stream.write_all(&out);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// A listener that does not wait fails whenever nobody is there, as any one does without descriptors.
+    #[test]
+    fn tools_are_answered_after_connections_could_not_be_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = Arc::new(UnixListener::bind(&path).unwrap());
+        listener.set_nonblocking(true).unwrap();
+        let state = Arc::new(DoorState::default());
+        let accepting =
+            Accepting { listener, state: Arc::clone(&state), server: Weak::new(), served: Weak::new() };
+        let thread = thread::spawn(move || accepting.run());
+        for _ in 0..10 {
+            let mut tool = UnixStream::connect(&path).unwrap();
+            tool.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            // The server that it asks is gone: its connection ends.
+            assert_eq!(tool.read_to_end(&mut Vec::new()).unwrap(), 0);
+        }
+        state.closing.store(true, Ordering::Release);
+        thread.join().unwrap();
+    }
 }
