@@ -177,7 +177,7 @@ impl fmt::Display for OpenError {
             ),
             Self::InUse { path, holder: Some(pid) } if *pid == std::process::id() => write!(
                 f,
-                "{}: another database of this process has the same directory, by this path or another: give each one of its own",
+                "{}: this process has the directory open already, by this path or another: write it as it was, or give each database its own",
                 path.display()
             ),
             Self::InUse { path, holder: Some(pid) } => {
