@@ -97,7 +97,7 @@ fn results() {
 
 #[test]
 fn access() {
-    let mut fixture = Fixture::memory(&[], LDIF);
+    let fixture = Fixture::memory(&[], LDIF);
     fixture.restrict(&["to attrs=userPassword by * auth", "to attrs=sn by * none", "to * by * compare"]);
     let plain = RequestControls::default();
     let ann = "cn=ann,dc=example,dc=com";

@@ -165,7 +165,7 @@ const FILTERS: &[&str] = &[
 #[test]
 fn searches_answer_alike() {
     for indexed in [false, true] {
-        let (mut computing, mut stored, _) = both(indexed);
+        let (computing, stored, _) = both(indexed);
         for rules in [
             &["to * by * read"][..],
             &["to attrs=title by * search", "to * by * read"],
@@ -220,7 +220,7 @@ fn controls_answer_alike() {
 
 #[test]
 fn compares_answer_alike() {
-    let (mut computing, mut stored, _) = both(false);
+    let (computing, stored, _) = both(false);
     let ask = |fixture: &Fixture<MemoryStore>, controls: &RequestControls, name: &str, value: &str| {
         let snapshot = fixture.database.store().snapshot().expect("a snapshot");
         let view = fixture.database.view(&snapshot).expect("a view");

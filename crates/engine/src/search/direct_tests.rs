@@ -255,7 +255,7 @@ fn rights_that_differ_between_entries_are_left_to_a_task() {
 /// attribute's.
 #[test]
 fn attributes_of_all_lengths_are_answered_as_they_are_stored() {
-    let mut fixture = Fixture::memory(INDEXES, PEOPLE);
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
     let mut want: Vec<(String, Attributes)> = Vec::new();
     for length in (0..140).chain([200, 254, 255, 256, 300, 1_100]) {
         let uid = format!("v{length}");

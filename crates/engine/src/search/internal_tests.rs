@@ -211,7 +211,7 @@ fn requesters_find_what_they_may() {
                  whose: fn(&Subject) -> Whose<'_>,
                  filter: &str,
                  expected: (Ended, &[&str], usize)| {
-        let mut fixture = Fixture::memory(LINES, &ldif);
+        let fixture = Fixture::memory(LINES, &ldif);
         fixture.restrict(rules);
         let snapshot = fixture.database.store().snapshot().expect("a snapshot");
         let view = fixture.database.view(&snapshot).expect("a view");

@@ -554,7 +554,7 @@ fn between_slices() {
 
 #[test]
 fn access_rules() {
-    let mut fixture = Fixture::memory(INDEXES, PEOPLE);
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
     fixture.restrict(&[
         "to dn.base=\"cn=zoe,ou=people,dc=example,dc=com\" by * none",
         "to attrs=uid by * compare",
