@@ -19,10 +19,6 @@ use crate::runtime::{AbortOnDrop, GRACE, OwnLoop, Runtime, call};
 /// The function of PostgreSQL that warns where it no longer waits for the standby. [`Statements::prepare`] has warnings sent.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
-/// A connection that was used so short a time ago is taken for open: who waits for each answer comes back sooner. One that has ended since then is
-/// found out by the question.
-const FRESH: Duration = Duration::from_millis(10);
-
 /// A connection with its prepared statements.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -52,18 +48,16 @@ struct Wire {
     own_loop: OwnLoop,
     /// The place of its server in the address.
     server: usize,
-    used: Instant,
 }
 
 impl Wire {
     /// Whether the other side has not ended it, as far as has come here.
     fn is_open(&self) -> bool {
-        let is_fresh = now().duration_since(self.used) < FRESH;
-        (is_fresh || self.own_loop.look().is_ok()) && !self.link.client.is_closed()
+        self.own_loop.look().is_ok() && !self.link.client.is_closed()
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a connection was idle is this process's own affair")]
+#[expect(clippy::disallowed_methods, reason = "how long this process waits is its own affair")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -242,7 +236,6 @@ impl Pool {
             link: Arc::new(Link { client, statements, cut_short, is_spent: AtomicBool::new(false) }),
             own_loop,
             server,
-            used: now(),
         })
     }
 
@@ -424,12 +417,9 @@ impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let wire = self.wire.take().filter(|wire| wire.link.is_usable());
         // Sent before whatever is sent next on it. Nobody waits for the answer; a connection that ends instead is found closed.
-        let mut wire = wire.filter(|wire| {
+        let wire = wire.filter(|wire| {
             !self.transaction || wire.own_loop.begin(wire.link.client.batch_execute("ROLLBACK")).is_ok()
         });
-        if let Some(wire) = &mut wire {
-            wire.used = now();
-        }
         let mut state = self.pool.lock();
         if self.is_reserved {
             state.reserved = wire;
