@@ -19,6 +19,10 @@ use crate::runtime::{AbortOnDrop, GRACE, OwnLoop, Runtime, call};
 /// The function of PostgreSQL that warns where it no longer waits for the standby. [`Statements::prepare`] has warnings sent.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
+/// An engine that has refused a connection is not asked for another one so soon, while others are to come back: each attempt takes it more than
+/// most questions do, and a line of its log.
+const FULL: Duration = Duration::from_secs(1);
+
 /// A connection with its prepared statements.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -79,11 +83,19 @@ struct State {
     leased: usize,
     /// Leases without a connection that wait for one to be given back.
     lacking: usize,
+    /// The engine has refused one more connection, and is not asked for one before.
+    full_until: Option<Instant>,
     /// Threads that wait for a connection: only these are woken, which is a system call.
     waiting: usize,
     /// The one for the lease, and whether somebody has it.
     reserved: Option<Wire>,
     is_reserved_leased: bool,
+}
+
+impl State {
+    fn is_full(&self) -> bool {
+        self.full_until.is_some_and(|until| now() < until)
+    }
 }
 
 impl Pool {
@@ -162,32 +174,37 @@ impl Pool {
 
     /// The lease with a connection: one that is open and idle, or a new one. Where the engine lets nobody else in, one that is given back.
     fn wired<'p>(&'p self, mut lease: Lease<'p>) -> Result<Lease<'p>, Fault> {
-        let until = now() + self.limits.deadline;
+        let mut until = None;
         loop {
-            let idle = {
-                let mut state = self.lock();
-                let own = if lease.is_reserved { state.reserved.take() } else { None };
-                // To connect takes long: a node that has just begun has an idle one, and is to know soon who writes.
-                own.or_else(|| state.idle.pop())
-            };
-            match idle {
+            let wire = match self.idle(&lease, &mut until) {
                 // One that has ended meanwhile is of no use.
-                Some(wire) if !wire.is_open() => {}
-                idle => match idle.map_or_else(|| self.connect(), Ok) {
-                    Err(fault) if fault.is_of_too_many() && self.await_idle(&lease, until) => {}
-                    wire => {
-                        lease.wire = Some(wire?);
-                        return Ok(lease);
+                Some(wire) if !wire.is_open() => continue,
+                Some(wire) => wire,
+                None => match self.connect() {
+                    Err(fault) if fault.is_of_too_many() && until.is_none() => {
+                        self.lock().full_until = Some(now() + FULL);
+                        continue;
                     }
+                    wire => wire?,
                 },
-            }
+            };
+            lease.wire = Some(wire);
+            return Ok(lease);
         }
     }
 
-    /// Waits for a connection that somebody gives back; whether there is one.
-    fn await_idle(&self, lease: &Lease<'_>, until: Instant) -> bool {
-        let is_leased = usize::from(!lease.is_reserved);
+    /// An idle connection. While the engine lets nobody else in, one that somebody gives back, up to the deadline, which begins with the first
+    /// wait; none where nobody has one.
+    fn idle(&self, lease: &Lease<'_>, until: &mut Option<Instant>) -> Option<Wire> {
         let mut state = self.lock();
+        let own = if lease.is_reserved { state.reserved.take() } else { None };
+        // To connect takes long: a node that has just begun has an idle one, and is to know soon who writes.
+        let idle = own.or_else(|| state.idle.pop());
+        if idle.is_some() || until.is_none() && !state.is_full() {
+            return idle;
+        }
+        let until = *until.get_or_insert_with(|| now() + self.limits.deadline);
+        let is_leased = usize::from(!lease.is_reserved);
         state.lacking += is_leased;
         if state.leased <= state.lacking {
             // Nobody has one, and the others that wait are to know.
@@ -196,11 +213,12 @@ impl Pool {
         state.waiting += 1;
         let none = |state: &mut State| state.idle.is_empty() && state.leased > state.lacking;
         let time = until.saturating_duration_since(now());
-        let (mut state, late) =
+        let (mut state, _) =
             self.given_back.wait_timeout_while(state, time, none).unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
         state.lacking -= is_leased;
-        !late.timed_out() && !state.idle.is_empty()
+        // Taken before anybody else that was woken looks.
+        state.idle.pop()
     }
 
     /// The connection for who must not wait until others give one back: who holds the right to write loses it otherwise. One beyond the most
