@@ -50,8 +50,9 @@ impl Address {
             #[cfg(not(feature = "etcd"))]
             "etcd" => Err(absent("etcd", "etcd")),
             scheme => {
-                // What has none may be a password.
-                let begins = match text.contains("://") {
+                // Without one, what comes before may be a user and his password.
+                let is_scheme = scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
+                let begins = match is_scheme && text.contains("://") {
                     true => format!("it begins with {scheme:?}, and "),
                     false => String::new(),
                 };
@@ -113,5 +114,22 @@ impl fmt::Display for Address {
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Address").field(&self.to_string()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_no_known_kind_is_named_without_secrets() {
+        for (text, begins) in [
+            ("mysql://larix:secret@db1/d", "it begins with \"mysql\", and an engine is given as"),
+            ("larix:secret@db1/d?application_name=http://n1", "an engine is given as"),
+            ("secret", "an engine is given as"),
+        ] {
+            let Err(OpenError::Address(why)) = Address::parse(text) else { panic!("{text} is taken") };
+            assert!(why.starts_with(begins) && !why.contains("secret"), "{why}");
+        }
     }
 }
