@@ -531,10 +531,11 @@ fn servers_text(faults: &[ServerFault]) -> String {
     }
 }
 
-/// Whether the connection ends with it. The word in front of the message is in the engine's language, the one that is looked at is not.
+/// Whether the connection ends with it. The word in front of the message is in the engine's language, the one that is looked at is not. Some
+/// that stand in front of an engine, as PgBouncer, leave that out: then it may end.
 #[cfg(feature = "postgresql")]
 fn is_fatal(answer: &DbError) -> bool {
-    matches!(answer.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+    answer.parsed_severity().is_none_or(|severity| matches!(severity, Severity::Fatal | Severity::Panic))
 }
 
 /// A row that does not follow the format.
