@@ -417,6 +417,7 @@ fn what_cannot_be_said_holds_nobody_up() {
 /// The engine knows the tables as they were when it looked at them last, with next to nothing in them.
 #[test]
 fn statements_go_by_keys_whatever_the_engine_knows_of_its_tables() {
+    const ROWS: u64 = 4000;
     let Some(engine) = Engine::start() else { return };
     let (store, name) = fresh(&engine);
     drop(store);
@@ -433,15 +434,27 @@ fn statements_go_by_keys_whatever_the_engine_knows_of_its_tables() {
     };
     settled();
     engine.sql(&name, "ANALYZE larix.rows, larix.commits").expect("analyzed");
-    let (whole, by_key) = (counted("seq_scan"), counted("idx_scan"));
+    let (whole, by_key, fetched) = (counted("seq_scan"), counted("idx_scan"), counted("idx_tup_fetch"));
     let opened = || open(&engine, &name, &KvOptions::default()).expect("open");
     let (writer, reader) = (opened(), opened());
+    let remove = || {
+        let mut set = WriteSet::new();
+        set.delete(ORDERED, b"nothing");
+        commit(&writer, &set).expect("commit");
+    };
+    // From here on the plan is the same.
+    remove();
     // Records, ranges, lists and paths are read, and rows are written and removed.
     shared::wanted::comes_at_once(&writer, &reader, Database::PATH_TRIPS);
+    let mut set = WriteSet::new();
+    (0..ROWS).for_each(|id| set.put(OTHER, &id.to_be_bytes(), *b"value"));
+    commit(&writer, &set).expect("commit");
+    remove();
     drop((writer, reader));
     settled();
     until("it is counted", || counted("idx_scan") > by_key);
     assert_eq!(counted("seq_scan"), whole, "a table was gone through");
+    assert!(counted("idx_tup_fetch") - fetched < ROWS, "a key was gone through");
 }
 
 #[test]
