@@ -24,6 +24,7 @@ use larix_engine::time::Clock;
 use rustix::event::epoll;
 use rustix::event::{Timespec, epoll::EventFlags};
 
+use self::ends::unanswered;
 use self::health::Check;
 use crate::connection::{Connection, Stage};
 use crate::job::{FEED_HIGH, FEED_MAX, Numbered, Owner};
@@ -276,8 +277,11 @@ impl RequestCarrier for Exchange {
 
     fn give_all_up(mut self: Box<Self>) {
         for (_, mut connection) in std::mem::take(&mut self.connections) {
-            let unanswered = connection.waiting.drain(..).chain(connection.sent.drain().map(|(_, job)| job));
-            unanswered.for_each(|(_, job)| job.sink.end(closed()));
+            connection.waiting.drain(..).for_each(|(_, job)| job.sink.end(closed()));
+            for (_, (_, job)) in connection.sent.drain() {
+                let result = unanswered(&job, closed());
+                job.sink.end(result);
+            }
         }
         self.binds.drain(..).for_each(|(_, job)| job.sink.end(closed()));
     }

@@ -335,7 +335,7 @@ fn never_sent() -> LdapResult {
 }
 
 /// The result of a request that the target has had and not answered.
-fn unanswered(job: &Job, result: LdapResult) -> LdapResult {
+pub(super) fn unanswered(job: &Job, result: LdapResult) -> LdapResult {
     if !job.kind.is_change() {
         return result;
     }

@@ -209,6 +209,32 @@ fn the_outcome_of_a_change_without_an_answer_is_unknown() {
     );
 }
 
+/// The same where its database goes while the target has it.
+#[test]
+fn the_outcome_of_a_change_whose_database_goes_is_unknown() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("ldap://{}", listener.local_addr().unwrap());
+    let front = proxy_with(&uri, "", "database config\nrootpw secret\n");
+    let address = front.server.address;
+    thread::scope(|scope| {
+        let change = "delete uid=ann,dc=example,dc=com";
+        let answer = scope.spawn(move || run(&mut Client::connect(address), change));
+        let mut target = accepted(&listener);
+        target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        answer_bind(&mut target);
+        next(&mut target);
+        let mut config = Client::connect(address);
+        run(&mut config, "as cn=config secret");
+        let deleted = run(&mut config, "delete olcDatabase={1}ldap,cn=config");
+        assert!(deleted.starts_with("=> 0"), "{deleted}");
+        let answer = answer.join().unwrap();
+        assert!(
+            answer.contains("=> 52") && answer.contains("whether the change was made is unknown"),
+            "{answer}"
+        );
+    });
+}
+
 /// A connection of the anonymous begins with a bind.
 fn answer_bind(target: &mut TcpStream) {
     let bind = next(target);
