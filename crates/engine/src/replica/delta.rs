@@ -158,8 +158,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         changes: &[Change],
     ) -> Result<Applied, Failure> {
         let mut changes = self.with_own_csn(changes.to_vec(), &delta.csn);
-        let ends = self
-            .step(|op| Ok(difference::ends_of_account_state(op, &op.current_entry(local.id)?, &changes)?))?;
+        let ends = self.step(|op| {
+            let current = op.current_entry(local.id)?;
+            Ok(difference::ends_of_account_state(op, &current, &changes, None)?)
+        })?;
         changes.extend(ends);
         self.store_changes(local, changes)?;
         Ok(Applied::Done)

@@ -73,11 +73,13 @@ pub(super) fn changes<V: Snapshot>(
 }
 
 /// The ends of what a shadow has counted of an account by itself, if the changes bring a password. The provider has not counted it: its
-/// records end nothing, and a share may leave these attributes out.
+/// records end nothing, and a share may leave these attributes out. `whole`: the changes make an entry what the provider has, as far as
+/// this share goes, so that a lock which they do not name is the provider's, too.
 pub(super) fn ends_of_account_state<V: Snapshot>(
     op: &Operator<'_, V>,
     current: &CurrentEntry<'_>,
     changes: &[Change],
+    whole: Option<&AttributeShare>,
 ) -> Result<Vec<Change>, Fault> {
     let settings = op.context.settings;
     let are_about =
@@ -89,7 +91,9 @@ pub(super) fn ends_of_account_state<V: Snapshot>(
     for name in settings.overlays.iter().flat_map(|overlay| overlay.account_state()) {
         let Some(attribute) = op.schema().attribute_type_id(name) else { continue };
         let description = AttributeDescription::plain(attribute);
-        if !are_about(&description) && op.first_value(current, attribute)?.is_some() {
+        let is_said =
+            are_about(&description) || whole.is_some_and(|share| share.covers(op.schema(), &description));
+        if !is_said && op.first_value(current, attribute)?.is_some() {
             ends.push(replaced(&description, Vec::new(), Vec::new()));
         }
     }

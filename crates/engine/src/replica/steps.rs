@@ -244,7 +244,7 @@ pub(super) fn change<V: Snapshot>(
     state::forget_displaced(&mut op.set, id);
     let current = op.current_entry(id)?;
     let mut changes = difference::changes(op, &current, &put.attributes, &rules.attributes)?;
-    let ends = difference::ends_of_account_state(op, &current, &changes)?;
+    let ends = difference::ends_of_account_state(op, &current, &changes, Some(&rules.attributes))?;
     changes.extend(ends);
     let old_pretty_dn = op.view.dn(&current.view()?)?;
     let mut entry = difference::changed(op, &current, put.pretty_dn.clone(), &changes)?;

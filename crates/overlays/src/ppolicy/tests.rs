@@ -127,29 +127,40 @@ fn failures_count_however_many_are_recorded() {
     assert_eq!(bind(&fixture, true), "49 AccountLocked");
 }
 
+/// A provider's next change, a second later.
+fn next_csn(fixture: &Fixture<MemoryStore>) -> Csn {
+    wait(fixture, 1);
+    Csn { time: fixture.clock.now(), count: 0, server_id: 2, modification: 0 }
+}
+
+/// The user as a provider has it.
+fn put(fixture: &Fixture<MemoryStore>, password: &str, more: &[(&str, &str)]) -> ReplicatedChange {
+    let csn = next_csn(fixture).to_string();
+    let entry_uuid = Uuid::try_parse(&fixture.value(USER, "entryUUID").unwrap()).unwrap();
+    let attributes = [
+        ("objectClass", "person"),
+        ("cn", "user"),
+        ("sn", "u"),
+        ("description", "other"),
+        ("userPassword", password),
+        ("entryCSN", csn.as_str()),
+    ];
+    let attributes = attributes.iter().chain(more).map(|(description, value)| AttributeValues {
+        description: (*description).to_owned(),
+        values: vec![value.as_bytes().to_vec()],
+    });
+    let (dn, attributes) = (USER.to_owned(), attributes.collect());
+    ReplicatedChange::Put { entry_uuid, dn, attributes, state: None, place: None }
+}
+
 /// What a provider sends of the user: a record of its access log that replaces an attribute, or all of the entry but what the shadow
 /// counts by itself.
 fn receive(fixture: &Fixture<MemoryStore>, name: &str, value: &str, whole: bool) {
-    wait(fixture, 1);
-    let csn = Csn { time: fixture.clock.now(), count: 0, server_id: 2, modification: 0 };
-    let (dn, text) = (USER.to_owned(), csn.to_string());
     let replicated = if whole {
-        let entry_uuid = Uuid::try_parse(&fixture.value(USER, "entryUUID").unwrap()).unwrap();
-        let password = if name == "userPassword" { value } else { "right" };
-        let attributes = [
-            ("objectClass", "person"),
-            ("cn", "user"),
-            ("sn", "u"),
-            ("description", "other"),
-            ("userPassword", password),
-            ("entryCSN", &text),
-        ];
-        let attributes = attributes.map(|(description, value)| AttributeValues {
-            description: description.to_owned(),
-            values: vec![value.as_bytes().to_vec()],
-        });
-        ReplicatedChange::Put { entry_uuid, dn, attributes: attributes.into(), state: None, place: None }
+        put(fixture, if name == "userPassword" { value } else { "right" }, &[])
     } else {
+        let csn = next_csn(fixture);
+        let (dn, text) = (USER.to_owned(), csn.to_string());
         let mods = [(name, value), ("entryCSN", &text)].map(|(description, value)| LoggedModification {
             kind: LoggedKind::Replace,
             attribute: LoggedAttribute {
@@ -160,8 +171,13 @@ fn receive(fixture: &Fixture<MemoryStore>, name: &str, value: &str, whole: bool)
         let change = LoggedChange::Modify(mods.into());
         ReplicatedChange::Delta { entry_uuid: None, dn, csn, change, place: None, whole: false }
     };
-    let counted = ["pwdFailureTime", "pwdAccountLockedTime"].map(str::to_owned);
-    let attributes = Arc::new(AttributeShare::new(&fixture.schema, &[], &counted));
+    replicate(fixture, replicated, &["pwdFailureTime", "pwdAccountLockedTime"]);
+}
+
+/// Stores it, without these attributes (`exattrs`).
+fn replicate(fixture: &Fixture<MemoryStore>, replicated: ReplicatedChange, except: &[&str]) {
+    let except: Vec<String> = except.iter().map(ToString::to_string).collect();
+    let attributes = Arc::new(AttributeShare::new(&fixture.schema, &[], &except));
     let rules = ReplicaRules { multi_provider: false, attributes, ..ReplicaRules::default() };
     let batch = ReplicatedBatch { changes: vec![replicated], rules, ..ReplicatedBatch::default() };
     let (sender, receiver) = mpsc::channel();
@@ -193,6 +209,21 @@ fn a_password_of_the_provider_ends_failures_and_lock_of_a_shadow() {
         check(true, whole, 0, "0");
         // Where other servers take changes, too, they hear of failures, and the one that takes the password ends them.
         check(false, whole, 1, "49 AccountLocked");
+    }
+}
+
+/// It has set the password, and then locked the account again: the entry comes once, with a lock as it was before.
+#[test]
+fn a_lock_of_the_provider_outlives_its_new_password() {
+    const FOR_GOOD: &str = "000001010000Z";
+    let fixture = fixture("pwdLockout: TRUE");
+    let settings = (*fixture.directory.databases()[0].database().settings()).clone();
+    fixture.reconfigure(DatabaseSettings { shadow: true, ..settings });
+    for password in ["right", "new"] {
+        let user = put(&fixture, password, &[("pwdAccountLockedTime", FOR_GOOD)]);
+        replicate(&fixture, user, &[]);
+        assert_eq!(values(&fixture, "pwdAccountLockedTime"), [FOR_GOOD], "{password}");
+        assert_eq!(bind(&fixture, true), "49 AccountLocked", "{password}");
     }
 }
 
