@@ -658,6 +658,20 @@ fn a_provider_that_answers_no_bind_gives_way_to_the_next() {
     consumer.kill();
 }
 
+/// The next one may have TLS, or be a local socket.
+#[test]
+fn a_provider_whose_connection_shows_the_password_gives_way_to_the_next() {
+    let (first, next) = (ScriptedProvider::start(), ScriptedProvider::start());
+    let line = format!(
+        "syncrepl rid=001 provider=\"ldap://{} ldap://{}\" searchbase={SUFFIX} type=refreshAndPersist retry=\"3600 +\" \
+         bindmethod=sasl saslmech=PLAIN authcid=admin credentials=secret secprops=noplain\n",
+        first.address, next.address
+    );
+    let mut consumer = Member::new(Kind::Larix, "", &line).started();
+    drop((first.accept_silently(), next.accept_silently()));
+    consumer.kill();
+}
+
 #[test]
 fn a_provider_that_has_nothing_to_tell_is_kept() {
     for kind in kinds() {

@@ -33,7 +33,7 @@ pub(super) fn silence(keep_alive: Option<KeepAlive>, is_asked: bool) -> Option<D
 /// that be. The provider has so much time for each answer from then on as it had for that of the bind, unless another time is set.
 ///
 /// # Errors
-/// What the last of them did not do, or what cannot be with any.
+/// Why the last of them did not.
 pub(super) fn connect(
     line: &SyncReplication,
     server: &TlsSettings,
@@ -44,7 +44,6 @@ pub(super) fn connect(
     for provider in &line.providers {
         last = match connect_to(provider, line, &tls, stop) {
             Ok(connected) => return Ok(connected),
-            Err(error @ ClientError::Usage(_)) => return Err(error),
             // It says which one it is, and one alone needs no name.
             Err(error) if matches!(error, ClientError::Connect { .. }) || line.providers.len() == 1 => error,
             Err(error) => ClientError::At { url: provider.to_string(), error: Box::new(error) },
