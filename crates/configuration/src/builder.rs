@@ -402,7 +402,7 @@ impl Builder {
     /// What the directive itself says about its arguments. Before the schema is read, this is not known.
     fn check_words(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let Some(check) = call.directive.check else { return Ok(()) };
-        if self.from_entries && self.schema_sections.is_empty() {
+        if self.schema_comes() {
             return Ok(());
         }
         check(&self.schema(), call.arguments).map_err(|WordFault { argument, message, help }| {
@@ -558,6 +558,11 @@ impl Builder {
     pub(super) fn schema(&mut self) -> Arc<Schema> {
         let definitions = &self.definitions;
         Arc::clone(self.schema.get_or_insert_with(|| Arc::new(definitions.clone().build())))
+    }
+
+    /// Whether the schema is not read yet, as with entries of cn=config that come before it: what names it is read again then.
+    pub(super) fn schema_comes(&self) -> bool {
+        self.from_entries && self.schema_sections.is_empty()
     }
 
     /// Adds a schema definition.

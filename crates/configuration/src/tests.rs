@@ -693,6 +693,22 @@ fn slapd_d_and_back() {
     assert!(error.to_string().contains("the entry above it is missing"), "{error}");
 }
 
+/// `slapadd -n0` reads the entries in their order.
+#[test]
+fn a_consumer_may_come_before_its_schema() {
+    for what in ["attrs=mail,@person exattrs=uid", "type=dirsync"] {
+        let text = format!(
+            "schema core\nschema cosine\nschema inetorgperson\nschema nis\nschema active-directory\n\
+             database mdb\nsuffix cn=x\ndirectory $D\nsyncrepl rid=1 provider=ldap://a searchbase=cn=x {what}\n"
+        );
+        let (_keep, config) = read(&[("slapd.conf", &text)]);
+        let mut entries = config.unwrap().entries();
+        entries.retain(|entry| !entry.dn.ends_with(",cn=schema,cn=config"));
+        let config = Config::from_entries(entries, super::Source::QuickStart);
+        assert_eq!(config.map(|config| config.databases[1].sync_replication.len()).ok(), Some(1), "{what}");
+    }
+}
+
 /// An overlay's own entry says that it is not in force. Its database is.
 #[test]
 fn an_overlay_may_be_disabled() {

@@ -41,7 +41,7 @@ fn attributes(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         let fault = Fault::argument(0, "several attributes in one value");
         return Err(fault.with_help("write a value for each: they can be deleted one by one then"));
     }
-    let is_known = !(builder.from_entries && builder.schema_sections.is_empty());
+    let is_known = !builder.schema_comes();
     let schema = builder.schema();
     for name in text.split(',') {
         if is_known && let Err(error) = schema.describe(name) {

@@ -154,8 +154,7 @@ fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 
 /// A group of a class or by an attribute that there is not has no members.
 fn defined(builder: &mut Builder, class: &str, attribute: &str) -> Result<(), Fault> {
-    if builder.from_entries && builder.schema_sections.is_empty() {
-        // The schema comes later, and the line is read again then.
+    if builder.schema_comes() {
         return Ok(());
     }
     let schema = builder.schema();
@@ -168,7 +167,8 @@ fn defined(builder: &mut Builder, class: &str, attribute: &str) -> Result<(), Fa
 }
 
 fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let line = SyncReplication::parse(&builder.schema(), call.arguments).map_err(|fault| {
+    let schema_comes = builder.schema_comes();
+    let line = SyncReplication::parse(&builder.schema(), call.arguments, schema_comes).map_err(|fault| {
         let SyncFault { at, message, help } = fault;
         let fault = match at {
             Some(number) => Fault::argument(number, message),

@@ -152,9 +152,15 @@ pub(crate) struct SyncFault {
 type Wrong = (String, Option<&'static str>);
 
 impl SyncReplication {
+    /// `schema_comes`: which names there are is not known yet.
+    ///
     /// # Errors
     /// Names the key, its value and what could stand there.
-    pub(crate) fn parse(schema: &Schema, arguments: &[String]) -> Result<Self, SyncFault> {
+    pub(crate) fn parse(
+        schema: &Schema,
+        arguments: &[String],
+        schema_comes: bool,
+    ) -> Result<Self, SyncFault> {
         let mut line = Self::empty();
         let mut given: Vec<String> = Vec::new();
         for (number, argument) in arguments.iter().enumerate() {
@@ -172,9 +178,10 @@ impl SyncReplication {
             let help = Some("syncrepl rid=001 provider=ldap://host searchbase=dc=example,dc=com ...");
             return Err(SyncFault { at: None, message: format!("syncrepl needs {key}="), help });
         }
-        line.whole(schema).map_err(|(message, help)| SyncFault { at: None, message, help })?;
+        let known = Some(schema).filter(|_| !schema_comes);
+        line.whole(known).map_err(|(message, help)| SyncFault { at: None, message, help })?;
         // Of an Active Directory come attributes that the schema here need not know.
-        if !line.dir_sync {
+        if let Some(schema) = known.filter(|_| !line.dir_sync) {
             for (key, names) in [("attrs", &mut line.attributes), ("exattrs", &mut line.except_attributes)] {
                 *names = known_names(schema, key, names).map_err(|(message, help)| SyncFault {
                     at: given.iter().position(|given| given == key),
@@ -267,7 +274,7 @@ impl SyncReplication {
     }
 
     /// What no single key shows.
-    fn whole(&self, schema: &Schema) -> Result<(), Wrong> {
+    fn whole(&self, schema: Option<&Schema>) -> Result<(), Wrong> {
         if self.dir_sync {
             self.whole_dir_sync(schema)?;
         }
@@ -294,8 +301,9 @@ impl SyncReplication {
     }
 
     /// What DirSync takes.
-    fn whole_dir_sync(&self, schema: &Schema) -> Result<(), Wrong> {
-        if let Some(name) = dirsync::NEEDED.iter().find(|name| schema.attribute_type(name).is_none()) {
+    fn whole_dir_sync(&self, schema: Option<&Schema>) -> Result<(), Wrong> {
+        let lacks = |name: &&&str| schema.is_some_and(|schema| schema.attribute_type(name).is_none());
+        if let Some(name) = dirsync::NEEDED.iter().find(lacks) {
             let message =
                 format!("syncrepl: type=dirsync needs the attribute {name}, which the schema does not know");
             return Err((message, Some("put `schema active-directory` before it, or include msuser.schema")));

@@ -4,7 +4,7 @@ use super::*;
 
 fn parse(line: &str) -> Result<SyncReplication, SyncFault> {
     let words: Vec<String> = line.split('|').map(str::to_owned).collect();
-    SyncReplication::parse(Schema::system(), &words)
+    SyncReplication::parse(Schema::system(), &words, false)
 }
 
 const LEAST: &str = "rid=001|provider=ldap://a:1389|searchbase=dc=Example,dc=com";
@@ -99,7 +99,7 @@ fn an_active_directory() {
     let schema = builder.build();
     let words = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
     let parse_with =
-        |more: &str| SyncReplication::parse(&schema, &words(&format!("{LEAST}|type=dirSync{more}")));
+        |more: &str| SyncReplication::parse(&schema, &words(&format!("{LEAST}|type=dirSync{more}")), false);
     let line = parse_with("").unwrap();
     assert!(line.dir_sync && line.mode == SyncMode::RefreshOnly);
     assert_eq!(
