@@ -1,27 +1,29 @@
 //! Searches of a log wait until it has what was done before them.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use larix_backend::Slice;
 use larix_engine::log::Follower;
 use larix_engine::time::{Clock, Monotonic};
 
 use super::follower::LogWriter;
 use super::{Source, Stored};
 use crate::clock::SystemClock;
+use crate::overlay_threads::OverlayHost;
 
 /// What a search of a log waits for. It keeps no database open, and what is gone is not waited for.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    pub(super) sources: Vec<(Weak<Source<Stored>>, u64)>,
-    pub(super) log: Weak<LogWriter<Stored>>,
+pub(crate) struct Gate<H: OverlayHost = Stored> {
+    pub(super) sources: Vec<(Weak<Source<H>>, u64)>,
+    pub(super) log: Weak<LogWriter<H>>,
     pub(super) handed_over: u64,
     pub(super) until: Monotonic,
+    pub(super) clock: Arc<SystemClock>,
     /// Who waits.
     pub(super) follower: Option<Arc<Follower>>,
 }
 
-impl Gate {
+impl<H: OverlayHost> Gate<H> {
     /// Whom to tell when it may be open.
     pub(crate) fn follow(&mut self, follower: Arc<Follower>) {
         if let Some(log) = self.log.upgrade() {
@@ -30,22 +32,26 @@ impl Gate {
         self.follower = Some(follower);
     }
 
-    /// Whether a follower will be notified, so that it need not ask before.
-    pub(crate) fn tells(&self) -> bool {
-        self.follower.is_some()
+    /// What a search answers in front of a closed gate. One that is open is taken away.
+    pub(crate) fn closed(gate: &mut Option<Self>) -> Option<Slice> {
+        let closed = gate.as_ref().filter(|gate| !gate.is_open());
+        // Who has a follower is told, and need not ask before.
+        let answer = closed.map(|gate| if gate.follower.is_some() { Slice::Waiting } else { Slice::More });
+        if answer.is_none() {
+            *gate = None;
+        }
+        answer
     }
 
-    /// Whether all of it is recorded, or it has taken too long.
-    pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
+    /// Whether all of it is recorded, this server records no longer, or it has taken too long.
+    fn is_open(&self) -> bool {
         self.follower.iter().for_each(|follower| follower.looks());
-        let reached = |(source, committed): &(Weak<Source<Stored>>, u64)| {
-            let has_reached = |source: Arc<Source<Stored>>| {
-                source.reached.load(Ordering::Acquire) >= *committed || source.has_ended()
-            };
-            source.upgrade().is_none_or(has_reached)
+        let has_recorded = |(source, committed): &(Weak<Source<H>>, u64)| {
+            source.upgrade().is_none_or(|source| source.has_recorded(*committed))
         };
-        let has_handled = |log: Arc<LogWriter<Stored>>| log.handled() >= self.handed_over;
-        (self.sources.iter().all(reached) && self.log.upgrade().is_none_or(has_handled))
-            || clock.monotonic() >= self.until
+        let has_handled =
+            |log: Arc<LogWriter<H>>| log.host().term().is_none() || log.handled() >= self.handed_over;
+        (self.sources.iter().all(has_recorded) && self.log.upgrade().is_none_or(has_handled))
+            || self.clock.monotonic() >= self.until
     }
 }

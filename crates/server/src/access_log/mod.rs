@@ -217,28 +217,18 @@ impl AccessLogs {
 
     /// What a search of this database has to wait for, so that it sees all that was answered before it began; none when
     /// nothing is to come.
-    pub(crate) fn gate(&self, served: &Stored, clock: &SystemClock) -> Option<Gate> {
-        if !self.stored.any() {
-            return None;
-        }
-        let recorders = self.stored.recorders.load();
-        let is_own = |recorder: &&Arc<Recorder<Stored>>| recorder.log.host().is(served);
-        let sources: Vec<_> = recorders
-            .iter()
-            .filter(is_own)
-            .map(|recorder| (Arc::clone(&recorder.source), recorder.source.committed()))
-            .filter(|(source, committed)| source.reached.load(Ordering::Acquire) < *committed)
-            .collect();
-        let log = recorders.iter().find(is_own)?;
-        let log = Arc::clone(&log.log);
-        let handed_over = log.handed_over();
-        if sources.is_empty() && log.handled() >= handed_over {
-            return None;
-        }
-        let until = clock.monotonic().0.saturating_add(PATIENCE_NANOS);
-        let sources = sources.iter().map(|(source, committed)| (Arc::downgrade(source), *committed));
-        let (sources, log) = (sources.collect(), Arc::downgrade(&log));
-        Some(Gate { sources, log, handed_over, until: Monotonic(until), follower: None })
+    pub(crate) fn gate(&self, served: &Stored, clock: &Arc<SystemClock>) -> Option<Gate> {
+        self.stored.gate(served, clock)
+    }
+
+    /// The same for a database in an engine that several servers share, at the server that writes it: others do not know what is to come.
+    #[cfg(feature = "kv")]
+    pub(crate) fn gate_of_shared(
+        &self,
+        node: &Arc<Node>,
+        clock: &Arc<SystemClock>,
+    ) -> Option<Gate<Arc<Node>>> {
+        self.shared.gate(node, clock)
     }
 }
 
@@ -305,6 +295,31 @@ impl<H: OverlayHost> Logs<H> {
         }
         end.into_iter().for_each(WriterThread::finish);
         Ok(())
+    }
+
+    fn gate(&self, host: &H, clock: &Arc<SystemClock>) -> Option<Gate<H>> {
+        if !self.any() {
+            return None;
+        }
+        let recorders = self.recorders.load();
+        let is_own = |recorder: &&Arc<Recorder<H>>| recorder.log.host().is(host);
+        let log = &recorders.iter().find(is_own)?.log;
+        host.term()?;
+        let sources: Vec<_> = recorders
+            .iter()
+            .filter(is_own)
+            .map(|recorder| (Arc::downgrade(&recorder.source), recorder.source.committed()))
+            .filter(|(source, committed)| {
+                source.upgrade().is_some_and(|source| !source.has_recorded(*committed))
+            })
+            .collect();
+        let handed_over = log.handed_over();
+        if sources.is_empty() && log.handled() >= handed_over {
+            return None;
+        }
+        let until = Monotonic(clock.monotonic().0.saturating_add(PATIENCE_NANOS));
+        let (log, clock) = (Arc::downgrade(log), Arc::clone(clock));
+        Some(Gate { sources, log, handed_over, until, clock, follower: None })
     }
 
     fn finish(&self) {
@@ -389,6 +404,11 @@ impl<H: OverlayHost> Source<H> {
             }
             SourceKind::Configuration(changes) => changes.committed(),
         }
+    }
+
+    /// Whether what it has up to this change is recorded, or nothing more is recorded here.
+    fn has_recorded(&self, committed: u64) -> bool {
+        self.reached.load(Ordering::Acquire) >= committed || self.has_ended() || self.term().is_none()
     }
 
     /// No thread follows it any longer.

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::{Kind, SetAtEnd};
-use larix_tests::replicas::{ADMIN, Member, SUFFIX};
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
+use larix_tests::sync::{Consumer, SyncSearch};
 
 use super::provider::{apply, churn, context, syncrepl};
 use super::{LEASE, change, describe, fill, larix, leader, nodes_with, until};
@@ -211,6 +212,26 @@ fn consumers_follow_the_access_log_whichever_node_writes() {
     assert!(!log.contains("the entries themselves are asked for"), "{log}");
     nodes[1].stop();
     consumers.iter_mut().for_each(Member::stop);
+}
+
+/// A consumer that comes with what it has just heard of the entries is not ahead of the log, which is written a moment later.
+#[test]
+fn a_consumer_that_turns_from_the_entries_to_the_log_is_let_in() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = logging(&engine.database().1, 1, LEASE, "");
+    nodes[0].start();
+    fill(&nodes[0]);
+    until("the log has come as far", || context_of_log(&nodes[0]) == context(&nodes[0]));
+    let mut client = nodes[0].client();
+    for number in 0..100 {
+        until("it takes the change", || ask(&mut client, &describe(&number.to_string())) == "=> 0\n");
+        let csn = client.value(SUFFIX, "contextCSN").expect("one");
+        let mut consumer = Consumer::default();
+        consumer.cookie = Some(format!("rid=001,csn={csn}"));
+        consumer.ask(nodes[0].address(), &SyncSearch { base: LOG, ..SyncSearch::default() });
+        assert_eq!(consumer.refresh(), None);
+    }
+    nodes[0].stop();
 }
 
 /// A Larix and a slapd that follow the log of a node.

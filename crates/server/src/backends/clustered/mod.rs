@@ -29,6 +29,7 @@ use super::bind_judge::{Judge, compared_attempt};
 use super::engine_database::{self, EngineDatabase, internal_error};
 use super::passwords::AccountPasswords;
 use super::{Common, identities};
+use crate::access_log::Gate;
 use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
@@ -207,6 +208,12 @@ impl Clustered {
         found.ok()
     }
 
+    /// What a search of an access log waits for.
+    fn gate(&self) -> Option<Gate<Arc<Node>>> {
+        let services = &self.common.services;
+        services.access_logs.gate_of_shared(self.node(), &services.clock)
+    }
+
     fn permit(&self) -> Result<Permit<'_>, LdapResult> {
         self.node().pool.permit().ok_or_else(too_many)
     }
@@ -262,15 +269,18 @@ pub(crate) fn instance_of(backend: &dyn Backend) -> Option<Option<u64>> {
 impl Backend for Clustered {
     fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         if let Some(control) = search.controls.values_mut().and_then(|values| values.sync.take()) {
-            return sync::start(self, context, search, &control);
+            return sync::start(self, context, search, &control, self.gate());
         }
         let handle = self.handle().map_err(|result| Box::new((result, Vec::new())))?;
         let limits = self.limits.clone();
-        Ok(Box::new(search::ClusteredSearch::new(handle, limits, context, search)))
+        let mut cursor = search::ClusteredSearch::new(handle, limits, context, search);
+        cursor.waits_for(self.gate());
+        Ok(Box::new(cursor))
     }
 
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
         if search.controls.sync.is_none()
+            && self.gate().is_none()
             && let Some(first) = self.search_at_hand(context, &search, out)
         {
             return first;

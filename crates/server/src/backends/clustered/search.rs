@@ -18,10 +18,11 @@ use larix_store::{ReadError, Snapshot, Store};
 
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late};
+use crate::access_log::Gate;
 use crate::backends::engine_database::internal_error;
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::search_limits;
-use crate::cluster::{SharedStore, Turn};
+use crate::cluster::{Node, SharedStore, Turn};
 use larix_backend::{Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, Slice, lowered};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
@@ -57,6 +58,8 @@ struct FinishedSlice {
 
 /// A search under way.
 pub(super) struct ClusteredSearch {
+    /// Of an access log: what is to be there before it begins.
+    gate: Option<Gate<Arc<Node>>>,
     mailbox: SharedMailbox<FinishedSlice>,
     /// Here while no thread has it.
     work: Option<Box<Work>>,
@@ -130,6 +133,7 @@ impl ClusteredSearch {
         let search_request = OwnedSearch::new(rules, context, search);
         let work = Work { handle, search_request, task: None, has_answered: false, again: 0 };
         Self {
+            gate: None,
             mailbox: SharedMailbox::default(),
             work: Some(Box::new(work)),
             is_out: false,
@@ -139,6 +143,10 @@ impl ClusteredSearch {
             size_limit,
             lowered: None,
         }
+    }
+
+    pub(super) fn waits_for(&mut self, gate: Option<Gate<Arc<Node>>>) {
+        self.gate = gate;
     }
 
     /// Takes over a search that has been begun.
@@ -200,6 +208,9 @@ impl ClusteredSearch {
 
 impl Cursor for ClusteredSearch {
     fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if let Some(answer) = Gate::closed(&mut self.gate) {
+            return answer;
+        }
         if self.is_out {
             match self.take_in() {
                 None => return Slice::Waiting,
@@ -230,6 +241,9 @@ impl Cursor for ClusteredSearch {
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(gate) = &mut self.gate {
+            gate.follow(Arc::clone(&follower));
+        }
         self.mailbox.follow(follower);
     }
 

@@ -21,9 +21,10 @@ use larix_store::Store;
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
 use super::{Clustered, SharedDatabase, too_late};
+use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
 use crate::backends::engine_database::internal_error;
-use crate::cluster::{SharedStore, Turn, check_logged};
+use crate::cluster::{Node, SharedStore, Turn, check_logged};
 use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
 
 /// What goes to a thread and comes back.
@@ -52,6 +53,8 @@ struct FinishedSlice {
 
 /// A consumer's search under way.
 struct ClusteredSync {
+    /// Of an access log: what is to be there before it begins.
+    gate: Option<Gate<Arc<Node>>>,
     mailbox: SharedMailbox<FinishedSlice>,
     /// Here while no thread has it.
     work: Option<Box<Work>>,
@@ -79,6 +82,7 @@ pub(super) fn start(
     context: &Context<'_>,
     search: Search<'_>,
     control: &ContentSync,
+    gate: Option<Gate<Arc<Node>>>,
 ) -> Result<Box<dyn Cursor>, Box<End>> {
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
     let handle = clustered.handle().map_err(ended)?;
@@ -92,6 +96,7 @@ pub(super) fn start(
     let signal = change_signal(&mailbox);
     let work = Work { handle, search_request, consumer, signal: Arc::clone(&signal), search: None };
     Ok(Box::new(ClusteredSync {
+        gate,
         mailbox,
         work: Some(Box::new(work)),
         is_out: false,
@@ -155,6 +160,9 @@ impl ClusteredSync {
 
 impl Cursor for ClusteredSync {
     fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if let Some(answer) = Gate::closed(&mut self.gate) {
+            return answer;
+        }
         self.mailbox.looks();
         if self.is_out {
             match self.mailbox.take() {
@@ -189,10 +197,13 @@ impl Cursor for ClusteredSync {
     }
 
     fn waits_for_changes(&self) -> bool {
-        !self.is_out
+        !self.is_out && self.gate.is_none()
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(gate) = &mut self.gate {
+            gate.follow(Arc::clone(&follower));
+        }
         self.mailbox.follow(follower);
     }
 

@@ -42,19 +42,9 @@ impl StoredSearch {
     }
 }
 
-/// What a search answers while it waits for what is to be there before it begins.
-pub(super) fn waits_for(gate: &mut Option<Gate>, services: &Services) -> Option<Slice> {
-    let closed = gate.as_ref().filter(|gate| !gate.is_open(&services.clock));
-    let answer = closed.map(|gate| if gate.tells() { Slice::Waiting } else { Slice::More });
-    if answer.is_none() {
-        *gate = None;
-    }
-    answer
-}
-
 impl Cursor for StoredSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        if let Some(answer) = waits_for(&mut self.gate, &self.services) {
+        if let Some(answer) = Gate::closed(&mut self.gate) {
             return answer;
         }
         match self.slice(budget, out) {

@@ -12,10 +12,8 @@ use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
 use super::glued_content::{Builder, GluedContent, Progress};
-use super::search::waits_for;
 use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
-use crate::services::Services;
 use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 
 /// Begins it. `gate`: of an access log, what is to be there first. A consumer that has just been sent the entries knows changes that the
@@ -71,8 +69,7 @@ pub(super) fn start(
         let clock: Arc<dyn Clock> = services.clock.clone();
         Box::new(glued_content.build(context, (schema, clock), (persist, search.cookie_elsewhere())))
     });
-    let services = Arc::clone(services);
-    Ok(Box::new(Synchronised { search, glued_content, buffer: Vec::new(), peer, gate, services }))
+    Ok(Box::new(Synchronised { search, glued_content, buffer: Vec::new(), peer, gate }))
 }
 
 /// A consumer's search, and where it is shown how it stands.
@@ -85,7 +82,6 @@ struct Synchronised {
     buffer: Vec<u8>,
     peer: Arc<SyncPeer>,
     gate: Option<Gate>,
-    services: Arc<Services>,
 }
 
 impl Synchronised {
@@ -125,7 +121,7 @@ impl Synchronised {
 
 impl Cursor for Synchronised {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
-        if let Some(answer) = waits_for(&mut self.gate, &self.services) {
+        if let Some(answer) = Gate::closed(&mut self.gate) {
             return answer;
         }
         let stepped = self.go_on(budget, out);
@@ -148,7 +144,7 @@ impl Cursor for Synchronised {
     }
 
     fn waits_for_changes(&self) -> bool {
-        true
+        self.gate.is_none()
     }
 
     fn follow(&mut self, follower: Arc<Follower>) {
