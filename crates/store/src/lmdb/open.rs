@@ -218,8 +218,9 @@ fn open_for_writing(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     }
 }
 
-/// The environment for a tool beside a serving process, and a file to hold as long: the data file where LMDB cannot keep it still,
-/// otherwise its lock file. The files may be replaced meanwhile, and may be what a process left that was killed while it replaced them.
+/// The environment for a tool beside a serving process, and a file to hold until that is closed: the data file where LMDB cannot keep it
+/// still, otherwise its lock file, since to close it gives up all locks of this process on it. The files may be replaced meanwhile, and
+/// may be what a process left that was killed while it replaced them.
 fn open_for_reading(
     path: &Path,
     tables: u32,
@@ -242,11 +243,17 @@ fn open_for_reading(
         give_to_owner(path, &[replace::READERS_FILE]);
         let agrees = last_commit_is_visible(&env).map_err(|error| lmdb_error(path, error))?;
         if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
-            let held = match kept_still {
-                None if !options.own_copy => Some(readers_file(path)?),
-                kept_still => kept_still,
+            let (held, is_seen) = match kept_still {
+                None if !options.own_copy => {
+                    // Who replaces the data removes this one first.
+                    let file = File::open(path.join(replace::READERS_FILE)).ok();
+                    let is_seen = file.as_ref().is_some_and(|file| is_seen_by_writer(path, file));
+                    (file, is_seen)
+                }
+                // There is no writer, or none that could be in the way.
+                held => (held, true),
             };
-            if held.as_ref().is_none_or(|file| is_seen_by_writer(path, file)) {
+            if is_seen {
                 return Ok((env, held));
             }
             drop((env, held));
@@ -282,12 +289,6 @@ pub(super) fn check_pages(path: &Path, report: &mut dyn FnMut(DamagedPage)) -> R
         }
     }
     Err(corrupt(path, format!("{DATA_FILE} has no root of the last commit")))
-}
-
-/// LMDB's lock file. Who has the environment open closes it behind that: to close it gives up all locks of this process on it.
-fn readers_file(path: &Path) -> Result<File, OpenError> {
-    File::open(path.join(replace::READERS_FILE))
-        .map_err(|error| file_error(path, replace::READERS_FILE, error))
 }
 
 /// Whether a process that writes the store has this lock file open, where there is such a process. One that has another, because
