@@ -36,7 +36,7 @@ const MAP_BYTES_FLOOR: usize = 1 << 30;
 pub const MAX_READERS_DEFAULT: u32 = 1024;
 
 /// The store's own table and the key of its format number in it.
-const STORE_TABLE: &str = "_store";
+pub(super) const STORE_TABLE: &str = "_store";
 const FORMAT_KEY: &[u8] = b"format";
 
 /// Locked by the process that may write. LMDB's own lock file lets several in.

@@ -73,7 +73,10 @@ pub(super) fn check(data: &File, commit: u64, report: &mut dyn FnMut(DamagedPage
     let seen = vec![0; usize::try_from(last / 64 + 1).map_err(io::Error::other)?];
     let mut walk = Walk { data, page_bytes: page_bytes as usize, last, seen, report };
     walk.free_pages(free);
-    for record in walk.tree("the table of tables", tables, true) {
+    let tables = walk.tree("the table of tables", tables, true);
+    // Of the tables of another program nothing is known. Who opens the store says whose it is.
+    let is_ours = tables.iter().any(|record| record.key == super::open::STORE_TABLE.as_bytes());
+    for record in tables.iter().filter(|_| is_ours) {
         let root = Root::parse(&record.value, 0).filter(|_| record.flags & TABLE != 0);
         if let Some(root) = root {
             walk.tree(&String::from_utf8_lossy(&record.key), root, false);
@@ -247,8 +250,9 @@ impl Walk<'_> {
             return Err("is too short for its value".to_owned());
         }
         self.claim(first, u64::from(pages))?;
-        let mut value = vec![0; if wanted { length } else { 0 }];
-        self.read(first, PAGE_HEAD, &mut value)?;
+        // One that is not wanted has its end in the file at least.
+        let mut value = vec![0; if wanted { length } else { length.min(1) }];
+        self.read(first, PAGE_HEAD + length - value.len(), &mut value)?;
         Ok(value)
     }
 }

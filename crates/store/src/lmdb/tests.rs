@@ -300,6 +300,50 @@ fn each_page_that_is_read_is_looked_at() {
 }
 
 #[test]
+fn a_long_value_whose_end_was_cut_off_is_found() {
+    let root = directory();
+    let path = root.path().join("data.mdb");
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![9; 900_000], Durability::NoSync).expect("commit");
+    drop(store);
+    assert!(damaged_pages(root.path()).is_empty());
+    let good = fs::read(&path).expect("the file");
+    let first = good.chunks(PAGE).position(|page| page[16..].iter().all(|byte| *byte == 9));
+    let first = first.expect("the value");
+    let file = fs::File::options().write(true).open(&path).expect("the file");
+    file.set_len(((first + 100) * PAGE) as u64).expect("cut");
+    let found = damaged_pages(root.path());
+    let is_value = |page: &DamagedPage| page.page == first as u64 && page.what.contains("end of the file");
+    assert!(found.iter().any(is_value), "{found:?}");
+}
+
+/// Their pages may have what ours never have, such as lists of duplicates.
+#[test]
+fn tables_of_another_program_are_not_called_damaged() {
+    let root = directory();
+    let path = root.path().join("data.mdb");
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![9; 90], Durability::NoSync).expect("commit");
+    drop(store);
+    let mut bytes = fs::read(&path).expect("the file");
+    for page in bytes.chunks_mut(PAGE) {
+        if page.windows(90).any(|value| value.iter().all(|byte| *byte == 9)) {
+            page[..16].fill(0);
+        }
+    }
+    fs::write(&path, &bytes).expect("write");
+    assert!(!damaged_pages(root.path()).is_empty());
+    let names: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(b"_store")).collect();
+    for at in names {
+        bytes[at..at + 6].copy_from_slice(b"_other");
+    }
+    fs::write(&path, &bytes).expect("write");
+    assert!(damaged_pages(root.path()).is_empty());
+    let opened = LmdbStore::open(root.path(), &TABLES, &LmdbOptions::for_reading());
+    assert!(matches!(opened, Err(OpenError::Corrupt { .. })), "{opened:?}");
+}
+
+#[test]
 fn reopened_it_holds_what_it_held() {
     let root = directory();
     let store = open(root.path()).expect("open");
