@@ -177,7 +177,8 @@ impl fmt::Display for OpenError {
             ),
             Self::InUse { path, holder: Some(pid) } if *pid == std::process::id() => write!(
                 f,
-                "{}: this process has the directory open already, by this path or another: write it as it was, or give each database its own",
+                "{}: in use by process {pid}: where it is this one, which has the same directory by this path or another, give each database \
+                 its own; where not, it is process {pid} of another container: wait until it has ended, or stop it",
                 path.display()
             ),
             Self::InUse { path, holder: Some(pid) } => {

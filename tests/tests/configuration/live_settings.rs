@@ -118,7 +118,7 @@ fn a_directory_is_of_one_database_by_whatever_name() {
     std::os::unix::fs::symlink(bench.path("data"), &link).unwrap();
     let link = link.display();
     let answer = bench.change("olcDatabase={1}mdb,cn=config", &format!("replace olcDbDirectory: {link}"));
-    assert!(answer.contains("by this path or another: write it as it was"), "{answer}");
+    assert!(answer.contains("by this path or another, give each database its own"), "{answer}");
     let request = format!(
         "add olcDatabase=mdb,cn=config\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcDatabase: mdb\n\
          olcSuffix: dc=two\nolcDbDirectory: {link}\n"

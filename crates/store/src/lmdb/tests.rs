@@ -89,9 +89,10 @@ fn one_writer_a_directory() {
         "{error:?}"
     );
     assert!(matches!(open(root.path()), Err(OpenError::InUse { .. })));
-    // By another path: nobody is to stop the process that says so.
+    // By another path: nobody is to stop the process that says so. In another container its number is that of another one.
     let text = error.to_string();
     assert!(text.contains("has the same directory") && !text.contains("kill"), "{text}");
+    assert!(text.contains("of another container"), "{text}");
     drop(store);
     drop(open(root.path()).expect("free again"));
 }
