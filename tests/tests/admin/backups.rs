@@ -1,6 +1,7 @@
 //! The page of backups: for whom it is, what it asks the server for, and that its button and the commands that it prints restore.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,7 +169,13 @@ fn the_button_restores_while_the_server_serves() {
     assert!(codes.keys().all(|code| [0, UNAVAILABLE].contains(code)), "{codes:?}");
     assert_eq!(name_of_ann(&fixture.server), "Before");
     let replaced = find(fixture.site.configuration().parent().unwrap(), "data.mdb.replaced");
-    assert!(replaced.is_file());
+    let set_aside = || std::fs::metadata(&replaced).unwrap().ino();
+    // It is the only place of what was changed behind the moment, once the next full backup has taken the place of this one.
+    let before = set_aside();
+    http.get("/backup");
+    assert_eq!(http.post("/backup", &[("kind", "restore"), ("moment", ""), ("sure", "yes")]).status, 303);
+    idle(&mut http);
+    assert_eq!(set_aside(), before);
 
     // It is written, backed up and started as any other.
     rename_ann(&mut http, "Later");

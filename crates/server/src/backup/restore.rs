@@ -60,9 +60,7 @@ pub fn restore(
     replace: bool,
     pace: &mut Pace<'_>,
 ) -> Result<Restored, BackupError> {
-    let rebuilt = Rebuilt::make(chain, target, config, until, pace)?;
-    let is_kept = replace && !(keeps_earlier(&target.directory) && is_as_restored(&target.directory));
-    rebuilt.publish(if is_kept { Old::Kept } else { Old::Removed })
+    Rebuilt::make(chain, target, config, until, pace)?.publish(replace)
 }
 
 /// Whether an earlier restore has set a database aside.
@@ -113,12 +111,15 @@ impl<'t> Rebuilt<'t> {
         Ok(Self { chain, directory: &target.directory, new, restored })
     }
 
-    /// Puts it into its place, which nobody has open.
+    /// Puts it into its place, which nobody has open. `replace`: a database that is there is set aside, unless an earlier restore has set
+    /// one aside for it.
     ///
     /// # Errors
     /// A directory that cannot be written. The old database stands there, or the new one.
-    pub(crate) fn publish(self, old: Old) -> Result<Restored, BackupError> {
+    pub(crate) fn publish(self, replace: bool) -> Result<Restored, BackupError> {
         let Self { chain, directory, new, restored } = self;
+        let is_kept = replace && !(keeps_earlier(directory) && is_as_restored(directory));
+        let old = if is_kept { Old::Kept } else { Old::Removed };
         // It counts beside this file alone, and so is never one of an older restore. For people: the disk may have no room for it.
         let note = RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored);
         let _ = note.write(directory, &new.path().join(DATA_FILE));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use larix_configuration::Config;
 use larix_configuration::values::BackupSchedule;
 use larix_engine::time::{Monotonic, Timestamp};
-use larix_store::lmdb::{LmdbOptions, Old};
+use larix_store::lmdb::LmdbOptions;
 
 use super::{Due, make, note_chain};
 use crate::backup::{
@@ -132,7 +132,7 @@ fn exchange(
     let exchanged = panics::contained(|| {
         let taken = server.configuration.take_out_of_service(directories);
         let left = taken.map_err(|why| BackupError::database(&place, why))?;
-        let restored = rebuilt.into_iter().map(|one| one.publish(Old::Kept));
+        let restored = rebuilt.into_iter().map(|one| one.publish(true));
         Ok((restored.collect::<Result<_, _>>()?, left))
     });
     exchanged.unwrap_or_else(|panicked| Err(BackupError::database(&place, panicked)))
