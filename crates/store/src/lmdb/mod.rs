@@ -66,8 +66,6 @@ pub struct LmdbStore {
     failed: AtomicBool,
     /// Set when the data file was found to be another one than was opened.
     displaced: AtomicBool,
-    /// Device and inode of the data file; none of a store that is open for reading.
-    file: Option<(u64, u64)>,
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
     writer: Mutex<()>,
     /// None of a store that is open for reading.
@@ -189,10 +187,9 @@ impl LmdbStore {
     /// Looks whether the data file still has its name. Where it has not, the store takes no commits any more: they would go to a file
     /// that nobody opens again.
     pub fn look_after_file(&self) -> Result<(), CommitError> {
-        match self.file {
-            Some(file) if open::is_displaced(&self.path, file) => Err(self.displaced()),
-            _ => Ok(()),
-        }
+        let Some(room) = &self.room else { return Ok(()) };
+        let room = room.lock().unwrap_or_else(PoisonError::into_inner);
+        if open::is_displaced(&self.path, room.file()) { Err(self.displaced()) } else { Ok(()) }
     }
 
     fn displaced(&self) -> CommitError {

@@ -190,7 +190,6 @@ fn finish(
         read_only: options.read_only,
         failed: AtomicBool::new(false),
         displaced: AtomicBool::new(false),
-        file: if options.read_only { None } else { Some(data_inode(path)?) },
         writer: Mutex::new(()),
         room,
         page_bytes,
@@ -352,12 +351,13 @@ fn last_commit_is_visible(env: &Env<WithTls>) -> heed::Result<bool> {
 }
 
 /// Whether the directory has another data file than this one, or none.
-pub(super) fn is_displaced(path: &Path, file: (u64, u64)) -> bool {
-    match data_inode(path) {
-        Ok(now) => now != file,
-        Err(OpenError::NotAStore { .. }) => true,
+pub(super) fn is_displaced(path: &Path, data: &File) -> bool {
+    match (data_inode(path), data.metadata()) {
+        // Both as the file system says now: not each one keeps its numbers, as behind a process that was moved to another machine.
+        (Ok(there), Ok(open)) => there != (open.dev(), open.ino()),
+        (Err(OpenError::NotAStore { .. }), _) => true,
         // It cannot be looked at now.
-        Err(_) => false,
+        _ => false,
     }
 }
 

@@ -49,6 +49,11 @@ impl Room {
         Ok(Self { file, end })
     }
 
+    /// The data file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Sees to it that there is room behind the first `used` bytes of the file. It only makes the next commits cheaper:
     /// where it fails, on a full disk, they find out for themselves.
     pub(super) fn make(&mut self, used: u64) {
