@@ -277,13 +277,16 @@ fn open_for_reading(
 pub(super) fn check_pages(path: &Path, report: &mut dyn FnMut(DamagedPage)) -> Result<(), OpenError> {
     let options = LmdbOptions::for_reading();
     check_directory(path, &options)?;
-    let opened = open_for_reading(path, 0, &options)?;
     let failed = |error| file_error(path, DATA_FILE, error);
-    let data = File::open(path.join(DATA_FILE)).map_err(failed)?;
-    // A writer that commits twice in between takes the root away, and nothing is reported.
     for _ in 0..READER_ATTEMPTS {
+        let before = data_inode(path).ok();
+        let opened = open_for_reading(path, 0, &options)?;
+        let data = File::open(path.join(DATA_FILE)).map_err(failed)?;
+        let found = data.metadata().map_err(failed)?;
         let reading = opened.0.read_txn().map_err(|error| lmdb_error(path, error))?;
-        if pages::check(&data, reading.id() as u64, report).map_err(failed)? {
+        // Another file may take the place in between, and a writer that commits twice takes the root away: then nothing is reported.
+        let is_same = before == Some((found.dev(), found.ino()));
+        if is_same && pages::check(&data, reading.id() as u64, report).map_err(failed)? {
             return Ok(());
         }
     }
