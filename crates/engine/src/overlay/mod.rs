@@ -246,6 +246,8 @@ pub struct Additions {
     /// The final form of the change; `None`: it stays the same. A modify that becomes empty succeeds, and leaves the entry
     /// alone.
     pub altered: Option<Prepared>,
+    /// The request has come to its end: the overlays that come after this one have nothing to look at, and are not asked.
+    pub ends: bool,
     /// Carried out after it, in order, in its name.
     pub derived: Vec<WriteOperation>,
     /// Asked once it has been carried out.

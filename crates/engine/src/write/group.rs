@@ -84,6 +84,7 @@ impl RefusalDetails {
 /// What an overlay wants, prepared.
 struct OverlayWork {
     altered: Option<Prepared>,
+    ends: bool,
     derived: Vec<Task>,
     follow_up: Option<Box<dyn FollowUp>>,
 }
@@ -295,6 +296,9 @@ impl<'a, S: Store> Group<'a, S> {
                     let prepared = PreparedSets::default();
                     task = Cow::Owned(Task { operation, prepared, ..task.into_owned() });
                 }
+                if work.ends {
+                    break;
+                }
             }
             if count > DERIVED_LIMIT {
                 return Err(too_many(DERIVED_LIMIT).into());
@@ -396,7 +400,7 @@ impl<'a, S: Store> Group<'a, S> {
         let added = prepared.map_err(|refusal| refusal_details.take(refusal))?;
         let prepare = |operation| self.internal(operation, &task.subject);
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
-        Ok(OverlayWork { altered: added.altered, derived, follow_up: added.follow_up })
+        Ok(OverlayWork { altered: added.altered, ends: added.ends, derived, follow_up: added.follow_up })
     }
 
     /// Prepares a change that an overlay asks for in the name of a requester.

@@ -49,8 +49,10 @@ impl Overlay for NoOperations {
                 left.push(change.clone());
             }
         }
+        // As in slapd, other overlays do not hear of a modify of which nothing is left.
+        let ends = left.is_empty();
         let altered = (left.len() < mods.len()).then(|| Prepared::Modify { dn: dn.clone(), mods: left });
-        Ok(Additions { altered, ..Additions::default() })
+        Ok(Additions { altered, ends, ..Additions::default() })
     }
 }
 

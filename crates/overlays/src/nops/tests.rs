@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 use super::DESCRIPTOR;
+use crate::constraint;
 use crate::testing::{SUFFIX, TREE, directory};
 
 #[test]
@@ -31,5 +32,26 @@ fn what_is_replaced_by_itself_is_not_changed() {
         let before = format!("{:?}", fixture.entry(&dn));
         assert_eq!(modify(lines), "0", "{lines}");
         assert_eq!(format!("{:?}", fixture.entry(&dn)) != before, changes, "{lines}");
+    }
+}
+
+/// `constraint` refuses a modify that is empty.
+#[test]
+fn other_overlays_do_not_hear_of_what_changes_nothing() {
+    let (nops, count) = ((&DESCRIPTOR, ""), (&constraint::DESCRIPTOR, "constraint_attribute title count 1"));
+    for overlays in [[count, nops], [nops, count]] {
+        let fixture = directory(&overlays);
+        fixture.apply(TREE);
+        let dn = format!("cn=Bo,ou=People,{SUFFIX}");
+        let modify = |lines: &str| fixture.change(&format!("dn: {dn}\nchangetype: modify\n{lines}"));
+        assert_eq!(modify("replace: title\ntitle: one\n"), "0", "{overlays:?}");
+        let before = format!("{:?}", fixture.entry(&dn));
+        assert_eq!(modify("replace: title\ntitle: one\n"), "0", "{overlays:?}");
+        assert_eq!(format!("{:?}", fixture.entry(&dn)), before, "{overlays:?}");
+        assert_eq!(
+            modify("add: title\ntitle: two\n"),
+            "19 modify breaks constraint on title",
+            "{overlays:?}"
+        );
     }
 }
