@@ -32,6 +32,7 @@ use crate::overlay::Interests;
 use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
+use crate::overlay::shown::ShownEntries;
 use crate::tables::{FORMAT, FORMAT_OLDEST, FORMAT_SHARED, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{FoundChildren, Names};
@@ -122,7 +123,9 @@ impl DatabaseState {
     fn find_hooks(&mut self) {
         let overlays = &self.settings.overlays;
         self.computed = ComputedAttribute::all(&self.schema, overlays);
-        self.shown = overlays.at(Interests::SHOW).cloned().collect();
+        let mut shown: Vec<_> = overlays.at(Interests::SHOW).cloned().collect();
+        shown.sort_by_key(|overlay| overlay.shown().is_some_and(ShownEntries::orders_values));
+        self.shown = shown.into();
     }
 }
 

@@ -31,6 +31,11 @@ pub trait ShownEntries: Debug + Send + Sync {
     /// # Errors
     /// A store that cannot be read. A refusal leaves the entry as it is.
     fn show(&self, shown: &mut ShownEntry<'_>) -> Result<(), Failure>;
+
+    /// Whether it orders values: then it comes behind those that add some, wherever it is configured.
+    fn orders_values(&self) -> bool {
+        false
+    }
 }
 
 /// What a request wants to see of entries.

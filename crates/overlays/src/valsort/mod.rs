@@ -91,6 +91,10 @@ fn check(value: &[u8]) -> Result<(), Refusal> {
 }
 
 impl ShownEntries for ValSort {
+    fn orders_values(&self) -> bool {
+        true
+    }
+
     fn wants(&self, request: &ShownRequest<'_>) -> bool {
         request.controls.val_sort != Some(true) && !request.types_only && !request.compares
     }
