@@ -372,9 +372,9 @@ fn members_that_are_not_there() {
 #[test]
 fn what_overlays_before_made_of_a_new_group_stays() {
     let fixture = common::directory(&[
-        (&crate::ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext"),
-        (&crate::dna::DESCRIPTOR, "dna-range gidNumber 100-199 dc=example,dc=com (objectClass=groupOfNames)"),
         (&super::DESCRIPTOR, "memberof-dangling drop"),
+        (&crate::dna::DESCRIPTOR, "dna-range gidNumber 100-199 dc=example,dc=com (objectClass=groupOfNames)"),
+        (&crate::ppolicy::DESCRIPTOR, "ppolicy_hash_cleartext"),
     ]);
     fixture.apply(TREE);
     let group = "cn=one,ou=Groups,dc=example,dc=com";
