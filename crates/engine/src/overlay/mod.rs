@@ -1,7 +1,7 @@
 //! Overlays: what stands in front of a database.
 //!
 //! An overlay stands on named hooks; nothing swaps a dispatch table under a running operation. A change passes the overlays from the last of
-//! the configuration to the first (ADR 0110); other hooks are called in the order of the configuration.
+//! the configuration to the first, and what comes of it passes them in the order of the configuration, as do binds and answers (ADR 0110).
 //!
 //! * [`Overlay::prepare`] sees each change on the writer's thread before it is carried out: it may refuse it, alter it, or
 //!   have others carried out with it. What it adds is committed together with the change or not at all.

@@ -303,7 +303,7 @@ impl<'a, S: Store> Group<'a, S> {
             if count > DERIVED_LIMIT {
                 return Err(too_many(DERIVED_LIMIT).into());
             }
-            // On its way out the change passes them in the order of the configuration.
+            // What comes of the change passes them in the order of the configuration.
             follow_ups.reverse();
             match self.one(transaction, unit, &task, (role, idle)) {
                 // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
