@@ -513,6 +513,8 @@ fn what_other_servers_are_asked_with_is_looked_for() {
             format!("overlay chain\nchain-uri ldap://a\nchain-tls start tls_cacert=$D/gone\n{mdb}"),
             Some("/gone"),
         ),
+        // Of servers that are known once a referral names them.
+        (format!("overlay chain\nchain-tls start tls_cacert=$D/gone\n{mdb}"), None),
         (format!("{mdb}overlay pbind\nuri ldap://a\ntls start tls_cacert=$D/gone\n"), Some("/gone")),
         (
             format!("{mdb}overlay remoteauth\n{remote}remoteauth_default_realm file://$D/hosts\n"),

@@ -464,6 +464,8 @@ fn unusable_targets_of(database: &Database) -> Vec<ConfigError> {
 }
 
 fn unusable(origin: &Origin, settings: &ProxySettings) -> Option<ConfigError> {
+    // Servers that referrals name are asked later, and the server starts without them.
+    settings.targets.first()?;
     settings.tls_client().err().map(|error| ConfigError::new(origin.clone(), error.to_string()))
 }
 
