@@ -240,6 +240,16 @@ pub struct PendingChange<'a> {
     pub passwords: &'a PasswordWork,
 }
 
+impl PendingChange<'_> {
+    /// Whether it follows from another change and is about these attributes, and about nothing else but what overlays that see it before
+    /// keep of each change.
+    pub fn is_derived_about(&self, is_meant: impl Fn(&Change) -> bool) -> bool {
+        let Prepared::Modify { mods, .. } = self.operation else { return false };
+        let is_kept = |one: &Change| self.schema.attribute(one.description.attribute).is_operational();
+        self.derived && mods.iter().any(&is_meant) && mods.iter().all(|one| is_meant(one) || is_kept(one))
+    }
+}
+
 /// What an overlay wants done about a change.
 #[derive(Debug, Default)]
 pub struct Additions {

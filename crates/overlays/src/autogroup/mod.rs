@@ -108,8 +108,7 @@ impl Overlay for AutoGroup {
             self.refuse_members(change, mods)?;
         }
         // Members that follow from a change make no other members: it would not have to end.
-        let is_member = |one: &Change| self.0.sets.iter().any(|set| set.member == one.description);
-        if change.derived && !mods.is_empty() && mods.iter().all(is_member) {
+        if change.is_derived_about(|one| self.0.sets.iter().any(|set| set.member == one.description)) {
             return Ok(Additions::default());
         }
         let touches = |attribute: &AttributeDescription| mods.iter().any(|one| one.description == *attribute);

@@ -157,6 +157,19 @@ fn members_need_not_be_names() {
 }
 
 #[test]
+fn members_that_follow_make_no_others() {
+    let (own, numbers) = ((&DESCRIPTOR, LINES), (&crate::usn::DESCRIPTOR, ""));
+    for overlays in [[own, numbers], [numbers, own]] {
+        let fixture = ruled_with(CLASSES, &overlays, &[]);
+        fixture.apply(TREE);
+        // Where members made others, it would be one and none in turns.
+        let dn = format!("cn=g,{SUFFIX}");
+        fixture.apply(&group("g", &[&format!("ldap:///{dn}??base?(!(member={dn}))")]));
+        assert_eq!(members(&fixture, "g"), "g", "{overlays:?}");
+    }
+}
+
+#[test]
 fn members_are_nobodys_to_change() {
     let fixture = tree();
     fixture.apply(&group("g", &["ldap://other.example.com/??sub?(sn=*)"]));

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use larix_engine::Entry;
 use larix_engine::overlay::{
-    Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
-    Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal, internal_change,
+    Additions, AroundChange, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp, Interests,
+    Overlay, OverlayDirective, PendingChange, Prepared, Refusal, internal_change,
 };
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use regex::Regex;
@@ -124,12 +124,12 @@ impl Overlay for AutoMember {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        // Members that follow from a change make no other members: it would not have to end.
+        if change.is_derived_about(|one| self.definitions.iter().any(|own| own.member == one.description)) {
+            return Ok(Additions::default());
+        }
         let (before, after) = match change.operation {
             Prepared::Add { dn, .. } => (None, dn.clone()),
-            // Members that follow from a change make no other members: it would not have to end.
-            Prepared::Modify { mods, .. } if change.derived && self.changes_members(mods) => {
-                return Ok(Additions::default());
-            }
             Prepared::Modify { dn, .. } => (Some(dn.clone()), dn.clone()),
             Prepared::ModifyDn(rename) => (Some(rename.dn.clone()), rename.target()),
             // Who takes names of entries out that are gone is refint.
@@ -144,13 +144,6 @@ impl Overlay for AutoMember {
         }
         let follow = Follow { definitions: Arc::clone(&self.definitions), before, after };
         Ok(Additions { follow_up: Some(Box::new(follow) as Box<dyn FollowUp>), ..Additions::default() })
-    }
-}
-
-impl AutoMember {
-    fn changes_members(&self, mods: &[Change]) -> bool {
-        let is_member = |one: &Change| self.definitions.iter().any(|own| own.member == one.description);
-        !mods.is_empty() && mods.iter().all(is_member)
     }
 }
 

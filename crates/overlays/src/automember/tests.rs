@@ -142,6 +142,22 @@ fn a_value_that_another_entry_has_stays() {
 }
 
 #[test]
+fn members_that_follow_make_no_others() {
+    let lines = "automember-definition own dc=example,dc=com (&(cn=others)(!(member=cn=others,dc=example,dc=com))) \
+                 member:dn cn=others,dc=example,dc=com";
+    let (own, numbers) = ((&DESCRIPTOR, lines), (&crate::usn::DESCRIPTOR, ""));
+    for overlays in [[own, numbers], [numbers, own]] {
+        let fixture = start_with(&overlays);
+        // Where members made others, it would be one and none in turns.
+        assert_eq!(
+            found(&fixture, "(cn=others)", &["member"]),
+            "others: member=others|suffix",
+            "{overlays:?}"
+        );
+    }
+}
+
+#[test]
 fn a_dot_matches_a_line_end() {
     let rule = "automember-rule hosts cn=web,dc=example,dc=com include description=^a.b$";
     let fixture = start(&format!("{DEFINITION}\n{rule}"), false);
