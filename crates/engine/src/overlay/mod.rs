@@ -68,6 +68,9 @@ pub const DERIVED_LIMIT: usize = 10_000;
 /// Changes that [follow](FollowUp) from one change: all of them are in one commit.
 pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
+/// Changes that may follow one from the other: overlays may answer each other without an end.
+pub const FOLLOWING_LIMIT: usize = 100;
+
 /// What stands in front of a database. Each hook has a method that does nothing unless an overlay says otherwise, and is called
 /// only where [`Self::interests`] has it.
 pub trait Overlay: Debug + Send + Sync {

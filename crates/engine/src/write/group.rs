@@ -33,8 +33,8 @@ use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log;
 use crate::overlay::{
-    AroundChange, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Interests, Overlay, PasswordWork,
-    PendingChange, Refusal,
+    AroundChange, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FOLLOWING_LIMIT, FollowUp, Interests,
+    Overlay, PasswordWork, PendingChange, Refusal,
 };
 use crate::search::view_entries::ViewEntries;
 use crate::tables::{META, meta};
@@ -272,8 +272,18 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<(), Failure> {
         let settings = Arc::clone(&self.state.settings);
         let mut count = 0;
+        // Changes come in the order in which they follow: what follows from the same number of changes in a row is together.
+        let (mut in_a_row, mut left) = (0, waiting.len() + 1);
         let mut next = first;
         while let Some((task, role)) = next {
+            if left == 0 {
+                (in_a_row, left) = (in_a_row + 1, waiting.len() + 1);
+                if in_a_row > FOLLOWING_LIMIT {
+                    let text = format!("more than {FOLLOWING_LIMIT} changes follow one from the other");
+                    return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
+                }
+            }
+            left -= 1;
             let mut task = task;
             let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
             let mut idle = false;

@@ -169,6 +169,23 @@ fn members_that_follow_make_no_others() {
     }
 }
 
+/// The group has the other entry as long as that one does not name the group, which it does as long as it is a member.
+#[test]
+fn overlays_that_answer_each_other_come_to_an_end() {
+    let definition = "automember-definition own dc=example,dc=com (member=cn=other,dc=example,dc=com) description:cn \
+                      cn=other,dc=example,dc=com";
+    let (own, other) = ((&DESCRIPTOR, LINES), (&crate::automember::DESCRIPTOR, definition));
+    for overlays in [[own, other], [other, own]] {
+        let fixture = ruled_with(CLASSES, &overlays, &[]);
+        fixture.apply(TREE);
+        fixture.apply(&format!("dn: cn=other,{SUFFIX}\nobjectClass: device\ncn: other\n"));
+        let url = format!("ldap:///cn=other,{SUFFIX}??base?(!(description=g))");
+        let answer = fixture.change(&group("g", &[&url]));
+        assert_eq!(answer, "11 more than 100 changes follow one from the other", "{overlays:?}");
+        assert!(fixture.entry(&format!("cn=g,{SUFFIX}")).is_none(), "{overlays:?}");
+    }
+}
+
 #[test]
 fn members_are_nobodys_to_change() {
     let fixture = tree();
