@@ -101,14 +101,13 @@ impl<S: Store> Chosen<'_, S> {
     /// The key that one of the secrets stands for.
     fn key_behind(self, lookup: &BindLookup) -> Result<Option<Arc<dyn PasswordKey>>, Failure> {
         let database = &self.served.database;
-        let settings = database.settings();
-        for overlay in settings.overlays.at(Interests::PASSWORD_KEY) {
+        let snapshot = database.snapshot_for(&[&lookup.dn])?;
+        let view = database.view(&snapshot)?;
+        for overlay in view.settings.overlays.at(Interests::PASSWORD_KEY) {
             let Some(keys) = overlay.password_keys() else { continue };
             if !lookup.secrets.iter().any(|secret| keys.is_meant_by(secret)) {
                 continue;
             }
-            let snapshot = database.snapshot_for(&[&lookup.dn])?;
-            let view = database.view(&snapshot)?;
             let Some(entry) = ViewEntries::of(&view).entry(&lookup.dn)? else { return Ok(None) };
             if let Some(key) = keys.key(&entry, &self.frontend.schema, self.served.clock.now()) {
                 return Ok(Some(key));
@@ -204,14 +203,13 @@ impl<S: Store> Chosen<'_, S> {
 
     fn length_of_code(self, dn: &NormalDn, password: &[u8]) -> Result<Option<usize>, Failure> {
         let database = &self.served.database;
-        let settings = database.settings();
         let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
         let entries = ViewEntries::of(&view);
         let Some(entry) = entries.entry(dn)? else { return Ok(None) };
         let (schema, now) = (&*self.frontend.schema, self.served.clock.now());
         let login = LoginPassword { dn, password, entry: &entry, schema, entries: &entries, now };
-        for overlay in settings.overlays.at(Interests::SECOND_FACTOR) {
+        for overlay in view.settings.overlays.at(Interests::SECOND_FACTOR) {
             let Some(factor) = overlay.second_factor() else { continue };
             if let Some(length) = factor.code_length(&login)?.filter(|length| *length < password.len()) {
                 return Ok(Some(length));
@@ -232,11 +230,10 @@ impl<S: Store> Chosen<'_, S> {
         let schema = &*self.frontend.schema;
         let Ok(attribute) = schema.describe(attribute) else { return Ok(false) };
         let database = &self.served.database;
-        let settings = database.settings();
         let snapshot = database.snapshot_for(&[dn])?;
         let view = database.view(&snapshot)?;
         let Some(entry) = ViewEntries::of(&view).entry(dn)? else { return Ok(false) };
-        let overlays = settings.overlays.at(Interests::SECOND_FACTOR);
+        let overlays = view.settings.overlays.at(Interests::SECOND_FACTOR);
         let mut factors = overlays.filter_map(|overlay| overlay.second_factor());
         Ok(factors.any(|factor| factor.is_compared(schema, &entry, &attribute)))
     }
@@ -271,10 +268,9 @@ impl<S: Store> Chosen<'_, S> {
     fn judge_at_once(self, attempt: &BindAttempt) -> Result<Option<BindConclusion>, Failure> {
         let served = self.served;
         let database = &served.database;
-        let settings = database.settings();
         let snapshot = database.snapshot_for(&[&attempt.dn])?;
         let view = database.view(&snapshot)?;
-        let entries = ViewEntries::of(&view);
+        let (settings, entries) = (&view.settings, ViewEntries::of(&view));
         let schema = &self.frontend.schema;
         let now = served.clock.now();
         let code = judge_code(

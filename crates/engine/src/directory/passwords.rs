@@ -97,7 +97,6 @@ impl<S: Store> Chosen<'_, S> {
     /// Whether the requester may replace the password of this entry. Others must not learn whether an old password is right.
     pub fn may_replace_password(self, subject: &Subject, dn: &NormalDn) -> bool {
         let database = &self.served.database;
-        let settings = database.settings();
         let Ok(snapshot) = database.snapshot_for(&[dn]) else { return false };
         let Ok(view) = database.view(&snapshot) else { return false };
         let replace = Change {
@@ -110,15 +109,14 @@ impl<S: Store> Chosen<'_, S> {
         let add = Change { kind: ChangeKind::Add, values: vec![Vec::new()], ..replace.clone() };
         let operation = Prepared::Modify { dn: dn.clone(), mods: vec![replace, add] };
         let authority = Authority { view: &view, subject };
-        authority.admits(&settings, &operation).unwrap_or(false)
+        authority.admits(&operation).unwrap_or(false)
     }
 
     /// How many bytes a new password of this entry has at least and at most, where an overlay has a rule for it. A store that cannot be
     /// read says nothing: the overlays judge the change in any case.
     pub fn password_length(self, dn: &NormalDn) -> Option<RangeInclusive<usize>> {
         let database = &self.served.database;
-        let settings = database.settings();
-        if !settings.overlays.iter().any(|overlay| overlay.works_on_passwords()) {
+        if !database.current_settings().overlays.iter().any(|overlay| overlay.works_on_passwords()) {
             return None;
         }
         let snapshot = database.store().snapshot().ok()?;
@@ -126,7 +124,7 @@ impl<S: Store> Chosen<'_, S> {
         let entries = ViewEntries::of(&view);
         let entry = entries.entry(dn).ok()??;
         let schema = &self.frontend.schema;
-        let mut overlays = settings.overlays.iter();
+        let mut overlays = view.settings.overlays.iter();
         overlays.find_map(|overlay| overlay.password_length(dn, &entry, schema, &entries).ok().flatten())
     }
 
@@ -162,20 +160,19 @@ impl<S: Store> Chosen<'_, S> {
     fn ask_about_passwords(self, request: &WriteRequest, work: &PasswordWork) {
         let served = self.served;
         let database = &served.database;
-        let settings = database.settings();
-        // No rename brings passwords along: no caller asks where another name is.
-        let admitted = check(self.frontend, request.clone(), None, false)
-            .and_then(|checked| self.admit(&settings, checked, &|_| Held::Here));
-        let Ok(task) = admitted else { return };
         let Ok(snapshot) = database.store().snapshot() else { return };
         let Ok(view) = database.view(&snapshot) else { return };
+        // No rename brings passwords along: no caller asks where another name is.
+        let admitted = check(self.frontend, request.clone(), None, false)
+            .and_then(|checked| self.admit(&view.settings, checked, &|_| Held::Here));
+        let Ok(task) = admitted else { return };
         let authority = Authority { view: &view, subject: &task.subject };
         // The time that the work takes is for those to see who may make the change.
-        if !authority.admits(&settings, &task.operation).unwrap_or(false) {
+        if !authority.admits(&task.operation).unwrap_or(false) {
             return;
         }
         let entries = ViewEntries::of(&view);
-        for overlay in settings.overlays.iter().filter(|overlay| overlay.works_on_passwords()) {
+        for overlay in view.settings.overlays.iter().filter(|overlay| overlay.works_on_passwords()) {
             let _ = overlay.prepare(&PendingChange {
                 operation: &task.operation,
                 subject: &task.subject,

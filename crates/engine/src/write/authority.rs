@@ -9,7 +9,7 @@ use larix_store::Snapshot;
 use super::operator::{CurrentEntry, Operator};
 use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
-use crate::database::{DatabaseSettings, View};
+use crate::database::View;
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
 use crate::fault::Fault;
@@ -28,39 +28,33 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(crate) fn admits(&self, settings: &DatabaseSettings, operation: &Prepared) -> Result<bool, Fault> {
+    pub(crate) fn admits(&self, operation: &Prepared) -> Result<bool, Fault> {
         if self.view.policy.is_root(self.subject) {
             return Ok(true);
         }
         match operation {
-            Prepared::Add { dn, entry, mods } => self.admits_add(settings, dn, entry, mods),
+            Prepared::Add { dn, entry, mods } => self.admits_add(dn, entry, mods),
             Prepared::Modify { dn, mods } => {
                 self.of(dn, |source| self.may_modify(dn, source, mods)).map(Option::unwrap_or_default)
             }
-            Prepared::Delete { dn } => Ok(self.may_take_from_parent(settings, dn, Privilege::Delete)?
+            Prepared::Delete { dn } => Ok(self.may_take_from_parent(dn, Privilege::Delete)?
                 && self.may_with_entry(dn, Item::Entry, Privilege::Delete)?),
-            Prepared::ModifyDn(rename) => self.admits_rename(settings, rename),
+            Prepared::ModifyDn(rename) => self.admits_rename(rename),
             // The server's own.
             Prepared::Authenticate(_) | Prepared::Record(_) => Ok(true),
         }
     }
 
-    fn admits_add(
-        &self,
-        settings: &DatabaseSettings,
-        dn: &NormalDn,
-        entry: &Entry,
-        mods: &[Change],
-    ) -> Result<bool, Fault> {
+    fn admits_add(&self, dn: &NormalDn, entry: &Entry, mods: &[Change]) -> Result<bool, Fault> {
         let source = OwnedSource { schema: &self.view.schema, entry };
-        Ok(self.may_take_from_parent(settings, dn, Privilege::Add)?
+        Ok(self.may_take_from_parent(dn, Privilege::Add)?
             && self.may(dn, &source, Item::Entry, Privilege::Add)
-            && (!settings.add_content_acl || self.may_modify(dn, &source, mods)))
+            && (!self.view.settings.add_content_acl || self.may_modify(dn, &source, mods)))
     }
 
-    fn admits_rename(&self, settings: &DatabaseSettings, rename: &PreparedModifyDn) -> Result<bool, Fault> {
+    fn admits_rename(&self, rename: &PreparedModifyDn) -> Result<bool, Fault> {
         let from = if rename.new_superior.is_none() { Privilege::Write } else { Privilege::Delete };
-        let may_leave = self.may_take_from_parent(settings, &rename.dn, from)?
+        let may_leave = self.may_take_from_parent(&rename.dn, from)?
             && self.may_with_entry(&rename.dn, Item::Entry, Privilege::Write)?;
         let may_arrive = || match &rename.new_superior {
             Some(superior) if Some(superior) != rename.dn.parent().as_ref() => {
@@ -76,13 +70,8 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     }
 
     /// Whether entries may be added below, or taken from, the superior of `dn`.
-    fn may_take_from_parent(
-        &self,
-        settings: &DatabaseSettings,
-        dn: &NormalDn,
-        privilege: Privilege,
-    ) -> Result<bool, Fault> {
-        let is_suffix = settings.suffixes.iter().any(|suffix| suffix.normal == *dn);
+    fn may_take_from_parent(&self, dn: &NormalDn, privilege: Privilege) -> Result<bool, Fault> {
+        let is_suffix = self.view.settings.suffixes.iter().any(|suffix| suffix.normal == *dn);
         let parent = match dn.parent() {
             Some(parent) if !is_suffix => parent,
             _ => NormalDn::root(),

@@ -370,15 +370,14 @@ impl<'a, S: Store> Group<'a, S> {
         let snapshot = Layered::new(&before, unit);
         let view = self.view_over(&snapshot, unit)?;
         let authority = Authority { view: &view, subject: &task.subject };
-        let settings = &self.state.settings;
         match &task.operation {
-            Prepared::Add { dn, entry, mods } if settings.last_modified => {
+            Prepared::Add { dn, entry, mods } if view.settings.last_modified => {
                 // Rules may ask who made an entry.
                 let (mut entry, mods) = (entry.clone(), mods.clone());
                 operational::name_creator(&self.known, &mut entry, task.subject.shown_dn());
-                authority.admits(settings, &Prepared::Add { dn: dn.clone(), entry, mods })
+                authority.admits(&Prepared::Add { dn: dn.clone(), entry, mods })
             }
-            operation => authority.admits(settings, operation),
+            operation => authority.admits(operation),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_engine::controls::{ContentSync, RequestControls};
+use larix_engine::controls::ContentSync;
 use larix_proto::{DerefAliases, LdapResult, ResultCode};
 use larix_replication::provider::{ConsumerRequest, RefreshQueue, SyncPeer};
 
@@ -36,7 +36,7 @@ impl ConsumerSearch {
     }
 }
 
-/// The search without controls that have no place in it: the order is the provider's, and nothing goes by pages.
+/// The search without controls that have no place in it: the provider sets the order, and there are no pages.
 ///
 /// # Errors
 /// It would dereference aliases.
@@ -44,9 +44,8 @@ pub(super) fn prepared(search: Search<'_>) -> Result<Search<'_>, LdapResult> {
     if matches!(search.request.deref, DerefAliases::InSearching | DerefAliases::Always) {
         return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases"));
     }
-    let controls: RequestControls = search
-        .controls
-        .with(|values| (values.sync, values.sort, values.vlv, values.paged) = (None, None, None, None));
+    let controls =
+        search.controls.with(|values| (values.sort, values.vlv, values.paged) = (None, None, None));
     Ok(Search { controls, ..search })
 }
 

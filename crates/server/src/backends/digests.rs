@@ -95,12 +95,12 @@ pub(super) fn managed<S: Store>(
 }
 
 fn may_manage<S: Store>(database: &Database<S>, dn: &NormalDn, subject: &Subject) -> Result<bool, Fault> {
-    if database.policy().is_root(subject) {
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot)?;
+    if view.policy.is_root(subject) {
         return Ok(true);
     }
     let Some(suffix) = database.suffix_of(dn) else { return Ok(false) };
-    let snapshot = database.store().snapshot()?;
-    let view = database.view(&snapshot)?;
     let Some(id) = view.resolve(&suffix.normal)?.and_then(|found| found.id) else { return Ok(false) };
     let Some(record) = view.record(id)? else { return Ok(false) };
     let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
