@@ -30,9 +30,10 @@ const BANNED: [(&str, &str); 8] = [
 ];
 
 /// Names of types that say too little by themselves: a reader who knows the field has to guess what they stand for.
-const VAGUE_TYPES: [&str; 16] = [
+const VAGUE_TYPES: [&str; 22] = [
     "Asked", "Told", "Kept", "Ground", "Part", "Place", "Placed", "Places", "Facts", "Errand", "Veil",
-    "Owed", "Proved", "Lasting", "Showing", "Parked",
+    "Owed", "Proved", "Lasting", "Showing", "Parked", "Searched", "Sought", "Published", "Standing", "Composed",
+    "Identified",
 ];
 
 /// Functions that may be longer, each with its reason.

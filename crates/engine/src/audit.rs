@@ -57,7 +57,7 @@ pub enum Request {
         /// `attribute=value`
         assertion: Vec<u8>,
     },
-    Search(Box<Searched>),
+    Search(Box<SearchRecord>),
     Bind {
         version: u8,
         method: String,
@@ -74,7 +74,7 @@ pub enum Request {
 
 /// A search request, and how many entries it gave.
 #[derive(Clone, Debug)]
-pub struct Searched {
+pub struct SearchRecord {
     /// `base`, `one`, `sub` or `subord`.
     pub scope: &'static str,
     /// `never`, `searching`, `finding` or `always`.
@@ -484,7 +484,7 @@ impl<'s> Writer<'s> {
         self.text("reqNewDN", &new_dn);
     }
 
-    fn searched(&mut self, search: &Searched) {
+    fn searched(&mut self, search: &SearchRecord) {
         self.text("reqScope", search.scope);
         self.text("reqDerefAliases", search.deref);
         self.text("reqAttrsOnly", if search.types_only { "TRUE" } else { "FALSE" });

@@ -16,11 +16,11 @@ use crate::entry::{EntryId, EntrySource, EntryView, Target, ValuesView};
 use crate::fault::Fault;
 use crate::filter::Filter;
 use crate::overlay::shown::{ShownEntries, ShownRequest};
-use crate::record::{AttributesIter, Sought};
+use crate::record::{AttributeLookup, AttributesIter};
 use crate::search::answer::computed_values;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
-use crate::search::{Gate, Seen, referral, shown};
+use crate::search::{Gate, GuardedEntry, referral, shown};
 use crate::tree::{self, Resolved};
 use crate::write::read_controls::ASSERTION_STEPS;
 
@@ -129,7 +129,7 @@ fn answer<N: Snapshot>(
     let shown = shown_by(view, context);
     gate.shown = &shown;
     let record = view.unpacked_behind(&head, &stored)?;
-    let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate);
+    let seen = GuardedEntry::new(view, view.reader_of(head, &stored, &record), gate);
     let found = missing == 0;
     if found {
         seen.name_is(dn);
@@ -153,7 +153,7 @@ fn answer<N: Snapshot>(
     Ok(LdapResult::new(code))
 }
 
-fn refer<N: Snapshot>(seen: &Seen<'_, N>, target: &str) -> Result<LdapResult, Fault> {
+fn refer<N: Snapshot>(seen: &GuardedEntry<'_, N>, target: &str) -> Result<LdapResult, Fault> {
     if !seen.allows_entry(Privilege::Disclose)? {
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
     }
@@ -164,7 +164,7 @@ fn refer<N: Snapshot>(seen: &Seen<'_, N>, target: &str) -> Result<LdapResult, Fa
 }
 
 fn compare_entry<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     context: &CompareContext<'_>,
     request: &CompareRequest<'_>,
     asserted: Asserted<'_>,
@@ -219,7 +219,7 @@ fn shown_by<'v, N>(
 
 /// What comes of values that overlays add; `otherwise` is what comes of the others.
 fn added<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     assertion: &BoundAssertion,
     otherwise: ResultCode,
 ) -> Result<ResultCode, Fault> {
@@ -261,9 +261,9 @@ fn at_once<N: Snapshot>(
         let sought = unread.seek(row.number);
         passed = attributes.len() - unread.rest();
         match sought {
-            Sought::Found(values) => ControlFlow::Break(inline(&view.schema, assertion, &values)),
-            Sought::Needs(more) => ControlFlow::Continue(more),
-            Sought::Other => ControlFlow::Break(Ok(None)),
+            AttributeLookup::Found(values) => ControlFlow::Break(inline(&view.schema, assertion, &values)),
+            AttributeLookup::Needs(more) => ControlFlow::Continue(more),
+            AttributeLookup::Other => ControlFlow::Break(Ok(None)),
         }
     };
     let found = view.catalog.dictionaries().look_into(head.head_length(stored), stored, &mut look);
@@ -288,7 +288,7 @@ fn inline(
 
 /// The description covers one attribute of the database, and all of its values stand in the record.
 fn stored_inline<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     assertion: &BoundAssertion,
 ) -> Result<Option<ResultCode>, Fault> {
     let schema = &seen.view.schema;
@@ -302,7 +302,7 @@ fn stored_inline<N: Snapshot>(
 }
 
 fn stored<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     assertion: &BoundAssertion,
     value: &[u8],
 ) -> Result<ResultCode, Fault> {

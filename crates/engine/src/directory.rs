@@ -54,21 +54,21 @@ impl Frontend {
 
 /// One database of a directory, however it was chosen, and what holds for all of them.
 #[derive(Debug)]
-pub struct Chosen<'d, S: Store> {
+pub struct ChosenDatabase<'d, S: Store> {
     frontend: &'d Frontend,
     known: &'d KnownSchema,
     served: &'d Arc<Served<S>>,
 }
 
-impl<'d, S: Store> Chosen<'d, S> {
+impl<'d, S: Store> ChosenDatabase<'d, S> {
     pub fn served(self) -> &'d Arc<Served<S>> {
         self.served
     }
 }
 
-impl<S: Store> Copy for Chosen<'_, S> {}
+impl<S: Store> Copy for ChosenDatabase<'_, S> {}
 
-impl<S: Store> Clone for Chosen<'_, S> {
+impl<S: Store> Clone for ChosenDatabase<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
@@ -159,11 +159,11 @@ impl<S: Store> Directory<S> {
     }
 
     /// This database of the directory.
-    pub fn at<'d>(&'d self, served: &'d Arc<Served<S>>) -> Chosen<'d, S> {
-        Chosen { frontend: &self.frontend, known: &self.known, served }
+    pub fn at<'d>(&'d self, served: &'d Arc<Served<S>>) -> ChosenDatabase<'d, S> {
+        ChosenDatabase { frontend: &self.frontend, known: &self.known, served }
     }
 
-    fn chosen(&self, dn: &NormalDn) -> Option<Chosen<'_, S>> {
+    fn chosen(&self, dn: &NormalDn) -> Option<ChosenDatabase<'_, S>> {
         self.select(dn).map(|served| self.at(served))
     }
 

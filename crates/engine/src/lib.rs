@@ -52,7 +52,7 @@ pub use larix_passwords as password;
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
 pub use directory::{
-    BindLookup, Chosen, CommittedFollower, Directory, Frontend, Held, Served, ServedHandle, Writers,
+    BindLookup, ChosenDatabase, CommittedFollower, Directory, Frontend, Held, Served, ServedHandle, Writers,
     begin_followers, other_entries,
 };
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};

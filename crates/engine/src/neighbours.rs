@@ -9,7 +9,7 @@ use crate::access::{AccessTarget, EntryFacts, EntrySearch, GroupQuery, OtherEntr
 use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
-use crate::overlay::internal_search::{InternalSearch, OtherDatabases, Searched, Visit};
+use crate::overlay::internal_search::{InternalSearch, OtherDatabases, SearchOutcome, Visit};
 use crate::search::computed::Sight;
 use crate::search::internal;
 use crate::search::rule_facts::{RuleFacts, search, with_entry};
@@ -89,7 +89,7 @@ impl<S: Store> OtherDatabases for Neighbours<S> {
         query: &InternalSearch<'_>,
         own_depth: usize,
         visit: &mut Visit<'_>,
-    ) -> Result<Option<Searched>, Fault> {
+    ) -> Result<Option<SearchOutcome>, Fault> {
         let Some(database) = self.select(query.base, own_depth) else { return Ok(None) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;

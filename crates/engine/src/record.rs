@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 pub use crate::fault::RecordError;
 
 pub(crate) use numbers::{put_varint, take_varint};
+pub(crate) use view::{AttributeLookup, RDN_IN_RECORD, head_length, is_child};
 pub use view::{AttributesIter, EntryView, StoredValue, ValuesIter, ValuesView};
-pub(crate) use view::{RDN_IN_RECORD, Sought, head_length, is_child};
 pub(crate) use writer::reuse;
 pub use writer::{RecordWriter, put_octet_string};
 
@@ -143,8 +143,8 @@ mod tests {
             assert_eq!(format!("{:?}", view.get(number)), format!("{met:?}"), "{number:?}");
             let inline = met.ok().flatten().filter(|values| values.form() == Form::Inline);
             let sought = match AttributesIter::within(view.id(), view.attribute_bytes()).seek(number) {
-                Sought::Found(values) => Some(values),
-                Sought::Needs(_) | Sought::Other => None,
+                AttributeLookup::Found(values) => Some(values),
+                AttributeLookup::Needs(_) | AttributeLookup::Other => None,
             };
             assert_eq!(format!("{sought:?}"), format!("{inline:?}"), "{number:?}");
         }

@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::index::Kinds;
 use crate::index::key::{self, KeyKind};
 use crate::tables::{ENTRIES, INDEX};
-use crate::write::Retiring;
+use crate::write::RetiringDefinitions;
 
 /// Entries looked at under one snapshot.
 const SLICE: usize = 1_024;
@@ -42,7 +42,7 @@ impl<S: Store> Database<S> {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub fn schema_use(&self, retiring: &Retiring) -> Result<Option<SchemaUse>, Fault> {
+    pub fn schema_use(&self, retiring: &RetiringDefinitions) -> Result<Option<SchemaUse>, Fault> {
         let mut elements = Elements::default();
         {
             let snapshot = self.store().snapshot()?;
@@ -70,7 +70,7 @@ impl<S: Store> Database<S> {
 /// What the catalog and complete indexes know; what they do not goes to `elements`.
 fn by_index<N: Snapshot>(
     view: &View<'_, N>,
-    retiring: &Retiring,
+    retiring: &RetiringDefinitions,
     elements: &mut Elements,
 ) -> Result<Option<SchemaUse>, Fault> {
     for row in view.catalog.rows() {
@@ -177,7 +177,7 @@ mod tests {
             |lines: &[(&str, &str)], attributes: &[&str], classes: &[&str], want: Option<(&str, &str)>| {
                 let fixture = Fixture::memory(lines, LDIF);
                 let schema = schema();
-                let retiring = Retiring {
+                let retiring = RetiringDefinitions {
                     attributes: attributes
                         .iter()
                         .map(|name| schema.attribute_type(name).expect(name).id)
@@ -203,7 +203,7 @@ mod tests {
     fn an_option_that_an_entry_has_is_found() {
         let fixture = Fixture::memory(&[], LDIF);
         let user = |options: AttributeOptions| {
-            let retiring = Retiring { options: Some(options), ..Retiring::default() };
+            let retiring = RetiringDefinitions { options: Some(options), ..RetiringDefinitions::default() };
             fixture.database.schema_use(&retiring).expect("no fault")
         };
         assert_eq!(user(AttributeOptions::default()), None);
@@ -216,7 +216,7 @@ mod tests {
     fn what_was_removed_is_free_again() {
         let fixture = Fixture::memory(&[("objectClass", "eq")], LDIF);
         let attributes = vec![schema().attribute_type("uid").expect("uid").id];
-        let retiring = Retiring { attributes, ..Retiring::default() };
+        let retiring = RetiringDefinitions { attributes, ..RetiringDefinitions::default() };
         assert!(fixture.database.schema_use(&retiring).expect("no fault").is_some());
         fixture.delete("cn=ann,dc=example,dc=com");
         assert_eq!(fixture.database.schema_use(&retiring).expect("no fault"), None);

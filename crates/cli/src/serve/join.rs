@@ -10,7 +10,7 @@ use larix_configuration::{Config, convert};
 use larix_engine::time::Clock as _;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::cluster::{self, Published};
+use larix_server::cluster::{self, PublishedConfiguration};
 use larix_server::tls::TlsState;
 
 use super::quick_start::{CONFIGURATION, DEFAULT_DATA, Pair, data_directory, first_line, store};
@@ -112,7 +112,7 @@ impl JoinArgs {
     }
 }
 
-fn of_node(published: &Published) -> String {
-    let Published { generation, version, node, .. } = published;
+fn of_node(published: &PublishedConfiguration) -> String {
+    let PublishedConfiguration { generation, version, node, .. } = published;
     format!("the configuration of {node} (Larix {version}), generation {generation}")
 }

@@ -11,7 +11,7 @@ use larix_configuration::Config;
 use larix_engine::access::{
     AccessLevel, AccessPolicy, AccessTarget, EntryFacts, Item, PeerNames, Privilege, Strength, Subject,
 };
-use larix_engine::search::{Gate, Seen};
+use larix_engine::search::{Gate, GuardedEntry};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
@@ -120,7 +120,7 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
     } else {
         questions
     };
-    let seen = Seen::new(&view, reader, Gate::new(&policy, &subject));
+    let seen = GuardedEntry::new(&view, reader, Gate::new(&policy, &subject));
     answer(&AccessTarget { dn: &dn, entry: &seen }, &questions);
     if seen.failed() {
         bail!("the entry, or a group that a rule names, could not be read");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_configuration::Config;
 use larix_engine::access::{PeerNames, Strength, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
-use larix_engine::search::{Gate, Seen, internal};
+use larix_engine::search::{Gate, GuardedEntry, internal};
 use larix_engine::{Database, EntrySource};
 use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
@@ -86,7 +86,8 @@ impl<'c> Offline<'c> {
         let id = view.resolve(entry).ok()?.and_then(|resolved| resolved.id)?;
         let record = view.record(id).ok()??;
         let subject = Self::subject(who);
-        let seen = Seen::new(&view, view.reader(id, &record).ok()?, Gate::new(&view.policy, &subject));
+        let seen =
+            GuardedEntry::new(&view, view.reader(id, &record).ok()?, Gate::new(&view.policy, &subject));
         let mut values = Vec::new();
         let visited = seen.reader.visit_description(&description, &mut |value| {
             values.push(value.to_vec());

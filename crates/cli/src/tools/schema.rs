@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Parser;
 use larix_engine::entry::Entry;
 use larix_engine::overlay::Failure;
-use larix_engine::search::entry::Seen;
+use larix_engine::search::entry::GuardedEntry;
 use larix_engine::write::KnownSchema;
 use larix_engine::write::change::NoLargeSets;
 use larix_engine::write::schema_check::{CheckMode, check_entry};
@@ -135,7 +135,10 @@ impl Check<'_> {
 }
 
 /// An attribute of an entry that the schema no longer defines.
-fn undefined<S: Snapshot>(view: &View<'_, S>, seen: &Seen<'_, S>) -> anyhow::Result<Option<LdapResult>> {
+fn undefined<S: Snapshot>(
+    view: &View<'_, S>,
+    seen: &GuardedEntry<'_, S>,
+) -> anyhow::Result<Option<LdapResult>> {
     for attribute in seen.reader.view.attributes() {
         let (number, _) = attribute.map_err(|error| anyhow::anyhow!("{error}"))?;
         if let Some(row) = view.catalog.row(number)

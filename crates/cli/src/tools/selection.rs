@@ -4,8 +4,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use larix_configuration::Config;
 use larix_engine::access::{AccessPolicy, Subject};
-use larix_engine::search::entry::Unguarded;
-use larix_engine::search::{Filter, Gate, Seen};
+use larix_engine::search::entry::UnguardedEntry;
+use larix_engine::search::{Filter, Gate, GuardedEntry};
 use larix_engine::tables::ENTRIES;
 use larix_engine::{Database, EntryId, View};
 use larix_proto::url::LdapUrl;
@@ -114,24 +114,24 @@ impl Selection {
         view: &'v View<'v, S>,
         id: EntryId,
         record: &[u8],
-        with: impl FnOnce(&Seen<'_, S>, bool) -> anyhow::Result<T>,
+        with: impl FnOnce(&GuardedEntry<'_, S>, bool) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let fault = |fault| anyhow::anyhow!("{fault}");
         let record = view.unpacked(id, record).map_err(fault)?;
         let reader = view.reader(id, &record).map_err(fault)?;
-        let seen = Seen::new(view, reader, Gate::new(&self.policy, &self.subject));
+        let seen = GuardedEntry::new(view, reader, Gate::new(&self.policy, &self.subject));
         let selected = self.wants(view, &seen)?;
         with(&seen, selected)
     }
 
-    fn wants<S: Snapshot>(&self, view: &View<'_, S>, seen: &Seen<'_, S>) -> anyhow::Result<bool> {
+    fn wants<S: Snapshot>(&self, view: &View<'_, S>, seen: &GuardedEntry<'_, S>) -> anyhow::Result<bool> {
         let fault = |fault| anyhow::anyhow!("{fault}");
         if self.base.is_some() && !self.holds_name(seen.name().map_err(fault)?) {
             return Ok(false);
         }
         let Some(filter) = &self.filter else { return Ok(true) };
         let filter = Filter::new(&view.schema, &view.catalog, filter.clone());
-        Ok(filter.matches(&Unguarded(seen), &seen.reader).map_err(fault)? == Match::True)
+        Ok(filter.matches(&UnguardedEntry(seen), &seen.reader).map_err(fault)? == Match::True)
     }
 }
 

@@ -13,7 +13,7 @@ use super::{AttributeValues, Modification, WriteOperation};
 use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
 
-pub(crate) use super::prepared::Standing;
+pub(crate) use super::prepared::RequiredAccess;
 pub use super::prepared::{Change, ChangeKind, Prepared, PreparedModifyDn};
 
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
@@ -262,7 +262,7 @@ pub fn internal_change(
     values: Vec<Vec<u8>>,
 ) -> Result<Change, LdapResult> {
     let attribute = AttributeValues { description: description.to_owned(), values };
-    Ok(Change { standing: Standing::Internal, ..check_change(schema, kind, attribute)? })
+    Ok(Change { access: RequiredAccess::Internal, ..check_change(schema, kind, attribute)? })
 }
 
 /// Resolves the description and brings the values into the form in which they are stored.
@@ -298,7 +298,7 @@ pub(crate) fn check_change(
         let text = format!("{}: value #{position} provided more than once", description.to_text(schema));
         return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
     }
-    Ok(Change { kind, description, values, keys, standing: Standing::User })
+    Ok(Change { kind, description, values, keys, access: RequiredAccess::User })
 }
 
 fn stored_values(
@@ -397,7 +397,7 @@ fn check_user_modification(
             continue;
         }
         if latitude.internal {
-            change.standing = Standing::Internal;
+            change.access = RequiredAccess::Internal;
             continue;
         }
         if latitude.update && is_replicated(attribute_type.name(), change.kind) {
@@ -406,7 +406,7 @@ fn check_user_modification(
         let text = if !latitude.relax {
             "no user modification allowed"
         } else if is_manageable(attribute_type) {
-            change.standing = Standing::Managing;
+            change.access = RequiredAccess::Managing;
             continue;
         } else {
             "no-user-modification attribute not manageable"
@@ -551,7 +551,7 @@ pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Res
             }
             let values = vec![ava.value.to_vec()];
             let keys = equality_keys(schema, attribute_type, ava.attribute, &values)?;
-            Ok(Some(Change { kind, description, values, keys, standing: Standing::User }))
+            Ok(Some(Change { kind, description, values, keys, access: RequiredAccess::User }))
         })
         .filter_map(Result::transpose)
         .collect()

@@ -102,17 +102,17 @@ pub struct Change {
     /// The equality key of each value.
     pub keys: Vec<Vec<u8>>,
     /// Whose doing it is, for access and for the no-user-modification rule.
-    pub standing: Standing,
+    pub access: RequiredAccess,
 }
 
 impl Change {
     /// Whether everything that this change needs is granted: for the values that come and go, each, and for the whole
     /// attribute where all of it goes. `granted` is asked for a value, or for none of the attribute's in particular.
     pub fn is_granted(&self, granted: impl Fn(Option<&[u8]>, Privilege) -> bool) -> bool {
-        let managing = match self.standing {
-            Standing::Internal => return true,
-            Standing::Managing => true,
-            Standing::User => false,
+        let managing = match self.access {
+            RequiredAccess::Internal => return true,
+            RequiredAccess::Managing => true,
+            RequiredAccess::User => false,
         };
         let check = |value: Option<&[u8]>, privilege: Privilege| {
             granted(value, if managing { Privilege::Manage } else { privilege })
@@ -131,7 +131,7 @@ impl Change {
 
 /// What access a change needs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum RequiredAccess {
     /// The requester's: write access.
     #[default]
     User,

@@ -4,7 +4,7 @@ use std::task::Poll;
 use super::train::SAMPLE_RECORDS_MIN;
 use super::*;
 use crate::entry::{AttributeNumber, EntryView};
-use crate::record::{AttributesIter, RecordFlags, RecordWriter, Sought};
+use crate::record::{AttributeLookup, AttributesIter, RecordFlags, RecordWriter};
 
 const ENTRY: EntryId = EntryId(9);
 
@@ -97,9 +97,9 @@ fn found_in(dictionaries: &Dictionaries, stored: &[u8], number: AttributeNumber)
         let sought = unread.seek(number);
         (passed, seen) = (attributes.len() - unread.rest(), attributes.len());
         match sought {
-            Sought::Found(values) => ControlFlow::Break(Some(format!("{values:?}"))),
-            Sought::Needs(more) => ControlFlow::Continue(more),
-            Sought::Other => ControlFlow::Break(None),
+            AttributeLookup::Found(values) => ControlFlow::Break(Some(format!("{values:?}"))),
+            AttributeLookup::Needs(more) => ControlFlow::Continue(more),
+            AttributeLookup::Other => ControlFlow::Break(None),
         }
     });
     (found.flatten(), seen)

@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
-use super::{Chosen, Directory, Served};
+use super::{ChosenDatabase, Directory, Served};
 use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::change::prepare::{Prepared, refuse};
 use crate::entry::EntrySource;
@@ -17,7 +17,7 @@ use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
 use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests, judge, judge_code};
 use crate::search::view_entries::ViewEntries;
-use crate::search::{Gate, Seen};
+use crate::search::{Gate, GuardedEntry};
 use crate::write::WriteOutcome;
 
 /// Whose password a simple bind is about, and what to check it against.
@@ -43,7 +43,7 @@ impl std::fmt::Debug for BindLookup {
 }
 
 impl<S: Store> Directory<S> {
-    /// As [`Chosen::bind_lookup`], in the database that holds the DN.
+    /// As [`ChosenDatabase::bind_lookup`], in the database that holds the DN.
     ///
     /// # Errors
     /// invalidCredentials where none holds it, and those of [`Chosen::bind_lookup`].
@@ -52,7 +52,7 @@ impl<S: Store> Directory<S> {
         self.chosen(dn).ok_or_else(nowhere)?.bind_lookup(dn, subject)
     }
 
-    /// As [`Chosen::conclude_bind`], in the database that has a say in the bind, if any has.
+    /// As [`ChosenDatabase::conclude_bind`], in the database that has a say in the bind, if any has.
     pub fn conclude_bind(&self, attempt: BindAttempt, completion: Box<dyn FnOnce(BindConclusion) + Send>) {
         match self.chosen(&attempt.dn).or_else(|| self.counting()) {
             Some(chosen) => chosen.conclude_bind(attempt, completion),
@@ -62,7 +62,7 @@ impl<S: Store> Directory<S> {
 
     /// Where wrong passwords are counted. A name that leads to no database, as names of SASL may, is judged there: it must not be
     /// told from the name of an account by the time that its answer takes.
-    pub fn counting(&self) -> Option<Chosen<'_, S>> {
+    pub fn counting(&self) -> Option<ChosenDatabase<'_, S>> {
         let counts = |served: &Served<S>| {
             let settings = served.database.current_settings();
             let overlays = settings.overlays.at(Interests::BIND);
@@ -73,7 +73,7 @@ impl<S: Store> Directory<S> {
     }
 }
 
-impl<S: Store> Chosen<'_, S> {
+impl<S: Store> ChosenDatabase<'_, S> {
     /// Finds the values to check a simple bind's password against. The check itself, which takes time by design, is
     /// the caller's, off the event loop.
     ///
@@ -136,7 +136,7 @@ impl<S: Store> Chosen<'_, S> {
         {
             return Ok(());
         }
-        let seen = Seen::new(&view, reader, Gate::new(&view.policy, subject));
+        let seen = GuardedEntry::new(&view, reader, Gate::new(&view.policy, subject));
         let description = AttributeDescription::plain(self.known.user_password);
         let target = AccessTarget { dn: &lookup.dn, entry: &seen };
         // Rules may tell one password from another.
@@ -177,7 +177,7 @@ impl<S: Store> Chosen<'_, S> {
         let Some(located) = view.locate(dn)? else { return Ok(values) };
         let Some(id) = located.resolved.id else { return Ok(values) };
         let record = view.located_record(located)?;
-        let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
+        let seen = GuardedEntry::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
         if !seen.allows(&description, None, Privilege::Auth)? {
             return Ok(values);
         }

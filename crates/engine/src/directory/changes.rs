@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
-use super::{Chosen, Directory, Frontend, Held, Served};
+use super::{ChosenDatabase, Directory, Frontend, Held, Served};
 use crate::access::Subject;
 use crate::budget::RequestLimit;
 use crate::change::Counts;
@@ -24,7 +24,7 @@ use crate::write::{Completion, Origin, WriteOutcome, WriteRequest};
 type Refused = (LdapResult, Option<usize>);
 
 /// A change that was checked as far as that takes no database.
-pub(super) struct Checked {
+pub(super) struct CheckedChange {
     operation: Prepared,
     target: String,
     counts: Counts,
@@ -45,7 +45,7 @@ pub(super) fn check(
     request: WriteRequest,
     dn: Option<NormalDn>,
     update: bool,
-) -> Result<Checked, LdapResult> {
+) -> Result<CheckedChange, LdapResult> {
     let WriteRequest { operation, subject, controls, origin, passwords } = request;
     let internal = origin == Origin::Internal;
     let latitude = Latitude { relax: controls.relax, internal, import: controls.import, update };
@@ -56,7 +56,17 @@ pub(super) fn check(
     }
     let operation = prepare::prepare_at(&frontend.schema, operation, dn, &frontend.subschema, latitude)?;
     let replicated = update && is_replicated(&frontend.schema, &operation);
-    Ok(Checked { operation, target, counts, is_import, origin, subject, controls, passwords, replicated })
+    Ok(CheckedChange {
+        operation,
+        target,
+        counts,
+        is_import,
+        origin,
+        subject,
+        controls,
+        passwords,
+        replicated,
+    })
 }
 
 /// Whether a change by the `updatedn` was made elsewhere. A client's own, who sets no operational attribute, is stamped here.
@@ -171,7 +181,7 @@ fn is_updated_by(settings: &DatabaseSettings, request: &WriteRequest) -> bool {
         && request.subject.dn == settings.update_dn
 }
 
-impl<S: Store> Chosen<'_, S> {
+impl<S: Store> ChosenDatabase<'_, S> {
     /// Carries out a change of this database. `target`: the normal form of its target's DN, where it is known; `location_of`: where another
     /// name is. `completion` is called once: here when the request is refused at once, else on the writer's thread.
     pub fn submit_at(
@@ -224,10 +234,10 @@ impl<S: Store> Chosen<'_, S> {
     pub(super) fn admit(
         self,
         settings: &DatabaseSettings,
-        checked: Checked,
+        checked: CheckedChange,
         location_of: &dyn Fn(&NormalDn) -> Held,
     ) -> Result<Task, LdapResult> {
-        let Checked {
+        let CheckedChange {
             operation,
             target,
             counts,

@@ -9,23 +9,23 @@ use larix_store::Store;
 use zeroize::Zeroizing;
 
 use super::changes::check;
-use super::{Chosen, Directory, Held};
+use super::{ChosenDatabase, Directory, Held};
 use crate::access::Subject;
-use crate::change::prepare::{self, Change, ChangeKind, Prepared, Standing};
+use crate::change::prepare::{self, Change, ChangeKind, Prepared, RequiredAccess};
 use crate::overlay::{Entries as _, PasswordWork, PendingChange, Purpose};
 use crate::search::view_entries::ViewEntries;
 use crate::write::authority::Authority;
 use crate::write::{AttributeValues, Completion, Forward, Modification, WriteOperation, WriteRequest};
 
 impl<S: Store> Directory<S> {
-    /// As [`Chosen::has_password_work`], in the database that holds the change's target.
+    /// As [`ChosenDatabase::has_password_work`], in the database that holds the change's target.
     pub fn has_password_work(&self, operation: &WriteOperation) -> bool {
         let target = self.frontend.schema.parse_dn(operation.target());
         let chosen = target.as_ref().ok().and_then(|dn| self.chosen(dn));
         chosen.is_some_and(|chosen| chosen.has_password_work(operation))
     }
 
-    /// As [`Chosen::work_on_passwords`], in the database that holds the change's target.
+    /// As [`ChosenDatabase::work_on_passwords`], in the database that holds the change's target.
     pub fn work_on_passwords(&self, request: &mut WriteRequest) {
         let target = self.frontend.schema.parse_dn(request.operation.target());
         if let Some(chosen) = target.as_ref().ok().and_then(|dn| self.chosen(dn)) {
@@ -34,7 +34,7 @@ impl<S: Store> Directory<S> {
     }
 }
 
-impl<S: Store> Chosen<'_, S> {
+impl<S: Store> ChosenDatabase<'_, S> {
     /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it. `completion` is called
     /// at the end, or dropped where nothing can be stored.
     pub fn rehash(self, dn: &NormalDn, old: &[u8], new: &[u8], completion: Completion) {
@@ -104,7 +104,7 @@ impl<S: Store> Chosen<'_, S> {
             description: AttributeDescription::plain(self.known.user_password),
             values: Vec::new(),
             keys: Vec::new(),
-            standing: Standing::User,
+            access: RequiredAccess::User,
         };
         let add = Change { kind: ChangeKind::Add, values: vec![Vec::new()], ..replace.clone() };
         let operation = Prepared::Modify { dn: dn.clone(), mods: vec![replace, add] };

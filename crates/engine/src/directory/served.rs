@@ -16,7 +16,7 @@ use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
 use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::{Follow, Task};
-use crate::write::{Completion, Recording, Retiring, WriterEnvironment};
+use crate::write::{Completion, Recording, RetiringDefinitions, WriterEnvironment};
 use crate::writer::{Job, RETIRED, Reconfiguration, Writer, WriterStartError, WriterTask};
 
 /// A database with its writer.
@@ -138,7 +138,7 @@ impl<S: Store> Served<S> {
 
     /// From the answer on, no change brings these elements into an entry, until [`Self::reconfigure`] or another call of
     /// this says otherwise.
-    pub fn retire_elements(&self, retiring: Retiring) {
+    pub fn retire_elements(&self, retiring: RetiringDefinitions) {
         // A writer that has ended changes nothing any more.
         let _ = self.writer.send(|reply| WriterTask::Retire(retiring, reply));
     }

@@ -225,7 +225,7 @@ fn gather<S: Store>(
         last: last.0,
         entries: &entries,
     };
-    let outcomes: Vec<Result<Gathered, RebuildError>> = thread::scope(|scope| {
+    let outcomes: Vec<Result<ReindexOutcome, RebuildError>> = thread::scope(|scope| {
         let workers: Vec<_> = (1..threads).map(|_| scope.spawn(|| part.run(&mut |_| {}))).collect();
         let own = part.run(progress);
         // Who fails takes no more, and the others find nothing left to take.
@@ -257,13 +257,13 @@ struct ReindexShare<'a, S> {
 }
 
 #[derive(Default)]
-struct Gathered {
+struct ReindexOutcome {
     runs: Vec<Run>,
     failed: Vec<(EntryId, Fault)>,
 }
 
 impl<S: Store> ReindexShare<'_, S> {
-    fn run(&self, progress: &mut dyn FnMut(&RebuildProgress)) -> Result<Gathered, RebuildError> {
+    fn run(&self, progress: &mut dyn FnMut(&RebuildProgress)) -> Result<ReindexOutcome, RebuildError> {
         let done = self.ranges(progress);
         if done.is_err() {
             self.next.store(u64::MAX / 2, Ordering::Relaxed);
@@ -271,8 +271,8 @@ impl<S: Store> ReindexShare<'_, S> {
         done
     }
 
-    fn ranges(&self, progress: &mut dyn FnMut(&RebuildProgress)) -> Result<Gathered, RebuildError> {
-        let mut gathered = Gathered::default();
+    fn ranges(&self, progress: &mut dyn FnMut(&RebuildProgress)) -> Result<ReindexOutcome, RebuildError> {
+        let mut gathered = ReindexOutcome::default();
         let mut sorter = Sorter::with_room(self.limit);
         let mut reported = 0;
         loop {

@@ -94,9 +94,9 @@ pub struct Marker {
     last: Option<u64>,
 }
 
-/// What the writer knows around a group.
+/// The ends of the log before and behind a group, for the marks.
 #[derive(Copy, Clone, Debug)]
-pub struct Marked<'a> {
+pub struct GroupMarks<'a> {
     pub server_id: u16,
     /// The log's last sequence before the group and behind it, with the highest CSNs.
     pub before: (u64, &'a CsnVector),
@@ -134,7 +134,7 @@ impl Marker {
         snapshot: &S,
         set: &mut WriteSet,
         begun: Option<Uuid>,
-        now: &Marked<'_>,
+        now: &GroupMarks<'_>,
     ) -> Result<Self, Fault> {
         let mut marker = match begun {
             Some(history) => Self { history: Some(history), last: None },
@@ -182,7 +182,7 @@ fn note_logged<S: Snapshot>(
 }
 
 /// Marks go when records behind them have gone.
-fn forget_before<S: Snapshot>(snapshot: &S, set: &mut WriteSet, now: &Marked<'_>) -> Result<(), Fault> {
+fn forget_before<S: Snapshot>(snapshot: &S, set: &mut WriteSet, now: &GroupMarks<'_>) -> Result<(), Fault> {
     for row in snapshot.scan(META, KeyRange::prefix(&prefix(now.server_id)), Direction::Forward)? {
         let (stored, _) = row?;
         let at = stored.strip_prefix(meta::LOG_MARK).and_then(LogKey::from_bytes);

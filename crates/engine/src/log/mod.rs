@@ -33,7 +33,7 @@ pub(crate) use csns::{
 };
 pub use extent::times;
 pub use following::{Following, HELD_RECORDS_MAX, Hold, LogReader};
-pub use marks::{MARK_EVERY, Marked, Marker, begin_after};
+pub use marks::{GroupMarks, MARK_EVERY, Marker, begin_after};
 pub use numbered::{LastChange, NumberedRows, first_number, last_change, last_number, visit_numbered};
 pub use place::EntryPlace;
 pub use record::{
@@ -41,7 +41,7 @@ pub use record::{
     LoggedModification, OutlineKind, ReceivedChange, RecordForm,
 };
 pub(crate) use record::{LogHeading, encode_add, encode_modify};
-pub use retention::{LogRetention, RECORDS_MIN, TRIMMED_TOGETHER, Trimmed, Trimmer};
+pub use retention::{LogRetention, RECORDS_MIN, TRIMMED_TOGETHER, TrimState, Trimmer};
 pub use watch::{Follower, LogWatch};
 
 /// The place of a record.

@@ -34,9 +34,9 @@ impl LogRetention {
     }
 }
 
-/// What the writer knows when it trims.
+/// The state of the log and the rules for it when the writer trims.
 #[derive(Copy, Clone, Debug)]
-pub struct Trimmed {
+pub struct TrimState {
     pub retention: LogRetention,
     /// Not asked for without an age.
     pub now: Timestamp,
@@ -82,10 +82,10 @@ impl Trimmer {
         &self,
         snapshot: &S,
         set: &mut WriteSet,
-        now: &Trimmed,
+        now: &TrimState,
         limit: u64,
     ) -> Result<Self, Fault> {
-        let Trimmed { retention, last_sequence, .. } = *now;
+        let TrimState { retention, last_sequence, .. } = *now;
         if retention.age.is_none() && retention.size.is_none() {
             return Ok(self.by_count(set, now, limit));
         }
@@ -118,7 +118,7 @@ impl Trimmer {
     }
 
     /// Needs to read nothing: sequences have no gaps.
-    fn by_count(&self, set: &mut WriteSet, now: &Trimmed, limit: u64) -> Self {
+    fn by_count(&self, set: &mut WriteSet, now: &TrimState, limit: u64) -> Self {
         let due = (now.last_sequence + 1).saturating_sub(LogRetention::records(now.last_entry_id));
         let due = due.min(now.needed);
         if due < self.first + TRIMMED_TOGETHER {
@@ -132,7 +132,7 @@ impl Trimmer {
     }
 }
 
-impl Trimmed {
+impl TrimState {
     fn is_over(&self, head: LogHead) -> bool {
         const MICROSECONDS: i64 = 1_000_000;
         let age = self.retention.age.is_some_and(|seconds| {

@@ -203,7 +203,7 @@ pub trait Tick: Debug + Send + Sync {
     ///
     /// # Errors
     /// A store that cannot be read; the next turn comes as usual.
-    fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure>;
+    fn tick(&self, turn: &Turn<'_>) -> Result<TickChanges, Failure>;
 }
 
 /// What a tick may look at.
@@ -219,7 +219,7 @@ pub struct Turn<'a> {
 
 /// What a tick comes to.
 #[derive(Debug, Default)]
-pub struct Ticked {
+pub struct TickChanges {
     /// Carried out one after another, each in a commit with others; one that is refused is counted and left.
     pub changes: Vec<TickChange>,
     /// There is more to do at once.

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 
 use super::Failure;
-use super::internal_search::{InternalSearch, Searched, Visit};
+use super::internal_search::{InternalSearch, SearchOutcome, Visit};
 use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
 use crate::entry::{Entry, EntryAttribute, EntryId};
 
@@ -154,13 +154,13 @@ pub trait Entries: Debug {
     ///
     /// # Errors
     /// A store that cannot be read.
-    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure>;
+    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<SearchOutcome, Failure>;
 
     /// As [`Self::search`], until the first entry: whether there is any.
     ///
     /// # Errors
     /// A store that cannot be read.
-    fn finds_any(&self, query: &InternalSearch<'_>) -> Result<Searched, Failure> {
+    fn finds_any(&self, query: &InternalSearch<'_>) -> Result<SearchOutcome, Failure> {
         self.search(query, &mut |_| Ok(false))
     }
 
@@ -185,20 +185,20 @@ pub trait Entries: Debug {
     fn referrers(
         &self,
         attributes: &[AttributeDescription],
-        sought: Sought<'_>,
+        sought: ReferenceTarget<'_>,
     ) -> Result<Vec<Referrer>, Failure>;
 }
 
 /// Names that are looked for among values, whether there are such entries or not.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Sought<'a> {
+pub enum ReferenceTarget<'a> {
     /// This one alone.
     Name(&'a NormalDn),
     /// It and all below it.
     Within(&'a NormalDn),
 }
 
-impl Sought<'_> {
+impl ReferenceTarget<'_> {
     pub fn includes(&self, name: &NormalDn) -> bool {
         match self {
             Self::Name(sought) => name == *sought,

@@ -100,8 +100,8 @@ impl Default for InternalLimits {
 
 /// What became of an internal search.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Searched {
-    pub ended: Ended,
+pub struct SearchOutcome {
+    pub ended: SearchEnd,
     /// Entries visited.
     pub entries: u64,
     /// Candidates looked at.
@@ -112,7 +112,7 @@ pub struct Searched {
 
 /// Why an internal search ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum SearchEnd {
     /// All that matches was visited.
     Complete,
     /// The visitor wanted no more.
@@ -180,5 +180,5 @@ pub trait OtherDatabases: Debug + Send + Sync {
         query: &InternalSearch<'_>,
         own_depth: usize,
         visit: &mut Visit<'_>,
-    ) -> Result<Option<Searched>, Fault>;
+    ) -> Result<Option<SearchOutcome>, Fault>;
 }

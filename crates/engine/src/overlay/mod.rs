@@ -58,7 +58,7 @@ pub use descriptor::{
     BuildContext, Descriptor, Global, InGluedDatabases, InSharedEngine, OtherDatabase, OverlayDirective,
     Piece, WordFault,
 };
-pub use entries::{Dependencies, Entries, Name, Reference, Referrer, Sought};
+pub use entries::{Dependencies, Entries, Name, Reference, ReferenceTarget, Referrer};
 pub use interests::{Interests, Overlays};
 pub use password_work::{PasswordWork, Purpose};
 

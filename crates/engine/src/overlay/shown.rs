@@ -63,7 +63,7 @@ pub struct ShownEntry<'a> {
     pub asserted: Option<&'a [u8]>,
     /// What was asked for and may be read, in the order of the answer.
     pub attributes: Vec<ShownAttribute>,
-    pub(crate) reading: &'a dyn Reading,
+    pub(crate) gate: &'a dyn AttributeGate,
 }
 
 /// An attribute that is answered.
@@ -75,7 +75,7 @@ pub struct ShownAttribute {
 }
 
 /// What the request and the access rules say about additional attributes.
-pub(crate) trait Reading {
+pub(crate) trait AttributeGate {
     /// Whether the request asks for it.
     fn asks_for(&self, description: &AttributeDescription) -> bool;
 
@@ -106,7 +106,7 @@ impl<'a> ShownEntry<'a> {
 
     /// Whether the request asks for an attribute, which the entry need not have.
     pub fn asks_for(&self, description: &AttributeDescription) -> bool {
-        self.reading.asks_for(description)
+        self.gate.asks_for(description)
     }
 
     /// Adds values of an attribute, if they are asked for and the requester may read them in this entry. Those that are
@@ -119,7 +119,7 @@ impl<'a> ShownEntry<'a> {
         description: &AttributeDescription,
         values: impl IntoIterator<Item = Box<[u8]>>,
     ) -> Result<(), Fault> {
-        if !self.reading.asks_for(description) || !self.reading.may_read(description)? {
+        if !self.gate.asks_for(description) || !self.gate.may_read(description)? {
             return Ok(());
         }
         let at = self.attributes.iter().position(|shown| shown.description == *description);
@@ -130,7 +130,7 @@ impl<'a> ShownEntry<'a> {
         let mut known: std::collections::HashSet<Box<[u8]>> = shown.values.iter().cloned().collect();
         let mut any = at.is_some();
         for value in values {
-            if self.reading.admits(description, &value)? {
+            if self.gate.admits(description, &value)? {
                 any = true;
                 if !self.types_only && known.insert(value.clone()) {
                     shown.values.push(value);

@@ -106,7 +106,7 @@ impl<'a> EntryView<'a> {
             None => {
                 // Nearly always it is the one that is looked for, with many values.
                 if !attributes.packed
-                    && let Sought::Found(values) = attributes.here(number)
+                    && let AttributeLookup::Found(values) = attributes.here(number)
                 {
                     return Ok(Some(values));
                 }
@@ -117,7 +117,7 @@ impl<'a> EntryView<'a> {
 }
 
 /// What came of looking for an attribute in the beginning of a record.
-pub(crate) enum Sought<'a> {
+pub(crate) enum AttributeLookup<'a> {
     Found(ValuesView<'a>),
     /// At least so many bytes more are needed to go on.
     Needs(usize),
@@ -217,26 +217,26 @@ impl<'a> AttributesIter<'a> {
 
     /// Looks for the attribute with this number in what may be no more than the beginning of a record. It has passed over what
     /// [`rest`](Self::rest) no longer counts: a look at more of the record can begin behind that.
-    pub(crate) fn seek(&mut self, number: AttributeNumber) -> Sought<'a> {
+    pub(crate) fn seek(&mut self, number: AttributeNumber) -> AttributeLookup<'a> {
         self.pass_others(number);
         match self.clone().read_short() {
-            Some((own, values)) if own == number => Sought::Found(values),
+            Some((own, values)) if own == number => AttributeLookup::Found(values),
             _ => self.here(number),
         }
     }
 
     /// The next attribute, if it is the one with this number and all of its values stand in the record, which is not packed.
     #[inline]
-    fn here(&self, number: AttributeNumber) -> Sought<'a> {
+    fn here(&self, number: AttributeNumber) -> AttributeLookup<'a> {
         let mut rest = self.rest;
         let numbers = [take_varint(&mut rest), take_varint(&mut rest), take_varint(&mut rest)];
-        let [Some(own), Some(count), Some(length)] = numbers else { return Sought::Needs(1) };
-        let Ok(length) = usize::try_from(length) else { return Sought::Other };
-        let Some(bytes) = rest.get(..length) else { return Sought::Needs(length - rest.len()) };
+        let [Some(own), Some(count), Some(length)] = numbers else { return AttributeLookup::Needs(1) };
+        let Ok(length) = usize::try_from(length) else { return AttributeLookup::Other };
+        let Some(bytes) = rest.get(..length) else { return AttributeLookup::Needs(length - rest.len()) };
         if own != u64::from(number.0) || count & 3 != 0 {
-            return Sought::Other;
+            return AttributeLookup::Other;
         }
-        Sought::Found(ValuesView { entry: self.entry, form: Form::Inline, count: count >> 2, bytes })
+        AttributeLookup::Found(ValuesView { entry: self.entry, form: Form::Inline, count: count >> 2, bytes })
     }
 
     /// The values of the next attribute with this number.

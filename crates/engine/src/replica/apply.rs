@@ -9,7 +9,7 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 use super::prepare::{Put, Ready};
 use super::{Applied, ConflictNote, ReplicaRules, conflicts, state};
 use crate::access::Subject;
-use crate::change::prepare::{Change, ChangeKind, Standing, check_change};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change};
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::failure::Failure;
@@ -290,7 +290,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let stamp = check_change(self.schema(), ChangeKind::Add, stamp)?;
         let mut put = Put { csn: Some(csn), named: Some(csn), ..put.clone() };
         put.attributes.retain(|change| change.description.attribute != entry_csn);
-        put.attributes.push(Change { standing: Standing::Internal, ..stamp });
+        put.attributes.push(Change { access: RequiredAccess::Internal, ..stamp });
         Ok(put)
     }
 

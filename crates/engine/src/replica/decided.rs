@@ -6,7 +6,7 @@ use larix_store::Snapshot;
 
 use super::steps::SENT;
 use super::{difference, state};
-use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, naming_changes};
 use crate::entry::{EntryId, EntrySource};
 use crate::failure::Failure;
 use crate::log::{LoggedChange, RecordForm};
@@ -90,7 +90,7 @@ pub(super) fn stamped<V: Snapshot>(
         description: AttributeDescription::plain(id),
         keys: vec![value.clone()],
         values: vec![value],
-        standing: Standing::Internal,
+        access: RequiredAccess::Internal,
     };
     let mut changes = vec![set(op.context.known.entry_csn, op.stamp.csn.text().into_bytes())];
     if op.context.settings.merges_records {

@@ -9,7 +9,7 @@ use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
 use super::steps::{self, LocalEntry};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
-use crate::change::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, naming_changes, refuse};
 use crate::csn::Csn;
 use crate::entry::{EntrySource, split_rdn};
 use crate::failure::Failure;
@@ -200,7 +200,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 description: AttributeDescription::plain(id),
                 values: vec![value.clone()],
                 keys: vec![value],
-                standing: Standing::Internal,
+                access: RequiredAccess::Internal,
             });
         }
         changes
@@ -355,8 +355,8 @@ fn whole<V: Snapshot>(
         let kind = schema.attribute(attribute.description.attribute);
         let keys = values.iter().map(|value| values::key(schema, kind, value).unwrap_or_default()).collect();
         let description = attribute.description.clone();
-        let (kind, standing) = (ChangeKind::Add, Standing::Internal);
-        all.push(Change { kind, description, values, keys, standing });
+        let (kind, access) = (ChangeKind::Add, RequiredAccess::Internal);
+        all.push(Change { kind, description, values, keys, access });
     }
     Ok(all)
 }

@@ -5,7 +5,7 @@ use larix_store::Snapshot;
 
 use super::AttributeShare;
 use crate::budget::RequestLimits;
-use crate::change::prepare::{Change, ChangeKind, Standing};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
 use crate::entry::record::Form;
 use crate::entry::{Entry, EntrySource};
 use crate::failure::Failure;
@@ -102,7 +102,7 @@ pub(super) fn ends_of_account_state<V: Snapshot>(
 
 fn replaced(description: &AttributeDescription, values: Vec<Vec<u8>>, keys: Vec<Vec<u8>>) -> Change {
     let (kind, description) = (ChangeKind::Replace, description.clone());
-    Change { kind, description, values, keys, standing: Standing::Internal }
+    Change { kind, description, values, keys, access: RequiredAccess::Internal }
 }
 
 fn are_same(old: &[Vec<u8>], new: &[Vec<u8>]) -> bool {
@@ -138,7 +138,7 @@ fn by_value<V: Snapshot>(
         description: description.clone(),
         values,
         keys,
-        standing: Standing::Internal,
+        access: RequiredAccess::Internal,
     };
     if !gone.is_empty() {
         let keys = gone.iter().map(|value| values::key(op.schema(), kind, value).unwrap_or_default());

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::state::is_computed;
 use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
-use crate::change::prepare::{Change, ChangeKind, Standing, check_change, refuse};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change, refuse};
 use crate::csn::Csn;
 use crate::log::{LoggedChange, LoggedKind, LoggedModification, ReceivedChange};
 use crate::write::AttributeValues;
@@ -185,7 +185,7 @@ fn one(
         return Ok(None);
     }
     let change = check_change(schema, kind, attribute)?;
-    Ok(Some(Change { standing: Standing::Internal, ..change }))
+    Ok(Some(Change { access: RequiredAccess::Internal, ..change }))
 }
 
 fn delta(

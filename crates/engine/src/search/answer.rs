@@ -6,7 +6,7 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, Schema, Scratch};
 use larix_store::Snapshot;
 use smallvec::{SmallVec, smallvec};
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::rights::Rights;
 use super::selection::{Computed, Selection};
 use super::shown;
@@ -49,7 +49,7 @@ impl Answer {
     /// without. Answers false if the entry may not be read at all.
     pub fn append<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         dn: &[u8],
         out: &mut Vec<u8>,
         controls: &[ControlBuf],
@@ -99,7 +99,7 @@ impl Answer {
     /// Copies attributes up to the first that takes more than that.
     fn plain_attributes<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         attributes: &mut AttributesIter<'_>,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
@@ -113,7 +113,7 @@ impl Answer {
     /// What comes behind the attributes that are stored or that overlays compute.
     fn end<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         dn: &[u8],
         mut encoder: EntryEncoder<'_>,
         controls: &[ControlBuf],
@@ -130,7 +130,7 @@ impl Answer {
 
     fn attribute<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         row: &CatalogRow,
         stored: &ValuesView<'_>,
         encoder: &mut EntryEncoder<'_>,
@@ -169,7 +169,7 @@ impl Answer {
     /// A stored attribute for which overlays compute more values.
     fn both<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         (row, stored): (&CatalogRow, &ValuesView<'_>),
         computed: OverlayValues<'_>,
         encoder: &mut EntryEncoder<'_>,
@@ -184,7 +184,7 @@ impl Answer {
     /// as in OpenLDAP.
     pub(super) fn verdict<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         description: &AttributeDescription,
     ) -> Result<Verdict, Fault> {
         if self.types_only && self.matched_values.is_none() {
@@ -197,7 +197,7 @@ impl Answer {
     /// Some of the values: those that may be read, and those that match the control's filters.
     fn chosen_values<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         (description, text): (&AttributeDescription, &str),
         verdict: Verdict,
         encoder: &mut EntryEncoder<'_>,
@@ -235,7 +235,7 @@ impl Answer {
     #[inline]
     pub(super) fn admits<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         description: &AttributeDescription,
         verdict: Verdict,
         value: &[u8],
@@ -254,7 +254,7 @@ impl Answer {
     #[inline]
     pub(super) fn computed_by_overlays<'a, N: Snapshot>(
         &self,
-        seen: &Seen<'a, N>,
+        seen: &GuardedEntry<'a, N>,
     ) -> Result<SmallVec<[OverlayValues<'a>; 1]>, Fault> {
         let mut all = SmallVec::new();
         if !seen.computed().is_empty() {
@@ -265,7 +265,7 @@ impl Answer {
 
     fn add_computed<'a, N: Snapshot>(
         &self,
-        seen: &Seen<'a, N>,
+        seen: &GuardedEntry<'a, N>,
         all: &mut SmallVec<[OverlayValues<'a>; 1]>,
     ) -> Result<(), Fault> {
         let schema = &seen.view.schema;
@@ -294,7 +294,7 @@ impl Answer {
 
     fn computed<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         computed: Computed,
         dn: &[u8],
         encoder: &mut EntryEncoder<'_>,
@@ -442,7 +442,7 @@ impl OverlayValues<'_> {
 
 /// The values of a computed attribute.
 pub fn computed_values<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     computed: Computed,
     dn: &str,
 ) -> Result<SmallVec<[String; 1]>, Fault> {
@@ -461,7 +461,7 @@ pub fn computed_values<N: Snapshot>(
 }
 
 /// Where operations on the database are recorded, shown on the entry of its first suffix.
-fn audit_context<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
+fn audit_context<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
     let (Some(log), Some(suffix)) = (&seen.view.settings.audit_context, seen.view.settings.suffixes.first())
     else {
         return Ok(SmallVec::new());
@@ -471,7 +471,7 @@ fn audit_context<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]
 }
 
 /// How far the database has come, shown on its suffix entry.
-fn context_csns<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
+fn context_csns<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
     if seen.reader.view.parent() != EntryId::ROOT || seen.view.settings.hide_context {
         return Ok(SmallVec::new());
     }

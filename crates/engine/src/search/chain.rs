@@ -13,7 +13,7 @@ use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 use roaring::RoaringTreemap;
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::pace::Pace;
 use super::task::{End, Step};
@@ -191,7 +191,7 @@ fn carrier<N: Snapshot>(
     id: EntryId,
 ) -> Result<Option<Box<[u8]>>, Fault> {
     let Some(record) = view.record(id)? else { return Ok(None) };
-    let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+    let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
     let carries = !seen.reader.view.flags().has(RecordFlags::GLUE)
         && seen.allows_entry(Privilege::Search)?
         && holders.test.matches(&seen, &seen.reader)?.is_true();

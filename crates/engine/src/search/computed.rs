@@ -48,7 +48,7 @@ impl<'a> Sight<'a> {
 }
 
 /// What is asked about an entry beside its values.
-pub(crate) trait Identified {
+pub(crate) trait EntryIdentity {
     /// `None`: it is not stored yet.
     fn id(&self) -> Option<EntryId>;
     fn name(&self) -> Result<&NormalDn, Fault>;
@@ -64,23 +64,23 @@ pub(crate) trait Identified {
 }
 
 /// An entry's stored values, and those that overlays compute.
-pub(crate) struct Composed<'a, 's, V> {
+pub(crate) struct ComposedEntry<'a, 's, V> {
     pub(crate) view: &'a View<'s, V>,
     pub(crate) sight: Sight<'a>,
-    pub(crate) entry: &'a dyn Identified,
+    pub(crate) entry: &'a dyn EntryIdentity,
     pub(crate) stored: &'a dyn EntrySource,
 }
 
-impl<V> Clone for Composed<'_, '_, V> {
+impl<V> Clone for ComposedEntry<'_, '_, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for Composed<'_, '_, V> {}
+impl<V> Copy for ComposedEntry<'_, '_, V> {}
 
 /// The entry as one overlay may look at it.
-pub(crate) struct Before<'a, 's, V>(pub(crate) Composed<'a, 's, V>);
+pub(crate) struct Before<'a, 's, V>(pub(crate) ComposedEntry<'a, 's, V>);
 
 impl<V: Snapshot> StoredEntry for Before<'_, '_, V> {
     fn id(&self) -> Option<EntryId> {
@@ -105,7 +105,7 @@ impl<V: Snapshot> StoredEntry for Before<'_, '_, V> {
     }
 }
 
-impl<'a, V: Snapshot> Composed<'a, '_, V> {
+impl<'a, V: Snapshot> ComposedEntry<'a, '_, V> {
     /// Asks the overlay that computes an attribute; `None`: it refuses, and the entry is as it is stored.
     fn ask<T>(
         &self,
@@ -171,7 +171,7 @@ impl<'a, V: Snapshot> Composed<'a, '_, V> {
     }
 }
 
-impl<V: Snapshot> EntrySource for Composed<'_, '_, V> {
+impl<V: Snapshot> EntrySource for ComposedEntry<'_, '_, V> {
     fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
         let mut more = true;
         self.stored.visit(target, &mut |value| {
@@ -268,12 +268,12 @@ impl<V: Snapshot> EntrySource for Composed<'_, '_, V> {
 }
 
 /// Entries by what overlays compute of them.
-pub(crate) struct Holding<'a, 's, V> {
+pub(crate) struct HolderIndex<'a, 's, V> {
     pub(crate) view: &'a View<'s, V>,
     pub(crate) sight: Sight<'a>,
 }
 
-impl<V: Snapshot> ComputedHolders for Holding<'_, '_, V> {
+impl<V: Snapshot> ComputedHolders for HolderIndex<'_, '_, V> {
     fn concerns(&self, description: &AttributeDescription) -> bool {
         let schema = &self.view.schema;
         self.sight.computed.iter().any(|own| own.description.is_subdescription_of(schema, description))

@@ -11,7 +11,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use crate::access::Privilege;
 use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::Dereference;
@@ -77,7 +77,10 @@ impl DerefSpecs {
     }
 
     /// The control for an entry that is shown; `None` when it names no entry.
-    pub(super) fn control<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Failure> {
+    pub(super) fn control<N: Snapshot>(
+        &self,
+        seen: &GuardedEntry<'_, N>,
+    ) -> Result<Option<ControlBuf>, Failure> {
         let limits = &seen.view.settings.request_limits;
         let mut list = Vec::new();
         let mut count = 0;
@@ -113,7 +116,7 @@ impl DerefSpecs {
 
 /// Appends the answer for one value.
 fn result<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     name: &str,
     value: &[u8],
     descriptions: &[AttributeDescription],
@@ -132,7 +135,7 @@ fn result<N: Snapshot>(
 
 /// What may be read of the entry that the value names, as a list of attributes.
 fn attributes<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     value: &[u8],
     descriptions: &[AttributeDescription],
 ) -> Result<Vec<u8>, Fault> {

@@ -12,7 +12,7 @@ use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::limits::{self, RequestedLimits};
 use super::pace::STEPS_HERE;
@@ -209,7 +209,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             return Ok(None);
         }
         let record = view.unpacked_behind(&head, &stored)?;
-        let seen = Seen::new(view, view.reader_of(head, &stored, &record), self.gate.clone());
+        let seen = GuardedEntry::new(view, view.reader_of(head, &stored, &record), self.gate.clone());
         seen.name_is(self.base);
         if !seen.allows_entry(Privilege::Search)? {
             return Ok(None);
@@ -268,7 +268,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             let record = view.unpacked_behind(&head, &stored)?;
             let mut gate = self.gate.clone();
             gate.steps = steps;
-            let seen = Seen::new(view, view.reader_of(head, &stored, &record), gate);
+            let seen = GuardedEntry::new(view, view.reader_of(head, &stored, &record), gate);
             let Some(matches) = self.matches(&seen, Some(proved))? else { return Ok(None) };
             if matches && run::append_below(self.answer, &seen, superior.as_deref(), out)? {
                 if answered.entries >= self.most {
@@ -314,7 +314,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
     }
 
     /// Whether the entry satisfies all terms but the one that is proved; `None`: it takes more to tell that.
-    fn matches(&self, seen: &Seen<'_, N>, proved: Option<usize>) -> Result<Option<bool>, Fault> {
+    fn matches(&self, seen: &GuardedEntry<'_, N>, proved: Option<usize>) -> Result<Option<bool>, Fault> {
         let schema = &self.view.schema;
         for (at, Term { row, equality }) in self.terms.iter().enumerate() {
             if proved == Some(at) {

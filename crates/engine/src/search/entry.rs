@@ -5,7 +5,7 @@ use std::cell::{Cell, OnceCell};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
-use super::computed::{Composed, Identified, Sight};
+use super::computed::{ComposedEntry, EntryIdentity, Sight};
 use super::gate::Gate;
 use super::rule_facts;
 use crate::access::{
@@ -54,7 +54,7 @@ impl Verdicts {
 
 /// A stored entry under access control.
 #[derive(Debug)]
-pub struct Seen<'a, N> {
+pub struct GuardedEntry<'a, N> {
     pub view: &'a View<'a, N>,
     pub reader: EntryReader<'a, N>,
     gate: Gate<'a>,
@@ -65,7 +65,7 @@ pub struct Seen<'a, N> {
     readable: Verdicts,
 }
 
-impl<'a, N: Snapshot> Seen<'a, N> {
+impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     pub fn new(view: &'a View<'a, N>, reader: EntryReader<'a, N>, gate: Gate<'a>) -> Self {
         Self {
             view,
@@ -96,8 +96,8 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     }
 
     /// The entry with what overlays compute of it.
-    pub(crate) fn composed(&self) -> Composed<'_, 'a, N> {
-        Composed { view: self.view, sight: self.sight(), entry: self, stored: &self.reader }
+    pub(crate) fn composed(&self) -> ComposedEntry<'_, 'a, N> {
+        ComposedEntry { view: self.view, sight: self.sight(), entry: self, stored: &self.reader }
     }
 
     /// How overlays look at other entries for this one: at its cost.
@@ -111,7 +111,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         if self.gate.computed.is_empty() {
             return ask(&self.reader);
         }
-        ask(&Composed { sight: self.sight().of_rules(), ..self.composed() })
+        ask(&ComposedEntry { sight: self.sight().of_rules(), ..self.composed() })
     }
 
     /// What the work on the entry is charged to.
@@ -346,13 +346,13 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     }
 }
 
-impl<N: Snapshot> Identified for Seen<'_, N> {
+impl<N: Snapshot> EntryIdentity for GuardedEntry<'_, N> {
     fn id(&self) -> Option<EntryId> {
         Some(self.reader.view.id())
     }
 
     fn name(&self) -> Result<&NormalDn, Fault> {
-        Seen::name(self)
+        GuardedEntry::name(self)
     }
 
     fn copy(&self) -> Result<Entry, Fault> {
@@ -367,13 +367,13 @@ impl<N: Snapshot> Identified for Seen<'_, N> {
     ) -> Result<bool, Fault> {
         match requester {
             Some(_) => Ok(filter.matches(self, values)?.is_true()),
-            None => Ok(filter.matches(&Unguarded(self), values)?.is_true()),
+            None => Ok(filter.matches(&UnguardedEntry(self), values)?.is_true()),
         }
     }
 }
 
 /// The entry with what overlays compute of it.
-impl<N: Snapshot> EntrySource for Seen<'_, N> {
+impl<N: Snapshot> EntrySource for GuardedEntry<'_, N> {
     fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
         self.composed().visit(target, visit)
     }
@@ -411,7 +411,7 @@ impl<N: Snapshot> EntrySource for Seen<'_, N> {
     }
 }
 
-impl<N: Snapshot> FilterContext for Seen<'_, N> {
+impl<N: Snapshot> FilterContext for GuardedEntry<'_, N> {
     fn schema(&self) -> &Schema {
         &self.view.schema
     }
@@ -444,9 +444,9 @@ impl<N: Snapshot> FilterContext for Seen<'_, N> {
 
 /// The same entry where access does not matter.
 #[derive(Debug)]
-pub struct Unguarded<'a, 's, N>(pub &'a Seen<'s, N>);
+pub struct UnguardedEntry<'a, 's, N>(pub &'a GuardedEntry<'s, N>);
 
-impl<N: Snapshot> FilterContext for Unguarded<'_, '_, N> {
+impl<N: Snapshot> FilterContext for UnguardedEntry<'_, '_, N> {
     fn schema(&self) -> &Schema {
         self.0.schema()
     }
@@ -472,14 +472,14 @@ impl<N: Snapshot> FilterContext for Unguarded<'_, '_, N> {
     }
 }
 
-impl<N: Snapshot> EntryFacts for Seen<'_, N> {
+impl<N: Snapshot> EntryFacts for GuardedEntry<'_, N> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
         self.noting(self.for_rule(|entry| entry.visit_description(attribute, visit)), ());
     }
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(&self.view.schema, &self.view.catalog, filter.clone());
-        self.noting(self.for_rule(|entry| filter.matches(&Unguarded(self), entry)), Match::Undefined)
+        self.noting(self.for_rule(|entry| filter.matches(&UnguardedEntry(self), entry)), Match::Undefined)
     }
 
     fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {

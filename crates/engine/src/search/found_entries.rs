@@ -4,7 +4,7 @@
 use larix_proto::{ControlBuf, DerefAliases, LdapResult};
 use larix_store::Snapshot;
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::run::{CandidateOutcome, IndexProof, append};
 use super::scope::{self, Area};
@@ -25,7 +25,7 @@ pub(super) struct FoundEntries {
 
 impl FoundEntries {
     /// Answers whether to send the entry.
-    pub(super) fn note<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<bool, Fault> {
+    pub(super) fn note<N: Snapshot>(&mut self, seen: &GuardedEntry<'_, N>) -> Result<bool, Fault> {
         if !seen.is_shown()? {
             return Ok(false);
         }
@@ -99,7 +99,7 @@ impl SearchTask {
             return Ok(false);
         }
         let record = view.unpacked(id, stored)?;
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         // A referral object is no entry of this server's.
         if !matches!(self.look(&seen, area.base, IndexProof::Nothing)?, CandidateOutcome::Match)
             || !seen.is_shown()?

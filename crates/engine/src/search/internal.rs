@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::chain;
 use super::computed::{LOOK_STEPS, Sight};
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::pace::Pace;
 use super::run::{self, IndexProof};
@@ -20,7 +20,7 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::filter::{Filter, charge};
-use crate::overlay::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
+use crate::overlay::internal_search::{FoundEntry, InternalSearch, SearchEnd, SearchOutcome, Visit, Whose};
 use crate::plan::{Candidates, Exactness, IdSet};
 use crate::tables::ENTRIES;
 use crate::time::{Clock, Monotonic, Timestamp};
@@ -28,7 +28,7 @@ use crate::time::{Clock, Monotonic, Timestamp};
 /// Ids read at once.
 const CHUNK: usize = 64;
 
-impl<N: Snapshot> FoundEntry for Seen<'_, N> {
+impl<N: Snapshot> FoundEntry for GuardedEntry<'_, N> {
     fn id(&self) -> EntryId {
         self.reader.view.id()
     }
@@ -66,7 +66,7 @@ pub fn search<N: Snapshot>(
     view: &View<'_, N>,
     query: &InternalSearch<'_>,
     visit: &mut Visit<'_>,
-) -> Result<Searched, Fault> {
+) -> Result<SearchOutcome, Fault> {
     search_in(view, Sight::of(view), query, visit)
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn search_in<N: Snapshot>(
     sight: Sight<'_>,
     query: &InternalSearch<'_>,
     visit: &mut Visit<'_>,
-) -> Result<Searched, Fault> {
+) -> Result<SearchOutcome, Fault> {
     let nobody = Subject::default();
     let mut gate = match query.whose {
         Whose::Server | Whose::Root => Gate::unrestricted(sight.policy, &nobody),
@@ -91,7 +91,7 @@ pub(crate) fn search_in<N: Snapshot>(
     if let Some(meter) = sight.meter {
         gate.steps = gate.steps.min(meter.remaining());
     }
-    let nothing = Searched { ended: Ended::NoBase, entries: 0, looked: 0, indexed: true };
+    let nothing = SearchOutcome { ended: SearchEnd::NoBase, entries: 0, looked: 0, indexed: true };
     let Some(base) = find_base(view, &gate, query)? else { return Ok(nothing) };
     let filter = Filter::new(&view.schema, &view.catalog, query.filter.clone());
     Walk { view, gate, query, meter: sight.meter, filter, searched: nothing }.run(base, visit)
@@ -131,7 +131,7 @@ fn find_base<N: Snapshot>(
         return Ok(Some(id));
     }
     let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-    let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+    let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
     let refers = seen.reader.view.flags().has(RecordFlags::REFERRAL) && !query.manage_dsa_it;
     Ok((!refers && seen.allows_entry(Privilege::Search)?).then_some(id))
 }
@@ -144,20 +144,20 @@ struct Walk<'a, N> {
     /// What each candidate is charged to.
     meter: Option<&'a Meter>,
     filter: Filter,
-    searched: Searched,
+    searched: SearchOutcome,
 }
 
 impl<'a, N: Snapshot> Walk<'a, N> {
-    fn run(mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<Searched, Fault> {
+    fn run(mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<SearchOutcome, Fault> {
         let ended = match self.ended(base, visit) {
             // A request that pays for it ends itself.
-            Err(Fault::StepsSpent) if self.meter.is_none() => Ended::TooMuchWork,
+            Err(Fault::StepsSpent) if self.meter.is_none() => SearchEnd::TooMuchWork,
             other => other?,
         };
-        Ok(Searched { ended, ..self.searched })
+        Ok(SearchOutcome { ended, ..self.searched })
     }
 
-    fn ended(&mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<Ended, Fault> {
+    fn ended(&mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<SearchEnd, Fault> {
         let (view, limits) = (self.view, self.query.limits);
         let budget = Budget {
             candidates: limits.candidates,
@@ -165,26 +165,26 @@ impl<'a, N: Snapshot> Walk<'a, N> {
             bytes: usize::MAX,
             clock: &StoppedClock,
         };
-        let Ok(mut pace) = Pace::new(budget, None, false) else { return Ok(Ended::TooMuchWork) };
+        let Ok(mut pace) = Pace::new(budget, None, false) else { return Ok(SearchEnd::TooMuchWork) };
         if self.filter.chains() > 0 {
             let mut walk = None;
             let looked = &mut self.searched.looked;
             match chain::follow(&mut walk, &mut self.filter, looked, view, &self.gate, &mut pace) {
                 Ok(None) => {}
                 // A chain that is too long, or has no index to be followed by.
-                Ok(Some(_)) | Err(End::Result(_)) => return Ok(Ended::TooMuchWork),
+                Ok(Some(_)) | Err(End::Result(_)) => return Ok(SearchEnd::TooMuchWork),
                 Err(End::Fault(fault)) => return Err(fault),
             }
         }
         let area = Area::new(view, base, self.query.scope, DerefAliases::Never, None)?;
         let candidates = self.candidates(&area)?;
         if limits.unchecked.is_some_and(|most| candidates.len().is_none_or(|count| count > u64::from(most))) {
-            return Ok(Ended::TooMuchWork);
+            return Ok(SearchEnd::TooMuchWork);
         }
         let proved = run::index_proof(view, &self.gate, &self.filter, &candidates);
-        let mut one = |walk: &mut Self, id: EntryId, stored: &[u8]| -> Result<Option<Ended>, Fault> {
+        let mut one = |walk: &mut Self, id: EntryId, stored: &[u8]| -> Result<Option<SearchEnd>, Fault> {
             if !matches!(pace.next(), Ok(None)) {
-                return Ok(Some(Ended::TooMuchWork));
+                return Ok(Some(SearchEnd::TooMuchWork));
             }
             walk.one(&area, (id, stored), proved, visit)
         };
@@ -196,14 +196,14 @@ impl<'a, N: Snapshot> Walk<'a, N> {
                     return Ok(ended);
                 }
             }
-            return Ok(Ended::Complete);
+            return Ok(SearchEnd::Complete);
         }
         let mut last = EntryId::ROOT;
         let mut ids: SmallVec<[EntryId; CHUNK]> = SmallVec::new();
         loop {
             ids.clear();
             candidates.ids.read_after(last, CHUNK, &mut ids);
-            let Some(end) = ids.last().copied() else { return Ok(Ended::Complete) };
+            let Some(end) = ids.last().copied() else { return Ok(SearchEnd::Complete) };
             last = end;
             let mut records = view.stored_many(&ids)?;
             for id in ids.iter().copied() {
@@ -237,7 +237,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
         (id, stored): (EntryId, &[u8]),
         proved: IndexProof,
         visit: &mut Visit<'_>,
-    ) -> Result<Option<Ended>, Fault> {
+    ) -> Result<Option<SearchEnd>, Fault> {
         self.searched.looked += 1;
         charge(self.meter, LOOK_STEPS)?;
         let view = self.view;
@@ -246,17 +246,17 @@ impl<'a, N: Snapshot> Walk<'a, N> {
             return Ok(None);
         }
         let record = view.unpacked(id, stored)?;
-        let seen = Seen::new(view, view.reader(id, &record)?, self.gate.clone());
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, self.gate.clone());
         let matches = proved.matches(&self.filter, &seen)? && seen.is_shown()?;
         charge(self.meter, seen.steps())?;
         if !matches {
             return Ok(None);
         }
         if self.searched.entries >= self.query.limits.entries {
-            return Ok(Some(Ended::TooManyEntries));
+            return Ok(Some(SearchEnd::TooManyEntries));
         }
         self.searched.entries += 1;
-        Ok(if visit(&seen)? { None } else { Some(Ended::Stopped) })
+        Ok(if visit(&seen)? { None } else { Some(SearchEnd::Stopped) })
     }
 
     fn passes_over(&self, flags: RecordFlags) -> bool {

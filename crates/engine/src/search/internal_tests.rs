@@ -10,7 +10,7 @@ use crate::controls::{ControlValues, RequestControls};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::fixture::{Checks, Fixture, SUFFIX, SearchSpec, on_every_store, schema};
-use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch, Searched, Whose};
+use crate::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd, SearchOutcome, Whose};
 use crate::time::SeededRandom;
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn", "pres,eq,sub"), ("title,member", "eq")];
@@ -69,7 +69,7 @@ fn bound(filter: &str) -> BoundFilter {
 }
 
 /// What a search finds in a view, as DNs.
-fn found<N: Snapshot>(view: &View<'_, N>, query: &InternalSearch<'_>) -> (Searched, Vec<String>) {
+fn found<N: Snapshot>(view: &View<'_, N>, query: &InternalSearch<'_>) -> (SearchOutcome, Vec<String>) {
     let mut dns = Vec::new();
     let searched = internal::search(view, query, &mut |entry| {
         dns.push(entry.shown_dn()?);
@@ -166,7 +166,7 @@ fn limits_and_how_it_ends() {
     let snapshot = fixture.database.store().snapshot().expect("a snapshot");
     let view = fixture.database.view(&snapshot).expect("a view");
     let none = InternalLimits::default();
-    let check = |base: &str, filter: &str, limits, expected: (Ended, u64, bool)| {
+    let check = |base: &str, filter: &str, limits, expected: (SearchEnd, u64, bool)| {
         let (dn, bound) = (schema().parse_dn(base).expect(base), bound(filter));
         let query = InternalSearch::new(&dn, Scope::Subtree, &bound).within(limits);
         let (searched, dns) = found(&view, &query);
@@ -178,20 +178,20 @@ fn limits_and_how_it_ends() {
         );
         searched.looked
     };
-    assert_eq!(check(SUFFIX, "(title=even)", none, (Ended::Complete, 100, true)), 100);
-    assert_eq!(check("", "(title=even)", none, (Ended::Complete, 100, true)), 100);
-    assert_eq!(check(SUFFIX, "(sn=s)", none, (Ended::Complete, 200, false)), 204);
-    assert_eq!(check("ou=b,dc=example,dc=com", "(!(sn=s))", none, (Ended::Complete, 2, true)), 2);
-    check("ou=x,dc=example,dc=com", "(sn=s)", none, (Ended::NoBase, 0, true));
-    check("dc=org", "(sn=s)", none, (Ended::NoBase, 0, true));
+    assert_eq!(check(SUFFIX, "(title=even)", none, (SearchEnd::Complete, 100, true)), 100);
+    assert_eq!(check("", "(title=even)", none, (SearchEnd::Complete, 100, true)), 100);
+    assert_eq!(check(SUFFIX, "(sn=s)", none, (SearchEnd::Complete, 200, false)), 204);
+    assert_eq!(check("ou=b,dc=example,dc=com", "(!(sn=s))", none, (SearchEnd::Complete, 2, true)), 2);
+    check("ou=x,dc=example,dc=com", "(sn=s)", none, (SearchEnd::NoBase, 0, true));
+    check("dc=org", "(sn=s)", none, (SearchEnd::NoBase, 0, true));
     let few = InternalLimits { entries: 100, ..none };
-    check(SUFFIX, "(title=even)", few, (Ended::Complete, 100, true));
-    check(SUFFIX, "(sn=s)", few, (Ended::TooManyEntries, 100, false));
+    check(SUFFIX, "(title=even)", few, (SearchEnd::Complete, 100, true));
+    check(SUFFIX, "(sn=s)", few, (SearchEnd::TooManyEntries, 100, false));
     let little = InternalLimits { candidates: 50, ..none };
-    assert_eq!(check(SUFFIX, "(title=even)", little, (Ended::TooMuchWork, 50, true)), 50);
+    assert_eq!(check(SUFFIX, "(title=even)", little, (SearchEnd::TooMuchWork, 50, true)), 50);
     let unchecked = InternalLimits { unchecked: Some(100), ..none };
-    check(SUFFIX, "(title=even)", unchecked, (Ended::Complete, 100, true));
-    assert_eq!(check(SUFFIX, "(sn=s)", unchecked, (Ended::TooMuchWork, 0, false)), 0);
+    check(SUFFIX, "(title=even)", unchecked, (SearchEnd::Complete, 100, true));
+    assert_eq!(check(SUFFIX, "(sn=s)", unchecked, (SearchEnd::TooMuchWork, 0, false)), 0);
 
     let (dn, any) = (schema().parse_dn("ou=b,dc=example,dc=com").expect("a DN"), BoundFilter::True);
     let query = InternalSearch::new(&dn, Scope::Children, &any);
@@ -201,7 +201,7 @@ fn limits_and_how_it_ends() {
     let (suffix, even) = (schema().parse_dn(SUFFIX).expect("a DN"), bound("(title=even)"));
     let query = InternalSearch::new(&suffix, Scope::Subtree, &even);
     let searched = internal::search(&view, &query, &mut |_| Ok(false)).expect("no fault");
-    assert_eq!((searched.ended, searched.looked), (Ended::Stopped, 1));
+    assert_eq!((searched.ended, searched.looked), (SearchEnd::Stopped, 1));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn requesters_find_what_they_may() {
     let check = |rules: &[&str],
                  whose: fn(&Subject) -> Whose<'_>,
                  filter: &str,
-                 expected: (Ended, &[&str], usize)| {
+                 expected: (SearchEnd, &[&str], usize)| {
         let fixture = Fixture::memory(LINES, &ldif);
         fixture.restrict(rules);
         let snapshot = fixture.database.store().snapshot().expect("a snapshot");
@@ -236,17 +236,17 @@ fn requesters_find_what_they_may() {
     let identity: fn(&Subject) -> Whose<'_> = |subject| Whose::Identity(subject);
     let server: fn(&Subject) -> Whose<'_> = |_| Whose::Server;
     let hidden = &["to attrs=title by * none", "to * by * read"][..];
-    check(hidden, server, "(title=t)", (Ended::Complete, e, 1));
-    check(hidden, requester, "(title=t)", (Ended::Complete, nothing, 0));
-    check(hidden, requester, "(sn=s)", (Ended::Complete, e, 0));
-    check(hidden, identity, "(title=t)", (Ended::Complete, nothing, 0));
+    check(hidden, server, "(title=t)", (SearchEnd::Complete, e, 1));
+    check(hidden, requester, "(title=t)", (SearchEnd::Complete, nothing, 0));
+    check(hidden, requester, "(sn=s)", (SearchEnd::Complete, e, 0));
+    check(hidden, identity, "(title=t)", (SearchEnd::Complete, nothing, 0));
     let closed = &["to dn.base=\"ou=a,dc=example,dc=com\" by * disclose", "to * by * read"][..];
-    check(closed, requester, "(sn=s)", (Ended::NoBase, nothing, 0));
-    check(closed, server, "(sn=s)", (Ended::Complete, e, 1));
+    check(closed, requester, "(sn=s)", (SearchEnd::NoBase, nothing, 0));
+    check(closed, server, "(sn=s)", (SearchEnd::Complete, e, 1));
     let auth = &["to * by * auth"][..];
-    check(auth, requester, "(sn=s)", (Ended::NoBase, nothing, 0));
-    check(auth, identity, "(sn=s)", (Ended::Complete, e, 0));
+    check(auth, requester, "(sn=s)", (SearchEnd::NoBase, nothing, 0));
+    check(auth, identity, "(sn=s)", (SearchEnd::Complete, e, 0));
     let unread =
         &["to dn.base=\"cn=e,ou=a,dc=example,dc=com\" attrs=entry by * search", "to * by * read"][..];
-    check(unread, requester, "(sn=s)", (Ended::Complete, nothing, 0));
+    check(unread, requester, "(sn=s)", (SearchEnd::Complete, nothing, 0));
 }

@@ -44,7 +44,7 @@ pub(crate) mod view_entries;
 mod window;
 
 pub use crate::filter::{Filter, FilterContext};
-pub use entry::Seen;
+pub use entry::GuardedEntry;
 pub use gate::Gate;
 pub use references::REFERENCES_LIMIT;
 pub use task::{Budget, SearchInput, SearchTask, Step};

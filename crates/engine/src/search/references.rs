@@ -17,7 +17,7 @@ use crate::entry::{AttributeNumber, EntryId, EntryReader, values};
 use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
-use crate::overlay::{Name, Reference, Referrer, Sought};
+use crate::overlay::{Name, Reference, ReferenceTarget, Referrer};
 use crate::plan::Plan;
 use crate::tables::{ENTRIES, INDEX};
 
@@ -49,7 +49,7 @@ type Hits = BTreeMap<(EntryId, usize), Hit>;
 pub(super) fn referrers<V: Snapshot>(
     view: &View<'_, V>,
     attributes: &[AttributeDescription],
-    sought: Sought<'_>,
+    sought: ReferenceTarget<'_>,
 ) -> Result<Vec<Referrer>, Failure> {
     let mut columns = Vec::with_capacity(attributes.len());
     for attribute in attributes {
@@ -74,7 +74,7 @@ pub(super) fn referrers<V: Snapshot>(
 
 struct Search<'s, 'v, 'b, V> {
     view: &'v View<'b, V>,
-    sought: Sought<'s>,
+    sought: ReferenceTarget<'s>,
     columns: Vec<Column<'s>>,
     hits: Hits,
     /// How many more names the index may give.
@@ -91,11 +91,11 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
             return Ok(false);
         }
         match self.sought {
-            Sought::Name(name) => {
+            ReferenceTarget::Name(name) => {
                 let key = key::make(number, KeyKind::Equality, name.as_str().as_bytes());
                 self.found(at, &key, Some(name.clone()))?;
             }
-            Sought::Within(top) => {
+            ReferenceTarget::Within(top) => {
                 let mut head = Vec::new();
                 key::put_prefix(&mut head, number, KeyKind::Equality, &[]);
                 for row in snapshot.posting_keys(INDEX, KeyRange::prefix(&head), Direction::Forward)? {
@@ -149,7 +149,7 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
                 let Some(stored) = reader.view.get(column.number)? else { continue };
                 let mut is_there = false;
                 match self.sought {
-                    Sought::Name(name) if stored.form() == Form::Large => {
+                    ReferenceTarget::Name(name) if stored.form() == Form::Large => {
                         let member = values::member_key_of_normal(name.as_str().as_bytes());
                         is_there = reader.member(column.number, &member)?;
                     }
@@ -216,12 +216,12 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
     ) -> Result<Vec<Name>, Fault> {
         let mut names = Vec::new();
         match (hit, self.sought) {
-            (Hit::Of(found), Sought::Name(_)) => {
+            (Hit::Of(found), ReferenceTarget::Name(_)) => {
                 let name =
                     |normal: &NormalDn| Name { normal: normal.clone(), text: normal.as_str().to_owned() };
                 names.extend(found.iter().map(name));
             }
-            (Hit::Of(found), Sought::Within(_)) if stored.form() == Form::Large => {
+            (Hit::Of(found), ReferenceTarget::Within(_)) if stored.form() == Form::Large => {
                 for normal in found {
                     let member = values::member_key_of_normal(normal.as_str().as_bytes());
                     let value = values::get(reader.snapshot, reader.view.id(), column.number, &member)?;

@@ -9,7 +9,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::selection::Selection;
 use crate::access::{Privilege, Subject};
@@ -67,14 +67,14 @@ impl Rights {
     /// Appends the rights to an entry.
     pub(super) fn append<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         selection: &Selection,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
         if !self.own && !seen.allows_entry(Privilege::Manage)? {
             return Ok(());
         }
-        let theirs = Seen::new(seen.view, seen.reader, Gate::new(seen.policy(), &self.subject));
+        let theirs = GuardedEntry::new(seen.view, seen.reader, Gate::new(seen.policy(), &self.subject));
         let mut rights = List::default();
         rights.add("add", theirs.allows_children(Privilege::Add)?);
         rights
@@ -99,19 +99,19 @@ impl Rights {
     }
 
     /// Deleting needs the superior's leave, too. Above a suffix there is nothing that could give it but the root's.
-    fn may_take_from_superior<N: Snapshot>(&self, theirs: &Seen<'_, N>) -> Result<bool, Fault> {
+    fn may_take_from_superior<N: Snapshot>(&self, theirs: &GuardedEntry<'_, N>) -> Result<bool, Fault> {
         let (view, id) = (theirs.view, theirs.reader.view.parent());
         if id == EntryId::ROOT {
             return Ok(theirs.policy().is_root(&self.subject));
         }
         let Some(record) = view.record(id)? else { return Ok(false) };
         let gate = Gate::new(theirs.policy(), &self.subject);
-        Seen::new(view, view.reader(id, &record)?, gate).allows_children(Privilege::Delete)
+        GuardedEntry::new(view, view.reader(id, &record)?, gate).allows_children(Privilege::Delete)
     }
 
     fn attribute<N: Snapshot>(
         &self,
-        theirs: &Seen<'_, N>,
+        theirs: &GuardedEntry<'_, N>,
         description: &AttributeDescription,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {

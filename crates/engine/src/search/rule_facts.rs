@@ -5,7 +5,7 @@ use std::cell::Cell;
 use larix_schema::{AttributeDescription, BoundFilter, Match, NearestSuffix, NormalDn, Schema};
 use larix_store::Snapshot;
 
-use super::computed::{Composed, Identified, Sight};
+use super::computed::{ComposedEntry, EntryIdentity, Sight};
 use super::internal;
 use crate::access::{AccessTarget, EntryFacts, EntrySearch, Item, Memo, Privilege, Reach, Subject};
 use crate::budget::Meter;
@@ -13,7 +13,7 @@ use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntryId, EntrySource, Target};
 use crate::fault::Fault;
 use crate::filter::{Filter, FilterContext};
-use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use crate::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use crate::tree;
 
 /// What access rules may ask of an entry, stored or not, in a view.
@@ -49,7 +49,7 @@ impl<'a, V: Snapshot> RuleFacts<'a, V> {
         if sight.computed.is_empty() {
             return ask(self.entry);
         }
-        ask(&Composed { view: self.view, sight, entry: self, stored: self.entry })
+        ask(&ComposedEntry { view: self.view, sight, entry: self, stored: self.entry })
     }
 
     fn or_failed<T>(&self, answer: Result<T, Fault>, otherwise: T) -> T {
@@ -99,7 +99,7 @@ impl<V: Snapshot> EntryFacts for RuleFacts<'_, V> {
     }
 }
 
-impl<V: Snapshot> Identified for RuleFacts<'_, V> {
+impl<V: Snapshot> EntryIdentity for RuleFacts<'_, V> {
     fn id(&self) -> Option<EntryId> {
         self.view.resolve(self.dn).ok().flatten().and_then(|resolved| resolved.id)
     }
@@ -260,7 +260,7 @@ pub(crate) fn search<V: Snapshot>(
         Ok(going)
     })?;
     match searched.ended {
-        Ended::TooMuchWork => Err(Fault::TooMuch("a search of an access rule")),
+        SearchEnd::TooMuchWork => Err(Fault::TooMuch("a search of an access rule")),
         _ => Ok(Reach::Found),
     }
 }

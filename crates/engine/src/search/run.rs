@@ -8,9 +8,9 @@ use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::computed::{Holding, Sight};
+use super::computed::{HolderIndex, Sight};
 use super::dereference;
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::pace::Pace;
 use super::pages::Pages;
@@ -51,7 +51,7 @@ thread_local! {
 /// Appends an entry, with the thread's memory for its name; false when the subject may not read it.
 pub(super) fn append<N: Snapshot>(
     answer: &Answer,
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     out: &mut Vec<u8>,
     controls: &[ControlBuf],
 ) -> Result<bool, Fault> {
@@ -61,7 +61,7 @@ pub(super) fn append<N: Snapshot>(
 /// The same with what is known of its superior.
 pub(super) fn append_below<N: Snapshot>(
     answer: &Answer,
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     superior: Option<&Superior>,
     out: &mut Vec<u8>,
 ) -> Result<bool, Fault> {
@@ -71,7 +71,7 @@ pub(super) fn append_below<N: Snapshot>(
 #[inline]
 fn append_with<N: Snapshot>(
     answer: &Answer,
-    (seen, superior): (&Seen<'_, N>, Option<&Superior>),
+    (seen, superior): (&GuardedEntry<'_, N>, Option<&Superior>),
     out: &mut Vec<u8>,
     controls: &[ControlBuf],
 ) -> Result<bool, Fault> {
@@ -98,7 +98,11 @@ pub(super) enum IndexProof {
 impl IndexProof {
     /// Whether the filter matches the entry, as far as the entry is known.
     #[inline]
-    pub(super) fn matches<N: Snapshot>(self, filter: &Filter, seen: &Seen<'_, N>) -> Result<bool, Fault> {
+    pub(super) fn matches<N: Snapshot>(
+        self,
+        filter: &Filter,
+        seen: &GuardedEntry<'_, N>,
+    ) -> Result<bool, Fault> {
         Ok(match self {
             Self::All => true,
             Self::Term(term) => filter.matches_without(term, seen, seen.source())?.is_true(),
@@ -326,7 +330,7 @@ impl SearchTask {
             return Ok(None);
         }
         let record = view.unpacked_behind(&entry, stored)?;
-        let seen = Seen::new(view, view.reader_of(entry, stored, &record), gate.clone());
+        let seen = GuardedEntry::new(view, view.reader_of(entry, stored, &record), gate.clone());
         let step = match self.look(&seen, progress.area.base, proved)? {
             CandidateOutcome::Passed => Ok(None),
             CandidateOutcome::Reference => answer(self, &MatchOrReference::Reference(&seen), progress),
@@ -339,7 +343,7 @@ impl SearchTask {
     /// Whether an entry in scope is answered, and as what.
     pub(super) fn look<N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         base: EntryId,
         proved: IndexProof,
     ) -> Result<CandidateOutcome, Fault> {
@@ -407,7 +411,11 @@ impl SearchTask {
     ///
     /// # Errors
     /// sizeLimitExceeded instead of one entry too many.
-    pub(super) fn send<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<bool, End> {
+    pub(super) fn send<N: Snapshot>(
+        &mut self,
+        seen: &GuardedEntry<'_, N>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, End> {
         let controls = if self.refresh.is_some() {
             let Some(controls) = self.refreshed(seen, out)? else { return Ok(false) };
             controls
@@ -434,7 +442,7 @@ impl SearchTask {
     }
 
     /// What goes beside an entry: what overlays have to say of it, and the entries that it names.
-    fn entry_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
+    fn entry_controls<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<Vec<ControlBuf>, End> {
         let mut controls = self.overlay_controls(seen)?;
         if let Some(specs) = &self.deref_specs
             && seen.is_shown()?
@@ -452,7 +460,7 @@ impl SearchTask {
         Ok(controls)
     }
 
-    fn overlay_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
+    fn overlay_controls<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<Vec<ControlBuf>, End> {
         let overlays = seen.view.settings.overlays.at(Interests::ANSWER);
         let overlays = overlays.filter_map(|overlay| overlay.answering());
         let mut overlays = overlays.filter(|overlay| overlay.wants(&self.controls)).peekable();
@@ -480,7 +488,7 @@ impl SearchTask {
     /// Answers a continuation reference (RFC 3296 section 5.2).
     pub(super) fn reference<N: Snapshot>(
         &mut self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
         if self.refresh.is_some() {
@@ -494,7 +502,7 @@ impl SearchTask {
 
     pub(super) fn refer_to<N: Snapshot>(
         &mut self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
@@ -527,8 +535,8 @@ impl SearchTask {
 
 /// What a candidate turned out to be.
 pub(super) enum MatchOrReference<'s, 'a, N> {
-    Match(&'s Seen<'a, N>),
-    Reference(&'s Seen<'a, N>),
+    Match(&'s GuardedEntry<'a, N>),
+    Reference(&'s GuardedEntry<'a, N>),
 }
 
 /// The plan for a filter.
@@ -540,7 +548,7 @@ pub(super) fn plan<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, filter: &Fi
     let meter = Meter::new(gate.steps);
     let Gate { policy, computed, requester, .. } = *gate;
     let sight = Sight { policy, computed, requester, meter: Some(&meter) };
-    Plan::with_computed(view.snapshot, &view.catalog, filter, &Holding { view, sight })
+    Plan::with_computed(view.snapshot, &view.catalog, filter, &HolderIndex { view, sight })
 }
 
 /// What the indexes have proved of candidates that were read from this view, where the subject may search for it.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::answer::Answer;
 use super::computed::Before;
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::view_entries::ViewEntries;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
@@ -15,7 +15,7 @@ use crate::database::View;
 use crate::entry::ValuesView;
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::overlay::shown::{Reading, ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
+use crate::overlay::shown::{AttributeGate, ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
 use crate::time::Timestamp;
 
 /// The overlays that look at what a search answers.
@@ -35,25 +35,25 @@ pub(super) fn by<'v, N>(
 /// What is answered of an entry that concerns overlays; `None`: it concerns none.
 pub(super) fn altered<N: Snapshot>(
     answer: &Answer,
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let attributes = || gathered(answer, seen);
     shown(
         seen,
         ShowOptions { types_only: answer.types_only, now: Some(answer.now), asserted: None },
         &attributes,
-        &Requested { answer, seen },
+        &AnswerGate { answer, seen },
     )
 }
 
 /// Values that overlays add to what an attribute is compared with; `None`: the entry concerns none.
 pub(crate) fn compared<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     assertion: &BoundAssertion,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
-    let reading = Compared { schema: &seen.view.schema, description: &assertion.description };
+    let gate = CompareGate { schema: &seen.view.schema, description: &assertion.description };
     let options = ShowOptions { types_only: false, now: None, asserted: Some(assertion.value.key()) };
-    shown(seen, options, &|| Ok(Vec::new()), &reading)
+    shown(seen, options, &|| Ok(Vec::new()), &gate)
 }
 
 /// As in [`ShownEntry`].
@@ -64,10 +64,10 @@ struct ShowOptions<'a> {
 }
 
 fn shown<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     options: ShowOptions<'_>,
     attributes: &dyn Fn() -> Result<Vec<ShownAttribute>, Fault>,
-    reading: &dyn Reading,
+    gate: &dyn AttributeGate,
 ) -> Result<Option<Vec<ShownAttribute>>, Fault> {
     let entry = Before(seen.composed());
     let schema = &seen.view.schema;
@@ -92,7 +92,7 @@ fn shown<N: Snapshot>(
         now: options.now,
         asserted: options.asserted,
         attributes: attributes()?,
-        reading,
+        gate,
     };
     for overlay in concerned {
         match overlay.show(&mut shown) {
@@ -104,7 +104,7 @@ fn shown<N: Snapshot>(
 }
 
 /// What is asked for and may be read.
-fn gathered<N: Snapshot>(answer: &Answer, seen: &Seen<'_, N>) -> Result<Vec<ShownAttribute>, Fault> {
+fn gathered<N: Snapshot>(answer: &Answer, seen: &GuardedEntry<'_, N>) -> Result<Vec<ShownAttribute>, Fault> {
     let mut all = Vec::new();
     let mut beside = answer.computed_by_overlays(seen)?;
     for attribute in seen.reader.view.attributes() {
@@ -128,7 +128,7 @@ fn gathered<N: Snapshot>(answer: &Answer, seen: &Seen<'_, N>) -> Result<Vec<Show
 }
 
 fn stored_values<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     row: &CatalogRow,
     stored: &ValuesView<'_>,
     visit: &mut dyn FnMut(&[u8]) -> bool,
@@ -141,7 +141,7 @@ type Each<'e> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> Result<bool, Fault> 
 
 fn chosen<N: Snapshot>(
     answer: &Answer,
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     description: &AttributeDescription,
     each: &mut Each<'_>,
 ) -> Result<Option<ShownAttribute>, Fault> {
@@ -169,12 +169,12 @@ fn chosen<N: Snapshot>(
 }
 
 /// A compare: the requester may compare with the attribute.
-struct Compared<'r> {
+struct CompareGate<'r> {
     schema: &'r Schema,
     description: &'r AttributeDescription,
 }
 
-impl Reading for Compared<'_> {
+impl AttributeGate for CompareGate<'_> {
     fn asks_for(&self, description: &AttributeDescription) -> bool {
         description.is_subdescription_of(self.schema, self.description)
     }
@@ -189,12 +189,12 @@ impl Reading for Compared<'_> {
 }
 
 /// The request, as far as attributes that overlays add are concerned.
-struct Requested<'r, 's, N> {
+struct AnswerGate<'r, 's, N> {
     answer: &'r Answer,
-    seen: &'r Seen<'s, N>,
+    seen: &'r GuardedEntry<'s, N>,
 }
 
-impl<N: Snapshot> Reading for Requested<'_, '_, N> {
+impl<N: Snapshot> AttributeGate for AnswerGate<'_, '_, N> {
     fn asks_for(&self, description: &AttributeDescription) -> bool {
         let schema = &self.seen.view.schema;
         let operational = schema.attribute(description.attribute).is_operational();

@@ -9,7 +9,7 @@ use larix_schema::{MatchingRule, Schema};
 use larix_store::Snapshot;
 
 use super::cookie::SORT_KEY_LIMIT;
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::selection::Computed;
 use crate::catalog::{Catalog, CoveredOnce};
 use crate::controls;
@@ -89,7 +89,7 @@ impl Order {
 
     /// The key in whose byte order the entry comes. What the subject may not read is as if it were absent: an order tells
     /// much about what it is made from.
-    pub fn key<N: Snapshot>(&self, schema: &Schema, seen: &Seen<'_, N>) -> Result<Vec<u8>, Fault> {
+    pub fn key<N: Snapshot>(&self, schema: &Schema, seen: &GuardedEntry<'_, N>) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::new();
         let (mut normal, mut spent) = (Vec::new(), false);
         for key in &self.keys {

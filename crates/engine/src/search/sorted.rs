@@ -3,7 +3,7 @@
 use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_store::Snapshot;
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::pace::Pace;
 use super::pages::Pages;
@@ -108,7 +108,7 @@ fn answer<N: Snapshot>(
         }
         // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
         if let Some(record) = view.record(*id)? {
-            let seen = Seen::new(view, view.reader(*id, &record)?, gate.clone());
+            let seen = GuardedEntry::new(view, view.reader(*id, &record)?, gate.clone());
             if matches!(task.look(&seen, base, IndexProof::Nothing)?, CandidateOutcome::Match) {
                 task.send(&seen, out)?;
             }

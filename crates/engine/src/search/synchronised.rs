@@ -7,7 +7,7 @@ use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 use uuid::Uuid;
 
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::gate::Gate;
 use super::run::{CandidateOutcome, IndexProof};
 use super::scope::Area;
@@ -324,8 +324,8 @@ impl SearchTask {
         let area = self.area(view, gate)?;
         let inside = area.contains(view, &EntryView::parse(id, &stored).map_err(Fault::from)?)?;
         let record = view.unpacked(id, stored)?;
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
-        let outside = |seen: &Seen<'_, N>| -> Result<Fate, End> {
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
+        let outside = |seen: &GuardedEntry<'_, N>| -> Result<Fate, End> {
             let uuid = identity(seen)?.map(|(uuid, _)| uuid);
             Ok(if seen.is_shown()? { Fate::Outside(uuid) } else { Fate::Hidden(uuid) })
         };
@@ -365,7 +365,7 @@ impl SearchTask {
     /// Sends a referral object of a pass, where it is answered as a reference.
     pub(super) fn refer_refreshed<N: Snapshot>(
         &mut self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
         match self.refreshed(seen, out)? {
@@ -377,7 +377,7 @@ impl SearchTask {
     /// The controls to send an entry of a pass with; none when it is not sent.
     pub(super) fn refreshed<N: Snapshot>(
         &mut self,
-        seen: &Seen<'_, N>,
+        seen: &GuardedEntry<'_, N>,
         out: &mut Vec<u8>,
     ) -> Result<Option<Vec<ControlBuf>>, End> {
         let message = self.answer.message;
@@ -418,7 +418,10 @@ impl SearchTask {
     }
 
     /// Where an entry stands, for who finds superiors by their entryUUIDs.
-    fn place_control<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Fault> {
+    fn place_control<N: Snapshot>(
+        &mut self,
+        seen: &GuardedEntry<'_, N>,
+    ) -> Result<Option<ControlBuf>, Fault> {
         let Some(places) = &mut self.places else { return Ok(None) };
         let place = places.place_of(seen.view, &seen.reader)?;
         let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
@@ -433,7 +436,7 @@ pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> Con
 
 /// What is known of an entry's changes.
 fn history_control<N: Snapshot>(
-    seen: &Seen<'_, N>,
+    seen: &GuardedEntry<'_, N>,
     uuid: &Uuid,
     csn: Option<Csn>,
 ) -> Result<ControlBuf, Fault> {
@@ -442,7 +445,7 @@ fn history_control<N: Snapshot>(
 }
 
 /// The entryUUID, without which there is nothing to synchronise, and the entryCSN.
-fn identity<N: Snapshot>(seen: &Seen<'_, N>) -> Result<Option<(Uuid, Option<Csn>)>, Fault> {
+fn identity<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<Option<(Uuid, Option<Csn>)>, Fault> {
     let schema = &seen.view.schema;
     let (Ok(entry_uuid), Ok(entry_csn)) = (schema.describe("entryUUID"), schema.describe("entryCSN")) else {
         return Ok(None);

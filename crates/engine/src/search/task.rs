@@ -17,7 +17,7 @@ use super::answer::Answer;
 use super::chain::{self, CHAINS_MAX, Walk};
 use super::cookie::Binding;
 use super::dereference::DerefSpecs;
-use super::entry::Seen;
+use super::entry::GuardedEntry;
 use super::found_entries::FoundEntries;
 use super::gate::Gate;
 use super::limits::{self, Effective};
@@ -417,7 +417,7 @@ impl SearchTask {
     ) -> Result<Step, End> {
         let id = self.locate(view, gate)?;
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         if matches!(self.deref, DerefAliases::Never | DerefAliases::InSearching) {
             // Nothing was dereferenced on the way: it is the entry that was asked for.
             seen.name_is(&self.base);
@@ -440,7 +440,7 @@ impl SearchTask {
             return Ok(id);
         }
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         self.check_base(&seen)?;
         if let Some(facts) = view.facts.filter(|_| !scope::finds(self.deref)) {
             facts.remember_base(&self.base, id, seen.reader.view.flags());
@@ -477,7 +477,7 @@ impl SearchTask {
     }
 
     /// Whether the base may be searched.
-    fn check_base<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<(), End> {
+    fn check_base<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<(), End> {
         let view = seen.view;
         if !seen.allows_entry(Privilege::Search)? {
             let code = if seen.discloses_refusal()? {
@@ -518,7 +518,7 @@ impl SearchTask {
             return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
         };
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         if !seen.allows_entry(Privilege::Disclose)? {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
@@ -529,7 +529,7 @@ impl SearchTask {
     }
 
     /// The referral that an entry at or above the base stands for.
-    fn refer<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<LdapResult, Fault> {
+    fn refer<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<LdapResult, Fault> {
         let dn = seen.view.dn(&seen.reader.view)?;
         if self.controls.domain_scope {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(dn));
@@ -551,7 +551,7 @@ impl SearchTask {
         id: EntryId,
     ) -> Result<Option<String>, Fault> {
         let Some(record) = view.record(id)? else { return Ok(None) };
-        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         if seen.allows_entry(Privilege::Disclose)? { view.dn(&seen.reader.view).map(Some) } else { Ok(None) }
     }
 }

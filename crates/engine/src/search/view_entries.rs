@@ -14,8 +14,8 @@ use crate::entry::{AttributeNumber, Entry, EntryId};
 use crate::failure::Failure;
 use crate::filter::charge;
 use crate::index::Kinds;
-use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
-use crate::overlay::{Dependencies, Entries, Referrer, Sought};
+use crate::overlay::internal_search::{InternalSearch, SearchEnd, SearchOutcome, Visit};
+use crate::overlay::{Dependencies, Entries, ReferenceTarget, Referrer};
 use crate::tree;
 
 /// The entries that an overlay may look at.
@@ -176,7 +176,7 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
             // Values that are not in the copy count as well.
             let query = InternalSearch::new(dn, Scope::Base, filter);
             let searched = internal::search_in(self.view, self.sight, &query, &mut |_| Ok(false))?;
-            if searched.ended != Ended::NoBase {
+            if searched.ended != SearchEnd::NoBase {
                 return Ok(searched.entries > 0);
             }
         }
@@ -195,9 +195,9 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
         Ok(tree::has_children(self.view.snapshot, id)?)
     }
 
-    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure> {
+    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<SearchOutcome, Failure> {
         let searched = internal::search_in(self.view, self.sight, query, visit)?;
-        if searched.ended == Ended::NoBase
+        if searched.ended == SearchEnd::NoBase
             && let Some(others) = &self.view.others
         {
             let own_depth = suffix_depth(self.view, query.base).unwrap_or(0);
@@ -211,7 +211,7 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
     fn referrers(
         &self,
         attributes: &[AttributeDescription],
-        sought: Sought<'_>,
+        sought: ReferenceTarget<'_>,
     ) -> Result<Vec<Referrer>, Failure> {
         references::referrers(self.view, attributes, sought)
     }

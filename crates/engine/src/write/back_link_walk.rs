@@ -59,7 +59,7 @@ pub(crate) struct BackLinkWalk {
 
 /// What a slice did.
 #[derive(Debug)]
-pub(crate) struct Walked {
+pub(crate) struct WalkSlice {
     entries: u64,
     changed: u64,
     ended: bool,
@@ -103,19 +103,24 @@ impl BackLinkWalk {
         group: &mut Group<'_, S>,
         transaction: &T,
         alone: bool,
-    ) -> Result<Option<Walked>, Fault> {
+    ) -> Result<Option<WalkSlice>, Fault> {
         match self.task {
             Task::Nothing => Ok(None),
             Task::Forget => {
                 group.set.delete(META, meta::BACK_LINKS);
-                Ok(Some(Walked { entries: 0, changed: 0, ended: true }))
+                Ok(Some(WalkSlice { entries: 0, changed: 0, ended: true }))
             }
             Task::Walk => group.walk(transaction, if alone { IDLE_NANOS } else { BESIDE_NANOS }),
         }
     }
 
     /// A group was committed with what [`Self::along`] answered. `anew`: there was too much for it.
-    pub(crate) fn committed(&mut self, walked: Option<Walked>, anew: bool, watch: Option<&dyn IndexWatch>) {
+    pub(crate) fn committed(
+        &mut self,
+        walked: Option<WalkSlice>,
+        anew: bool,
+        watch: Option<&dyn IndexWatch>,
+    ) {
         if let Some(walked) = walked {
             self.entries += walked.entries;
             self.changed += walked.changed;
@@ -167,7 +172,7 @@ pub(crate) fn begin_anew(set: &mut WriteSet) {
 }
 
 impl<S: Store> Group<'_, S> {
-    fn walk<T: Snapshot>(&mut self, transaction: &T, nanos: u64) -> Result<Option<Walked>, Fault> {
+    fn walk<T: Snapshot>(&mut self, transaction: &T, nanos: u64) -> Result<Option<WalkSlice>, Fault> {
         let settings = std::sync::Arc::clone(&self.state.settings);
         let rules = Rules::of(&settings);
         if rules.is_empty() || !rules.are_indexed(self.catalog.catalog()) {
@@ -176,7 +181,7 @@ impl<S: Store> Group<'_, S> {
         let text = rules.text(&self.state.schema);
         let clock = &*self.environment.clock;
         let until = clock.monotonic().0.saturating_add(nanos);
-        let mut walked = Walked { entries: 0, changed: 0, ended: true };
+        let mut walked = WalkSlice { entries: 0, changed: 0, ended: true };
         let mut edits = Vec::new();
         let mut last;
         {

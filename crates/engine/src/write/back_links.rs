@@ -16,7 +16,7 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
 use super::{back_link_walk, values};
-use crate::change::prepare::{Change, ChangeKind, Prepared, Standing};
+use crate::change::prepare::{Change, ChangeKind, Prepared, RequiredAccess};
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
 use crate::entry::record::Form;
@@ -150,7 +150,7 @@ fn change_of(description: &AttributeDescription, kind: ChangeKind, sources: &[Rc
         description: description.clone(),
         values: sources.iter().map(|source| source.pretty_dn.clone().into_bytes()).collect(),
         keys: sources.iter().map(|source| source.normal.as_str().as_bytes().to_vec()).collect(),
-        standing: Standing::Internal,
+        access: RequiredAccess::Internal,
     }
 }
 

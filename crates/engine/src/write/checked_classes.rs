@@ -34,21 +34,21 @@ pub(super) struct CheckedList {
     /// What structuralObjectClass says, and as it stands in a record.
     structural: Vec<u8>,
     stored_structural: Vec<u8>,
-    /// What the classes and their superiors require: all [bits](Checked::required).
+    /// What the classes and their superiors require: all [bits](CheckedAttribute::required).
     must: u64,
     /// By number of the attribute type.
-    attributes: Vec<Checked>,
+    attributes: Vec<CheckedAttribute>,
 }
 
 /// What is known of an attribute type.
 #[derive(Copy, Clone, Debug)]
-struct Checked {
-    allowed: Allowed,
+struct CheckedAttribute {
+    allowed: AllowedValues,
     /// The bit of a required one, counted from 1; 0: it is not required.
     required: u8,
 }
 
-impl Checked {
+impl CheckedAttribute {
     /// The bit of a required type.
     #[inline]
     fn required(self) -> u64 {
@@ -58,7 +58,7 @@ impl Checked {
 
 /// What the table says of an attribute type.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Allowed {
+enum AllowedValues {
     /// Nothing: it depends on more than the classes, or it is not allowed.
     Ask,
     OneValue,
@@ -106,12 +106,12 @@ impl CheckedLists {
         let attributes = types.map(|kind| {
             let allowed = kind.is_operational() || kind.id == known.object_class || allows(kind.id);
             let allowed = match allowed && !kind.collective && known.place_of(kind.id).is_none() {
-                false => Allowed::Ask,
-                true if kind.single_value => Allowed::OneValue,
-                true => Allowed::Values,
+                false => AllowedValues::Ask,
+                true if kind.single_value => AllowedValues::OneValue,
+                true => AllowedValues::Values,
             };
             let required = must.iter().position(|wanted| *wanted == kind.id);
-            Checked { allowed, required: required.map_or(0, |at| at as u8 + 1) }
+            CheckedAttribute { allowed, required: required.map_or(0, |at| at as u8 + 1) }
         });
         let (mut stored, mut stored_structural) = (Vec::new(), Vec::new());
         values.iter().for_each(|value| put_octet_string(&mut stored, value));
@@ -155,9 +155,9 @@ impl CheckedList {
     pub(super) fn allows(&self, attribute: AttributeTypeId, values: u64) -> Option<u64> {
         let checked = self.attributes.get(attribute.0 as usize)?;
         match checked.allowed {
-            Allowed::Values => Some(checked.required()),
-            Allowed::OneValue if values <= 1 => Some(checked.required()),
-            Allowed::OneValue | Allowed::Ask => None,
+            AllowedValues::Values => Some(checked.required()),
+            AllowedValues::OneValue if values <= 1 => Some(checked.required()),
+            AllowedValues::OneValue | AllowedValues::Ask => None,
         }
     }
 

@@ -18,7 +18,7 @@ use super::operator::{Counters, Effects, Envelope, Operator, WriteContext, insuf
 use super::prepared_sets::{NONE_PREPARED, PreparedSets};
 use super::replicated;
 use super::request::WriteOutcome;
-use super::retiring::Retiring;
+use super::retiring::RetiringDefinitions;
 use super::task::{Follow, Task};
 use super::{WriterEnvironment, add, back_links as links, delete, disclosure, modify, modify_dn};
 use crate::access::Subject;
@@ -111,7 +111,7 @@ fn too_many(limit: usize) -> LdapResult {
 /// A group while it gathers.
 pub(crate) struct Group<'a, S> {
     pub(crate) database: &'a Database<S>,
-    pub(crate) retiring: &'a Retiring,
+    pub(crate) retiring: &'a RetiringDefinitions,
     pub(crate) environment: &'a WriterEnvironment,
     pub(crate) instance: u64,
     /// As the group began: what it numbers is in `catalog`.
@@ -138,7 +138,7 @@ impl<'a, S: Store> Group<'a, S> {
     pub(crate) fn new(
         database: &'a Database<S>,
         environment: &'a WriterEnvironment,
-        retiring: &'a Retiring,
+        retiring: &'a RetiringDefinitions,
         known: Arc<KnownSchema>,
         counters: Counters,
         (instance, generation): (u64, Option<u64>),

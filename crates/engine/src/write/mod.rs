@@ -44,7 +44,7 @@ pub use environment::WriterEnvironment;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use request::{Completion, Origin, WriteOutcome, WriteRequest};
-pub use retiring::Retiring;
+pub use retiring::RetiringDefinitions;
 
 use crate::entry::split_rdn;
 

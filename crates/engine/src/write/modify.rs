@@ -8,10 +8,10 @@ use super::change;
 use super::entry_state;
 use super::operational;
 use super::operator::{CurrentEntry, Operator, StoredSets, insufficient};
-use super::patched::{Patched, is_each_replaced};
+use super::patched::{PatchedEntry, is_each_replaced};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part, renew_structural_class};
-use crate::change::prepare::{Change, ChangeKind, Standing};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
 use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ pub(crate) fn modify<V: Snapshot>(
             return operator.post_read(current.id);
         }
     }
-    let mut patched = Patched::default();
+    let mut patched = PatchedEntry::default();
     if patched.apply(operator, &old, &changes, is_each_replaced)? {
         operator.keep_old(&current, Some(&changes))?;
         patched.store(operator, &current, &old)?;
@@ -154,7 +154,13 @@ fn structural_change<V: Snapshot>(
         return Ok(None);
     }
     let (values, keys) = (after.to_vec(), after.to_vec());
-    Ok(Some(Change { kind: ChangeKind::Replace, description, values, keys, standing: Standing::Internal }))
+    Ok(Some(Change {
+        kind: ChangeKind::Replace,
+        description,
+        values,
+        keys,
+        access: RequiredAccess::Internal,
+    }))
 }
 
 /// Stores the changed entry in the place of the old one. Answers its [size](encode::store).

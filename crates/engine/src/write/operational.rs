@@ -4,7 +4,7 @@ use larix_schema::{AttributeDescription, AttributeTypeId};
 use uuid::Uuid;
 
 use super::known::KnownSchema;
-use crate::change::prepare::{Change, ChangeKind, Standing};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntryAttribute};
 use crate::time::Timestamp;
@@ -98,7 +98,7 @@ pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &S
                 description: AttributeDescription::plain(attribute),
                 keys: Vec::new(),
                 values: vec![value.into_bytes()],
-                standing: Standing::Internal,
+                access: RequiredAccess::Internal,
             });
         }
     }

@@ -23,13 +23,13 @@ use crate::index::pending::{self, Writing};
 
 /// An entry with its changes, checked.
 #[derive(Default)]
-pub(super) struct Patched<'r, 'c> {
+pub(super) struct PatchedEntry<'r, 'c> {
     patch: Patch<'r, 'c>,
     /// The entryUUID; nil for an entry that never got any.
     pub(super) uuid: Uuid,
 }
 
-impl<'r, 'c> Patched<'r, 'c> {
+impl<'r, 'c> PatchedEntry<'r, 'c> {
     /// Applies the changes to a stored entry, once; `is_each_replaced`: as [that](is_each_replaced) says of those that were requested.
     /// False: it has to go the long way, and this is of no use.
     ///
@@ -60,7 +60,7 @@ impl<'r, 'c> Patched<'r, 'c> {
         let mode = context.check_mode();
         let list = classes.and_then(|classes| known.checked.find_stored(&classes, mode));
         let number = |attribute| catalog.number(&AttributeDescription::plain(attribute));
-        let naming = Naming::of(context.schema, catalog, old.rdn_octets(), mode);
+        let naming = NamingValue::of(context.schema, catalog, old.rdn_octets(), mode);
         let (Some(list), Some(naming), Some(structural)) =
             (list, naming, number(known.structural_object_class))
         else {
@@ -147,7 +147,7 @@ const FEW_CHANGES: usize = 8;
 /// What is found out while the attributes of a record are gone through.
 struct Scan<'l, 'r> {
     list: &'l CheckedList,
-    naming: Naming<'r>,
+    naming: NamingValue<'r>,
     structural: AttributeNumber,
     uuid: Option<AttributeNumber>,
     /// What the changes are about; none of what no entry has had yet.
@@ -203,12 +203,12 @@ impl Scan<'_, '_> {
 }
 
 /// The value of a name that is written as any string is.
-struct Naming<'r> {
+struct NamingValue<'r> {
     number: AttributeNumber,
     value: &'r [u8],
 }
 
-impl<'r> Naming<'r> {
+impl<'r> NamingValue<'r> {
     /// `None` for names with several values, escapes, or types of other syntaxes: there more is asked than whether the value is
     /// there byte by byte.
     fn of(schema: &Schema, catalog: &Catalog, rdn: &'r [u8], mode: CheckMode) -> Option<Self> {

@@ -18,20 +18,20 @@ use crate::search::answer::Answer;
 use crate::search::computed::Sight;
 use crate::search::rule_facts::RuleFacts;
 use crate::search::selection::Selection;
-use crate::search::{Gate, Seen};
+use crate::search::{Gate, GuardedEntry};
 
 /// Steps that an assertion control of a compare or an update may take: others wait for it meanwhile.
 pub(crate) const ASSERTION_STEPS: u64 = 100_000;
 
 /// Evaluates an assertion with the requester's own privilege to search.
-struct Asserted<'a, 'b, V: Snapshot> {
+struct AssertionContext<'a, 'b, V: Snapshot> {
     operator: &'a Operator<'b, V>,
     dn: &'a NormalDn,
     meter: &'a Meter,
     facts: RuleFacts<'a, V>,
 }
 
-impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
+impl<V: Snapshot> FilterContext for AssertionContext<'_, '_, V> {
     fn schema(&self) -> &Schema {
         self.operator.context.schema
     }
@@ -88,7 +88,7 @@ impl<V: Snapshot> Operator<'_, V> {
         let meter = Meter::new(most);
         (sight.requester, sight.meter) = (Some(self.envelope.subject), Some(&meter));
         let facts = RuleFacts::new(&self.view, sight, dn, entry);
-        let context = Asserted { operator: self, dn, meter: &meter, facts };
+        let context = AssertionContext { operator: self, dn, meter: &meter, facts };
         match context.facts.with_source(|entry| filter.matches(&context, entry)) {
             Ok(Match::True) => Ok(()),
             Ok(Match::False | Match::Undefined) => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),
@@ -135,7 +135,7 @@ impl<V: Snapshot> Operator<'_, V> {
         if !self.envelope.controls.manage_dsa_it {
             gate.computed = &view.computed;
         }
-        let seen = Seen::new(view, view.reader(id, &record)?, gate);
+        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate);
         let names = wanted.attributes.iter().map(String::as_str);
         let answer = Answer {
             message: MessageId(0),

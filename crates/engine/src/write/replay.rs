@@ -18,7 +18,7 @@ use super::operator::{Counters, Envelope, Operator, StoredSets, WriteContext};
 use super::values;
 use crate::access::Subject;
 use crate::catalog::CatalogEdit;
-use crate::change::prepare::{Change, ChangeKind, Standing};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View, next_instance};
@@ -416,7 +416,7 @@ fn resolved(schema: &Schema, modification: &LoggedModification) -> Result<Change
         description,
         values,
         keys,
-        standing: Standing::Internal,
+        access: RequiredAccess::Internal,
     })
 }
 

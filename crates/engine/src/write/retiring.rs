@@ -8,14 +8,14 @@ use crate::change::prepare::Prepared;
 /// Types, classes and options that are about to leave the schema. From the moment the writer knows of them no change brings them
 /// into an entry, so that what is looked up behind that holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retiring {
+pub struct RetiringDefinitions {
     pub attributes: Vec<AttributeTypeId>,
     pub classes: Vec<ObjectClassId>,
     /// The options that there will be, if they become others.
     pub options: Option<AttributeOptions>,
 }
 
-impl Retiring {
+impl RetiringDefinitions {
     pub fn is_empty(&self) -> bool {
         self.attributes.is_empty() && self.classes.is_empty() && self.options.is_none()
     }

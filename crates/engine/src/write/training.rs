@@ -37,7 +37,7 @@ pub(crate) struct Trainer {
 #[derive(Debug)]
 enum Work {
     Resting,
-    Gathering(Gathering),
+    Gathering(SampleReader),
     Making(Training),
     /// Until it is stored, or until a group was committed where nothing came of it.
     Made(Option<Arc<Dictionary>>),
@@ -81,7 +81,7 @@ impl Trainer {
         }
         let bytes = CHANGE_BYTES.saturating_mul(changes.max(1)).min(GROUP_BYTES);
         match &mut self.work {
-            Work::Resting => self.work = Work::Gathering(Gathering::new(last_entry_id)),
+            Work::Resting => self.work = Work::Gathering(SampleReader::new(last_entry_id)),
             Work::Gathering(gathering) => {
                 if let Some(sample) = gathering.go_on(snapshot, dictionaries, bytes)? {
                     let training = Training::new(sample, dictionaries.last().cloned());
@@ -111,14 +111,14 @@ impl Trainer {
 
 /// Reads a sample of the newer half of the entries.
 #[derive(Debug)]
-struct Gathering {
+struct SampleReader {
     next: u64,
     last: u64,
     step: u64,
     sample: Sample,
 }
 
-impl Gathering {
+impl SampleReader {
     fn new(last_entry_id: u64) -> Self {
         let first = last_entry_id / 2 + 1;
         let step = ((last_entry_id - first + 1) / SAMPLE_SERVING as u64).max(1);

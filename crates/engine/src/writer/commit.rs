@@ -10,7 +10,7 @@ use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store,
 use super::core::{Core, KnownGeneration};
 use super::entrance::{Job, Work};
 use super::gathering::Gathering;
-use super::log_upkeep::{LogUpkeep, Logged};
+use super::log_upkeep::{GroupLog, LogUpkeep};
 use super::queue::Queue;
 use super::task::WriterTask;
 use super::{GROUP_BYTES, SHARED_GROUP_BYTES};
@@ -24,7 +24,7 @@ use crate::injected;
 use crate::log;
 use crate::mirror;
 use crate::tree;
-use crate::write::back_link_walk::Walked;
+use crate::write::back_link_walk::WalkSlice;
 use crate::write::group::{Group, Ready};
 use crate::write::known::MissingElement;
 use crate::write::operator::Counters;
@@ -82,13 +82,13 @@ impl GroupError {
 }
 
 /// What holds once a group is committed.
-struct Settled {
+struct CommittedGroup {
     committed: CommitId,
     counters: Counters,
     catalog: CatalogEdit,
     log: LogUpkeep,
     index_slice: Option<Slice>,
-    walked: Option<Walked>,
+    walked: Option<WalkSlice>,
     /// There was too much for the walk to go along.
     walks_anew: bool,
     contexts_rose: bool,
@@ -195,7 +195,7 @@ impl<S: Store> Core<S> {
         let contexts_rose = ready.claimed || log::sets_context_csn(&ready.set);
         let catalog = ready.catalog;
         self.generation = KnownGeneration(generation.map(|generation| (committed.0, generation)));
-        self.settle(Settled {
+        self.settle(CommittedGroup {
             committed,
             counters,
             catalog,
@@ -216,7 +216,7 @@ impl<S: Store> Core<S> {
         ready: &mut Ready,
         behind: &Counters,
     ) -> Result<LogUpkeep, Fault> {
-        let logged = Logged {
+        let logged = GroupLog {
             server_id: self.environment.order.server_id(),
             is_logged: ready.logs,
             before: &self.counters,
@@ -235,7 +235,7 @@ impl<S: Store> Core<S> {
     }
 
     /// Takes over what was committed, and tells who waits for it.
-    fn settle(&mut self, settled: Settled) {
+    fn settle(&mut self, settled: CommittedGroup) {
         let database = Arc::clone(&self.database);
         (self.log, self.counters) = (settled.log, settled.counters);
         database.writes().log_extent(self.log.first(), self.counters.last_log_sequence);

@@ -18,7 +18,7 @@ use crate::log;
 use crate::tables::{ENTRIES, META, meta};
 use crate::time::Monotonic;
 use crate::tree;
-use crate::write::Retiring;
+use crate::write::RetiringDefinitions;
 use crate::write::WriterEnvironment;
 use crate::write::back_link_walk::BackLinkWalk;
 use crate::write::index_work::IndexWork;
@@ -40,7 +40,7 @@ pub(super) struct Core<S> {
     pub(super) environment: WriterEnvironment,
     pub(super) counters: Counters,
     /// What no change may use any more, while it is found out whether it can leave the schema.
-    pub(super) retiring: Retiring,
+    pub(super) retiring: RetiringDefinitions,
     /// What the rules and names of a schema are, looked up once.
     pub(super) known: (Arc<Schema>, Arc<KnownSchema>),
     pub(super) merger: Merger,
@@ -95,7 +95,7 @@ impl<S: Store> Core<S> {
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let as_of = Some(snapshot.commit_counter());
         database.follow_catalog(&snapshot)?;
-        let Stored { counters, log, merger } = Stored::read(&snapshot, &environment)?;
+        let StoredState { counters, log, merger } = StoredState::read(&snapshot, &environment)?;
         let sampled = training::sampled(&snapshot)?;
         drop(snapshot);
         let sequence = counters.last_log_sequence;
@@ -113,7 +113,7 @@ impl<S: Store> Core<S> {
             database,
             environment,
             counters,
-            retiring: Retiring::default(),
+            retiring: RetiringDefinitions::default(),
             known: (schema, known),
             merger,
             quiet: false,
@@ -180,7 +180,7 @@ impl<S: Store> Core<S> {
         tree::forget(self.instance);
         self.as_of = None;
         database.learn(transaction)?;
-        let Stored { counters, log, merger } = Stored::read(transaction, &self.environment)?;
+        let StoredState { counters, log, merger } = StoredState::read(transaction, &self.environment)?;
         database.writes().log_extent(log.first(), counters.last_log_sequence);
         (self.counters, self.log, self.merger) = (counters, log, merger);
         self.index_work.look_again();
@@ -303,13 +303,13 @@ impl<S: Store> Core<S> {
 }
 
 /// What the store holds of what a writer knows.
-struct Stored {
+struct StoredState {
     counters: Counters,
     log: LogUpkeep,
     merger: Merger,
 }
 
-impl Stored {
+impl StoredState {
     /// CSNs are given out above those that are stored from then on.
     fn read<V: Snapshot>(snapshot: &V, environment: &WriterEnvironment) -> Result<Self, Fault> {
         let order = &environment.order;

@@ -132,7 +132,7 @@ mod tests {
     use std::sync::{Arc, mpsc};
 
     use super::*;
-    use crate::write::Retiring;
+    use crate::write::RetiringDefinitions;
     use crate::writer::GROUP_BYTES;
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn task() -> Work {
-        Work::WriterTask(WriterTask::Retire(Retiring::default(), mpsc::sync_channel(1).0))
+        Work::WriterTask(WriterTask::Retire(RetiringDefinitions::default(), mpsc::sync_channel(1).0))
     }
 
     fn filled(waiting: Vec<Work>) -> Queue<Work> {

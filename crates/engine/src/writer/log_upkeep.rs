@@ -8,7 +8,7 @@ use larix_store::{Snapshot, WriteSet};
 use uuid::Uuid;
 
 use crate::fault::Fault;
-use crate::log::{self, CsnVector, Marked, Marker, Trimmed, Trimmer};
+use crate::log::{self, CsnVector, GroupMarks, Marker, TrimState, Trimmer};
 use crate::replica_state;
 use crate::time::RandomSource;
 use crate::write::operator::Counters;
@@ -24,7 +24,7 @@ pub(super) struct LogUpkeep {
 
 /// What a group did to the log.
 #[derive(Debug)]
-pub(super) struct Logged<'a> {
+pub(super) struct GroupLog<'a> {
     pub(super) server_id: u16,
     /// Whether the group's changes are in the log.
     pub(super) is_logged: bool,
@@ -68,16 +68,16 @@ impl LogUpkeep {
         &self,
         transaction: &T,
         set: &mut WriteSet,
-        logged: &Logged<'_>,
-        now: &Trimmed,
+        logged: &GroupLog<'_>,
+        now: &TrimState,
         random: &dyn RandomSource,
     ) -> Result<Self, Fault> {
-        let Logged { server_id, is_logged, before, behind } = *logged;
+        let GroupLog { server_id, is_logged, before, behind } = *logged;
         let records = behind.last_log_sequence - before.last_log_sequence;
         let trimmer = self.trim(transaction, set, now, 2 * records)?;
         let begun = self.settle_history(set, is_logged, random);
         let marker = if is_logged {
-            let marked = Marked {
+            let marked = GroupMarks {
                 server_id,
                 before: (before.last_log_sequence, &before.highest),
                 behind: (behind.last_log_sequence, &behind.highest),
@@ -98,7 +98,7 @@ impl LogUpkeep {
         &self,
         transaction: &T,
         set: &mut WriteSet,
-        now: &Trimmed,
+        now: &TrimState,
         limit: u64,
     ) -> Result<Self, Fault> {
         let trimmer = self.trim(transaction, set, now, limit)?;
@@ -110,7 +110,7 @@ impl LogUpkeep {
         &self,
         transaction: &T,
         set: &mut WriteSet,
-        now: &Trimmed,
+        now: &TrimState,
         limit: u64,
     ) -> Result<Trimmer, Fault> {
         let trimmer = self.trimmer.slice(transaction, set, now, limit)?;

@@ -23,7 +23,7 @@ use crate::load::{FillRequest, Rebuild};
 use crate::log;
 use crate::tables::{META, meta};
 use crate::tree;
-use crate::write::Retiring;
+use crate::write::RetiringDefinitions;
 use crate::write::WriterEnvironment;
 
 /// What another configuration says of a database that stays open.
@@ -38,7 +38,7 @@ pub struct Reconfiguration {
 /// One thing asked of a writer, and whom to tell that it is done.
 #[derive(Debug)]
 pub(crate) enum WriterTask {
-    Retire(Retiring, SyncSender<()>),
+    Retire(RetiringDefinitions, SyncSender<()>),
     /// Forgets, durably, the indexes that these lines no longer want.
     ForgetIndexes(Arc<Schema>, IndexConfig, SyncSender<Result<(), CommitError>>),
     Reconfigure(Box<Reconfiguration>, SyncSender<()>),
@@ -197,7 +197,7 @@ impl<S: Store> Core<S> {
         self.index_work.set_watch(environment.index_watch.clone());
         self.environment = environment;
         self.note_answered();
-        self.retiring = Retiring::default();
+        self.retiring = RetiringDefinitions::default();
         self.database.publish_configuration(schema, settings);
         self.claim_content();
         let database = Arc::clone(&self.database);

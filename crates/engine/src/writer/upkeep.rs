@@ -137,12 +137,12 @@ impl<S: Store> Core<S> {
     }
 
     /// By what is judged which records of the log have to go.
-    pub(super) fn trimmed(&self, counters: &Counters) -> log::Trimmed {
+    pub(super) fn trimmed(&self, counters: &Counters) -> log::TrimState {
         let settings = self.database.current_settings();
         let retention = if settings.log { settings.log_retention } else { log::LogRetention::NOTHING };
         // Only an age is judged by the time.
         let now = retention.age.map_or(Timestamp(0), |_| self.environment.clock.now());
-        log::Trimmed {
+        log::TrimState {
             retention,
             now,
             last_sequence: counters.last_log_sequence,

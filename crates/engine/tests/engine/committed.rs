@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use larix_engine::log::{self, LogRetention};
 use larix_engine::overlay::committed::{
-    ChangeOrigin, Committed, CommittedBatch, Gap, NoOtherWriters, NotTaken, Tick, TickChange, Ticked, Turn,
+    ChangeOrigin, Committed, CommittedBatch, Gap, NoOtherWriters, NotTaken, Tick, TickChange, TickChanges,
+    Turn,
 };
 use larix_engine::overlay::{Failure, Interests, Overlay};
 use larix_engine::tables::TABLES;
@@ -245,7 +246,7 @@ impl Tick for Clockwork {
         Duration::from_secs(60)
     }
 
-    fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure> {
+    fn tick(&self, turn: &Turn<'_>) -> Result<TickChanges, Failure> {
         let people = turn.schema.parse_dn(PEOPLE).unwrap();
         assert!(turn.entries.exists(&people)?);
         let number = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -259,7 +260,7 @@ impl Tick for Clockwork {
                 },
             }],
         };
-        Ok(Ticked {
+        Ok(TickChanges {
             changes: vec![
                 replace(PEOPLE).into(),
                 replace("ou=Nobody,dc=example,dc=com").into(),

@@ -9,7 +9,7 @@ use larix_engine::load::{Fill, FillOptions, LoadError};
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, INDEX, META, TABLES, TREE, meta};
 use larix_engine::time::{SeededRandom, Timestamp};
-use larix_engine::write::{AttributeValues, Retiring};
+use larix_engine::write::{AttributeValues, RetiringDefinitions};
 use larix_engine::{Database, log};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{MessageId, Response};
@@ -223,7 +223,7 @@ fn a_change_of_the_configuration_goes_first() {
     let served = Arc::clone(&f.directory.databases()[0]);
     let mut begun = begin(&f).unwrap();
     add(&mut begun, &company()[0]).unwrap();
-    served.retire_elements(Retiring::default());
+    served.retire_elements(RetiringDefinitions::default());
     let stopped = begun.finish(vec![csn(1)]).unwrap_err();
     assert!(matches!(stopped, LoadError::Stopped("the configuration is changing")), "{stopped:?}");
     assert_eq!(fill(&f, &company(), vec![csn(1)]).unwrap(), company().len() as u64);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use larix_engine::index::IndexConfig;
-use larix_engine::overlay::internal_search::{Ended, InternalSearch, Searched};
+use larix_engine::overlay::internal_search::{InternalSearch, SearchEnd, SearchOutcome};
 use larix_engine::overlay::{Additions, Interests, Overlay, Overlays, PendingChange, Prepared, Refusal};
 use larix_engine::write::WriteOutcome;
 use larix_engine::{DatabaseSettings, Entry};
@@ -17,7 +17,7 @@ use crate::common::{self, Fixture, SUFFIX, TREE, describe, memory, operation, re
 #[derive(Debug, Default)]
 struct OneMail {
     /// How each search went.
-    searched: Mutex<Vec<(bool, Ended)>>,
+    searched: Mutex<Vec<(bool, SearchEnd)>>,
 }
 
 fn filter(schema: &larix_schema::Schema, text: &str) -> BoundFilter {
@@ -41,7 +41,7 @@ impl Overlay for OneMail {
         for value in entry.values(mail) {
             let filter = filter(change.schema, &format!("(mail={})", String::from_utf8_lossy(value)));
             let query = InternalSearch::new(&base, Scope::Subtree, &filter);
-            let Searched { entries, ended, indexed, .. } = change.entries.finds_any(&query)?;
+            let SearchOutcome { entries, ended, indexed, .. } = change.entries.finds_any(&query)?;
             self.searched.lock().unwrap().push((indexed, ended));
             if entries > 0 {
                 return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, "some mail").into());

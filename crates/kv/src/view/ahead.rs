@@ -95,29 +95,29 @@ impl<'s> View<'s> {
     }
 
     fn missing(&self, wanted: &[Wanted]) -> Vec<Missing> {
-        let mut gathered = Gathered::default();
+        let mut batch = KeyBatch::default();
         for wanted in wanted {
             match wanted {
-                Wanted::Record { table, key } => self.missing_key(*table, key, &mut gathered),
+                Wanted::Record { table, key } => self.missing_key(*table, key, &mut batch),
                 Wanted::List { table, key } => {
                     let Ok(number) = self.store.number(*table) else { continue };
                     let (from, to) = blocks_of(key);
                     let range = Range { table: number, from: from.clone(), to: Some(to.clone()) };
                     if !self.knows_first(&range) {
-                        gathered.block(*table, (from, to));
-                        gathered.key(*table, [key.as_slice(), &HEADER_ID].concat());
+                        batch.block(*table, (from, to));
+                        batch.key(*table, [key.as_slice(), &HEADER_ID].concat());
                     }
                 }
                 Wanted::Range { table, range } => {
                     let range = self.store.number(*table).ok().and_then(|number| half_open(number, range));
                     if let Some(range) = range.filter(|range| !self.knows_first(range)) {
-                        gathered.others.push(Missing::Range(*table, range));
+                        batch.others.push(Missing::Range(*table, range));
                     }
                 }
-                Wanted::Path(path) => self.missing_path(path, &mut gathered),
+                Wanted::Path(path) => self.missing_path(path, &mut batch),
             }
         }
-        gathered.into_list()
+        batch.into_list()
     }
 
     fn knows_first(&self, range: &Range) -> bool {
@@ -130,14 +130,14 @@ impl<'s> View<'s> {
         Some(self.store.known().cache.get(number, key, self.version()))
     }
 
-    fn missing_key(&self, table: TableId, key: &[u8], gathered: &mut Gathered) {
+    fn missing_key(&self, table: TableId, key: &[u8], batch: &mut KeyBatch) {
         if let Some(Found::Unknown) = self.known_value(table, key) {
-            gathered.key(table, key.to_vec());
+            batch.key(table, key.to_vec());
         }
     }
 
     /// What is not known of a path, from the first step on that is not.
-    fn missing_path(&self, path: &Path, gathered: &mut Gathered) {
+    fn missing_path(&self, path: &Path, batch: &mut KeyBatch) {
         let mut at = path.from;
         for (done, step) in path.steps.iter().enumerate() {
             match self.known_value(path.table, &[&at[..], step].concat()) {
@@ -147,12 +147,12 @@ impl<'s> View<'s> {
                 },
                 Some(Found::Unknown) => {
                     let steps = path.steps.get(done..).unwrap_or_default().to_vec();
-                    gathered.others.push(Missing::Path(Path { from: at, steps, ..path.clone() }));
+                    batch.others.push(Missing::Path(Path { from: at, steps, ..path.clone() }));
                     return;
                 }
                 Some(Found::Nothing) | None => return,
             }
-            self.missing_key(path.records, &at, gathered);
+            self.missing_key(path.records, &at, batch);
         }
     }
 
@@ -212,13 +212,13 @@ fn id(value: &[u8]) -> Option<[u8; ID_BYTES]> {
 
 /// Keys of one table in one question.
 #[derive(Default)]
-struct Gathered {
+struct KeyBatch {
     keys: Vec<(TableId, Vec<Vec<u8>>)>,
     blocks: Vec<(TableId, Vec<Bounds>)>,
     others: Vec<Missing>,
 }
 
-impl Gathered {
+impl KeyBatch {
     fn key(&mut self, table: TableId, key: Vec<u8>) {
         add(&mut self.keys, table, key);
     }

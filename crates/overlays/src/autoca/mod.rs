@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use larix_engine::Entry;
-use larix_engine::overlay::committed::{Tick, TickChange, Ticked, Turn};
+use larix_engine::overlay::committed::{Tick, TickChange, TickChanges, Turn};
 use larix_engine::overlay::{Descriptor, Failure, Interests, Overlay, OverlayDirective};
 use larix_engine::time::Timestamp;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
@@ -139,21 +139,21 @@ impl Tick for AutoCa {
         INTERVAL
     }
 
-    fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure> {
+    fn tick(&self, turn: &Turn<'_>) -> Result<TickChanges, Failure> {
         let rules = &self.rules;
         if self.is_done.load(Ordering::Relaxed) {
-            return Ok(Ticked::default());
+            return Ok(TickChanges::default());
         }
-        let Some(entry) = turn.entries.entry(&rules.suffix)? else { return Ok(Ticked::default()) };
+        let Some(entry) = turn.entries.entry(&rules.suffix)? else { return Ok(TickChanges::default()) };
         self.is_done.store(true, Ordering::Relaxed);
         match rules.authority(turn.schema, &entry, turn.now) {
             // A key that cannot be used is named to those who ask for a certificate.
-            Ok(Found::Usable(..)) => Ok(Ticked::default()),
-            Err(_) if rules.has(&entry, &rules.authority_key) => Ok(Ticked::default()),
+            Ok(Found::Usable(..)) => Ok(TickChanges::default()),
+            Err(_) if rules.has(&entry, &rules.authority_key) => Ok(TickChanges::default()),
             Err(why) => Err(LdapResult::with(ResultCode::OTHER, format!("autoca: {why}")).into()),
             Ok(Found::Made(operation)) => {
                 let only_if = Some(filter(NO_AUTHORITY)?);
-                Ok(Ticked { changes: vec![TickChange { operation, only_if }], more: false })
+                Ok(TickChanges { changes: vec![TickChange { operation, only_if }], more: false })
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use larix_engine::entry::EntryId;
-use larix_engine::overlay::internal_search::{Ended, FoundEntry, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{FoundEntry, InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::{Dependencies, Entries, Failure};
 use larix_engine::{Entry, Fault};
 use larix_proto::Scope;
@@ -146,7 +146,7 @@ impl Settings {
         let limits = InternalLimits { unchecked, ..InternalLimits::default() };
         let with_urls =
             InternalSearch::new(&root, Scope::Subtree, &has_url).of_what_is_stored().within(limits);
-        let by_class = entries.search(&with_urls, &mut visit)?.ended == Ended::TooMuchWork;
+        let by_class = entries.search(&with_urls, &mut visit)?.ended == SearchEnd::TooMuchWork;
         if by_class {
             let of_class = InternalSearch::new(&root, Scope::Subtree, &set.groups).of_what_is_stored();
             entries.search(&of_class, &mut visit)?;

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use larix_engine::Fault;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
     Additions, Descriptor, Failure, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal,
 };
@@ -172,7 +172,7 @@ impl ComputedAttributes for Collect {
                     ids.push(found.id().0);
                     Ok(true)
                 })?;
-                if searched.ended != Ended::Complete {
+                if searched.ended != SearchEnd::Complete {
                     return Ok(None);
                 }
             }

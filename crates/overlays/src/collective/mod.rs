@@ -18,7 +18,7 @@ use larix_engine::Fault;
 use larix_engine::entry::EntrySource;
 use larix_engine::index::Kinds;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::{Descriptor, Failure, Interests, Overlay};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, ObjectClassId, Schema};
@@ -266,7 +266,7 @@ impl ComputedAttributes for Collective {
                 }
                 Ok(true)
             })?;
-            if !matches!(searched.ended, Ended::Complete | Ended::NoBase) {
+            if !matches!(searched.ended, SearchEnd::Complete | SearchEnd::NoBase) {
                 return Ok(None);
             }
         }

@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 use larix_engine::access::{EntrySet, Privilege};
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::overlay::internal_search::{Ended, InternalSearch, Whose};
+use larix_engine::overlay::internal_search::{InternalSearch, SearchEnd, Whose};
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Entries, Failure, InGluedDatabases, Interests, Overlay,
     OverlayDirective, PendingChange, Prepared, Refusal, Violation,
@@ -323,7 +323,7 @@ impl Constraints {
         }
         match searched.ended {
             // What was not looked at may have the value.
-            Ended::TooMuchWork => Err(too_much_work().into()),
+            SearchEnd::TooMuchWork => Err(too_much_work().into()),
             _ => Ok(searched.entries > 0),
         }
     }

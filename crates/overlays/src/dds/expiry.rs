@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use larix_engine::overlay::Failure;
-use larix_engine::overlay::committed::{TICK_CHANGES_MAX, Tick, TickChange, Ticked, Turn};
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::committed::{TICK_CHANGES_MAX, Tick, TickChange, TickChanges, Turn};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::time::Timestamp;
 use larix_engine::write::WriteOperation;
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
@@ -21,7 +21,7 @@ impl Tick for DynamicObjects {
         Duration::from_secs(self.lifetimes.interval)
     }
 
-    fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure> {
+    fn tick(&self, turn: &Turn<'_>) -> Result<TickChanges, Failure> {
         let tolerance = i64::try_from(self.lifetimes.tolerance).unwrap_or(i64::MAX);
         let until = Timestamp::from_seconds(turn.now.seconds().saturating_sub(tolerance)).generalized();
         let expired = format!("(&(objectClass=dynamicObject)(entryExpireTimestamp<={until}))");
@@ -35,7 +35,7 @@ impl Tick for DynamicObjects {
             // One that was refreshed meanwhile stays.
             only_if: Some(expired.clone()),
         });
-        Ok(Ticked { changes: changes.collect(), more })
+        Ok(TickChanges { changes: changes.collect(), more })
     }
 }
 
@@ -49,7 +49,7 @@ fn gathered(turn: &Turn<'_>, expired: &BoundFilter) -> Result<(Vec<NormalDn>, bo
         names.push(found.dn()?.clone());
         Ok(true)
     })?;
-    Ok((names, searched.ended == Ended::Complete))
+    Ok((names, searched.ended == SearchEnd::Complete))
 }
 
 /// Those below which nothing stays, the deepest first: an entry goes once the last one below it has expired.

@@ -1,6 +1,6 @@
 //! What holds for changes of dynamic objects. What depends on entries is looked at once the change has been carried out, rights and all.
 
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Entries, Failure, FollowUp, PendingChange,
     Prepared, Refusal, internal_change,
@@ -178,7 +178,7 @@ impl FollowUp for ObjectLimit {
         let root = NormalDn::root();
         let limits = InternalLimits { entries: self.limit, ..InternalLimits::default() };
         let query = InternalSearch::new(&root, Scope::Subtree, &self.dynamic).within(limits);
-        if around.after.search(&query, &mut |_| Ok(true))?.ended == Ended::TooManyEntries {
+        if around.after.search(&query, &mut |_| Ok(true))?.ended == SearchEnd::TooManyEntries {
             let text = "too many dynamicObjects in context";
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
         }

@@ -77,7 +77,7 @@ fn what_has_expired_goes_and_what_is_refreshed_stays() {
 #[test]
 fn a_refresh_between_look_and_delete_wins() {
     use larix_engine::overlay::Failure;
-    use larix_engine::overlay::committed::{Tick, Ticked, Turn};
+    use larix_engine::overlay::committed::{Tick, TickChanges, Turn};
 
     /// Looks, and then somebody else refreshes before the deletes are asked for.
     #[derive(Debug)]
@@ -88,7 +88,7 @@ fn a_refresh_between_look_and_delete_wins() {
             std::time::Duration::ZERO
         }
 
-        fn tick(&self, turn: &Turn<'_>) -> Result<Ticked, Failure> {
+        fn tick(&self, turn: &Turn<'_>) -> Result<TickChanges, Failure> {
             let ticked = self.1.tick().unwrap().tick(turn)?;
             assert_eq!(ticked.changes.len(), 1);
             self.0.apply(&replace("a", "entryTtl", "100"));

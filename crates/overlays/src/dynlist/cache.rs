@@ -165,7 +165,7 @@ pub(super) fn urls(
 
 /// Groups while they are looked for.
 #[derive(Default)]
-struct Gathered {
+struct GroupsBuilder {
     groups: Vec<Group>,
     /// Where a group is among them.
     by_id: HashMap<EntryId, usize>,
@@ -183,12 +183,12 @@ impl DynList {
             return Ok(cached);
         }
         let remembered = self.room(commit);
-        let mut gathered = Gathered { remembered, ..Gathered::default() };
+        let mut builder = GroupsBuilder { remembered, ..GroupsBuilder::default() };
         let root = NormalDn::root();
         for (at, set) in self.sets.iter().enumerate() {
-            self.gather(schema, entries, (at, set), (&root, Scope::Subtree), &mut gathered)?;
+            self.gather(schema, entries, (at, set), (&root, Scope::Subtree), &mut builder)?;
         }
-        let groups = gathered.groups.into_iter().filter(|group| !group.urls.is_empty()).map(Arc::new);
+        let groups = builder.groups.into_iter().filter(|group| !group.urls.is_empty()).map(Arc::new);
         let found = Arc::new(Dynamic { commit, groups: groups.collect() });
         // An older state that somebody still reads is not kept.
         let is_newer = |before: &Arc<Dynamic>| before.commit < commit;
@@ -248,14 +248,14 @@ impl DynList {
             return Ok(cached.group.clone());
         }
         let remembered = self.room(commit);
-        let mut gathered = Gathered { remembered, ..Gathered::default() };
+        let mut builder = GroupsBuilder { remembered, ..GroupsBuilder::default() };
         // Groups of other databases are theirs.
         if entries.id_of(dn)?.is_some() {
-            self.look_at(schema, entries, dn, &mut gathered)?;
+            self.look_at(schema, entries, dn, &mut builder)?;
         }
-        let group = gathered.groups.into_iter().next().map(Arc::new);
+        let group = builder.groups.into_iter().next().map(Arc::new);
         if let Some(commit) = commit {
-            let cached = CachedGroup { commit, group: group.clone(), is_dynamic: gathered.is_dynamic };
+            let cached = CachedGroup { commit, group: group.clone(), is_dynamic: builder.is_dynamic };
             let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
             if remembered.by_name.get(name).is_none_or(|before| before.commit < commit) {
                 remembered.by_name.insert(name.into(), Arc::new(cached));
@@ -270,28 +270,28 @@ impl DynList {
         schema: &Schema,
         entries: &dyn Entries,
         dn: &NormalDn,
-        gathered: &mut Gathered,
+        builder: &mut GroupsBuilder,
     ) -> Result<(), Failure> {
         let mut restricted = Vec::new();
         let query = InternalSearch::new(dn, Scope::Base, &BoundFilter::True);
         entries.search(&query, &mut |found| {
             for (at, set) in self.sets.iter().enumerate().filter(|(_, set)| set.group().is_some()) {
-                gathered.is_dynamic |= set.restriction.is_some();
+                builder.is_dynamic |= set.restriction.is_some();
                 if set.restriction.as_ref().is_some_and(|own| own.filter.is_some()) {
                     restricted.push(at);
                 } else if set.classes.are_had_by(found.source())? {
-                    gathered.is_dynamic = true;
-                    add(schema, (at, set), found, false, gathered)?;
+                    builder.is_dynamic = true;
+                    add(schema, (at, set), found, false, builder)?;
                 }
                 if set.static_classes.are_had_by(found.source())? {
-                    add(schema, (at, set), found, true, gathered)?;
+                    add(schema, (at, set), found, true, builder)?;
                 }
             }
             Ok(false)
         })?;
         for at in restricted {
             let Some(set) = self.sets.get(at) else { continue };
-            self.gather(schema, entries, (at, set), (dn, Scope::Base), gathered)?;
+            self.gather(schema, entries, (at, set), (dn, Scope::Base), builder)?;
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl DynList {
         entries: &dyn Entries,
         (at, set): (usize, &AttributeSet),
         (base, scope): (&NormalDn, Scope),
-        gathered: &mut Gathered,
+        builder: &mut GroupsBuilder,
     ) -> Result<(), Failure> {
         if set.group().is_none() {
             return Ok(());
@@ -335,8 +335,8 @@ impl DynList {
         let restriction = set.restriction.as_ref().and_then(|own| own.filter.clone());
         let filter = BoundFilter::And(std::iter::once(of_class).chain(restriction).collect());
         entries.search(&InternalSearch::new(base, scope, &filter), &mut |found| {
-            gathered.is_dynamic = true;
-            add(schema, (at, set), found, false, gathered)?;
+            builder.is_dynamic = true;
+            add(schema, (at, set), found, false, builder)?;
             Ok(true)
         })?;
         Ok(())
@@ -348,10 +348,10 @@ fn add(
     (at, set): (usize, &AttributeSet),
     found: &dyn FoundEntry,
     is_static: bool,
-    gathered: &mut Gathered,
+    builder: &mut GroupsBuilder,
 ) -> Result<(), Fault> {
     let (dn, id) = (found.dn()?, found.id());
-    if let Some(other) = gathered.by_id.get(&id).and_then(|at| gathered.groups.get_mut(*at)) {
+    if let Some(other) = builder.by_id.get(&id).and_then(|at| builder.groups.get_mut(*at)) {
         other.is_static |= is_static && other.set == at;
         return Ok(());
     }
@@ -370,9 +370,9 @@ fn add(
         return Ok(());
     }
     let (dn, shown) = (dn.clone(), found.shown_dn()?);
-    let remembered = gathered.remembered.clone();
-    gathered.by_id.insert(id, gathered.groups.len());
-    gathered.groups.push(Group {
+    let remembered = builder.remembered.clone();
+    builder.by_id.insert(id, builder.groups.len());
+    builder.groups.push(Group {
         id,
         dn,
         shown,

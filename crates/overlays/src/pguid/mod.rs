@@ -7,7 +7,7 @@ mod tests;
 use std::sync::Arc;
 
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
     Additions, BuildContext, ChangeKind, Descriptor, Entries, Failure, InGluedDatabases, Interests, Overlay,
@@ -130,6 +130,6 @@ impl ComputedAttributes for ParentUuid {
             ids.push(found.id().0);
             Ok(true)
         })?;
-        Ok((searched.ended == Ended::Complete).then_some(Holders { ids, exact: false }))
+        Ok((searched.ended == SearchEnd::Complete).then_some(Holders { ids, exact: false }))
     }
 }

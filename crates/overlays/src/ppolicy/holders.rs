@@ -3,7 +3,7 @@
 
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::{ComputedIn, Holders};
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
@@ -89,7 +89,7 @@ fn candidates(rule: &PolicyRule, within: &ComputedIn<'_>) -> Result<Ids, Failure
             ids.push(found.id().0);
             Ok(true)
         })?;
-    Ok((searched.ended == Ended::Complete).then_some(ids))
+    Ok((searched.ended == SearchEnd::Complete).then_some(ids))
 }
 
 /// The members of a group in this database; `None`: its values do not name them one by one.

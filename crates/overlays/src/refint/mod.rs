@@ -22,7 +22,7 @@ use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
     InGluedDatabases, Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference,
-    Referrer, Refusal, Sought, internal_change,
+    ReferenceTarget, Referrer, Refusal, internal_change,
 };
 
 pub use other_databases::OtherDatabase;
@@ -133,8 +133,8 @@ impl FollowUp for ReferenceUpdate {
         // Below what has no entries below it no names are looked for, where OpenLDAP reads all entries for them: a look-up is much
         // less than a walk, and most deletes and renames are of such entries.
         let sought = match self.below && around.before.has_subordinates(&self.dn)? {
-            true => Sought::Within(&self.dn),
-            false => Sought::Name(&self.dn),
+            true => ReferenceTarget::Within(&self.dn),
+            false => ReferenceTarget::Name(&self.dn),
         };
         let target = self.target.as_ref().map(|target| shown(target, around.after)).transpose()?;
         let referrers = around.after.referrers(&self.settings.attributes, sought)?;

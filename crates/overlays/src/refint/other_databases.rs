@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use larix_engine::log::LoggedChange;
 use larix_engine::overlay::committed::{Committed, CommittedBatch, CommittedChange, NotTaken};
-use larix_engine::overlay::internal_search::{Ended, InternalSearch};
-use larix_engine::overlay::{Consequence, Entries, Failure, FollowUpElsewhere, Name, Refusal, Sought};
+use larix_engine::overlay::internal_search::{InternalSearch, SearchEnd};
+use larix_engine::overlay::{
+    Consequence, Entries, Failure, FollowUpElsewhere, Name, ReferenceTarget, Refusal,
+};
 use larix_proto::Scope;
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
@@ -91,7 +93,7 @@ impl OtherDatabaseUpdate {
         let Some(target) = &self.0.target else { return Ok(self.0.below) };
         let children = InternalSearch::new(target, Scope::OneLevel, &BoundFilter::True).of_what_is_stored();
         let searched = entries.finds_any(&children)?;
-        Ok(searched.entries > 0 || searched.ended == Ended::NoBase)
+        Ok(searched.entries > 0 || searched.ended == SearchEnd::NoBase)
     }
 }
 
@@ -99,8 +101,8 @@ impl FollowUpElsewhere for OtherDatabaseUpdate {
     fn consequences(&self, entries: &dyn Entries, schema: &Schema) -> Result<Vec<Consequence>, Refusal> {
         let update = &self.0;
         let sought = match self.is_followed_below(entries)? {
-            true => Sought::Within(&update.dn),
-            false => Sought::Name(&update.dn),
+            true => ReferenceTarget::Within(&update.dn),
+            false => ReferenceTarget::Name(&update.dn),
         };
         let mut referrers = entries.referrers(&update.settings.attributes, sought)?;
         for reference in referrers.iter_mut().flat_map(|referrer| &mut referrer.references) {

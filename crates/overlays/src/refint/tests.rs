@@ -11,10 +11,10 @@ use std::sync::{Arc, mpsc};
 use larix_engine::access::{EntrySet, GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
-use larix_engine::overlay::internal_search::{InternalSearch, Searched, Visit};
+use larix_engine::overlay::internal_search::{InternalSearch, SearchOutcome, Visit};
 use larix_engine::overlay::{
     Additions, AroundChange, Consequence, Entries, Failure, FollowUp, Interests, Overlay, PendingChange,
-    Referrer, Refusal, Sought,
+    ReferenceTarget, Referrer, Refusal,
 };
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::{Entry, EntryId};
@@ -461,7 +461,7 @@ impl Entries for CountedEntries<'_> {
         self.inner.matches(dn, entry, filter)
     }
 
-    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure> {
+    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<SearchOutcome, Failure> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.inner.search(query, visit)
     }
@@ -490,7 +490,7 @@ impl Entries for CountedEntries<'_> {
     fn referrers(
         &self,
         attributes: &[AttributeDescription],
-        sought: Sought<'_>,
+        sought: ReferenceTarget<'_>,
     ) -> Result<Vec<Referrer>, Failure> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.inner.referrers(attributes, sought)

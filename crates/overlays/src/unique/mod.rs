@@ -5,8 +5,8 @@
 
 mod config;
 mod replicated;
-mod sought;
 mod stored;
+mod term_searches;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +16,7 @@ use larix_engine::Fault;
 use larix_engine::entry::Entry;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
-use larix_engine::overlay::internal_search::{Ended, FoundEntry, InternalSearch};
+use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
     InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
@@ -25,7 +25,7 @@ use larix_engine::overlay::{
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
-use sought::Sought;
+use term_searches::TermSearches;
 
 pub use config::UniqueDirectives;
 
@@ -346,7 +346,7 @@ impl Check {
         entries: &dyn Entries,
         schema: &Schema,
     ) -> Result<Option<String>, Failure> {
-        let Sought { searches, together } = Sought::of(terms, entries)?;
+        let TermSearches { searches, together } = TermSearches::of(terms, entries)?;
         for terms in searches {
             let any = match terms.as_slice() {
                 [one] => one.filter.clone(),
@@ -391,7 +391,7 @@ impl Check {
             Ok(other.is_none())
         };
         let searched = entries.search(&query, &mut visit)?;
-        if searched.ended == Ended::TooMuchWork {
+        if searched.ended == SearchEnd::TooMuchWork {
             // What was not looked at may have the value.
             let text =
                 "unique: the filter of a domain takes more steps for one entry than request-limits allows";

@@ -10,7 +10,7 @@ use super::{Cell, Content, DigestRequest, DigestResponse, HASH_BITS, LIST_MAX, R
 
 /// The ranges of a request while entries come, in any order.
 #[derive(Debug)]
-pub struct Gathered {
+pub struct DigestBuilder {
     entries: u64,
     ranges: Vec<PendingRange>,
 }
@@ -24,7 +24,7 @@ struct PendingRange {
     rows: Option<BTreeMap<Uuid, Row>>,
 }
 
-impl Gathered {
+impl DigestBuilder {
     /// For a request that keeps its [limits](DigestRequest::check).
     #[must_use]
     pub fn new(request: &DigestRequest) -> Self {

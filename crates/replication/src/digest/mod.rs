@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 pub use cache::{DigestCache, KEPT_IDS_MAX};
 pub use difference::{Difference, DifferentEntry, Question};
-pub use gather::Gathered;
+pub use gather::DigestBuilder;
 pub use scan::{ScanError, Scanner};
 pub use wire::WireError;
 

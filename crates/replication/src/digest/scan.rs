@@ -16,7 +16,7 @@ use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
 use super::cache::{DigestBasis, DigestCache, Table};
-use super::{DigestRequest, DigestResponse, EntryDigest, Gathered, Row, hash_of, is_local};
+use super::{DigestBuilder, DigestRequest, DigestResponse, EntryDigest, Row, hash_of, is_local};
 
 /// Entries read in one snapshot.
 const SLICE_ENTRIES: usize = 1_000;
@@ -58,7 +58,7 @@ pub struct Scanner<'r> {
     /// contextCSN before anything was read.
     before: Vec<Csn>,
     after: Vec<Csn>,
-    gathered: Gathered,
+    builder: DigestBuilder,
     /// An id is never given to another entry, nor an entry another entryUUID.
     superiors: HashMap<EntryId, Uuid>,
     /// Of the view that they were seen in: behind a break in the commits of a shared store an id may be another entry's.
@@ -80,7 +80,7 @@ impl<'r> Scanner<'r> {
             local,
             before: Vec::new(),
             after: Vec::new(),
-            gathered: Gathered::new(request),
+            builder: DigestBuilder::new(request),
             superiors: HashMap::new(),
             unbroken_since: 0,
             names: HashMap::new(),
@@ -153,9 +153,9 @@ impl<'r> Scanner<'r> {
                 },
             };
             if log_ends {
-                for id in self.gathered.add_all(table.entries()) {
+                for id in self.builder.add_all(table.entries()) {
                     let Some(stored) = view.stored(id)? else { continue };
-                    self.entry(&view, id, &stored)?.into_iter().for_each(|row| self.gathered.list(row));
+                    self.entry(&view, id, &stored)?.into_iter().for_each(|row| self.builder.list(row));
                 }
                 merge(&mut self.before, &before);
                 merge(&mut self.after, &log::context_csns(&snapshot)?);
@@ -269,7 +269,7 @@ impl<'r> Scanner<'r> {
                 next = EntryId(id.0.saturating_add(1));
                 read += 1;
                 let found = self.entry(&view, id, &stored)?;
-                found.into_iter().for_each(|row| self.gathered.add(row));
+                found.into_iter().for_each(|row| self.builder.add(row));
             }
             if read < SLICE_ENTRIES {
                 merge(&mut self.after, &log::context_csns(&snapshot)?);
@@ -285,7 +285,7 @@ impl<'r> Scanner<'r> {
 
     #[must_use]
     pub fn finish(self) -> DigestResponse {
-        self.gathered.finish([self.before, self.after])
+        self.builder.finish([self.before, self.after])
     }
 
     /// `None`: the entry is not below the base.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
-use larix_engine::{Chosen, Directory, Served};
+use larix_engine::{ChosenDatabase, Directory, Served};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -98,7 +98,7 @@ impl Judge {
 
 /// What a compare has overlays judge, whose outcome is so far `result`; `None`: nothing.
 pub(super) fn compared_attempt<S: Store>(
-    chosen: Chosen<'_, S>,
+    chosen: ChosenDatabase<'_, S>,
     result: &LdapResult,
     (dn, request): (&NormalDn, &CompareRequest<'_>),
     controls: &RequestControls,

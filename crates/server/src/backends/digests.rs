@@ -10,7 +10,7 @@ use std::thread;
 use larix_backend::{Extended, ExtendedAnswer};
 use larix_configuration::local_attributes;
 use larix_engine::access::{Privilege, Subject};
-use larix_engine::search::{Gate, Seen};
+use larix_engine::search::{Gate, GuardedEntry};
 use larix_engine::{Database, Fault};
 use larix_proto::{LdapResult, ResultCode};
 use larix_replication::digest::{DigestRequest, Scanner};
@@ -103,7 +103,7 @@ fn may_manage<S: Store>(database: &Database<S>, dn: &NormalDn, subject: &Subject
     let Some(suffix) = database.suffix_of(dn) else { return Ok(false) };
     let Some(id) = view.resolve(&suffix.normal)?.and_then(|found| found.id) else { return Ok(false) };
     let Some(record) = view.record(id)? else { return Ok(false) };
-    let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
+    let seen = GuardedEntry::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
     seen.allows_entry(Privilege::Manage)
 }
 

@@ -9,7 +9,7 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::Interests;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{Chosen, Database, DatabaseSettings, Directory, Fault, Held, Served};
+use larix_engine::{ChosenDatabase, Database, DatabaseSettings, Directory, Fault, Held, Served};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -33,7 +33,7 @@ impl<S: Store> Clone for EngineDatabase<S> {
 }
 
 impl<S: Store> EngineDatabase<S> {
-    pub(super) fn chosen(&self) -> Chosen<'_, S> {
+    pub(super) fn chosen(&self) -> ChosenDatabase<'_, S> {
         self.directory.at(&self.served)
     }
 

@@ -2,7 +2,7 @@
 
 use larix_configuration::values::LimitRule;
 use larix_engine::access::Subject;
-use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::search::internal;
 use larix_engine::search::limits::{RequestedLimits, effective};
 use larix_engine::{Database, Fault};
@@ -39,5 +39,5 @@ pub(super) fn find<S: Store>(
         found.push(entry.dn()?.clone());
         Ok(true)
     })?;
-    Ok((found, matches!(searched.ended, Ended::Complete | Ended::NoBase)))
+    Ok((found, matches!(searched.ended, SearchEnd::Complete | SearchEnd::NoBase)))
 }

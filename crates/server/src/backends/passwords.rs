@@ -9,7 +9,7 @@ use larix_engine::overlay::password_keys::PasswordKey;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork};
 use larix_engine::password::{self, Cost, Hasher, Scheme};
-use larix_engine::{Chosen, DatabaseSettings};
+use larix_engine::{ChosenDatabase, DatabaseSettings};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -44,7 +44,7 @@ impl AccountPasswords {
     /// # Errors
     /// What is answered where that cannot be looked up.
     pub(super) fn of<S: Store>(
-        chosen: Chosen<'_, S>,
+        chosen: ChosenDatabase<'_, S>,
         (dn, subject): (&NormalDn, &Subject),
         sent: &[u8],
     ) -> Result<Self, LdapResult> {

@@ -17,7 +17,7 @@ pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
 
 /// A configuration that a node has published.
 #[derive(Clone, Debug)]
-pub struct Published {
+pub struct PublishedConfiguration {
     pub generation: u64,
     pub version: String,
     pub node: String,
@@ -25,12 +25,17 @@ pub struct Published {
 
 /// # Errors
 /// Always.
-pub fn published(_: &str, _: &str, _: &str) -> Result<Published, String> {
+pub fn published(_: &str, _: &str, _: &str) -> Result<PublishedConfiguration, String> {
     Err(ABSENT.to_owned())
 }
 
 /// Of none.
-pub fn configuration_of_node(_: &Published, _: &str, _: &str, _: Option<(&Path, &Path)>) -> String {
+pub fn configuration_of_node(
+    _: &PublishedConfiguration,
+    _: &str,
+    _: &str,
+    _: Option<(&Path, &Path)>,
+) -> String {
     String::new()
 }
 

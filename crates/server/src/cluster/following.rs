@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_configuration::SharedLines;
 
 use super::SharedStore;
-use super::published::{self, Published, Unreadable};
+use super::published_configuration::{self, PublishedConfiguration, Unreadable};
 use crate::configuration_queue::{ConfigurationQueue, FollowedConfiguration, NewestConfiguration};
 use crate::log::{Log, LogLevel};
 
@@ -126,7 +126,12 @@ pub(super) struct Follower {
 
 impl Follower {
     /// Takes over what another node has published, on another thread, unless this was tried.
-    pub(super) fn take_over(&self, store: &SharedStore, published: Published, own: &Arc<NodeConfiguration>) {
+    pub(super) fn take_over(
+        &self,
+        store: &SharedStore,
+        published: PublishedConfiguration,
+        own: &Arc<NodeConfiguration>,
+    ) {
         if published.lines == own.lines {
             return self.following.is_at(published.generation, own.is_shared);
         }
@@ -134,8 +139,8 @@ impl Follower {
             return;
         }
         let (store, ending) = (Arc::clone(store), self.ending());
-        let newest = move || match published::newest(&store) {
-            Some(Published { generation, node, version, lines }) => {
+        let newest = move || match published_configuration::newest(&store) {
+            Some(PublishedConfiguration { generation, node, version, lines }) => {
                 let done =
                     move |outcome| ending.end(generation, &format!("{node} (Larix {version})"), outcome);
                 Some(NewestConfiguration { lines, done: Box::new(done) })

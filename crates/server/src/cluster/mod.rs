@@ -13,7 +13,7 @@ mod opening;
 mod other_databases;
 mod pending_binds;
 mod pool;
-mod published;
+mod published_configuration;
 mod report;
 mod role;
 mod tool;
@@ -47,7 +47,7 @@ pub(crate) use following::NodeConfiguration;
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use logged::check as check_logged;
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
-pub use published::Published;
+pub use published_configuration::PublishedConfiguration;
 pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
 pub(crate) use role::Role;
 pub use tool::{
@@ -346,7 +346,7 @@ impl Node {
             }
         }
         let store = served.database().store();
-        match published::publish_change(
+        match published_configuration::publish_change(
             store,
             &self.settings.node,
             (&before, &after),

@@ -17,7 +17,7 @@ use super::following::{Follower, NodeConfiguration};
 use super::logged::{self, Logging};
 use super::node_report;
 use super::opening::{self, Failure, Opening};
-use super::published::{self, Publishing, Unreadable};
+use super::published_configuration::{self, Publishing, Unreadable};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -437,7 +437,7 @@ impl Holder {
             match store
                 .snapshot()
                 .map_err(|error| error.to_string())
-                .and_then(|snapshot| published::read(&snapshot))
+                .and_then(|snapshot| published_configuration::read(&snapshot))
             {
                 Ok(Some(Ok(published))) => {
                     if published.lines == shared.lines {
@@ -451,7 +451,7 @@ impl Holder {
                 Err(_) => return,
             }
         }
-        let generation = match published::publish(store, &self.node, &shared.lines) {
+        let generation = match published_configuration::publish(store, &self.node, &shared.lines) {
             Ok(Publishing::Same(generation)) => generation,
             Ok(Publishing::Replaced { generation, node: None }) => {
                 self.log.notice(format_args!(
@@ -493,7 +493,7 @@ impl Holder {
         }
         // What cannot be read is looked at again with the next commit.
         let found = store.snapshot().map_err(|error| error.to_string());
-        let published = match found.and_then(|snapshot| published::read(&snapshot)) {
+        let published = match found.and_then(|snapshot| published_configuration::read(&snapshot)) {
             Ok(Some(Ok(published))) => published,
             Ok(Some(Err(why))) if shared.is_shared => return self.follower.keep(&why),
             _ => return,
@@ -595,7 +595,7 @@ impl Holder {
             return Ok(None);
         }
         let snapshot = store.snapshot().map_err(|error| error.to_string())?;
-        let (found, why) = match published::read(&snapshot)? {
+        let (found, why) = match published_configuration::read(&snapshot)? {
             Some(Ok(found)) => {
                 let state = self.follower.following.state();
                 if found.lines == shared.lines || state.in_force == found.generation {

@@ -12,7 +12,7 @@ use larix_engine::tables::{FORMAT_SHARED, META, TABLES, meta};
 use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, take_read_fault};
 use larix_store::{Snapshot, Store};
 
-use super::published::{self, Published};
+use super::published_configuration::{self, PublishedConfiguration};
 use super::{Checked, Connected, KnownNode, Removed, Status, node_report};
 use crate::clock::SystemRandom;
 
@@ -24,7 +24,7 @@ pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
     let (section, store) = open(config, suffix)?;
     let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
     let Lease { leader, left, .. } = store.lease().map_err(text)?;
-    let published = published::read(&store.snapshot().map_err(text)?)?;
+    let published = published_configuration::read(&store.snapshot().map_err(text)?)?;
     let figures = store.figures();
     let own = own_name();
     let sessions: Vec<_> = store.sessions().map_err(text)?;
@@ -121,7 +121,7 @@ pub fn check_node(text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The engine refuses or holds no directory; nothing is published, or by a later version; the name is taken.
-pub fn published(engine: &str, schema: &str, node: &str) -> Result<Published, String> {
+pub fn published(engine: &str, schema: &str, node: &str) -> Result<PublishedConfiguration, String> {
     let address = Address::parse(engine).map_err(text)?;
     let at = |why: &dyn std::fmt::Display| format!("{address}: {why}");
     let store = KvStore::open(&address, &TABLES, &tool_options(schema)).map_err(|error| match error {
@@ -138,7 +138,7 @@ pub fn published(engine: &str, schema: &str, node: &str) -> Result<Published, St
             "the entries there are of format {newer}, and this version reads up to {FORMAT_SHARED}: install the version of the other nodes"
         )));
     }
-    let found = published::read(&snapshot)?.ok_or_else(|| {
+    let found = published_configuration::read(&snapshot)?.ok_or_else(|| {
         at(&"no node has left its configuration there: start the node that writes with this version of Larix, then try again")
     })?;
     let found = found.map_err(|why| at(&why))?;
@@ -164,7 +164,7 @@ pub fn check_joined(config: &Config) -> Result<(), String> {
 
 /// The slapd.conf of a node that joins; with the files of its certificate and key.
 pub fn configuration_of_node(
-    published: &Published,
+    published: &PublishedConfiguration,
     engine: &str,
     node: &str,
     certificate: Option<(&Path, &Path)>,

@@ -2,7 +2,7 @@
 
 use larix_engine::Fault;
 use larix_engine::access::{AccessTarget, Explanation, Item, Privilege, Subject};
-use larix_engine::search::{Gate, Seen};
+use larix_engine::search::{Gate, GuardedEntry};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store as _;
 
@@ -68,7 +68,7 @@ impl Databases {
             }
         };
         let policy = &view.policy;
-        let seen = Seen::new(&view, reader, Gate::new(policy, &question.subject));
+        let seen = GuardedEntry::new(&view, reader, Gate::new(policy, &question.subject));
         let target = AccessTarget { dn: &question.dn, entry: &seen };
         let explain = |about: About| {
             let found = policy.explain(&question.subject, &target, about.item(), question.privilege);

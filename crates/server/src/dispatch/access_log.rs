@@ -1,7 +1,7 @@
 //! Requests that an access log records: what is noted of them while they are under way.
 
 use larix_engine::access::Subject;
-use larix_engine::audit::{AuditFacts, Operation, Request as LoggedRequest, Searched};
+use larix_engine::audit::{AuditFacts, Operation, Request as LoggedRequest, SearchRecord};
 use larix_engine::database::Limits;
 use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::overlay::committed::ChangeOrigin;
@@ -193,7 +193,7 @@ impl Dispatcher {
     }
 
     /// The limits are those in force: none for the root DN, the database's own where the client asks for none.
-    fn searched(&self, request: &SearchRequest<'_>, recorder: &OperationRecorder) -> Searched {
+    fn searched(&self, request: &SearchRequest<'_>, recorder: &OperationRecorder) -> SearchRecord {
         let subject = self.session.subject();
         let (is_root, limits) = match recorder.database() {
             Some(served) => {
@@ -211,7 +211,7 @@ impl Dispatcher {
             (0, soft) => soft.map_or(-1, i64::from),
             (requested, _) => i64::from(requested),
         };
-        Searched {
+        SearchRecord {
             scope: match request.scope {
                 Scope::Base => "base",
                 Scope::OneLevel => "one",

@@ -10,7 +10,7 @@ use larix_configuration::values::AdminAddress;
 use larix_configuration::{Changed, Config, ConfigRefusal, Global};
 use larix_engine::Served;
 use larix_engine::time::Clock as _;
-use larix_engine::write::Retiring;
+use larix_engine::write::RetiringDefinitions;
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
@@ -153,7 +153,7 @@ impl<'s> Transition<'s> {
         }
         let (attributes, classes) = next.broken_since(earlier);
         let options = (next.options() != earlier.options()).then(|| next.options().clone());
-        let retiring = Retiring { attributes, classes, options };
+        let retiring = RetiringDefinitions { attributes, classes, options };
         if retiring.is_empty() {
             return Ok(());
         }
@@ -189,7 +189,7 @@ impl<'s> Transition<'s> {
     }
 
     fn keep_schema(&self) {
-        self.staying_databases().for_each(|served| served.retire_elements(Retiring::default()));
+        self.staying_databases().for_each(|served| served.retire_elements(RetiringDefinitions::default()));
     }
 
     fn forget_indexes(&self) -> Result<(), LdapResult> {

@@ -10,7 +10,9 @@ use clap::Args;
 use larix_client::{ClientError, Session};
 use larix_engine::csn::Csn;
 use larix_proto::{ResultCode, Scope, client};
-use larix_replication::digest::{self, Difference, DifferentEntry, DigestRequest, DigestResponse, Gathered};
+use larix_replication::digest::{
+    self, Difference, DifferentEntry, DigestBuilder, DigestRequest, DigestResponse,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -402,7 +404,7 @@ fn by_search(
     values: bool,
 ) -> Result<DigestResponse, ClientError> {
     let before = entries::context_csns(session, &request.base)?;
-    let mut gathered = Gathered::new(request);
+    let mut builder = DigestBuilder::new(request);
     let filter = super::all()?;
     let (kinds, attributes) = match values {
         true => (&Kind::ALL[..], &entries::ALL_ATTRIBUTES),
@@ -412,11 +414,11 @@ fn by_search(
         let query =
             EntryQuery { base: &request.base, scope: Scope::Subtree, filter: &filter, attributes, kind };
         entries::each(session, &query, &mut |dn, attributes| {
-            gathered.add(entries::row(dn, attributes, values.then_some(&request.without)));
+            builder.add(entries::row(dn, attributes, values.then_some(&request.without)));
         })?;
     }
     let after = entries::context_csns(session, &request.base)?;
-    Ok(gathered.finish([before, after]))
+    Ok(builder.finish([before, after]))
 }
 
 /// The entryUUID that the servers show.

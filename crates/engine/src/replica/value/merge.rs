@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::registers::{Content, Merged, Value, Version, merge};
 use super::{EntryState, derived, rows, rule_of, state_that_came};
-use crate::change::prepare::{Change, ChangeKind, Standing, refuse};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, refuse};
 use crate::csn::Csn;
 use crate::entry::{EntryId, split_rdn};
 use crate::failure::Failure;
@@ -206,7 +206,7 @@ pub(super) fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
         .into_iter()
         .map(|(description, content)| {
             let (keys, values) = content.into_iter().map(|value| (value.normal, value.value)).unzip();
-            Change { kind: ChangeKind::Add, description, values, keys, standing: Standing::Internal }
+            Change { kind: ChangeKind::Add, description, values, keys, access: RequiredAccess::Internal }
         })
         .collect();
     let modifier = first_value(&attributes, known.modifiers_name).unwrap_or_default().to_owned();

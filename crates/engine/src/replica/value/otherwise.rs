@@ -20,7 +20,7 @@ use larix_store::{Snapshot, Store};
 use super::merge::{content_of, content_of_put};
 use super::registers::{Content, Rule, Value, Version, registers, value_key};
 use super::{rows, rule_of};
-use crate::change::prepare::{Change, ChangeKind, Standing};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
 use crate::csn::Csn;
 use crate::failure::Failure;
 use crate::log::CsnVector;
@@ -327,5 +327,5 @@ fn alone<'v>(
 
 fn change(kind: ChangeKind, description: &AttributeDescription, values: Vec<Value>) -> Change {
     let (keys, values) = values.into_iter().map(|value| (value.normal, value.value)).unzip();
-    Change { kind, description: description.clone(), values, keys, standing: Standing::Internal }
+    Change { kind, description: description.clone(), values, keys, access: RequiredAccess::Internal }
 }

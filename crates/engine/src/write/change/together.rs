@@ -76,7 +76,7 @@ fn together(
         *counts.entry(&change.description).or_default() += 1;
     }
     let is_repeated = |description| counts.get(description).is_some_and(|count| *count >= REPEATED);
-    let mut open = Open::default();
+    let mut open = OpenAttributes::default();
     for (number, change) in changes.iter().enumerate() {
         let description = &change.description;
         let at = match open.positions.get(description) {
@@ -145,14 +145,14 @@ impl AttributePositions {
 
 /// Attributes that are being modified, in the order in which they were first named.
 #[derive(Default)]
-struct Open<'c> {
+struct OpenAttributes<'c> {
     positions: foldhash::HashMap<&'c AttributeDescription, usize>,
     values: Vec<(&'c AttributeDescription, Values)>,
     /// The modification that made an attribute, or made it anew: these stand behind all others, in the order of their making.
     created: foldhash::HashMap<&'c AttributeDescription, usize>,
 }
 
-impl<'c> Open<'c> {
+impl<'c> OpenAttributes<'c> {
     /// Modification `number` is carried out on an attribute that was there, or was not.
     fn note_created(&mut self, number: usize, change: &'c Change, was_there: bool) {
         let creates = match change.kind {

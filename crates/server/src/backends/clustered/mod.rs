@@ -19,7 +19,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
 use larix_engine::write::{Completion, Origin, WriteRequest};
 use larix_engine::writer::hand_over_deferred;
-use larix_engine::{Chosen, Fault, Held, Served};
+use larix_engine::{ChosenDatabase, Fault, Held, Served};
 use larix_kv::{ReadFault, take_read_fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -76,7 +76,7 @@ impl SharedDatabase {
         Ok(Self { node: Arc::clone(node), database, common: Arc::clone(common) })
     }
 
-    fn chosen(&self) -> Chosen<'_, SharedStore> {
+    fn chosen(&self) -> ChosenDatabase<'_, SharedStore> {
         self.database.chosen()
     }
 

@@ -18,7 +18,7 @@ use larix_engine::log::{self, LastChange};
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::internal;
 use larix_engine::write::Completion;
-use larix_engine::{Chosen, Fault, Held, Served};
+use larix_engine::{ChosenDatabase, Fault, Held, Served};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -90,7 +90,7 @@ impl Stored {
         EngineDatabase { directory: Arc::clone(&self.common.directory), served: Arc::clone(&self.served) }
     }
 
-    fn chosen(&self) -> Chosen<'_, LmdbStore> {
+    fn chosen(&self) -> ChosenDatabase<'_, LmdbStore> {
         self.common.directory.at(&self.served)
     }
 

@@ -16,7 +16,7 @@ const TRIES: usize = 16;
 
 /// A configuration as a node has published it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedConfiguration {
     /// Grows with each change.
     pub generation: u64,
     /// The version of the server that published it, and the URL of that node.
@@ -51,7 +51,7 @@ impl std::fmt::Display for Unreadable {
     }
 }
 
-impl Published {
+impl PublishedConfiguration {
     fn encode(&self) -> Vec<u8> {
         let Self { generation, version, node, lines: SharedLines { head, database, root_dn } } = self;
         let root_dn = root_dn.as_ref().map(|dn| format!("rootdn {dn}\n")).unwrap_or_default();
@@ -89,13 +89,15 @@ impl Published {
 }
 
 /// What a node has published, if any has.
-pub(super) fn read<N: Snapshot>(snapshot: &N) -> Result<Option<Result<Published, Unreadable>>, String> {
+pub(super) fn read<N: Snapshot>(
+    snapshot: &N,
+) -> Result<Option<Result<PublishedConfiguration, Unreadable>>, String> {
     let value = snapshot.get(META, meta::NODE_CONFIGURATION).map_err(|error| error.to_string())?;
-    Ok(value.map(|value| Published::decode(&value)))
+    Ok(value.map(|value| PublishedConfiguration::decode(&value)))
 }
 
 /// What has been published last, by a question to the engine; none if it cannot be read.
-pub(super) fn newest(store: &SharedStore) -> Option<Published> {
+pub(super) fn newest(store: &SharedStore) -> Option<PublishedConfiguration> {
     store.afresh(|| match read(&store.snapshot().ok()?) {
         Ok(Some(Ok(newest))) => Some(newest),
         _ => None,
@@ -126,7 +128,7 @@ pub(super) fn publish(store: &SharedStore, node: &str, lines: &SharedLines) -> R
         if let Some(before) = before.as_ref().filter(|before| before.lines == *lines) {
             return Ok(Publishing::Same(before.generation));
         }
-        let published = Published {
+        let published = PublishedConfiguration {
             generation: before.as_ref().map_or(1, |before| before.generation.saturating_add(1)),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: node.to_owned(),
@@ -180,7 +182,7 @@ pub(super) fn publish_change<S: Store>(
             }
         }
         let generation = found.map_or(1, |found| found.generation.saturating_add(1));
-        let published = Published {
+        let published = PublishedConfiguration {
             generation,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             node: node.to_owned(),
@@ -214,8 +216,8 @@ fn not_written(why: String, lost: bool) -> (ResultCode, String) {
 }
 
 /// Why a node that does not have what another one has published changes nothing.
-fn not_in_force(found: &Published, state: &ConfigurationState) -> (ResultCode, String) {
-    let Published { generation, node, .. } = found;
+fn not_in_force(found: &PublishedConfiguration, state: &ConfigurationState) -> (ResultCode, String) {
+    let PublishedConfiguration { generation, node, .. } = found;
     match &state.refused {
         Some(why) => (
             ResultCode::UNWILLING_TO_PERFORM,
@@ -249,19 +251,19 @@ mod tests {
         for root_dn in [None, lines.root_dn.clone()] {
             let lines = SharedLines { root_dn, ..lines.clone() };
             let (version, node) = ("1.2".to_owned(), "ldap://n1".to_owned());
-            let published = Published { generation: 7, version, node, lines };
+            let published = PublishedConfiguration { generation: 7, version, node, lines };
             let text = published.encode();
-            assert_eq!(Published::decode(&text), Ok(published));
+            assert_eq!(PublishedConfiguration::decode(&text), Ok(published));
             for cut in 0..text.len() {
-                let cut = Published::decode(&text[..cut]).map(|read| read.lines);
+                let cut = PublishedConfiguration::decode(&text[..cut]).map(|read| read.lines);
                 assert_ne!(cut.as_ref(), Ok(&lines_of(&text)), "{cut:?}");
             }
             let newer =
                 String::from_utf8(text).expect("text").replacen("configuration 1", "configuration 2", 1);
             let expected = Unreadable::Newer { form: 2, version: "1.2".to_owned() };
-            assert_eq!(Published::decode(newer.as_bytes()), Err(expected));
+            assert_eq!(PublishedConfiguration::decode(newer.as_bytes()), Err(expected));
         }
-        assert_eq!(Published::decode(b"\xff"), Err(Unreadable::Damaged));
+        assert_eq!(PublishedConfiguration::decode(b"\xff"), Err(Unreadable::Damaged));
     }
 
     #[test]
@@ -293,6 +295,6 @@ mod tests {
     }
 
     fn lines_of(text: &[u8]) -> SharedLines {
-        Published::decode(text).expect("whole").lines
+        PublishedConfiguration::decode(text).expect("whole").lines
     }
 }

@@ -16,15 +16,15 @@ const ONE_BY_ONE_MAX: usize = 16;
 /// The rule by which a class is equal to those above it, too: a key does not tell.
 const CLASSES: &str = "objectIdentifierMatch";
 
-/// Terms apart.
-pub(super) struct Sought<'t> {
+/// How entries that have one of the terms are found.
+pub(super) struct TermSearches<'t> {
     /// Searches, each for any of its terms.
     pub(super) searches: Vec<Vec<&'t Term>>,
     /// Values that no index finds, if they are many.
     pub(super) together: Together<'t>,
 }
 
-impl<'t> Sought<'t> {
+impl<'t> TermSearches<'t> {
     /// # Errors
     /// A store that cannot be read.
     pub(super) fn of(terms: &'t [Term], entries: &dyn Entries) -> Result<Self, Failure> {
