@@ -1,7 +1,8 @@
-//! What a search is going to read, told to a store that is a round trip away before it begins: the way to its base, and the posting
+//! Before a search begins, it tells a store that is a round trip away what it is going to read: the way to its base, and the posting
 //! lists of its filter.
 //!
-//! The planner itself says which lists these are, in a trial on a store that is not there: whatever is asked for has very many ids.
+//! The planner itself names the lists, in a trial on a snapshot without content: each list that it asks for seems to have very many
+//! ids.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -19,7 +20,7 @@ use crate::plan::Plan;
 
 /// Lists and ranges asked for ahead. A filter may have thousands of terms.
 const WANTED_MAX: usize = 256;
-/// As many ids as no plan is content with, nor gives up because of.
+/// More ids than the planner is content with, and fewer than make it give up a union.
 const MANY: u64 = 1 << 16;
 
 /// A snapshot for a search that begins.
@@ -42,7 +43,7 @@ pub fn snapshot_for_search<'d, S: Store>(
         let limits = &state.settings.request_limits;
         if let Ok(filter) = Filter::within(limits, &state.schema, &state.catalog, bound) {
             let trial = Trial::default();
-            // What the trial finds is of no interest.
+            // Only what the planner asked for counts, not the plan.
             let _plan = Plan::of(&trial, &state.catalog, &filter);
             wanted.extend(trial.wanted.into_inner());
         }

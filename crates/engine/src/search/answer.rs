@@ -45,8 +45,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Appends the entry under its name, or another one, unless its attributes are all that the subject may not see: then the entry itself is shown
-    /// without. Answers false if the entry may not be read at all.
+    /// Appends the entry under its name, or another one. Attributes that the subject may not see are left out, be it all of them.
+    /// Answers false if the subject may not read the entry at all.
     pub fn append<N: Snapshot>(
         &self,
         seen: &GuardedEntry<'_, N>,
@@ -334,8 +334,8 @@ impl Answer {
     }
 }
 
-/// Copies attributes up to the first of which only a part may be read, or that takes more to be copied. Apart from what else an
-/// answer takes, so that all of this stays in registers.
+/// Copies attributes, up to the first that cannot be copied as it stands or of which the subject may read only a part. This is a
+/// function of its own so that all its variables stay in registers.
 #[inline(never)]
 fn copy_plain(
     (rows, selection): (&[CatalogRow], &Selection),
@@ -413,7 +413,7 @@ impl<'r> Plain<'r> {
         else {
             return Ok(Self::Pass);
         };
-        // What the schema no longer knows is not everybody's to see, and of some attributes not all values are.
+        // Not every subject may see attributes that the schema has lost, or all values of some others.
         let Some(description) = &row.description else { return Ok(Self::Stop) };
         Ok(match readable(description)? {
             Verdict::Granted => Self::Copy(row),

@@ -80,8 +80,8 @@ struct Holders {
     depth: u32,
 }
 
-/// Follows the chains that the filter names, for one slice; `looked` counts the entries looked at. A step: it has to go on in the
-/// next one, with the walk that is under way.
+/// Follows the chains that the filter names, for one slice. `looked` counts the entries looked at. Answers a step if the walk under
+/// way has to go on in the next slice.
 ///
 /// # Errors
 /// adminLimitExceeded; unwillingToPerform where there is no index to follow a chain by.

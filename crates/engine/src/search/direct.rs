@@ -225,7 +225,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
         let Some(facts) = self.view.facts.as_ref().filter(|facts| !facts.referrals) else {
             return Ok(None);
         };
-        // A base that was searched since the last commit, which nothing has to be asked of.
+        // Only a base that was searched since the last commit: the facts have it, and nothing of it has to be read.
         let Some((base, flags)) = facts.base(self.base) else { return Ok(None) };
         if flags.has(RecordFlags::OF_CLASSES) || !self.gate.enters_freely() {
             return Ok(None);
@@ -260,7 +260,7 @@ impl<N: Snapshot> Direct<'_, '_, N> {
             let mut superior = None;
             if !(whole || id == base) {
                 superior = view.names.superior(head.parent())?;
-                // What is at the base or below it is above the entry then.
+                // An entry in scope that is not the base has a superior within the base.
                 if !superior.as_ref().is_some_and(|superior| superior.normal.is_within(self.base)) {
                     continue;
                 }

@@ -134,7 +134,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
     /// Notes the normalized DN, where it is known already.
     pub fn name_is(&self, dn: &NormalDn) {
         if !self.gate.read_all || !self.gate.search_all {
-            // It has none yet.
+            // The caller is the first to set it.
             let _ = self.dn.set(dn.clone());
         }
     }
@@ -156,9 +156,9 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         }
     }
 
-    /// Whether one who may not search here may know it: insufficientAccessRights tells that there is an entry.
+    /// Whether a subject that may not search here may be refused with insufficientAccessRights, which tells that the entry exists.
     ///
-    /// As in OpenLDAP, what the rules collected counts, also where their list ends without a decision.
+    /// As in OpenLDAP, the privileges that the rules have collected count even if the list of rules ends without a decision.
     pub fn discloses_refusal(&self) -> Result<bool, Fault> {
         let required = Privilege::Search.required();
         let collected =
@@ -200,8 +200,8 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         self.gate.read_all
     }
 
-    /// What can be said of all values of an attribute. Most can be read whatever the entry: that is found on the spot, for it is asked of
-    /// each attribute that is answered.
+    /// The verdict on all values of an attribute. The search asks for it with each attribute that it answers. Most attributes can be
+    /// read in every entry: that case is decided here, without a call.
     #[inline(always)]
     pub fn readable(&self, description: &AttributeDescription) -> Result<Verdict, Fault> {
         let is_general = |decisions: &Decisions| {
@@ -214,7 +214,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         self.readable_here(description)
     }
 
-    /// The same of an attribute for which the entry may decide.
+    /// The same for an attribute whose verdict may depend on the entry.
     #[inline(never)]
     fn readable_here(&self, description: &AttributeDescription) -> Result<Verdict, Fault> {
         if let Some(verdict) = self.verdict(ItemKind::Attribute(description), Privilege::Read)? {

@@ -35,7 +35,7 @@ impl FoundEntries {
 }
 
 impl SearchTask {
-    /// Has the search remember which entries it finds; `silent`: and answer none of them.
+    /// Has the search remember which entries it finds. With `silent` it answers none of them.
     pub fn note_entries(&mut self, silent: bool) {
         self.found_entries = Some(Box::new(FoundEntries { silent, ..FoundEntries::default() }));
     }
@@ -45,8 +45,8 @@ impl SearchTask {
         self.found_entries.take().map(|found_entries| found_entries.ids).unwrap_or_default()
     }
 
-    /// Looks at an entry as it is now. Answers whether the client may see it and it is what was asked for; then it goes out with these
-    /// controls, if there are any to send it with.
+    /// Looks at an entry as it is now. Answers whether the entry matches and the client may see it. Then it is sent with the controls of
+    /// `send`, if there are any.
     ///
     /// # Errors
     /// A store that cannot be read; adminLimitExceeded where one entry takes more work than a request may.

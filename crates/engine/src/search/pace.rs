@@ -7,11 +7,11 @@ use crate::time::Monotonic;
 
 /// Candidates between two looks at the clock: some microseconds each, a look takes less than a tenth of one.
 const LOOK_INTERVAL: u32 = 8;
-/// Steps of work ([`crate::budget::Meter`]) after which it is looked at the clock before the next candidate: some 20 us.
+/// After so many steps of work ([`crate::budget::Meter`]) a slice looks at the clock before the next candidate: some 20 us.
 const LOOK_STEPS: u64 = 512;
 
-/// Steps that one candidate may take on its worker, about as long as a slice: one that needs more is given up, and taken up
-/// again by a thread for which no client waits.
+/// Steps that one candidate may take on its worker, about as long as a slice. If a candidate needs more, the worker leaves it to a
+/// thread for which no client waits.
 pub(super) const STEPS_HERE: u64 = 4_000;
 
 /// What is left of a slice.

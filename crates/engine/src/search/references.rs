@@ -1,8 +1,8 @@
 //! References between entries: finds entries that have the names of others as values.
 //!
-//! Values are found, not entries: a name without an entry is a value like any other. Where the equality index tells which
-//! values there are, one name is looked up, and all within one are found by a walk along its keys: these begin with the RDN that is
-//! deepest, so that no part of them has what lies below one name.
+//! It finds values, not entries: a name without an entry is a value like any other. With an equality index it looks up one name by
+//! its key. For all names within another one it walks along all keys of the attribute: a key begins with the deepest RDN, so the
+//! names below another one have no beginning in common.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub(super) fn referrers<V: Snapshot>(
 ) -> Result<Vec<Referrer>, Failure> {
     let mut columns = Vec::with_capacity(attributes.len());
     for attribute in attributes {
-        // What has no number no entry has.
+        // No entry has an attribute without a number.
         let Some(number) = view.catalog.number(attribute) else { continue };
         if columns.iter().all(|column: &Column<'_>| column.number != number) {
             columns.push(Column { attribute, number });

@@ -386,7 +386,8 @@ impl SearchTask {
                 return Ok(None);
             }
         };
-        // The next page begins with this one: what was passed since the last answer is not looked at again, nor referred to.
+        // The next page begins with this match. Candidates between it and the last answer are not looked at again, and their references
+        // are not sent again.
         if let Some(control) = self.page_is_full(progress.last, Vec::new(), progress.candidates.len()) {
             self.response_controls.push(control);
             return Err(ResultCode::SUCCESS.into());

@@ -270,7 +270,7 @@ struct Aliases<'m> {
 }
 
 impl Aliases<'_> {
-    /// Those below an entry; with one level, its children alone. That is asked each time or never.
+    /// The aliases below an entry; with one level, its children alone. One search asks with the same scope each time.
     fn below<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,

@@ -213,7 +213,8 @@ impl Selection {
         self.add_description(AttributeDescription::plain(attribute));
     }
 
-    /// Of many, each is made to be there once when all are known: looking for it each time would be quadratic.
+    /// A few are compared with each other here. Many are sorted when all are known, and doubles go then: to look for each would be
+    /// quadratic.
     fn add_description(&mut self, description: AttributeDescription) {
         if self.descriptions.len() > FEW || !self.descriptions.contains(&description) {
             self.descriptions.push(description);

@@ -24,7 +24,7 @@ pub const UUIDS_AT_ONCE: usize = 256;
 /// Superiors that a pass keeps in mind at once.
 const SUPERIORS_MAX: usize = 1 << 16;
 
-/// A whole pass over the content: what the consumer has seen already is at most named.
+/// One pass over all of the content. Entries that the consumer has seen are not sent: they are named at most.
 #[derive(Clone, Debug, Default)]
 pub struct Refresh {
     /// What the consumer has seen.
@@ -37,7 +37,7 @@ pub struct Refresh {
     pub view: Option<EntryIds>,
     /// Goes with an entry that has come into the search with its superior.
     pub cookie_moved: Option<String>,
-    /// Seen ones to name next.
+    /// Entries that the consumer has seen and that the next message names.
     uuids: Vec<[u8; 16]>,
     /// Whether no entry of the database is outside of the search, once that is known.
     whole: Option<bool>,
@@ -50,8 +50,8 @@ impl Refresh {
         Self { known, present, cookie, ..Self::default() }
     }
 
-    /// Whether a superior within the search was changed in a way that the consumer has not seen. With one that was moved into the search
-    /// entries came under the CSNs that they had.
+    /// Whether the consumer lacks a change of a superior within the search. A superior that was moved into the search brought its
+    /// subordinates along, and these kept their CSNs.
     fn has_new_superior<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,
@@ -417,7 +417,7 @@ impl SearchTask {
         Ok(Some(controls))
     }
 
-    /// Where an entry stands, for who finds superiors by their entryUUIDs.
+    /// The place of an entry, for a consumer that finds superiors by their entryUUIDs.
     fn place_control<N: Snapshot>(
         &mut self,
         seen: &GuardedEntry<'_, N>,

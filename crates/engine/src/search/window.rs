@@ -1,7 +1,7 @@
 //! Virtual list views (draft-ietf-ldapext-ldapv3-vlv-09): a part of a sorted answer, by number or by value.
 //!
-//! Nothing is kept from one request to the next: each sorts what there is, no contextID is given, and whatever a client
-//! sends as one is good. Result codes are OpenLDAP's: a view that cannot be had is virtualListViewError, critical or not,
+//! The server keeps nothing from one request to the next: each request sorts anew. The server gives no contextID and takes any
+//! that a client sends. Result codes are OpenLDAP's: a view that cannot be had is virtualListViewError, critical or not,
 //! and the response control says why.
 
 use std::ops::Range;
@@ -73,7 +73,7 @@ pub(super) fn window(
     Ok(Window { target, places: from..to })
 }
 
-/// Where the `offset`-th of what the client takes for `claimed` entries is in a list of `count`, which is not empty.
+/// The position in a list of `count` entries, which is not empty, for a client that asks for the `offset`-th of `claimed` entries.
 fn at_offset(offset: u32, claimed: u32, count: usize) -> Result<usize, ResultCode> {
     let place = offset as usize;
     match (offset, claimed) {

@@ -23,8 +23,8 @@ pub(crate) struct Authority<'a, 's, V> {
 }
 
 impl<V: Snapshot> Authority<'_, '_, V> {
-    /// Whether the requester may make this change, as far as the target, its superiors and the access rules tell. Where it
-    /// may not, the change is to be carried out without overlays, and so refused with the result that fits.
+    /// Whether the requester may make this change, as far as the target, its superiors and the access rules tell. If not, the group
+    /// carries the change out without overlays: that refuses it with the right result.
     ///
     /// # Errors
     /// A store that cannot be read.

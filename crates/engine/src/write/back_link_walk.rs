@@ -1,8 +1,8 @@
-//! All entries gone through once, so that the back links of each are right: where the overlay is new, behind a load that runs no
-//! overlays, and behind a change of more targets than one commit takes.
+//! A walk through all entries that makes the back links of each right: when the overlay is new, after a load that ran no overlays, and
+//! after a change of more targets than one commit takes.
 //!
-//! The writer does it in slices between and beside groups of changes, once an index tells who names an entry. How far it is stands
-//! in the slice's commit; changes meanwhile keep right what they concern, on either side of that place.
+//! The writer walks in slices, between and beside groups of changes, once an index tells who names an entry. Each slice commits how
+//! far the walk has come. Changes meanwhile keep their own back links right, on either side of that place.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Back links, kept in the entries that links lead to: a function of the links that there are.
 //!
-//! What a unit of changes did to links is read off its write set: records before and behind it are compared, of large sets the
-//! rows that changed. So it is the same for a request, for what overlays added to it, for a transaction, and for what another
-//! server did; a target that comes costs the same in a set of ten as in one of a million. Changes of targets are local: each
-//! server makes its own, nothing of them is sent, and no operational attribute of a target changes.
+//! The write set of a unit of changes shows what the unit did to links: the writer compares records before and behind it, and for
+//! large sets the rows that changed. So it treats alike a request, what overlays added to it, a transaction, and a change of another
+//! server. A new target costs the same in a set of ten as in one of a million. Changes of targets are local: each server makes its
+//! own and sends none, and no operational attribute of a target changes.
 
 mod difference;
 mod targets;
@@ -30,8 +30,8 @@ use crate::tree;
 
 use difference::difference;
 
-/// Targets that change in the commit of the change that asks for it, and entries below a renamed one that are looked at there.
-/// Of more, all entries are gone through afterwards, slice by slice.
+/// Most targets that change in the commit of the change that asks for it, and most entries below a renamed one that are looked at
+/// there. If there are more, the writer goes through all entries afterwards, slice by slice.
 pub const BACK_LINKS_LIMIT: usize = 250_000;
 
 /// The rules of a database.
@@ -80,7 +80,7 @@ impl<'s> Rules<'s> {
     /// Whether an index tells who names an entry.
     pub(super) fn are_indexed(&self, catalog: &crate::catalog::Catalog) -> bool {
         self.rules.iter().all(|(rule, _)| {
-            // What has no number no entry has.
+            // No entry has an attribute without a number.
             let row = catalog.number(&rule.forward).and_then(|number| catalog.row(number));
             row.is_none_or(|row| row.usable().has(Kinds::EQUALITY) && row.equality.is_some())
         })

@@ -134,7 +134,7 @@ impl CheckedList {
         &self.structural
     }
 
-    /// Whether an entry with these classes is in order, but for its name. False says nothing.
+    /// Whether an entry with these classes obeys the schema, its name aside. False does not mean that it is at fault.
     pub(super) fn covers(&self, known: &KnownSchema, entry: &Entry, mode: CheckMode) -> bool {
         let recorded = match entry.values(known.structural_object_class) {
             [] => mode.add,
@@ -150,7 +150,7 @@ impl CheckedList {
         stored.as_ber() == Some(&self.stored_structural)
     }
 
-    /// The bit of this type if it is required, where so many values of it are in order. `None` says nothing.
+    /// The bit of a required type, 0 for another one, if so many values of it are allowed. `None` does not mean that they are not.
     #[inline]
     pub(super) fn allows(&self, attribute: AttributeTypeId, values: u64) -> Option<u64> {
         let checked = self.attributes.get(attribute.0 as usize)?;
@@ -161,8 +161,8 @@ impl CheckedList {
         }
     }
 
-    /// Whether so many values of these types are in order, and all that is required is among them or has its bit in `others`. False
-    /// says nothing.
+    /// Whether so many values of these types are allowed, and each required type is among them or has its bit in `others`. False does
+    /// not mean that the entry is at fault.
     pub(super) fn allows_all(
         &self,
         others: u64,

@@ -1,4 +1,4 @@
-//! What the writer of a database takes from around it.
+//! What the writer of a database needs from its server.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::index_work::IndexWatch;
 use crate::order::CommitOrder;
 use crate::time::{Clock, RandomSource};
 
-/// What a writer takes from around it.
+/// What a writer needs from its server.
 #[derive(Clone, Debug)]
 pub struct WriterEnvironment {
     pub clock: Arc<dyn Clock>,

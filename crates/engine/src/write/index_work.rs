@@ -198,7 +198,7 @@ impl IndexWork {
         self.builder.slice(view, &schema, &catalog, &limits)
     }
 
-    /// A slice of [`Self::alone`] is committed, which was begun then: the next one takes a time that fits.
+    /// A slice of [`Self::alone`] that began then is committed: sets the length of the next one by the time that this one took.
     pub(crate) fn took_alone(&mut self, begun: Monotonic) {
         let took = self.clock.monotonic().0.saturating_sub(begun.0);
         let fitting = if took > WHOLE_NANOS { self.idle_nanos / 2 } else { self.idle_nanos * 5 / 4 };
@@ -229,7 +229,7 @@ impl IndexWork {
         slice.purged
     }
 
-    /// What is complete was changed from outside: learns at once what is to be done.
+    /// Another part of the writer has changed which indexes are complete: finds out at once what is to be done.
     pub(crate) fn begin_anew(&mut self) {
         self.followed = None;
         self.status.failure = None;

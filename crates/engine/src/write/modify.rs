@@ -37,7 +37,7 @@ pub(crate) fn modify<V: Snapshot>(
     if operator.envelope.idle {
         return operator.post_read(current.id);
     }
-    // Then nobody asks for the equality keys of what goes with them, unless it comes to the long way.
+    // If each change replaces an attribute, only the long way needs equality keys of the operational attributes.
     let is_each_replaced = is_each_replaced(requested);
     let mut own = match is_each_replaced {
         true => operator.own_changes_without_keys(requested),
@@ -84,7 +84,7 @@ pub(crate) fn modify<V: Snapshot>(
     entry_state::note_change(operator, (&current, &entry), &changes, None)
 }
 
-/// The changes that were asked for, but for those of the contextCSN, which is no value of an entry, and those that go with them.
+/// The requested changes, without those of the contextCSN, which no entry holds, and the changes that go with them.
 fn all_changes<'c>(requested: &'c [Change], own: &'c [Change], context_csn: AttributeTypeId) -> Changes<'c> {
     let mut changes = Changes::new();
     // One by one: a few steps each, where an iterator of several parts takes many.
@@ -99,8 +99,8 @@ fn all_changes<'c>(requested: &'c [Change], own: &'c [Change], context_csn: Attr
     changes
 }
 
-/// The stored entry under the DN `pretty_dn` with the changes applied, checked by the schema. `requested`: those among
-/// the changes that are the operation's own.
+/// The stored entry under the DN `pretty_dn` with the changes applied, checked by the schema. `requested` are the changes of the
+/// operation itself.
 pub(crate) fn changed_entry<V: Snapshot>(
     operator: &Operator<'_, V>,
     current: &CurrentEntry<'_>,
@@ -110,7 +110,7 @@ pub(crate) fn changed_entry<V: Snapshot>(
     let context = operator.context;
     let controls = operator.envelope.controls;
     let reader = operator.reader(current)?;
-    // The other attributes stay as they are; only the name may ask for a value of theirs.
+    // Other attributes stay as they are and are not loaded. The check of the name looks their values up in `sets`.
     let known = context.known;
     let changed: foldhash::HashSet<&AttributeDescription> =
         changes.iter().map(|change| &change.description).collect();

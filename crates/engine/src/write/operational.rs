@@ -59,8 +59,8 @@ pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uui
     }
 }
 
-/// Has a new entry begin behind the delete of one with its entryUUID, be it that the request sets an earlier createTimestamp. By
-/// that the other members, which know of the delete, tell another life of the entry from a change of the one that is over.
+/// Sets the createTimestamp of a new entry behind the delete of an entry with the same entryUUID, also if the request sets an earlier
+/// one. The other members know of the delete. The time tells them that this is a new entry and no change of the deleted one.
 pub(crate) fn begin_behind(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, delete: &Csn) {
     let first = delete.time.seconds().saturating_add(1);
     let given = entry.values(known.create_timestamp).first();

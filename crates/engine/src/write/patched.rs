@@ -1,7 +1,7 @@
 //! The usual modify: it changes a few attributes that stand in the record, of an entry whose object classes have passed the
 //! check before. Nothing else of the entry is looked at but its types, and all else goes into the next record as it stands.
 //!
-//! Whatever this does not settle goes the long way, which alone refuses for the schema's sake.
+//! Whatever this does not settle goes the long way. Only the long way refuses a change because of the schema.
 
 use larix_schema::{AttributeDescription, AttributeTypeId, Schema, SyntaxKind};
 use larix_store::Snapshot;
@@ -30,8 +30,8 @@ pub(super) struct PatchedEntry<'r, 'c> {
 }
 
 impl<'r, 'c> PatchedEntry<'r, 'c> {
-    /// Applies the changes to a stored entry, once; `is_each_replaced`: as [that](is_each_replaced) says of those that were requested.
-    /// False: it has to go the long way, and this is of no use.
+    /// Applies the changes to a stored entry, once. `is_each_replaced` is what [the function](is_each_replaced) says of the requested
+    /// changes. Answers false if the change has to go the long way; then nothing in here may be used.
     ///
     /// # Errors
     /// What [`change::apply`] refuses; a damaged record.
@@ -46,7 +46,7 @@ impl<'r, 'c> PatchedEntry<'r, 'c> {
         let known = context.known;
         let decides = [known.object_class, known.structural_object_class, known.entry_uuid];
         let changes_type = |change: &&Change| decides.contains(&change.description.attribute);
-        // What is to be a large set has no place in the record.
+        // A large set does not stand in the record.
         let is_large =
             |change: &&Change| change.kind != ChangeKind::Delete && change.values.len() > INLINE_COUNT_LIMIT;
         if controls.relax
@@ -130,8 +130,8 @@ impl<'r, 'c> PatchedEntry<'r, 'c> {
     }
 }
 
-/// Whether nothing is asked of the values before: each of the requested changes replaces an attribute that no other names. What goes
-/// with them replaces others.
+/// Whether no change depends on stored values: each requested change replaces an attribute that no other one names. The changes that
+/// go with them replace other attributes.
 pub(super) fn is_each_replaced(requested: &[Change]) -> bool {
     let is_first = |(at, change): (usize, &Change)| {
         let before = requested.get(..at).unwrap_or_default();
@@ -150,7 +150,7 @@ struct Scan<'l, 'r> {
     naming: NamingValue<'r>,
     structural: AttributeNumber,
     uuid: Option<AttributeNumber>,
-    /// What the changes are about; none of what no entry has had yet.
+    /// The attributes that change; `None` for one that no entry has had yet.
     changed: SmallVec<[(Option<AttributeNumber>, ChangeKind); 8]>,
     /// The [bits](bit) of their numbers.
     perhaps_changed: u64,
@@ -178,7 +178,7 @@ impl Scan<'_, '_> {
         stored: &ValuesView<'_>,
     ) -> Option<Touch> {
         let bit = bit(number);
-        // What is replaced first need not be known.
+        // The values of an attribute whose first change replaces them need not be loaded.
         if self.perhaps_changed & bit != 0
             && let Some((_, kind)) = self.changed.iter().find(|(changed, _)| *changed == Some(number))
         {

@@ -12,8 +12,8 @@ use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
 /// it when.
 const OPERATIONAL_ATTRIBUTES: usize = 7;
 
-/// Of those modifications of an operation whose values are too many for a record: their place in its list, and their values as
-/// the table `values` will have them. It holds for the operation that it was made of, and for no other.
+/// The modifications of an operation that have too many values for a record: the place of each in the operation's list, and its
+/// values as the table `values` will hold them. It is valid for this operation only.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PreparedSets(Vec<(usize, Arc<Members>)>);
 
@@ -21,7 +21,7 @@ pub(crate) struct PreparedSets(Vec<(usize, Arc<Members>)>);
 pub(crate) static NONE_PREPARED: PreparedSets = PreparedSets(Vec::new());
 
 impl PreparedSets {
-    /// To be made on the caller's thread.
+    /// The caller makes it on its own thread, before the writer has the request.
     pub(crate) fn new(schema: &Schema, operation: &Prepared) -> Self {
         let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = operation else {
             return Self::default();
@@ -37,13 +37,13 @@ impl PreparedSets {
         Self(members.collect())
     }
 
-    /// Of one of the operation's modifications.
+    /// The set of one of the operation's modifications.
     pub(crate) fn of(&self, all: &[Change], change: &Change) -> Option<&Arc<Members>> {
         let found = self.0.iter().find(|(at, _)| all.get(*at).is_some_and(|one| std::ptr::eq(one, change)));
         found.map(|(_, members)| members)
     }
 
-    /// A copy of the entry that is to be added by `mods`, in which they stand for values; with room for its operational attributes.
+    /// A copy of the entry that `mods` add, with the prepared sets in place of their values and room for operational attributes.
     pub(crate) fn entry(&self, entry: &Entry, mods: &[Change]) -> Entry {
         let mut attributes = Vec::with_capacity(entry.attributes.len() + OPERATIONAL_ATTRIBUTES);
         if self.0.is_empty() {

@@ -386,13 +386,13 @@ fn changed<V: Snapshot>(
     let sets = StoredSets::new(reader);
     for modification in modifications {
         let change = resolved(schema, modification)?;
-        // The schema check put it in its place.
+        // When the change was made, the schema check replaced the value in its place.
         let recorded = (change.description.attribute == structural)
             .then(|| entry.attribute_mut(&change.description))
             .flatten();
         match recorded {
             Some(recorded) => recorded.values = change.values,
-            // What was refused is not in the log: all that is left to be lenient about is what the request let be.
+            // The log has no refused change. The last argument makes it lenient, as a request with the permissive modify control was.
             None => change::apply(schema, &mut entry, &change, true, &sets)?,
         }
     }

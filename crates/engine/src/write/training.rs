@@ -44,8 +44,8 @@ enum Work {
 }
 
 impl Trainer {
-    /// For a database with dictionaries, or without, that has given out entry ids up to this one. `sampled` is what
-    /// [`sampled`] answers of it: until the ids have doubled from there, the newer half is mostly the same entries.
+    /// `last_entry_id` is the last id that the database has given out. `sampled` is what [`sampled`] answers for the database: until
+    /// the ids have doubled from there, the newer half of the entries is mostly the same.
     pub(crate) fn new(has_dictionary: bool, last_entry_id: u64, sampled: u64) -> Self {
         let next = match has_dictionary {
             true => next_after(last_entry_id, sampled),
@@ -54,7 +54,7 @@ impl Trainer {
         Self { next, sampled, work: Work::Resting }
     }
 
-    /// As it was made with.
+    /// The number that [`Self::new`] got.
     pub(crate) fn sampled(&self) -> u64 {
         self.sampled
     }
@@ -64,8 +64,8 @@ impl Trainer {
         matches!(self.work, Work::Gathering(_) | Work::Making(_))
     }
 
-    /// Does what goes along with a group of so many changes. Answers a dictionary that the group is to store, also when the group
-    /// before it was to and failed.
+    /// Does a part of the work, in proportion to a group of so many changes. Answers a dictionary that the group has to store, again if
+    /// the commit of the group before it failed.
     ///
     /// # Errors
     /// A record that cannot be read.

@@ -165,7 +165,7 @@ impl Dispatcher {
         request: &Request<'_>,
         recorder: &OperationRecorder,
     ) -> Option<LoggedRequest> {
-        // The change log says what was done: the request itself is of use where it fails.
+        // The change log says what a change did. The access log needs the request itself only if the change fails.
         let untold = recorder.is_success_only();
         Some(match request {
             Request::Search(request) => LoggedRequest::Search(Box::new(self.searched(request, recorder))),

@@ -1,9 +1,9 @@
 //! Long searches leave their worker for threads of low priority, so that small requests do not wait for their slices,
 //! neither in the worker's loop nor for the processor.
 //!
-//! A connection keeps what stands for its search ([`BackgroundSearch`]). What the search has answered comes back with it, and it goes again
-//! when the client takes its answers: a search whose client does not read is not away. Limits, rules and snapshots are those of
-//! every slice.
+//! The connection keeps a [`BackgroundSearch`] in place of its search. The search comes back with its answers, and goes to a thread
+//! again when the client has read them: a search whose client does not read takes no thread. Each slice has a snapshot, and with it
+//! access rules, of its own; the limits of size and time are those that the search began with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,16 +21,16 @@ use crate::panics;
 use crate::server::Server;
 use larix_backend::{Effort, Slice, slice};
 
-/// Slices of a search that its worker computes. They are of 100 us at most, but for the last candidates': nearly all searches end
-/// before. While they run, no other thread gets the worker's processor, clients on the same machine included:
-/// with 20 of them and eight huge searches a second the p99 of small ones was the time that these took here.
+/// Slices of a search that its worker computes, each of 100 us at most, its last candidates aside. Nearly all searches end within them.
+/// While they run, no other thread gets the worker's processor, not even a client on the same machine: with 20 slices and eight huge
+/// searches a second, the p99 of small searches was the time that the huge ones took here.
 pub(super) const SLICES_HERE: u32 = 4;
 /// How long one search is worked at while others wait.
 const TURN_NANOS: u64 = 4_000_000;
-/// Bytes of answers that are sent before more are made: a connection's output is filled by two of them.
+/// Bytes of answers with which a search comes back: twice as many fill a connection's output.
 const ANSWERS_BYTES: usize = OUTPUT_HIGH / 2;
 
-/// Stands for a search that is away. Dropped, the search ends after the slice it is at.
+/// Stands for a search that a thread has. If it is dropped, the search ends after its current slice.
 #[derive(Debug)]
 pub(crate) struct BackgroundSearch {
     in_flight: RequestInFlight,
@@ -39,7 +39,7 @@ pub(crate) struct BackgroundSearch {
     watch: Arc<Watch>,
 }
 
-/// What the two sides of a search that is away tell each other.
+/// What connection and thread tell each other about a search.
 #[derive(Debug, Default)]
 struct Watch {
     unwanted: AtomicBool,
@@ -51,7 +51,7 @@ impl BackgroundSearch {
         self.in_flight
     }
 
-    /// What it has taken, without the entries that will not be sent.
+    /// Its effort so far, without the entries that will not be sent.
     pub(super) fn effort(&self) -> Effort {
         Effort { entries: self.answered, candidates: self.watch.candidates.load(Ordering::Relaxed) }
     }
@@ -63,7 +63,7 @@ impl Drop for BackgroundSearch {
     }
 }
 
-/// A search that was away, and what it has answered.
+/// A search on its way back from a thread, with its answers.
 #[derive(Debug)]
 pub(crate) struct Returned {
     running: RunningSearch,
@@ -71,7 +71,7 @@ pub(crate) struct Returned {
     end: Option<(LdapResult, Vec<ControlBuf>)>,
 }
 
-/// A search on its way. Dropped before it went back, as by a panic of a thread's turn, it goes back with an internal error.
+/// A search that a thread has. If it is dropped before it went back, as by a panic, it goes back with an internal error.
 struct Journey {
     server: Arc<Server>,
     /// There until it goes back.

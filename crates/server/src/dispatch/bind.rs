@@ -222,11 +222,11 @@ impl Dispatcher {
         self.verify_password(in_flight, Login { dn, shown_dn, kind: LoginKind::Simple }, password)
     }
 
-    /// Whether a name and a password are to be judged: they are anonymous otherwise. And the OIDs of the controls that are to be
-    /// passed over.
+    /// Whether name and password have to be judged; without one of them the bind is anonymous. Also answers the OIDs of the controls
+    /// that the bind ignores.
     ///
     /// # Errors
-    /// What the configuration does not let this session bind with.
+    /// The configuration does not let this session bind so.
     pub(super) fn simple_credentials(
         &self,
         dn: &NormalDn,

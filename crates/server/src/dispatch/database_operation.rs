@@ -28,7 +28,7 @@ fn refreshed(value: Option<&[u8]>) -> Result<String, LdapResult> {
 }
 
 impl Dispatcher {
-    /// Has the database carry it out whose suffix the request names.
+    /// Has the database whose suffix the request names carry it out.
     pub(super) fn database_operation(
         &mut self,
         in_flight: RequestInFlight,
@@ -42,7 +42,7 @@ impl Dispatcher {
         self.extended_in(in_flight, request, base, (controls, sent), out)
     }
 
-    /// Has an overlay carry it out that brings it. A refresh of a dynamic entry is passed on by a database that other servers have.
+    /// Has the overlay that brings the operation carry it out. A database on other servers passes a refresh of a dynamic entry on.
     pub(super) fn overlay_operation(
         &mut self,
         in_flight: RequestInFlight,
@@ -60,7 +60,7 @@ impl Dispatcher {
         self.extended_in(in_flight, request, target, (controls, sent), out)
     }
 
-    /// Has the database carry it out that holds a name, or what is in front of it.
+    /// Has the database that holds a name, or an overlay in front of it, carry it out.
     pub(super) fn extended_in(
         &mut self,
         in_flight: RequestInFlight,

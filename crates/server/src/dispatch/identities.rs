@@ -74,9 +74,9 @@ impl Dispatcher {
 }
 
 /// # Errors
-/// Something was not looked up on this thread since [`take_missed_lookup`]: an engine does not answer.
+/// Since [`take_missed_lookup`], this thread has missed a look-up: an engine does not answer.
 pub(super) fn none_missed() -> Result<(), LdapResult> {
-    let text = "the engine of a database cannot be reached that may have this identity: try again";
+    let text = "the engine of a database that may have this identity cannot be reached: try again";
     if take_missed_lookup() { Err(LdapResult::with(ResultCode::UNAVAILABLE, text)) } else { Ok(()) }
 }
 

@@ -49,14 +49,14 @@ impl Dispatcher {
         Some(self.refuse(&in_flight, &result, out))
     }
 
-    /// A request binds, or compares an old password. That counts as a failed bind until [`Self::proof_was_not_wrong`] takes what this
+    /// A request binds, or compares an old password. It counts as a failed bind until [`Self::proof_was_not_wrong`] gets back what this
     /// answers.
     ///
     /// # Errors
     /// The answer when too many binds of the address have failed.
     pub(crate) fn proof_begins(&self) -> Result<Option<Paid>, LdapResult> {
         let Some(admitted) = self.record.admitted.as_ref() else { return Ok(None) };
-        // What the requests before it got back, they got back behind its arrival.
+        // Requests before it may have been taken from the count since it arrived.
         self.server.admission.bind_begins(admitted, self.server.clock.monotonic())
     }
 
@@ -75,7 +75,7 @@ impl Dispatcher {
     }
 }
 
-/// How a request is counted and answered; none for those without an answer.
+/// The kind under which a request counts, and that of its answer; `None`: it has no answer.
 fn answered_by(request: &Request<'_>) -> Option<(OperationKind, ResponseOp)> {
     Some(match request {
         Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),

@@ -1,23 +1,23 @@
-//! Searches that go on with changes (RFC 4533 section 3.4) are not among the requests that `conn_max_pending` counts: they have limits of
-//! their own.
+//! Counts the searches of a connection that go on with changes (RFC 4533 section 3.4). `conn_max_pending` does not count them: they have
+//! limits of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larix_engine::budget::{Exceeded, RequestLimit, RequestLimits};
 
-/// Those of one connection.
+/// The persistent searches of one connection.
 #[derive(Debug, Default)]
 pub(super) struct PersistentSearches(Option<Arc<Totals>>);
 
 #[derive(Debug, Default)]
 struct Totals {
     searches: AtomicU64,
-    /// Of their requests.
+    /// The bytes of their requests.
     bytes: AtomicU64,
 }
 
-/// One of them; dropped, it counts no more.
+/// Counts one persistent search until it is dropped.
 #[derive(Debug)]
 pub(super) struct PersistentGuard {
     totals: Arc<Totals>,
@@ -25,7 +25,7 @@ pub(super) struct PersistentGuard {
 }
 
 impl PersistentSearches {
-    /// One more, whose request has so many bytes.
+    /// Counts one more, whose request has so many bytes.
     ///
     /// # Errors
     /// With this one there would be more than `persistent` of them, or more than `pending.bytes` of their requests.

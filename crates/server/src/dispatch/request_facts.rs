@@ -14,7 +14,7 @@ impl Dispatcher {
         &self.session.subject().peer
     }
 
-    /// The subject as the rules are to see it in this request. It is the same one unless some rule asks.
+    /// The subject with the facts of this request, for access rules. If no rule asks for such facts, it is the subject itself.
     pub(crate) fn in_request(
         &self,
         databases: &Databases,

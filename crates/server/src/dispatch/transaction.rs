@@ -106,7 +106,7 @@ impl Dispatcher {
         }
         let end = EndTransaction::decode(request.value)
             .map_err(|_| LdapResult::with(ResultCode::PROTOCOL_ERROR, "request data decoding error"))?;
-        // One with another identifier does not end the transaction that there is.
+        // A request with another identifier leaves the transaction as it is.
         let ended = if end.identifier.is_empty() { self.transaction.take() } else { None };
         let Some(transaction) = ended else {
             return refuse(ResultCode::TXN_ID_INVALID, "invalid transaction identifier");

@@ -107,7 +107,8 @@ impl Dispatcher {
         })
     }
 
-    /// Answers. The result's code is that of the bind, as with OpenLDAP's module: a client that looks at it alone errs on no side.
+    /// Answers. As with OpenLDAP's module, the result has the code of the bind: a client that looks at nothing else takes no wrong
+    /// password for a right one.
     pub(crate) fn verified(&self, in_flight: &RequestInFlight, outcome: VerifiedOutcome, out: &mut Vec<u8>) {
         let VerifiedOutcome { verdict, paid } = outcome;
         let Verdict { result, controls, .. } = verdict.settled();

@@ -429,10 +429,10 @@ impl Dispatcher {
         Ok(Claim { authcid, authzid: authzid.to_owned(), identity, dn })
     }
 
-    /// What a challenge can be made of.
+    /// The secret that a challenge can be made of.
     ///
     /// # Errors
-    /// An engine does not answer that may have it.
+    /// The engine of a database that may have the entry does not answer.
     fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Result<Option<ScramSecret>, LdapResult> {
         let databases = self.server.databases();
         let clock = &*self.server.clock;
@@ -463,7 +463,7 @@ impl Turns for ActingLookup {
     }
 }
 
-/// Looks up as whom a login acts on a thread that may wait for other machines, where such may have to be asked. `then` is called once.
+/// Looks up as whom a login acts. If other machines may have to be asked, a thread that may wait for them does it. `then` is called once.
 pub(super) fn look_up_acting(
     (server, anonymous): (Arc<Server>, Arc<Subject>),
     dn: NormalDn,
