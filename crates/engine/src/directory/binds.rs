@@ -46,7 +46,7 @@ impl<S: Store> Directory<S> {
     /// As [`ChosenDatabase::bind_lookup`], in the database that holds the DN.
     ///
     /// # Errors
-    /// invalidCredentials where none holds it, and those of [`Chosen::bind_lookup`].
+    /// invalidCredentials where none holds it, and those of [`ChosenDatabase::bind_lookup`].
     pub fn bind_lookup(&self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
         let nowhere = || LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         self.chosen(dn).ok_or_else(nowhere)?.bind_lookup(dn, subject)
