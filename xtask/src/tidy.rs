@@ -31,8 +31,27 @@ const BANNED: [(&str, &str); 8] = [
 
 /// Names of types that say too little by themselves: a reader who knows the field has to guess what they stand for.
 const VAGUE_TYPES: [&str; 22] = [
-    "Asked", "Told", "Kept", "Ground", "Part", "Place", "Placed", "Places", "Facts", "Errand", "Veil",
-    "Owed", "Proved", "Lasting", "Showing", "Parked", "Searched", "Sought", "Published", "Standing", "Composed",
+    "Asked",
+    "Told",
+    "Kept",
+    "Ground",
+    "Part",
+    "Place",
+    "Placed",
+    "Places",
+    "Facts",
+    "Errand",
+    "Veil",
+    "Owed",
+    "Proved",
+    "Lasting",
+    "Showing",
+    "Parked",
+    "Searched",
+    "Sought",
+    "Published",
+    "Standing",
+    "Composed",
     "Identified",
 ];
 
