@@ -114,7 +114,7 @@ impl fmt::Display for ListenError {
                 )
             }
             Self::Behind { url, text } => {
-                let mend = if text.contains("://") { SEPARATED } else { ": take it out" };
+                let mend = if url.matches("://").count() > 1 { SEPARATED } else { ": take it out" };
                 write!(f, "listener URL \"{url}\": \"{text}\" behind the address has no meaning{mend}")
             }
             Self::Nothing => f.write_str("no listener URL: name one, such as ldap:///"),
@@ -597,7 +597,11 @@ mod tests {
 
     #[test]
     fn urls_with_commas_between_them() {
-        let both = ListenUrl::parse("ldap://127.0.0.1:0,ldap://127.0.0.1:0").unwrap();
+        for list in ["ldap://127.0.0.1:0,ldap://127.0.0.1:0", "ldap:///,ldaps:///"] {
+            let error = ListenUrl::parse(list).unwrap_err().to_string();
+            assert!(error.contains("has no meaning") && error.ends_with("separated by spaces"), "{error}");
+        }
+        let both = ListenUrl::parse("ldap://127.0.0.1,127.0.0.2").unwrap();
         let error = both.bind(AddressFamily::Any, 8).unwrap_err().to_string();
         assert!(error.contains("no address for host") && error.ends_with("separated by spaces"), "{error}");
     }

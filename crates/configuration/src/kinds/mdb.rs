@@ -284,6 +284,8 @@ fn env_flags(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 
 fn mode(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let text = call.argument(0)?;
+    // As where words are cut, a quote at the end does not count.
+    let text = text.strip_suffix('"').unwrap_or(text);
     let symbolic = |text: &str| {
         // -rw-r-----: ten characters, each on or off.
         let bits = text.strip_prefix('-').filter(|bits| bits.len() == 9)?;
