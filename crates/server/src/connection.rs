@@ -8,6 +8,7 @@ mod searches;
 mod service;
 
 use larix_engine::time::Monotonic;
+use larix_proto::ber::{Reader, Tag};
 use larix_proto::{
     Authentication, DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp,
     ResultCode, encode, frame, oid,
@@ -34,7 +35,7 @@ const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
 const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// How a bind request begins.
-const BIND_TAG: u8 = 0x60;
+const BIND_TAG: Tag = Tag::application_constructed(0);
 
 /// What to do next with a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -710,12 +711,17 @@ fn looks_up_identities(pdu: &[u8]) -> bool {
             matches!(&message.request, Request::Bind(bind) if matches!(bind.authentication, Authentication::Sasl { .. }))
         })
     };
-    // The tag follows the length and the number of the message, each of a few bytes.
-    let may_bind = pdu.iter().take(12).any(|byte| *byte == BIND_TAG);
-    may_bind && is_sasl()
+    operation_tag(pdu) == Some(BIND_TAG) && is_sasl()
         || has(oid::PROXIED_AUTHORIZATION.as_bytes())
         || has(oid::PROXIED_AUTHORIZATION_V1.as_bytes())
         || has(oid::VERIFY_CREDENTIALS.as_bytes())
+}
+
+/// The tag of the operation, which follows the number of the message, however long this is written.
+fn operation_tag(pdu: &[u8]) -> Option<Tag> {
+    let mut message = Reader::new(pdu).sequence("LDAPMessage").ok()?;
+    message.element("messageID").ok()?;
+    message.peek()
 }
 
 #[cfg(test)]
