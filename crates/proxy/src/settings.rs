@@ -184,6 +184,8 @@ pub enum Mode {
 pub enum IdentityRule {
     /// `*`: also anonymous.
     Everybody,
+    /// Everybody but anonymous.
+    Users,
     Exact(NormalDn),
     OneLevel(NormalDn),
     Subtree(NormalDn),
@@ -194,7 +196,7 @@ pub enum IdentityRule {
 impl PartialEq for IdentityRule {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Everybody, Self::Everybody) => true,
+            (Self::Everybody, Self::Everybody) | (Self::Users, Self::Users) => true,
             (Self::Exact(a), Self::Exact(b))
             | (Self::OneLevel(a), Self::OneLevel(b))
             | (Self::Subtree(a), Self::Subtree(b))
@@ -206,15 +208,18 @@ impl PartialEq for IdentityRule {
 }
 
 impl IdentityRule {
-    /// Whether it is about this identity; none is anonymous.
+    /// Whether it is about this identity; none is anonymous, whose name is empty. As in OpenLDAP, a style with an empty DN does not
+    /// stand for everybody.
     pub fn matches(&self, who: Option<&NormalDn>) -> bool {
-        let Some(who) = who else { return matches!(self, Self::Everybody) };
+        let anonymous = NormalDn::root();
+        let who = who.unwrap_or(&anonymous);
         match self {
             Self::Everybody => true,
+            Self::Users => !who.is_root(),
             Self::Exact(dn) => who == dn,
-            Self::OneLevel(dn) => who.parent().is_some_and(|parent| parent == *dn),
-            Self::Subtree(dn) => who.is_within(dn),
-            Self::Children(dn) => who.is_descendant_of(dn),
+            Self::OneLevel(dn) => !dn.is_root() && who.parent().is_some_and(|parent| parent == *dn),
+            Self::Subtree(dn) => who == dn || !dn.is_root() && who.is_within(dn),
+            Self::Children(dn) => !dn.is_root() && who.is_descendant_of(dn),
             Self::Regex(regex) => regex.is_match(who.as_str()),
         }
     }

@@ -208,6 +208,14 @@ fn identities_are_asserted() {
         (bind.clone(), true, "=> 8"),
         (format!("{bind} mode=none\nidassert-authzFrom dn.subtree:o=other"), false, "=> 48"),
         (format!("{bind} mode=none\nidassert-authzFrom dn.children:o=local"), false, ADMIN),
+        // As slapd 2.5.13 answers: an empty DN stands for nobody but an anonymous client.
+        (format!("{bind} mode=none\nidassert-authzFrom dn.children:"), false, "=> 48"),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.subtree:"), false, "=> 48"),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.subtree:"), true, ADMIN),
+        (format!("{bind} mode=none\nidassert-authzFrom dn:*"), true, ADMIN),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.regex:.*"), true, ADMIN),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.children:*"), true, "=> 48"),
+        (format!("{bind} mode=none\nidassert-authzFrom dn.children:*"), false, ADMIN),
         (
             format!("{bind} mode=none flags=non-prescriptive\nidassert-authzFrom dn.subtree:o=other"),
             false,

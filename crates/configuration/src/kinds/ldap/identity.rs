@@ -276,6 +276,11 @@ pub(super) fn rule(builder: &mut Builder, call: &Call<'_>) -> Result<Rule, Fault
         }
         _ => (String::new(), text),
     };
+    match (pattern.trim_start_matches(' '), style.as_str()) {
+        ("*", "") => return Ok(Rule::Everybody),
+        ("*", "exact" | "onelevel" | "subtree" | "children" | "regex") => return Ok(Rule::Users),
+        _ => {}
+    }
     if style == "regex" {
         let regex = posix_regex(pattern, true);
         return regex.map(Rule::Regex).map_err(|error| Fault::argument(0, format!("`{pattern}`: {error}")));
