@@ -8,6 +8,7 @@ mod change_teller;
 mod cursor;
 mod deferred;
 mod delay;
+mod domain_scope;
 mod figures;
 mod glue;
 mod glued_pages;

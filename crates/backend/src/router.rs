@@ -13,6 +13,7 @@ use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Announced, Backend, Below, Context, Mount, Routing};
 use crate::cursor::{Cursor, End, First};
+use crate::domain_scope::WithoutReferrals;
 use crate::glue;
 use crate::intercept::{Bound, Stack};
 use crate::mounts::Mounts;
@@ -154,7 +155,14 @@ impl Router {
             base = normal.clone();
             request.base = text;
         }
+        let is_within_domain = controls.domain_scope;
         let search = Search { request, base: &base, controls, message };
+        if is_within_domain {
+            return match self.interceptors.open(&self.routes, context, search) {
+                Ok(cursor) => First::slice_of(Box::new(WithoutReferrals::new(cursor)), context.clock, out),
+                Err(end) => First::ended(WithoutReferrals::end(*end)),
+            };
+        }
         self.interceptors.search(&self.routes, context, search, out)
     }
 

@@ -77,6 +77,10 @@ fn requests_are_referred_to_the_servers_of_the_domain() {
         ),
         ("search dc=hidden,dc=com base (dc=*)", "=> 32\n".to_owned()),
         (
+            "search uid=ann,dc=example,dc=com base (uid=ann) with !domainScope",
+            "=> 32 text \"DNS SRV generated referrals\"\n".to_owned(),
+        ),
+        (
             "as uid=ann,dc=example,dc=com secret",
             "=> 53 text \"you shouldn't send strangers your password\"\n".to_owned(),
         ),
@@ -114,6 +118,8 @@ fn a_database_that_is_glued_to_another_one() {
     let reference = "~> ldaps://secure.example.com:636/dc=example,dc=com??sub ldap://first.example.com:10389/dc=example,dc=com??sub \
                      ldap://backup.example.com:389/dc=example,dc=com??sub";
     assert_eq!(answer, format!("-> dc=com\n   dc: com\n{reference}\n=> 0\n"));
+    let answer = run(&mut client, "search dc=com sub (objectClass=*) dc with domainScope");
+    assert_eq!(answer, "-> dc=com\n   dc: com\n=> 0\n");
     let answer = run(&mut client, "search dc=com one (objectClass=*) dc with manageDSAit");
     assert_eq!(answer, "-> dc=example,dc=com\n   dc: example\n=> 0\n");
     assert_eq!(run(&mut client, "search o=x base (o=x)"), "=> 32\n");

@@ -254,9 +254,6 @@ pub(crate) struct Nowhere {
 impl Backend for Nowhere {
     fn open(&self, _: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-        if search.controls.domain_scope {
-            return Err(Box::new((missing, Vec::new())));
-        }
         let (base, scope) = (search.request.base, Some(search.request.scope));
         Err(Box::new((self.common.directory.elsewhere(base, scope, missing), Vec::new())))
     }
