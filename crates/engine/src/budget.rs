@@ -14,7 +14,7 @@ use crate::controls::RequestControls;
 /// A limit of one request; the order is that of [`RequestLimit::ALL`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum RequestLimit {
-    /// Attribute selectors of a search, of a read entry control or of a dereference control.
+    /// Attribute selectors of a search, or of a control of those for read entries, dereferencing and effective rights.
     Selectors,
     /// Keys of a sort control (RFC 2891).
     SortKeys,
@@ -160,14 +160,7 @@ impl RequestLimits {
     /// # Errors
     /// What is answered to too much.
     pub fn check_controls(&self, controls: &RequestControls) -> Result<(), LdapResult> {
-        if controls.is_none() {
-            return Ok(());
-        }
-        self.check_filters(controls.assertion.iter().map(FilterBuf::as_filter))?;
-        for read in controls.pre_read.iter().chain(&controls.post_read) {
-            self.check(RequestLimit::Selectors, read.attributes.len())?;
-        }
-        Ok(())
+        self.check_filters(controls.assertion.iter().map(FilterBuf::as_filter)).map_err(LdapResult::from)
     }
 
     fn check_filters<'f>(&self, filters: impl Iterator<Item = Filter<'f>> + Clone) -> Result<(), Exceeded> {

@@ -13,6 +13,7 @@ use std::ops::Deref;
 use larix_proto::{Control, Controls, FilterBuf, LdapResult, ResultCode, oid};
 
 use crate::access::Privilege;
+use crate::budget::RequestLimits;
 
 pub use known::{OperationKind, SUPPORTED, SupportedControl, applies, is_known, listed};
 pub use overlays::{OverlayControl, SentControl};
@@ -224,19 +225,21 @@ impl RequestControls {
     /// # Errors
     /// unavailableCriticalExtension and protocolError, as the module says.
     pub fn parse(controls: Controls<'_>, operation: OperationKind<'_>) -> Result<Self, LdapResult> {
-        Self::parse_with(controls, operation, &|_| None)
+        Self::parse_with(controls, operation, &RequestLimits::UNLIMITED, &|_| None)
     }
 
-    /// The same, with the controls that overlays bring: `brought` finds one by its OID, and is asked about no other.
+    /// The same, with the controls that overlays bring: `brought` finds one by its OID, and is asked about no other. Lists in controls
+    /// are no longer than the limits of one request allow.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// As [`Self::parse`], and adminLimitExceeded.
     pub fn parse_with(
         controls: Controls<'_>,
         operation: OperationKind<'_>,
+        limits: &RequestLimits,
         brought: &dyn Fn(&str) -> Option<&'static OverlayControl>,
     ) -> Result<Self, LdapResult> {
-        Self::parse_without(controls, operation, &[], brought)
+        Self::parse_without(controls, operation, &[], (limits, brought))
     }
 
     /// What was sent without the controls of these OIDs.
@@ -252,7 +255,8 @@ impl RequestControls {
         if !dropped.is_empty() {
             let known =
                 |oid: &str| self.overlays.iter().map(|sent| sent.control).find(|known| known.oid == oid);
-            *self = Self::parse_without(sent, operation, dropped, &known)?;
+            // What was sent was within the limits.
+            *self = Self::parse_without(sent, operation, dropped, (&RequestLimits::UNLIMITED, &known))?;
         }
         Ok(())
     }
@@ -261,7 +265,7 @@ impl RequestControls {
         controls: Controls<'_>,
         operation: OperationKind<'_>,
         dropped: &[String],
-        brought: &dyn Fn(&str) -> Option<&'static OverlayControl>,
+        (limits, brought): (&RequestLimits, &dyn Fn(&str) -> Option<&'static OverlayControl>),
     ) -> Result<Self, LdapResult> {
         if controls.is_empty() {
             return Ok(Self::default());
@@ -295,7 +299,7 @@ impl RequestControls {
                         return Err(protocol_error(format!("{name} control specified multiple times")));
                     }
                     seen.push(known.oid);
-                    parsed.read(&control, name)?;
+                    parsed.read(&control, name, limits)?;
                 }
                 _ => {}
             }
@@ -333,16 +337,16 @@ impl RequestControls {
 }
 
 impl ControlValues {
-    fn read(&mut self, control: &Control<'_>, name: &str) -> Result<(), LdapResult> {
+    fn read(&mut self, control: &Control<'_>, name: &str, limits: &RequestLimits) -> Result<(), LdapResult> {
         match control.oid {
             oid::ASSERTION => self.assertion = Some(values::assertion(control, name)?),
-            oid::PRE_READ => self.pre_read = Some(values::read_attributes(control, name)?),
-            oid::POST_READ => self.post_read = Some(values::read_attributes(control, name)?),
+            oid::PRE_READ => self.pre_read = Some(values::read_attributes(control, name, limits)?),
+            oid::POST_READ => self.post_read = Some(values::read_attributes(control, name, limits)?),
             oid::PAGED_RESULTS => self.paged = Some(values::paged_results(control, name)?),
-            oid::SORT_REQUEST => self.sort = Some(values::sort_request(control, name)?),
+            oid::SORT_REQUEST => self.sort = Some(values::sort_request(control, name, limits)?),
             oid::VLV_REQUEST => self.vlv = Some(Box::new(values::virtual_list_view(control, name)?)),
             oid::DEREF => self.deref = Some(Box::new(values::dereference(control)?)),
-            oid::MATCHED_VALUES => self.matched_values = Some(values::matched_values(control, name)?),
+            oid::MATCHED_VALUES => self.matched_values = Some(values::matched_values(control, name, limits)?),
             oid::SUBENTRIES => self.subentries = Some(values::subentries(control)?),
             oid::PROXIED_AUTHORIZATION | oid::PROXIED_AUTHORIZATION_V1 => {
                 if self.proxied_authorization.is_some() {
@@ -355,7 +359,9 @@ impl ControlValues {
             }
             oid::SESSION_TRACKING => self.session_tracking = Some(values::session_tracking(control, name)?),
             oid::TRANSACTION_SPECIFICATION => self.transaction = Some(values::transaction(control)?),
-            oid::EFFECTIVE_RIGHTS => self.effective_rights = Some(values::effective_rights(control, name)?),
+            oid::EFFECTIVE_RIGHTS => {
+                self.effective_rights = Some(values::effective_rights(control, name, limits)?)
+            }
             oid::SYNC_REQUEST => self.sync = Some(values::content_sync(control, name)?),
             oid::PERSISTENT_SEARCH => self.persistent = Some(values::persistent_search(control, name)?),
             oid::VALUE_SORT => self.val_sort = Some(values::value_sort(control, name)?),

@@ -332,8 +332,13 @@ impl Dispatcher {
         sent: Controls<'_>,
         operation: controls::OperationKind<'_>,
     ) -> Result<RequestControls, LdapResult> {
-        let brought = |oid: &str| self.server.databases().router().overlay_control(oid);
-        RequestControls::parse_with(sent, operation, &brought)
+        if sent.is_empty() {
+            return Ok(RequestControls::default());
+        }
+        let generation = self.server.generation();
+        let brought = |oid: &str| generation.databases.router().overlay_control(oid);
+        let limits = &generation.config.global.request_limits;
+        RequestControls::parse_with(sent, operation, limits, &brought)
     }
 
     /// Whether the configuration lets this session do this to that DN. Answers the OIDs of the controls that are to be

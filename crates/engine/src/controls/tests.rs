@@ -1,6 +1,7 @@
 use larix_proto::ControlBuf;
 
 use super::*;
+use crate::budget::RequestLimit;
 
 fn control(oid: &'static str, critical: bool, value: Option<&[u8]>) -> ControlBuf {
     ControlBuf { oid: oid.into(), critical, value: value.map(<[u8]>::to_vec) }
@@ -150,4 +151,38 @@ fn a_control_that_an_overlay_has_carried_out_goes_no_further() {
     let left = RequestControls::from(values).without("1.2.3");
     assert!(left.of_overlay("1.2.3").is_none());
     assert_eq!(left.sent, sent(&["1.2.4"]));
+}
+
+/// They are refused before room is made for them.
+#[test]
+fn lists_in_controls_are_no_longer_than_the_limits() {
+    use OperationKind::{Modify, Search};
+    let limits = RequestLimits::default().with(RequestLimit::Selectors, 2).with(RequestLimit::FilterTerms, 2);
+    let list = |element: &[u8], count: usize| {
+        let contents = element.repeat(count);
+        [&[0x30, contents.len() as u8][..], &contents].concat()
+    };
+    let rights = |count: usize| {
+        let contents = [&b"\x04\x00"[..], &list(b"\x04\x01+", count)].concat();
+        [&[0x30, contents.len() as u8][..], &contents].concat()
+    };
+    let names = |count: usize| list(b"\x04\x01+", count);
+    let keys = |count: usize| list(b"\x30\x03\x04\x01a", count);
+    let filters = |count: usize| list(b"\x87\x01a", count);
+    let cases: [(&'static str, OperationKind<'_>, &dyn Fn(usize) -> Vec<u8>); 5] = [
+        (oid::PRE_READ, Modify, &names),
+        (oid::POST_READ, Modify, &names),
+        (oid::SORT_REQUEST, Search, &keys),
+        (oid::MATCHED_VALUES, Search, &filters),
+        (oid::EFFECTIVE_RIGHTS, Search, &rights),
+    ];
+    for (oid, operation, value) in cases {
+        for (count, expected) in [(2, None), (3, Some(ResultCode::ADMIN_LIMIT_EXCEEDED))] {
+            let mut ber = Vec::new();
+            control(oid, true, Some(&value(count))).encode(&mut ber);
+            let controls = Controls::check(&ber).unwrap();
+            let parsed = RequestControls::parse_with(controls, operation, &limits, &|_| None);
+            assert_eq!(parsed.err().map(|refused| refused.code), expected, "{oid}: {count}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use larix_proto::control::{
 use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
 
 use super::protocol_error;
+use crate::budget::{Exceeded, RequestLimit, RequestLimits};
 
 /// The sync request control (RFC 4533 section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +120,41 @@ fn malformed(name: &str, error: &DecodeError) -> LdapResult {
     protocol_error(format!("{name} control could not be decoded: {error}"))
 }
 
+/// Why a list was not read.
+enum ListFault {
+    Malformed(DecodeError),
+    Exceeded(Exceeded),
+}
+
+impl From<DecodeError> for ListFault {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+impl ListFault {
+    fn answer(self, malformed: impl FnOnce(&DecodeError) -> LdapResult) -> LdapResult {
+        match self {
+            Self::Malformed(error) => malformed(&error),
+            Self::Exceeded(exceeded) => exceeded.into(),
+        }
+    }
+}
+
+/// The elements of a list, if there are no more than the limit allows: an element of two bytes takes twenty times as much here.
+fn elements<'a, T>(
+    mut list: Reader<'a>,
+    (limits, limit): (&RequestLimits, RequestLimit),
+    mut read: impl FnMut(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, ListFault> {
+    let mut elements = Vec::new();
+    while !list.is_empty() {
+        limits.check(limit, elements.len() + 1).map_err(ListFault::Exceeded)?;
+        elements.push(read(&mut list)?);
+    }
+    Ok(elements)
+}
+
 fn present<'a>(control: &Control<'a>, name: &str) -> Result<&'a [u8], LdapResult> {
     match control.value {
         None => Err(protocol_error(format!("{name} control value is absent"))),
@@ -196,7 +232,11 @@ pub(super) fn persistent_search(control: &Control<'_>, name: &str) -> Result<Per
 
 /// Without a value, the requester's rights. Else a sequence of the authorization identity and a list of attributes
 /// (OpenDJ), or the identity alone, in BER or bare (389 Directory Server).
-pub(super) fn effective_rights(control: &Control<'_>, name: &str) -> Result<EffectiveRights, LdapResult> {
+pub(super) fn effective_rights(
+    control: &Control<'_>,
+    name: &str,
+    limits: &RequestLimits,
+) -> Result<EffectiveRights, LdapResult> {
     let critical = control.critical;
     let Some(value) = control.value.filter(|value| !value.is_empty()) else {
         return Ok(EffectiveRights { critical, ..EffectiveRights::default() });
@@ -211,25 +251,28 @@ pub(super) fn effective_rights(control: &Control<'_>, name: &str) -> Result<Effe
     }
     let decode = || {
         let mut outer = Reader::new(value);
-        let mut attributes = Vec::new();
         if value.first() != Some(&0x30) {
-            return Ok((outer.string("authzId")?.to_owned(), attributes));
+            return Ok((outer.string("authzId")?.to_owned(), Vec::new()));
         }
         let mut reader = outer.sequence("GetEffectiveRights")?;
         let authzid = reader.string("authzId")?.to_owned();
-        if !reader.is_empty() {
-            let mut list = reader.sequence("attributes")?;
-            while !list.is_empty() {
-                attributes.push(list.string("attribute")?.to_owned());
-            }
-        }
-        Ok::<_, DecodeError>((authzid, attributes))
+        let attributes = match reader.is_empty() {
+            true => Vec::new(),
+            false => elements(reader.sequence("attributes")?, (limits, RequestLimit::Selectors), |list| {
+                list.string("attribute").map(str::to_owned)
+            })?,
+        };
+        Ok::<_, ListFault>((authzid, attributes))
     };
-    let (authzid, attributes) = decode().map_err(|error| malformed(name, &error))?;
+    let (authzid, attributes) = decode().map_err(|fault| fault.answer(|error| malformed(name, error)))?;
     Ok(EffectiveRights { critical, authzid: Some(authzid), attributes })
 }
 
-pub(super) fn read_attributes(control: &Control<'_>, name: &str) -> Result<ReadAttributes, LdapResult> {
+pub(super) fn read_attributes(
+    control: &Control<'_>,
+    name: &str,
+    limits: &RequestLimits,
+) -> Result<ReadAttributes, LdapResult> {
     let fault = |text| protocol_error(format!("{name} control: {text}"));
     let value = match control.value {
         None => return Err(fault("value is absent")),
@@ -237,14 +280,10 @@ pub(super) fn read_attributes(control: &Control<'_>, name: &str) -> Result<ReadA
         Some(value) => value,
     };
     let decode = || {
-        let mut reader = Reader::new(value).sequence("AttributeSelection")?;
-        let mut attributes = Vec::new();
-        while !reader.is_empty() {
-            attributes.push(reader.string("selector")?.to_owned());
-        }
-        Ok::<_, DecodeError>(attributes)
+        let list = Reader::new(value).sequence("AttributeSelection")?;
+        elements(list, (limits, RequestLimit::Selectors), |list| list.string("selector").map(str::to_owned))
     };
-    let attributes = decode().map_err(|_| fault("decoding error"))?;
+    let attributes = decode().map_err(|wrong| wrong.answer(|_| fault("decoding error")))?;
     Ok(ReadAttributes { critical: control.critical, attributes })
 }
 
@@ -266,25 +305,28 @@ pub(super) fn paged_results(control: &Control<'_>, name: &str) -> Result<PagedRe
     Ok(PagedResults { critical: control.critical, size, cookie })
 }
 
-pub(super) fn sort_request(control: &Control<'_>, name: &str) -> Result<SortRequest, LdapResult> {
+/// A database may allow fewer keys than there may be selectors.
+pub(super) fn sort_request(
+    control: &Control<'_>,
+    name: &str,
+    limits: &RequestLimits,
+) -> Result<SortRequest, LdapResult> {
     let value = present(control, name)?;
     let decode = || {
-        let mut list = Reader::new(value).sequence("SortKeyList")?;
-        let mut keys = Vec::new();
-        while !list.is_empty() {
+        let list = Reader::new(value).sequence("SortKeyList")?;
+        elements(list, (limits, RequestLimit::Selectors), |list| {
             let mut key = list.sequence("SortKey")?;
             let attribute = key.string("attributeType")?.to_owned();
             let rule = key.optional(Tag::context(0), "orderingRule")?;
             let reverse = key.optional(Tag::context(1), "reverseOrder")?;
-            keys.push(SortKey {
+            Ok(SortKey {
                 attribute,
                 rule: rule.map(|rule| String::from_utf8_lossy(rule).into_owned()),
                 reverse: reverse.is_some_and(|reverse| reverse.iter().any(|byte| *byte != 0)),
-            });
-        }
-        Ok(keys)
+            })
+        })
     };
-    let keys = decode().map_err(|error| malformed(name, &error))?;
+    let keys = decode().map_err(|fault| fault.answer(|error| malformed(name, error)))?;
     if keys.is_empty() {
         return Err(protocol_error("sorted results control has no keys"));
     }
@@ -316,17 +358,19 @@ pub(super) fn dereference(control: &Control<'_>) -> Result<Dereference, LdapResu
     Ok(Dereference { critical: control.critical, specs: specs.collect() })
 }
 
-pub(super) fn matched_values(control: &Control<'_>, name: &str) -> Result<Vec<FilterBuf>, LdapResult> {
+pub(super) fn matched_values(
+    control: &Control<'_>,
+    name: &str,
+    limits: &RequestLimits,
+) -> Result<Vec<FilterBuf>, LdapResult> {
     let value = present(control, name)?;
     let decode = || {
-        let mut list = Reader::new(value).sequence("ValuesReturnFilter")?;
-        let mut filters = Vec::new();
-        while !list.is_empty() {
-            filters.push(Filter::decode(list.raw("SimpleFilterItem")?, 1)?.to_owned());
-        }
-        Ok(filters)
+        let list = Reader::new(value).sequence("ValuesReturnFilter")?;
+        elements(list, (limits, RequestLimit::FilterTerms), |list| {
+            Ok(Filter::decode(list.raw("SimpleFilterItem")?, 1)?.to_owned())
+        })
     };
-    decode().map_err(|error| malformed(name, &error))
+    decode().map_err(|fault| fault.answer(|error| malformed(name, error)))
 }
 
 pub(super) fn proxied_authorization(control: &Control<'_>) -> Result<ProxiedAuthorization, LdapResult> {
