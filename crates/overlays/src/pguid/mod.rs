@@ -15,6 +15,7 @@ use larix_engine::overlay::{
 };
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use uuid::Uuid;
 
 const NAME: &str = "parentUUID";
 
@@ -113,8 +114,8 @@ impl ComputedAttributes for ParentUuid {
         _: &AttributeDescription,
         normal: &[u8],
     ) -> Result<Option<Holders>, Failure> {
-        let bytes: String = normal.iter().map(|byte| format!("\\{byte:02x}")).collect();
-        let filter = FilterBuf::parse(&format!("(entryUUID={bytes})"))
+        let Ok(uuid) = Uuid::from_slice(normal) else { return Ok(Some(Holders::default())) };
+        let filter = FilterBuf::parse(&format!("(entryUUID={uuid})"))
             .map_err(|error| LdapResult::with(ResultCode::OTHER, error.to_string()))?;
         let filter = within.schema.bind_filter(filter.as_filter());
         let (root, mut parent) = (NormalDn::root(), None);

@@ -10,7 +10,7 @@ use crate::matching_rules::Normal;
 use crate::prep::{Position, prepare, prepare_tidy};
 use crate::schema::Schema;
 use crate::syntax::{
-    attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial,
+    attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial, is_uuid,
     issuer_and_this_update, list_issuer_and_this_update, normal_authz, serial_and_issuer,
     serial_and_issuer_serial,
 };
@@ -93,6 +93,7 @@ impl Normal {
                 Ok(())
             }
             Self::CsnSid => Err(InvalidValue),
+            Self::Uuid if !is_uuid(value) => Err(InvalidValue),
             Self::IntegerFirstComponent => integer_key(value, out),
             Self::StringFirstComponent => self.text(schema, value, out),
             Self::ObjectClass => {
@@ -294,9 +295,8 @@ fn time_key(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-/// The sixteen bytes of a UUID.
+/// The sixteen bytes of a UUID. Values may be binary, or have their hyphens elsewhere: slapadd takes the latter, as in OpenLDAP.
 fn uuid_key(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
-    // A presence of 16 octets is the binary form, which the sync controls use.
     if value.len() == 16 {
         out.extend_from_slice(value);
         return Ok(());

@@ -76,6 +76,9 @@ const MATCHES: &[(&str, &str, &str, Option<bool>)] = &[
         Some(true),
     ),
     ("UUIDMatch", "01234567-89ab-cdef-0123-456789ABCDEF", "zz", None),
+    ("UUIDMatch", "0-1234567-89ab-cdef0-123456789ABCDEF", "01234567-89ab-cdef-0123-456789abcdef", Some(true)),
+    ("UUIDMatch", "01234567-89ab-cdef-0123-456789ABCDEF", "0-1234567-89ab-cdef0-123456789abcdef", None),
+    ("UUIDMatch", "30313233-3435-3637-3839-616263646566", "0123456789abcdef", None),
     (
         "CSNMatch",
         "20240102030405Z#000000#01#000000",

@@ -17,7 +17,7 @@ use crate::syntaxes::{Syntax, SyntaxKind};
 use crate::{csn, time};
 
 pub(crate) use aci::canonical as canonical_aci;
-pub(crate) use text::normal_authz;
+pub(crate) use text::{is_uuid, normal_authz};
 pub(crate) use x509::{
     attribute_certificate_issuer_and_serial, certificate_issuer_and_serial, issuer_and_this_update,
     list_issuer_and_this_update, serial_and_issuer, serial_and_issuer_serial,

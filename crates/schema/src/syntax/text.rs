@@ -63,7 +63,7 @@ pub(super) fn is_postal_address(value: &[u8]) -> bool {
             .all(|after| after.get(..2).is_some_and(|hex| hex == b"24" || hex.eq_ignore_ascii_case(b"5c")))
 }
 
-pub(super) fn is_uuid(value: &[u8]) -> bool {
+pub(crate) fn is_uuid(value: &[u8]) -> bool {
     value.len() == 36
         && value.iter().enumerate().all(|(i, b)| match i {
             8 | 13 | 18 | 23 => *b == b'-',
