@@ -594,11 +594,12 @@ impl<S: Service> Connection<S> {
     fn cancel_waiting(&mut self, at: usize) -> LdapResult {
         let result = Some(LdapResult::new(ResultCode::CANCELED));
         let operation = self.waiting.get(at).map(|waiting| waiting.operation);
+        let operation = operation.filter(|operation| self.service.may_cancel(*operation));
         if operation.is_some_and(|operation| self.service.give_up(operation, result, &mut self.output)) {
             self.waiting.swap_remove(at);
             return LdapResult::success();
         }
-        LdapResult::with(ResultCode::TOO_LATE, "the change is already with the writer")
+        LdapResult::with(ResultCode::TOO_LATE, "the operation is already under way")
     }
 
     /// Ends the connection. With `notice` the client gets a Notice of Disconnection (RFC 4511 section 4.4.1).

@@ -33,6 +33,11 @@ pub(crate) enum OperationKind {
 }
 
 impl OperationKind {
+    /// Whether such an operation changes something, or may.
+    pub(crate) const fn is_change(self) -> bool {
+        matches!(self, Self::Modify | Self::ModifyDn | Self::Add | Self::Delete | Self::Extended)
+    }
+
     /// All of them, with the name that cn=Operations gives each.
     pub(crate) const ALL: [(Self, &'static str); 10] = [
         (Self::Bind, "Bind"),
