@@ -10,7 +10,7 @@ mod values;
 
 use std::ops::Deref;
 
-use larix_proto::{Control, Controls, FilterBuf, LdapResult, ResultCode, oid};
+use larix_proto::{Control, ControlBuf, Controls, FilterBuf, LdapResult, ResultCode, oid};
 
 use crate::access::Privilege;
 use crate::budget::RequestLimits;
@@ -157,6 +157,18 @@ impl ControlValues {
         self.overlays.iter().find(|sent| sent.control.oid == oid)
     }
 
+    /// Changes a control for who passes the request on, or takes it away.
+    fn send_on(&mut self, oid: &str, change: impl Fn(ControlBuf) -> Option<ControlBuf>) {
+        let mut kept = Vec::new();
+        for control in Controls::parse(&self.sent).unwrap_or_default() {
+            let is_meant = control.oid == oid;
+            let control = control.to_owned();
+            let control = if is_meant { change(control) } else { Some(control) };
+            control.into_iter().for_each(|control| control.encode(&mut kept));
+        }
+        self.sent = kept;
+    }
+
     /// The privilege on the entry itself that a change of it takes: `manage` under the relax rules control, as in OpenLDAP.
     pub fn on_entry(&self, privilege: Privilege) -> Privilege {
         match privilege {
@@ -204,14 +216,14 @@ impl RequestControls {
     pub fn without(&self, oid: &str) -> Self {
         self.with(|values| {
             values.overlays.retain(|sent| sent.control.oid != oid);
-            let mut kept = Vec::new();
-            for control in Controls::parse(&values.sent).unwrap_or_default() {
-                if control.oid != oid {
-                    control.to_owned().encode(&mut kept);
-                }
-            }
-            values.sent = kept;
+            values.send_on(oid, |_| None);
         })
+    }
+
+    /// The same with a control that an overlay heeds, and that other servers get without being asked to know it.
+    #[must_use]
+    pub fn optional(&self, oid: &str) -> Self {
+        self.with(|values| values.send_on(oid, |control| Some(ControlBuf { critical: false, ..control })))
     }
 
     /// The same with a change.

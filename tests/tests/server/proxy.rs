@@ -238,6 +238,18 @@ fn identities_are_asserted() {
     }
 }
 
+/// `overlay authzid` answers its control itself: the target need not know it.
+#[test]
+fn the_control_of_authzid_stays_here() {
+    let remote = target(Kind::Larix);
+    let uri = format!("ldap://{}", remote.server.address);
+    let body = format!("overlay authzid\ndatabase ldap\nsuffix {SUFFIX}\nuri {uri}\n");
+    let front = Running::start(Kind::Larix, &body, "");
+    let mut client = Client::connect(front.server.address);
+    let answer = run(&mut client, &format!("as {ADMIN} secret with !2.16.840.1.113730.3.4.16"));
+    assert!(answer.starts_with("=> 0"), "{answer}");
+}
+
 /// With `proxy-whoami yes` the target says who a client is that has bound there and acts for another.
 #[test]
 fn who_acts_for_another_is_known_to_the_target() {

@@ -1,5 +1,3 @@
-use larix_proto::ControlBuf;
-
 use super::*;
 use crate::budget::RequestLimit;
 
@@ -148,9 +146,13 @@ fn a_control_that_an_overlay_has_carried_out_goes_no_further() {
     };
     let overlays = vec![SentControl { control: &COUNT, critical: true, value: None }];
     let values = ControlValues { overlays, sent: sent(&["1.2.3", "1.2.4"]), ..ControlValues::default() };
-    let left = RequestControls::from(values).without("1.2.3");
+    let left = RequestControls::from(values.clone()).without("1.2.3");
     assert!(left.of_overlay("1.2.3").is_none());
     assert_eq!(left.sent, sent(&["1.2.4"]));
+    let optional = RequestControls::from(values).optional("1.2.3");
+    assert!(optional.of_overlay("1.2.3").is_some_and(|sent| sent.critical));
+    let criticalities = Controls::parse(&optional.sent).unwrap().into_iter().map(|control| control.critical);
+    assert_eq!(criticalities.collect::<Vec<_>>(), [false, true]);
 }
 
 /// They are refused before room is made for them.

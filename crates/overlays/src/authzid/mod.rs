@@ -5,7 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use larix_backend::{Bound, Interceptor};
+use larix_backend::{Bind, Bound, Context, Interceptor, Later, Next, Operations, Reply, Verdict};
 use larix_engine::controls::{OperationKind, OverlayControl};
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor};
@@ -37,6 +37,25 @@ pub fn build(_: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Interce
 }
 
 impl Interceptor for AuthorizationIdentity {
+    fn requests(&self) -> Operations {
+        Operations::BIND
+    }
+
+    /// Another server that judges the bind may not know the control, or would answer it, too.
+    fn bind(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        if bind.controls.of_overlay(oid::AUTHORIZATION_IDENTITY_REQUEST).is_none() {
+            return next.bind(context, bind, later);
+        }
+        let controls = bind.controls.without(oid::AUTHORIZATION_IDENTITY_REQUEST);
+        next.bind(context, &Bind { controls: &controls, ..*bind }, later)
+    }
+
     fn controls(&self) -> &'static [OverlayControl] {
         &CONTROLS
     }

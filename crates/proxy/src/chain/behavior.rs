@@ -64,6 +64,11 @@ impl Behavior {
     }
 }
 
+/// The controls for the backend and for other servers, which may know nothing of this one: it is not critical there. None: as they are.
+pub(super) fn passed_on(controls: &RequestControls) -> Option<RequestControls> {
+    controls.of_overlay(OID).filter(|sent| sent.critical).map(|_| controls.optional(OID))
+}
+
 /// The answer where chaining is required and cannot be.
 pub(super) fn cannot_chain() -> LdapResult {
     LdapResult::with(CANNOT_CHAIN, "operation cannot be completed without chaining")

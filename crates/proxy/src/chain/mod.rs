@@ -109,8 +109,11 @@ impl Interceptor for Chain {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        search: Search<'_>,
+        mut search: Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
+        if let Some(controls) = behavior::passed_on(&search.controls) {
+            search.controls = controls;
+        }
         let behavior = Behavior::of(&search.controls, self.0.behavior);
         // A cookie of another server's page would be taken for one of a page here.
         let controls = &search.controls;
@@ -139,6 +142,8 @@ impl Interceptor for Chain {
         compare: &Compare<'_>,
         later: Later<'_, End>,
     ) -> Reply<End> {
+        let controls = behavior::passed_on(compare.controls);
+        let compare = &Compare { controls: controls.as_ref().unwrap_or(compare.controls), ..*compare };
         let request = || Request::Compare {
             attribute: compare.request.attribute.to_owned(),
             value: compare.request.value.to_vec(),
@@ -191,7 +196,18 @@ impl Interceptor for Chain {
         })
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        mut changes: Changes,
+        done: Completion,
+    ) -> Pending {
+        if let Changes::One(request, _) = &mut changes
+            && let Some(controls) = behavior::passed_on(&request.controls)
+        {
+            request.controls = controls;
+        }
         let start = match &changes {
             Changes::One(request, Some(dn)) if next.refers(dn, true) => {
                 let original = OriginalRequest {
@@ -273,6 +289,8 @@ impl Interceptor for Chain {
         request: &Extended<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
+        let controls = behavior::passed_on(request.controls);
+        let request = &Extended { controls: controls.as_ref().unwrap_or(request.controls), ..*request };
         let original = || OriginalRequest {
             request: Request::Extended {
                 oid: request.oid.to_owned(),
