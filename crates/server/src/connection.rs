@@ -197,8 +197,16 @@ impl<S: Service> Connection<S> {
     fn give_up_where(&mut self, which: impl Fn(&S, Operation) -> bool, result: &LdapResult) {
         let Self { waiting, service, output, .. } = self;
         waiting.retain(|waiting| {
-            let result = Some(result.clone()).filter(|_| !waiting.abandoned);
-            !(which(service, waiting.operation) && service.give_up(waiting.operation, result, output))
+            let operation = waiting.operation;
+            if !which(service, operation) {
+                return true;
+            }
+            let result = match service.may_take_effect(operation) {
+                true => unknown_outcome(result),
+                false => result.clone(),
+            };
+            let result = Some(result).filter(|_| !waiting.abandoned);
+            !service.give_up(operation, result, output)
         });
     }
 
@@ -594,7 +602,8 @@ impl<S: Service> Connection<S> {
     fn cancel_waiting(&mut self, at: usize) -> LdapResult {
         let result = Some(LdapResult::new(ResultCode::CANCELED));
         let operation = self.waiting.get(at).map(|waiting| waiting.operation);
-        let operation = operation.filter(|operation| self.service.may_cancel(*operation));
+        // To call it canceled could be a lie (RFC 3909 section 3).
+        let operation = operation.filter(|operation| !self.service.may_take_effect(*operation));
         if operation.is_some_and(|operation| self.service.give_up(operation, result, &mut self.output)) {
             self.waiting.swap_remove(at);
             return LdapResult::success();
@@ -700,6 +709,13 @@ impl<S: Service> Drop for Connection<S> {
             self.close(None);
         }
     }
+}
+
+/// The answer to a change that is given up although it may be made.
+fn unknown_outcome(result: &LdapResult) -> LdapResult {
+    let why = &result.diagnostic;
+    let text = format!("{why}; whether it took effect is unknown: look before you try again");
+    LdapResult { diagnostic: text, ..result.clone() }
 }
 
 /// Whether a request may look up identities: a bind by a SASL mechanism, or one in the name of another identity. One that has the bytes

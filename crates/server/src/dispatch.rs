@@ -566,9 +566,8 @@ impl Service for Dispatcher {
         self.give_up_waiting(operation, result, out)
     }
 
-    /// A change may have been made where it waits: to call it canceled would be a lie (RFC 3909 section 3).
-    fn may_cancel(&self, operation: Operation) -> bool {
-        self.waiting.iter().all(|in_flight| in_flight.operation != operation || !in_flight.kind.is_change())
+    fn may_take_effect(&self, operation: Operation) -> bool {
+        self.waiting.iter().any(|in_flight| in_flight.operation == operation && in_flight.kind.is_change())
     }
 
     fn deadline(&self, operation: Operation) -> Option<Monotonic> {

@@ -58,9 +58,9 @@ pub(crate) trait Service {
     fn give_up(&mut self, _operation: Operation, _result: Option<LdapResult>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// Whether a request that waits has no effect once it is given up.
-    fn may_cancel(&self, _operation: Operation) -> bool {
-        true
+    /// Whether a request that waits may have its effect although it is given up.
+    fn may_take_effect(&self, _operation: Operation) -> bool {
+        false
     }
     /// When to give up a waiting request because of its duration.
     fn deadline(&self, _operation: Operation) -> Option<Monotonic> {

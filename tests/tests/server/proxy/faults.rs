@@ -235,6 +235,24 @@ fn the_outcome_of_a_change_whose_database_goes_is_unknown() {
     });
 }
 
+#[test]
+fn the_outcome_of_a_change_that_takes_too_long_is_unknown() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = proxy(listener.local_addr().unwrap(), "timeout delete=1");
+    let target = thread::spawn(move || {
+        let mut target = accepted(&listener);
+        target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        answer_bind(&mut target);
+        let request = next(&mut target);
+        (matches!(Message::decode(&request).unwrap().request, Request::Delete(_)), target)
+    });
+    let answer = run(&mut Client::connect(front.server.address), "delete uid=ann,dc=example,dc=com");
+    // Its connection ends no sooner than this.
+    let (has_come, _target) = target.join().unwrap();
+    assert!(has_come);
+    assert!(answer.contains("=> 11") && answer.contains("whether it took effect is unknown"), "{answer}");
+}
+
 /// A connection of the anonymous begins with a bind.
 fn answer_bind(target: &mut TcpStream) {
     let bind = next(target);
