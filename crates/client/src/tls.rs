@@ -1,6 +1,7 @@
 //! TLS of the clients: `ldaps://`, `-Z`, and the settings that OpenLDAP's clients know (ldap.conf(5)).
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::net::TcpStream;
 use std::path::Path;
@@ -155,7 +156,7 @@ impl TlsOptions {
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(Path::new(path)).map_err(|error| self.placed("TLS_CERT", error))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
-        let key = PrivateKeyDer::from_pem_file(key_path).map_err(|error| {
+        let key = opened(Path::new(key_path)).and_then(PrivateKeyDer::from_pem_reader).map_err(|error| {
             let why = match error {
                 pem::Error::NoItemsFound => {
                     "no private key (PEM) in it: tls_key names the file of the key".to_owned()
@@ -233,8 +234,10 @@ impl TlsOptions {
         let mut lists = Vec::new();
         for (name, must) in [("TLS_CRLFILE", true), ("TLS_CACERT", false)] {
             let Some(path) = self.get(name).map(Path::new) else { continue };
-            let found = CertificateRevocationListDer::pem_file_iter(path)
-                .and_then(|lists| lists.collect::<Result<Vec<_>, _>>())
+            let found = opened(path)
+                .and_then(|file| {
+                    CertificateRevocationListDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>()
+                })
                 .map_err(|error| self.placed(name, unreadable(path, &error.to_string())))?;
             if must && found.is_empty() {
                 return Err(unreadable(path, "no revocation list (PEM) in it"));
@@ -395,9 +398,13 @@ fn known(name: &str) -> Option<&'static str> {
     TlsOptions::NAMES.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
 }
 
+fn opened(path: &Path) -> Result<File, pem::Error> {
+    larix_files::open(path).map_err(pem::Error::Io)
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-    let found = CertificateDer::pem_file_iter(path)
-        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+    let found = opened(path)
+        .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
         .map_err(|error| unreadable(path, &error.to_string()))?;
     if found.is_empty() {
         return Err(unreadable(path, "no certificate (PEM) in it"));

@@ -111,7 +111,7 @@ impl Realm {
             Self::Servers(servers) => return Ok(servers.clone()),
             Self::File(path) => path,
         };
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let text = larix_files::read_to_string(path.as_ref()).map_err(|error| format!("{path}: {error}"))?;
         // As in OpenLDAP a line ends at the first white space.
         let lines = text.lines().filter_map(|line| line.split_whitespace().next());
         Self::servers(lines).map_err(|error| format!("{path}: {error}"))

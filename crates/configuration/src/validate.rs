@@ -415,7 +415,7 @@ impl Config {
     /// Names the file, and why it cannot be opened.
     pub fn check_root_dse_files(&self) -> Result<(), ConfigError> {
         for path in &self.global.root_dse_files {
-            if let Err(why) = std::fs::File::open(path) {
+            if let Err(why) = larix_files::open(path) {
                 let message = format!("rootDSE file `{}`: {why}", path.display());
                 return Err(ConfigError::new(Origin::BuiltIn, message)
                     .with_help("make it, or take the `rootDSE` line out"));

@@ -141,7 +141,7 @@ impl Caches {
         if !is_first {
             return None;
         }
-        let bytes = match std::fs::read(path) {
+        let bytes = match larix_files::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => return Some(format!("pcachePersist: {}: {error}; it is not read", path.display())),

@@ -111,6 +111,30 @@ fn a_directory_that_is_not_there_is_named_with_the_mend() {
     assert!(answer.contains(mend), "{answer}");
 }
 
+/// What opens a pipe that nobody writes to waits for ever, and changes of the configuration with it.
+#[test]
+fn a_pipe_is_no_file_of_the_configuration() {
+    let mut bench = Bench::start();
+    let pipe = bench.path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let certificate =
+        format!("replace olcTLSCertificateFile: {0}\nreplace olcTLSCertificateKeyFile: {0}", pipe.display());
+    let consumer = format!(
+        "add olcSyncRepl: rid=1 provider=ldap://127.0.0.1:1 searchbase=dc=example,dc=com attrs=:include:{}",
+        pipe.display()
+    );
+    for (entry, lines) in [
+        ("cn=config", &format!("replace olcRootDSE: {}", pipe.display())),
+        ("cn=config", &certificate),
+        ("olcDatabase={1}mdb,cn=config", &consumer),
+    ] {
+        let answer = bench.change(entry, lines);
+        assert!(answer.contains("it is not a regular file"), "{lines}\n{answer}");
+    }
+    let answer = bench.change("cn=config", &format!("replace olcLogFile: {}", pipe.display()));
+    assert!(answer.contains("cannot open the log file"), "{answer}");
+}
+
 #[test]
 fn a_directory_is_of_one_database_by_whatever_name() {
     let mut bench = Bench::start();

@@ -478,7 +478,7 @@ fn names(key: &str, value: &str) -> Result<Vec<String>, Wrong> {
     let read;
     let text = match value.strip_prefix(":include:") {
         Some(file) => {
-            read = std::fs::read_to_string(file).map_err(|error| {
+            read = larix_files::read_to_string(file.as_ref()).map_err(|error| {
                 (
                     format!("syncrepl: {key}={value}: {file} cannot be read: {error}"),
                     Some("a file with names of attributes"),

@@ -35,7 +35,7 @@ impl Words {
     /// # Errors
     /// A file that cannot be read, or has more than two million words.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let text = String::from_utf8_lossy(&fs::read(path)?).into_owned();
+        let text = String::from_utf8_lossy(&larix_files::read(path)?).into_owned();
         let mut words = HashSet::default();
         for word in text.lines().map(str::trim).filter(|word| !word.is_empty() && !word.starts_with('#')) {
             if words.len() == WORDS_MAX {
@@ -93,11 +93,11 @@ impl Breached {
 
     fn file_of(&self, prefix: &str) -> io::Result<File> {
         if !self.by_prefix {
-            return File::open(&self.path);
+            return larix_files::open(&self.path);
         }
         let names = [prefix.to_owned(), format!("{prefix}.txt")];
         let found = names.iter().map(|name| self.path.join(name)).find(|path| path.exists());
-        File::open(found.unwrap_or_else(|| self.path.join(prefix)))
+        larix_files::open(&found.unwrap_or_else(|| self.path.join(prefix)))
     }
 
     /// Whether a password is among them. Reads some blocks of a file.

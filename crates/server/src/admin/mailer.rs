@@ -1,7 +1,6 @@
 //! Mails with codes for forgotten passwords, sent by a thread of their own: a mail server that hangs delays other mails, and nothing else.
 
 use std::error::Error;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -167,7 +166,7 @@ fn transport(settings: &ResetMail) -> Result<SmtpTransport, String> {
 
 fn parameters(settings: &ResetMail) -> Result<TlsParameters, String> {
     let path = settings.authorities.display();
-    let pem = fs::read(&settings.authorities).map_err(|error| format!("cacert={path}: {error}"))?;
+    let pem = larix_files::read(&settings.authorities).map_err(|error| format!("cacert={path}: {error}"))?;
     let authority = Certificate::from_pem(&pem).map_err(|error| format!("cacert={path}: {error}"))?;
     TlsParameters::builder(settings.server.host.clone())
         .certificate_store(CertificateStore::None)
@@ -178,8 +177,8 @@ fn parameters(settings: &ResetMail) -> Result<TlsParameters, String> {
 
 /// The secret in the first line of a file.
 pub(super) fn first_line(file: &Path) -> Result<Zeroizing<String>, String> {
-    let text =
-        fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let text = larix_files::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let text = Zeroizing::new(text);
     let line = text.lines().next().unwrap_or_default();
     if line.is_empty() {

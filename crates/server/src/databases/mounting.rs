@@ -421,7 +421,7 @@ fn root_dse_files(config: &Config) -> Result<NamedValues, OpenError> {
     let mut extra = Vec::new();
     for path in &config.global.root_dse_files {
         let fail = |message: String| OpenError::RootDse { path: path.clone(), message };
-        let file = std::fs::File::open(path).map_err(|error| fail(error.to_string()))?;
+        let file = larix_files::open(path).map_err(|error| fail(error.to_string()))?;
         for record in ldif::Reader::new(std::io::BufReader::new(file)) {
             let record = record.map_err(|error| fail(error.to_string()))?;
             if !record.dn.is_empty() {

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::time_of_day;
 use larix_configuration::values::LogRotation;
+use rustix::fs::OFlags;
 
 /// How often it is looked for a file that was moved away.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -54,7 +55,10 @@ struct Open {
 
 impl Open {
     fn new(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        // A pipe that nobody reads is refused, and one whose reader is late loses lines: neither has the server wait.
+        let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
         let metadata = file.metadata()?;
         let (device, inode, bytes) = (metadata.dev(), metadata.ino(), metadata.len());
         Ok(Self { file, device, inode, bytes, since: born(&metadata), torn: false })
@@ -212,6 +216,19 @@ mod tests {
         file.append(b"two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
         assert_eq!(std::fs::read_to_string(directory.path().join("old")).unwrap(), "one\n");
+    }
+
+    #[test]
+    fn a_pipe_has_nobody_wait() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let unread = LogFile::open(&pipe, None).unwrap_err().source;
+        assert_eq!(unread.raw_os_error(), Some(rustix::io::Errno::NXIO.raw_os_error()));
+        let _reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let mut file = LogFile::open(&pipe, None).unwrap();
+        let lines = vec![b'\n'; 1 << 20];
+        assert_eq!(file.append(&lines).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(super) struct Sections {
 impl Sections {
     /// Reads a file.
     pub(super) fn read(directive: &'static str, path: &Path) -> Result<Self, TlsError> {
-        let bytes = fs::read(path).map(Zeroizing::new).map_err(|source| TlsError::Read {
+        let bytes = larix_files::read(path).map(Zeroizing::new).map_err(|source| TlsError::Read {
             directive,
             path: path.to_owned(),
             source,

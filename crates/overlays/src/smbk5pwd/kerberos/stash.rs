@@ -40,7 +40,7 @@ impl MasterKeys {
         if size > SIZE_MAX {
             return Err(format!("it has {size} octets, so it is no stash"));
         }
-        let content = Zeroizing::new(fs::read(path).map_err(|error| error.to_string())?);
+        let content = Zeroizing::new(larix_files::read(path).map_err(|error| error.to_string())?);
         Self::parse(&content)
     }
 

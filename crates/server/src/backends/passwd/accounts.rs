@@ -1,7 +1,7 @@
 //! The accounts of a file in the form of passwd(5), as entries.
 
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -156,16 +156,13 @@ impl AccountFile {
     /// # Errors
     /// A file that cannot be read, is none, or is larger than one may be.
     pub(super) fn accounts(&self, names: &Names<'_>) -> io::Result<Arc<Accounts>> {
-        let mut file = File::open(&self.path)?;
+        let mut file = larix_files::open(&self.path)?;
         let found = file.metadata()?;
         let stamp = stamp(&found);
         // What is kept is whole.
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, accounts)) = read.as_ref().filter(|(known, _)| *known == stamp) {
             return Ok(Arc::clone(accounts));
-        }
-        if !found.is_file() {
-            return Err(io::Error::other("it is no file"));
         }
         let mut lines = Vec::new();
         file.by_ref().take(FILE_BYTES_MAX + 1).read_to_end(&mut lines)?;
