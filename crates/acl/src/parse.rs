@@ -35,7 +35,10 @@ impl AccessRule {
         let (index, start) = leading_index(text);
         let mut start = start;
         let body = text.get(start..).unwrap_or_default();
-        if let Some(rest) = strip_keyword(body, "access") {
+        // A value of olcAccess has no keyword: slapd does not start with one that has.
+        if quoting == Quoting::Configuration
+            && let Some(rest) = strip_keyword(body, "access")
+        {
             start += body.len() - rest.len();
         }
         let body = text.get(start..).unwrap_or_default();

@@ -139,6 +139,8 @@ fn faults_name_the_column() {
         assert_eq!((error.column, error.fault.to_string().as_str()), (column, shown), "{line}");
     };
     check("access", 1, "an access rule begins with `to`");
+    let keyword = AccessRule::parse_olc("{0}access to * by * read").expect_err("no keyword in olcAccess");
+    assert_eq!((keyword.column, keyword.fault.to_string().as_str()), (4, "an access rule begins with `to`"));
     check("access from", 8, "an access rule begins with `to`");
     check("access to *", 12, "the rule grants nothing to anyone");
     check("access to * by", 15, "`by` without a requester");

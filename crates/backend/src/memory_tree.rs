@@ -521,11 +521,12 @@ impl FilterContext for Unguarded<'_> {
     }
 }
 
-/// `{3}value` is (`{3}`, `value`). Only decimal digits make a number.
+/// `{3}value` is (`{3}`, `value`). Only decimal digits make a number, after a `-` too.
 pub fn ordered_parts(value: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = value.iter().position(|byte| *byte == b'}')?;
     let (number, rest) = value.split_at_checked(end + 1)?;
     let digits = number.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    let digits = digits.strip_prefix(b"-").unwrap_or(digits);
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some((number, rest))
 }
 

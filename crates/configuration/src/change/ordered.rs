@@ -14,7 +14,8 @@ pub(super) fn bare(value: &[u8]) -> &[u8] {
     ordered_parts(value).map_or(value, |(_, rest)| rest)
 }
 
-fn number_of(value: &[u8]) -> Option<usize> {
+/// Below 0 in a value that has no place yet.
+fn number_of(value: &[u8]) -> Option<i64> {
     let (number, _) = ordered_parts(value)?;
     std::str::from_utf8(number.get(1..number.len() - 1)?).ok()?.parse().ok()
 }
@@ -118,8 +119,9 @@ impl OrderedChange<'_> {
         }
         drop(present);
         for value in new {
-            // A number beyond the end is the end.
-            let place = number_of(value).unwrap_or(usize::MAX).min(values.len());
+            // A number beyond the end or below 0 is the end.
+            let number = number_of(value).and_then(|number| usize::try_from(number).ok());
+            let place = number.unwrap_or(usize::MAX).min(values.len());
             values.insert(place, value.clone());
         }
         Ok(())

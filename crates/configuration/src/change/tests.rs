@@ -176,6 +176,10 @@ fn values_keep_their_place() {
             "add: olcAccess\nolcAccess: {9}to attrs=cone by * none",
             &format!("{{0}}{first}|{{1}}{second}|{{2}}{third}|{{3}}to attrs=cone by * none"),
         ),
+        (
+            "add: olcAccess\nolcAccess: {-1}to attrs=cone by * none",
+            &format!("{{0}}{first}|{{1}}{second}|{{2}}{third}|{{3}}to attrs=cone by * none"),
+        ),
         ("delete: olcAccess\nolcAccess: {1}", &format!("{{0}}{first}|{{1}}{third}")),
         (&format!("delete: olcAccess\nolcAccess: {third}"), &format!("{{0}}{first}|{{1}}{second}")),
         (&format!("delete: olcAccess\nolcAccess: {{2}}{third}"), &format!("{{0}}{first}|{{1}}{second}")),
