@@ -10,7 +10,7 @@ use std::sync::Arc;
 use larix_proto::dn::write_escaped;
 
 use super::balancer::{self, TierSettings};
-use super::builder::directive::Cardinality;
+use super::builder::directive::{Cardinality, Directive, Form};
 use super::directives;
 use super::entry::ConfigEntry;
 use super::kinds::descriptor_of;
@@ -31,15 +31,26 @@ impl ConfigEntry {
         let mut all: Vec<_> = settings.iter().collect();
         all.sort_by_key(|setting| rank(setting.attribute));
         for setting in all {
-            let ordered = directives::all().any(|directive| {
-                directive.attribute == setting.attribute && directive.cardinality == Cardinality::Ordered
-            });
-            let values = setting.values.iter().enumerate().map(|(number, value)| {
-                let mut text = if ordered { format!("{{{number}}}").into_bytes() } else { Vec::new() };
-                text.extend_from_slice(value);
-                text
-            });
-            self.add(setting.attribute, values.collect::<ValueList>());
+            let own = || directives::all().filter(|directive| directive.attribute == setting.attribute);
+            let ordered = own().any(|directive| directive.cardinality == Cardinality::Ordered);
+            let is_word = own().any(Directive::is_word);
+            // An empty word is read again from no value; as in slapd it has none.
+            let may_be_empty = !is_word && own().all(|directive| directive.form != Form::Each);
+            let given = setting.values.iter().filter(|value| may_be_empty || !value.is_empty());
+            let values: ValueList = given
+                .enumerate()
+                .map(|(number, value)| {
+                    let mut text = if ordered { format!("{{{number}}}").into_bytes() } else { Vec::new() };
+                    match is_word && value.iter().any(u8::is_ascii_whitespace) {
+                        true => text.extend([b"\"".as_slice(), value, b"\""].concat()),
+                        false => text.extend_from_slice(value),
+                    }
+                    text
+                })
+                .collect();
+            if !values.is_empty() {
+                self.add(setting.attribute, values);
+            }
         }
     }
 }

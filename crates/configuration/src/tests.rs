@@ -609,6 +609,37 @@ fn a_quick_start_takes_lines_for_its_database() {
     assert!(refused.contains("FILE:1:9"), "{refused}");
 }
 
+/// slapd cuts these values at blanks, and starts with no empty one.
+#[test]
+fn words_with_blanks_and_empty_ones_in_slapd_d() {
+    use super::slapd_d::Stamp;
+    use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
+
+    let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
+    let random = SeededRandom::new(7);
+    let text = "sasl-realm \"a b\"\nsasl-host \"\"\nsasl-auxprops-dontusecopy \"\"\ninclude $D/core.schema\n\
+                database mdb\nsuffix cn=x\ndirectory \"/nowhere/a b\"\nextra_attrs \"\" cn\n";
+    let (directory, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let target = directory.path().join("slapd.d");
+    super::convert(&config.unwrap(), &target, &Stamp { clock: &clock, random: &random })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let again = Config::from_slapd_d(&target).unwrap_or_else(|error| panic!("{error}"));
+    let entries = again.entries();
+    let shown = |name: &str| -> Vec<String> {
+        let values = entries.iter().flat_map(|entry| entry.values(name).iter());
+        values.map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    };
+    assert_eq!(shown("olcSaslRealm"), ["\"a b\""]);
+    assert_eq!(shown("olcSaslHost"), Vec::<String>::new());
+    assert_eq!(shown("olcSaslAuxpropsDontUseCopy"), Vec::<String>::new());
+    assert_eq!(shown("olcDbDirectory"), ["\"/nowhere/a b\""]);
+    assert_eq!(shown("olcExtraAttrs"), ["cn"]);
+    assert_eq!(again.global.sasl.realm.as_deref(), Some("a b"));
+    let mdb = again.databases[1].kind.mdb().expect("an mdb database");
+    assert_eq!(mdb.directory, std::path::Path::new("/nowhere/a b"));
+}
+
 /// The configuration comes back from slapd.d as it was, and entries can be added to it one after another.
 #[test]
 fn slapd_d_and_back() {

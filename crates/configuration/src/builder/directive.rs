@@ -218,6 +218,11 @@ impl Directive {
             || self.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(word))
     }
 
+    /// Whether slapd cuts the value at blanks and takes one word: others have to be in quotes.
+    pub(crate) fn is_word(&self) -> bool {
+        self.form == Form::Whole && !matches!(self.scope, Scope::Overlay(_) | Scope::Kind("ldif"))
+    }
+
     pub(crate) fn is_attribute(&self, name: &str) -> bool {
         (!self.attribute.is_empty() && self.attribute.eq_ignore_ascii_case(name))
             || self.attribute_aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))

@@ -242,6 +242,12 @@ fn refusals_of_a_modify() {
         (mdb, "add: olcDbMode\nolcDbMode: 1\nolcDbMode: 2", "19 olcDbMode: multiple values provided"),
         (mdb, "replace: olcReadOnly\nolcReadOnly: maybe", "21 olcReadOnly: value #0 invalid per syntax"),
         (mdb, "replace: olcDatabase\nolcDatabase: {2}mdb", "67 Use modrdn to change the entry name"),
+        (
+            mdb,
+            "replace: olcDbDirectory\nolcDbDirectory: /a b",
+            "80 olcDatabase={1}mdb,cn=config: olcDbDirectory: one word is wanted here: blanks have to be in quotes \
+             (at 1 of \"/a b\"); \"/a b\"",
+        ),
         (mdb, "delete: olcDatabase", "67 Use modrdn to change the entry name"),
         (mdb, "add: objectClass\nobjectClass: olcFrontendConfig", "53 objectclass modification disallowed"),
         (mdb, "delete: olcDbDirectory", "65 object class 'olcMdbConfig' requires attribute 'olcDbDirectory'"),

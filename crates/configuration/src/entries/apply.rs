@@ -365,6 +365,10 @@ fn apply_attribute(
             return Err(ConfigError::new(origin, "a value is not UTF-8 text"));
         };
         let text = text.trim();
+        if directive.is_word() && !text.starts_with('"') && text.contains(char::is_whitespace) {
+            let fault = Fault::keyword("one word is wanted here: blanks have to be in quotes");
+            return Err(error_of(fault.with_help(format!("\"{text}\"")), &origin, Some(text), 0));
+        }
         let words = match directive.form {
             // A DN or a path may hold blanks; quotes around the whole are taken off.
             Form::Whole | Form::Dn | Form::Switch if !text.starts_with('"') => {
