@@ -8,7 +8,7 @@ use larix_proto::ModifyOperation;
 use larix_proto::dn::Dn;
 
 use super::balancer;
-use super::builder::directive::Cardinality;
+use super::builder::directive::{Cardinality, Scope};
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
@@ -39,7 +39,8 @@ impl Config {
     /// Values that say what holds anyway count as missing. Databases are the same when kind and first suffix are, schema
     /// sections when their names are, overlays when their names are.
     pub fn difference(&self, wanted: &Self) -> Difference {
-        let (current, wanted) = (Tree::of(self), Tree::of(wanted));
+        let (current, mut wanted) = (Tree::of(self), Tree::of(wanted));
+        wanted.keep_places(&current);
         let mut plan = Plan::default();
         let mut databases = current.databases;
         plan.remove("cn=config", DATABASE, &mut databases, &wanted.databases);
@@ -211,6 +212,32 @@ impl Tree {
         }
     }
 
+    /// What is set for all databases stands in the frontend or in cn=config itself: where it stands, if both mean the same.
+    fn keep_places(&mut self, current: &Self) {
+        let is_frontend = |node: &Node| node.name == "frontend";
+        let Some(present) = current.fixed.iter().find(|node| is_frontend(node)) else { return };
+        let Some(frontend) = self.fixed.iter_mut().find(|node| is_frontend(node)) else { return };
+        for directive in directives::all().filter(|directive| directive.scope == Scope::Shared) {
+            let name = directive.attribute;
+            let in_force = |global: &Node, frontend: &Node| {
+                let (global, frontend) = (global.values(name), frontend.values(name));
+                if directive.cardinality == Cardinality::One && !frontend.is_empty() {
+                    return frontend.to_vec();
+                }
+                let mut all = [global, frontend].concat();
+                all.sort_unstable();
+                all.dedup();
+                all
+            };
+            let is_elsewhere = current.global.values(name) != self.global.values(name)
+                || present.values(name) != frontend.values(name);
+            if is_elsewhere && in_force(&current.global, present) == in_force(&self.global, frontend) {
+                self.global.set(name, current.global.values(name));
+                frontend.set(name, present.values(name));
+            }
+        }
+    }
+
     fn overlay_of(&mut self, dn: &str) -> Option<&mut Node> {
         let above = dn.split_once(',').map(|(_, above)| above.to_owned())?;
         self.owner_of(&above)?.children.iter_mut().find(|node| node.dn == above)
@@ -279,12 +306,16 @@ impl Node {
     /// Without the lines that are entries.
     fn with_lines_alone(&self) -> Self {
         let mut node = Self { below: LineEntries::default(), ..self.clone() };
-        node.attributes.retain(|attribute| attribute.description != self.below.attribute);
-        if !self.below.lines.is_empty() {
-            let values = self.below.lines.clone();
-            node.attributes.push(AttributeValues { description: self.below.attribute.to_owned(), values });
-        }
+        node.set(self.below.attribute, &self.below.lines);
         node
+    }
+
+    fn set(&mut self, description: &str, values: &[Vec<u8>]) {
+        self.attributes.retain(|attribute| attribute.description != description);
+        if !values.is_empty() {
+            let (description, values) = (description.to_owned(), values.to_vec());
+            self.attributes.push(AttributeValues { description, values });
+        }
     }
 
     fn values(&self, description: &str) -> &[Vec<u8>] {

@@ -192,3 +192,28 @@ fn rules_that_are_entries() {
         assert!(rules == 0 || expected.is_empty(), "{name}");
     }
 }
+
+/// What sets all databases may stand in cn=config itself. slapd.conf has one place for it.
+#[test]
+fn settings_of_all_databases_in_either_entry() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut all = config(directory.path(), &format!("require bind\n{BASE}")).entries();
+    for (name, value) in [
+        ("olcSizeLimit", "5"),
+        ("olcTimeLimit", "6"),
+        ("olcRequires", "authc"),
+        ("olcRestrict", "compare"),
+        ("olcReadOnly", "TRUE"),
+        ("olcReplogFile", "/nowhere/log"),
+    ] {
+        all[0].text(name, value);
+    }
+    let current = Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
+    let exported = config(directory.path(), &current.to_slapd_conf().text);
+    assert_eq!(current.difference(&exported).to_string(), "");
+    assert_eq!(exported.difference(&current).to_string(), "");
+    let wanted = config(directory.path(), &format!("sizelimit 7\nrequire bind\nreadonly on\n{BASE}"));
+    let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{refusal}"));
+    assert_eq!(outcome.difference(&wanted).to_string(), "");
+    assert_eq!(outcome.entries()[0].values("olcReadOnly").to_vec(), [b"TRUE"]);
+}
