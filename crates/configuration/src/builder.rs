@@ -431,7 +431,11 @@ impl Builder {
                 vec![line::join(words.iter().map(String::as_str)).into_bytes()]
             }
             Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
-            Form::Command => vec![line::join_command(call.arguments).into_bytes()],
+            Form::Command => {
+                let mut words = call.arguments.to_vec();
+                words.iter_mut().take(1).for_each(|name| *name = directive.command(name));
+                vec![line::join_command(&words).into_bytes()]
+            }
             Form::Whole => vec![call.arguments.join(" ").into_bytes()],
             Form::Dn => {
                 let text = call.arguments.concat();

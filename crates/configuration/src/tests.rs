@@ -808,6 +808,13 @@ fn rewriting_rules_and_back() {
         again.global.authid_rewrite.apply("uid=a b,cn=auth", false, &|_, _| None).as_deref(),
         Some("uid=xa b")
     );
+    let mut without = config.entries();
+    without[0].attributes.retain(|attribute| attribute.description != "olcAuthIDRewrite");
+    without[0].text("olcAuthIDRewrite", "{0}rewriteEngine on");
+    let taken = Config::from_entries(without, super::Source::QuickStart);
+    let exported = taken.unwrap_or_else(|error| panic!("{error}")).to_slapd_conf().text;
+    assert!(exported.contains("\nauthid-rewriteEngine on\n"), "{exported}");
+    read(&[("slapd.conf", &exported)]).1.unwrap();
 }
 
 /// `OPENLDAP_CONF`: a directory of slapd.conf files; `OPENLDAP_CONFDIR`: a slapd.d. Not part of the repository.

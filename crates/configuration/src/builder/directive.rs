@@ -218,6 +218,16 @@ impl Directive {
             || self.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(word))
     }
 
+    /// The name of a command as slapd.conf has it: values may leave out what stands before the dash.
+    pub(crate) fn command(&self, word: &str) -> String {
+        match self.keyword.split_once('-') {
+            Some((before, _)) if !self.is_keyword(word) && !self.is_prefixed(word) => {
+                format!("{before}-{}", word.split_once('-').map_or(word, |(_, name)| name))
+            }
+            _ => word.to_owned(),
+        }
+    }
+
     /// Whether slapd cuts the value at blanks and takes one word: others have to be in quotes.
     pub(crate) fn is_word(&self) -> bool {
         self.form == Form::Whole && !matches!(self.scope, Scope::Overlay(_) | Scope::Kind("ldif"))
