@@ -26,7 +26,7 @@ use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
-use crate::terminal::{at_least_one, known_option, print_answer, say};
+use crate::terminal::{at_least_one, known_cookie, known_option, print_answer, say};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -73,7 +73,7 @@ pub(crate) struct ServeArgs {
     #[arg(short = 'V', action = clap::ArgAction::Count)]
     version: u8,
     /// A consumer's cookie (accepted, without effect: each consumer's cookie is in its database)
-    #[arg(short = 'c', value_name = "COOKIE")]
+    #[arg(short = 'c', value_name = "COOKIE", value_parser = known_cookie)]
     cookie: Vec<String>,
     /// OpenLDAP's further options (slp=...; accepted, without effect)
     #[arg(short = 'o', value_name = "OPTION[=VALUE]", value_parser = known_option)]

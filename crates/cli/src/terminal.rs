@@ -132,6 +132,18 @@ pub(crate) fn known_option(option: &str) -> Result<String, String> {
     }
 }
 
+/// A cookie of `-c` to slapd: it says whose it is.
+///
+/// # Errors
+/// One that names no consumer.
+pub(crate) fn known_cookie(cookie: &str) -> Result<String, String> {
+    let rid = cookie.split(',').find_map(|part| part.strip_prefix("rid="));
+    match rid.and_then(|rid| rid.parse::<u16>().ok()) {
+        Some(0..=999) => Ok(cookie.to_owned()),
+        _ => Err(format!("`{cookie}` names no consumer: rid=N, from 0 to 999, then perhaps csn=...")),
+    }
+}
+
 /// The terminal of this process, also where standard input is redirected.
 const TERMINAL: &str = "/dev/tty";
 /// A longer answer is no password.
@@ -314,6 +326,18 @@ mod tests {
         for (option, name) in [("slpx=on", "slpx"), ("schema-check=no", "schema-check"), ("", "")] {
             let expected = format!("there is no option `{name}`: slp is the only one");
             assert_eq!(known_option(option), Err(expected));
+        }
+    }
+
+    #[test]
+    fn a_cookie_names_its_consumer() {
+        for cookie in ["rid=001", "rid=7,csn=20260101000000.000000Z#000000#001#000000", "sid=1,rid=999"] {
+            assert_eq!(known_cookie(cookie).as_deref(), Ok(cookie));
+        }
+        for cookie in ["bogus", "", "rid=", "rid=1000", "rid=-1"] {
+            let expected =
+                format!("`{cookie}` names no consumer: rid=N, from 0 to 999, then perhaps csn=...");
+            assert_eq!(known_cookie(cookie), Err(expected));
         }
     }
 

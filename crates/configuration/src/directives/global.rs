@@ -234,7 +234,10 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("threadqueues", "olcThreadQueues", Scope::Global, Form::Whole, number).noted(NO_KNOB),
     Directive::new("listener-threads", "olcListenerThreads", Scope::Global, Form::Whole, number)
         .noted(NO_KNOB),
-    Directive::new("concurrency", "olcConcurrency", Scope::Global, Form::Whole, number).noted(NO_KNOB),
+    Directive::new("concurrency", "olcConcurrency", Scope::Global, Form::Whole, |_, c| {
+        c.int_from_zero(0).map(|_| ())
+    })
+    .noted(NO_KNOB),
     Directive::new("tcp-buffer", "olcTCPBuffer", Scope::Global, Form::Words, tcp_buffer).many(),
     Directive::new("index_substr_if_minlen", "olcIndexSubstrIfMinLen", Scope::Global, Form::Whole, number)
         .noted(NO_INDEX_KNOB),

@@ -53,7 +53,7 @@ pub(super) static TABLE: &[Directive] = &[
         limit_words(b, c, |limits, word| limits.apply_time_word(word))
     }),
     Directive::new("maxDerefDepth", "olcMaxDerefDepth", Scope::Shared, Form::Whole, |b, c| {
-        b.shared().max_deref_depth = c.number(0)?;
+        b.shared().max_deref_depth = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("add_content_acl", "olcAddContentAcl", Scope::Shared, Form::Switch, |b, c| {

@@ -159,7 +159,7 @@ static TABLE: &[Directive] = &[
     })
     .noted(NO_TUNING),
     Directive::new("searchstack", "olcDbSearchStack", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        let _: u32 = c.number(0)?;
+        c.int_from_zero(0)?;
         b.mdb().map(|_| ())
     })
     .noted(NO_TUNING),

@@ -125,7 +125,8 @@ impl SecurityProperties {
         let mut read = Self::default();
         let mut flags = None;
         let cleared = Self { no_plain: false, no_anonymous: false, ..Self::default() };
-        for word in text.split(',').map(str::trim) {
+        // Nothing between two commas is nothing, as in slapd.
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty() || text.is_empty()) {
             let unknown = || (word.to_owned(), Self::FLAGS);
             if let Some((name, value)) = word.split_once('=') {
                 let number = value.parse().map_err(|_| unknown())?;
@@ -177,6 +178,7 @@ mod tests {
         for (text, expected) in [
             ("none", Ok(cleared)),
             ("noplain,noanonymous", Ok(plain)),
+            ("noplain,", Ok(SecurityProperties { no_plain: true, ..cleared })),
             ("NoDict", Ok(SecurityProperties { no_dictionary: true, ..cleared })),
             ("minssf=56", Ok(SecurityProperties { min_ssf: 56, ..plain })),
             (

@@ -34,8 +34,9 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("lastbind", "olcLastBindConf
 
 fn build(settings: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
     // Since 2.6 the database's own setting of the name counts.
-    let own = settings.number("lastbind-precision", "olcLastBindPrecision")?;
-    let precision = own.unwrap_or(context.last_bind_precision);
+    let own: Option<i32> = settings.number("lastbind-precision", "olcLastBindPrecision")?;
+    // Below 0 is none, as in slapd.
+    let precision = own.map_or(context.last_bind_precision, |own| u32::try_from(own).unwrap_or(0));
     let forwards = settings.is_on("olcLastBindForwardUpdates");
     Ok(Arc::new(LastBind {
         precision,

@@ -29,6 +29,17 @@ fn bind(fixture: &Fixture<MemoryStore>, matched: bool) {
 }
 
 #[test]
+fn a_precision_below_0_is_none() {
+    let fixture = directory(&[(&DESCRIPTOR, "lastbind-precision -1")]);
+    fixture.apply(TREE);
+    bind(&fixture, true);
+    let first = fixture.value(ANN, "authTimestamp");
+    fixture.clock.advance_micros(2_000_000);
+    bind(&fixture, true);
+    assert_ne!(fixture.value(ANN, "authTimestamp"), first);
+}
+
+#[test]
 fn binds_that_succeed_are_remembered() {
     let fixture = directory(&[(&DESCRIPTOR, "lastbind-precision 3600")]);
     fixture.apply(TREE);
