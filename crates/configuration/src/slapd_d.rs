@@ -215,18 +215,20 @@ pub struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
+    /// What it completes.
+    pub(super) const ATTRIBUTES: [&str; 7] = [
+        "structuralObjectClass",
+        "entryUUID",
+        "creatorsName",
+        "createTimestamp",
+        "entryCSN",
+        "modifiersName",
+        "modifyTimestamp",
+    ];
+
     /// As [`Self::complete`]; an entry that lacks nothing is not touched.
     pub(super) fn complete_shared(&self, entry: &mut Arc<ConfigEntry>) {
-        const NAMES: [&str; 7] = [
-            "structuralObjectClass",
-            "entryUUID",
-            "creatorsName",
-            "createTimestamp",
-            "entryCSN",
-            "modifiersName",
-            "modifyTimestamp",
-        ];
-        if NAMES.iter().any(|name| entry.values(name).is_empty()) {
+        if Self::ATTRIBUTES.iter().any(|name| entry.values(name).is_empty()) {
             self.complete(Arc::make_mut(entry));
         }
     }

@@ -111,6 +111,21 @@ fn a_directory_that_is_not_there_is_named_with_the_mend() {
     assert!(answer.contains(mend), "{answer}");
 }
 
+/// Entries of a configuration from slapd.conf have stamps from its first change on.
+#[test]
+fn assertions_see_what_searches_find() {
+    let mut bench = Bench::start();
+    let mut ask = |request: &str| ask(&mut bench.configuration, request);
+    assert_eq!(ask("search \"cn=config\" base (entryUUID=*) 1.1\n"), "=> 0\n");
+    let refused = ask("modify \"cn=config\" with !assert=(entryUUID=*)\nreplace olcIdleTimeout: 7\n");
+    assert!(refused.starts_with("=> 122"), "{refused}");
+    assert_eq!(
+        ask("modify \"cn=config\" with !preread=cn,entryUUID,entryCSN\nreplace olcIdleTimeout: 7\n"),
+        "=> 0\n   before: cn=config\n   cn: config\n"
+    );
+    assert_eq!(ask("modify \"cn=config\" with !assert=(entryUUID=*)\nreplace olcIdleTimeout: 8\n"), "=> 0\n");
+}
+
 /// What opens a pipe that nobody writes to waits for ever, and changes of the configuration with it.
 #[test]
 fn a_pipe_is_no_file_of_the_configuration() {

@@ -160,7 +160,7 @@ impl Config {
         let mut controls = Vec::new();
         for (number, change) in changes.iter().enumerate() {
             let carried = Transition::new(self, entries.clone(), change, stamp)
-                .and_then(|transition| transition.run(self, change))
+                .and_then(|transition| transition.run(change))
                 .map_err(|refusal| (number, refusal))?;
             let Some(carried) = carried else { continue };
             entries = carried.entries;

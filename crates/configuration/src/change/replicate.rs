@@ -153,7 +153,7 @@ impl Tree<'_> {
         let controls = RequestControls::default();
         let change = ConfigChange { operation, controls, requester: Requester::Offline };
         let transition = Transition::new(self.config, self.entries.clone(), &change, self.stamp)?;
-        let Some(carried) = transition.run(self.config, &change)? else { return Ok(None) };
+        let Some(carried) = transition.run(&change)? else { return Ok(None) };
         (self.entries, self.changed) = (carried.entries, true);
         Ok(Some(carried.effect.dn))
     }

@@ -1,6 +1,7 @@
 //! One change carried out on the entries: what may be done, what becomes of names and values, and the entry's own
 //! schema. Whether the whole is a configuration is asked afterwards.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use larix_engine::access::{Item, Privilege};
@@ -38,6 +39,7 @@ pub(super) struct Effect {
 
 #[derive(Debug)]
 pub(super) struct Transition<'a> {
+    config: &'a Config,
     schema: &'a Schema,
     known: KnownSchema,
     rights: Rights<'a>,
@@ -74,6 +76,7 @@ impl<'a> Transition<'a> {
         };
         let csn = next_csn(config, &entries, stamp);
         Ok(Self {
+            config,
             schema,
             known,
             rights: Rights::new(schema, &change.requester),
@@ -87,13 +90,9 @@ impl<'a> Transition<'a> {
     }
 
     /// Carries the change out. `None`: there is nothing to do, and that is a success.
-    pub(super) fn run(
-        mut self,
-        config: &Config,
-        change: &ConfigChange,
-    ) -> Result<Option<Carried>, ConfigRefusal> {
+    pub(super) fn run(mut self, change: &ConfigChange) -> Result<Option<Carried>, ConfigRefusal> {
         let latitude = Latitude { relax: self.controls.relax, internal: self.offline, ..Latitude::default() };
-        let subschema = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
+        let subschema = self.config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
         let subschema = subschema.unwrap_or_else(|| NormalDn::from_normal("cn=subschema"));
         let prepared = prepare(self.schema, change.operation.clone(), &subschema, latitude)?;
         let dn = prepared.dn().clone();
@@ -251,8 +250,7 @@ impl<'a> Transition<'a> {
         let growth =
             if self.looks_into_values() { None } else { Growth::of(self.schema, &before, requested) };
         let (mut entry, unknown) = self.to_entry(growth.as_ref().map_or(&before, Growth::stand_in));
-        self.rights.check_assertion(dn, &entry, self.controls)?;
-        self.pre_read(dn, &entry);
+        self.look_before(dn, &entry)?;
         self.rights.demand_changes(dn, &entry, requested, "")?;
         let (naming, _) = leaf_of(&before.dn)?;
         let naming = self.schema.attribute_type_id(&naming);
@@ -325,8 +323,7 @@ impl<'a> Transition<'a> {
     fn delete(&mut self, dn: &NormalDn) -> Result<Option<Effect>, ConfigRefusal> {
         let (at, before) = self.existing(dn)?;
         let (entry, _) = self.to_entry(&before);
-        self.rights.check_assertion(dn, &entry, self.controls)?;
-        self.pre_read(dn, &entry);
+        self.look_before(dn, &entry)?;
         self.demand_of_parent(dn, Privilege::Delete)?;
         self.demand_of_entry(dn, &entry, Privilege::Delete, "no write access to entry")?;
         let name = self.tree.get(at).map(|node| node.name.clone());
@@ -355,8 +352,7 @@ impl<'a> Transition<'a> {
         let dn = &rename.dn;
         let (at, before) = self.existing(dn)?;
         let (entry, _) = self.to_entry(&before);
-        self.rights.check_assertion(dn, &entry, self.controls)?;
-        self.pre_read(dn, &entry);
+        self.look_before(dn, &entry)?;
         self.demand_of_entry(dn, &entry, Privilege::Write, "no write access to old entry")?;
         self.demand_of_parent(dn, Privilege::Write)?;
         if rename.new_superior.is_some() {
@@ -482,9 +478,31 @@ impl<'a> Transition<'a> {
         self.rights.without_disclosure(refusal, dn, upwards.into_iter())
     }
 
-    fn pre_read(&mut self, dn: &NormalDn, entry: &Entry) {
+    /// What a request asserts of the entry that it changes, and wants to read of it.
+    fn look_before(&mut self, dn: &NormalDn, entry: &Entry) -> Result<(), ConfigRefusal> {
         let requested = self.controls.pre_read.as_ref();
-        self.answers.extend(self.rights.read(PRE_READ, requested, dn, entry));
+        if self.controls.assertion.is_none() && requested.is_none() {
+            return Ok(());
+        }
+        let entry = self.as_found(entry);
+        self.rights.check_assertion(dn, &entry, self.controls)?;
+        self.answers.extend(self.rights.read(PRE_READ, requested, dn, &entry));
+        Ok(())
+    }
+
+    /// The entry as searches find it: without stamps that it is about to get.
+    fn as_found<'e>(&self, entry: &'e Entry) -> Cow<'e, Entry> {
+        let mut all = self.config.shared_entries().into_iter();
+        let Some(found) = all.find(|found| found.dn.eq_ignore_ascii_case(&entry.dn)) else {
+            return Cow::Borrowed(entry);
+        };
+        let is_found = |attribute: &EntryAttribute| {
+            let name = self.schema.attribute(attribute.description.attribute).name();
+            !Stamp::ATTRIBUTES.contains(&name) || !found.values(name).is_empty()
+        };
+        let mut entry = entry.clone();
+        entry.attributes.retain(is_found);
+        Cow::Owned(entry)
     }
 
     fn post_read(&mut self, effect: &Effect) {
