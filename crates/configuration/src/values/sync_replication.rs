@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use larix_client::KeepAlive;
+use larix_client::{KeepAlive, ciphers};
 use larix_proto::control::SyncMode;
 use larix_proto::url::{LdapUrl, UrlScheme};
-use larix_proto::{FilterBuf, Scope};
+use larix_proto::{Dn, FilterBuf, Scope};
 use larix_replication::RID_MAX;
 use larix_replication::consumer::RetryStep;
 use larix_replication::dirsync;
@@ -267,7 +267,12 @@ impl SyncReplication {
             "version" if value == "3" => {}
             "version" => return Err(wrong(key, value, "3, the version of LDAP that has this control")),
             "strictrefresh" => {}
-            key if TLS_KEYS.contains(&key) => self.tls.push((key.to_owned(), value.to_owned())),
+            key if TLS_KEYS.contains(&key) => {
+                if let Some(words) = tls_words_without(key, value) {
+                    return Err(wrong(key, value, words));
+                }
+                self.tls.push((key.to_owned(), value.to_owned()));
+            }
             _ => self.bind.apply(key, value)?,
         }
         Ok(())
@@ -277,6 +282,9 @@ impl SyncReplication {
     fn whole(&self, schema: Option<&Schema>) -> Result<(), Wrong> {
         if self.dir_sync {
             self.whole_dir_sync(schema)?;
+        } else if let Err(error) = Dn::parse(&self.bind.dn) {
+            // An Active Directory takes names of its own.
+            return Err((format!("syncrepl: binddn={} is not a DN: {error}", self.bind.dn), None));
         }
         if self.bind.sasl && self.bind.mechanism.is_none() {
             return Err((
@@ -363,6 +371,19 @@ impl SyncBind {
 
 fn wrong(key: &str, value: &str, help: &'static str) -> Wrong {
     (format!("syncrepl: {key}={value} cannot be"), Some(help))
+}
+
+/// The words that a setting of TLS takes, where the value is none of them.
+fn tls_words_without(key: &str, value: &str) -> Option<&'static str> {
+    let words = match key {
+        "tls_reqcert" | "tls_reqsan" => "never, allow, try, demand, hard",
+        "tls_crlcheck" => "none, peer, all",
+        "tls_protocol_min" => {
+            return ciphers::choose(None, Some(value), None).err().map(|_| "3.3 is TLS 1.2, 3.4 is TLS 1.3");
+        }
+        _ => return None,
+    };
+    (!words.split(", ").any(|word| word.eq_ignore_ascii_case(value))).then_some(words)
 }
 
 fn providers(value: &str) -> Result<Vec<LdapUrl>, Wrong> {

@@ -76,6 +76,10 @@ fn what_is_wrong_is_named() {
         ("attrsonly", "syncrepl: attrsonly is not supported: "),
         ("manageDSAit=2", "syncrepl: managedsait=2 cannot be"),
         ("version=2", "syncrepl: version=2 cannot be"),
+        ("tls_reqcert=maybe", "syncrepl: tls_reqcert=maybe cannot be"),
+        ("tls_reqsan=", "syncrepl: tls_reqsan= cannot be"),
+        ("tls_crlcheck=x", "syncrepl: tls_crlcheck=x cannot be"),
+        ("tls_protocol_min=new", "syncrepl: tls_protocol_min=new cannot be"),
         ("colour=blue", "syncrepl: no key `colour`"),
         (
             "attrs=:include:/no/such/file",
@@ -85,6 +89,8 @@ fn what_is_wrong_is_named() {
         let fault = parse(&format!("{LEAST}|{more}")).unwrap_err();
         assert!(fault.at == Some(3) && fault.message.starts_with(expected), "{more}: {fault:?}");
     }
+    let fault = parse(&format!("{LEAST}|binddn=ann")).unwrap_err();
+    assert!(fault.message.starts_with("syncrepl: binddn=ann is not a DN: "), "{fault:?}");
     check("bindmethod=sasl", None, "syncrepl: bindmethod=sasl needs saslmech=");
     check("syncdata=accesslog", None, "syncrepl: syncdata=accesslog needs logbase=");
     assert_eq!(parse("rid=1|provider=ldap://a").unwrap_err().message, "syncrepl needs searchbase=");
@@ -107,6 +113,7 @@ fn an_active_directory() {
         "syncrepl: type=dirsync follows entries: an Active Directory has no access log"
     );
     // They are the other directory's names.
+    assert_eq!(parse_with("|binddn=ann@example.com").unwrap().bind.dn, "ann@example.com");
     assert_eq!(parse_with("|exattrs=nosuch").unwrap().except_attributes, ["nosuch"]);
     let fault = parse(&format!("{LEAST}|type=dirsync")).unwrap_err();
     let expected = "syncrepl: type=dirsync needs the attribute objectGUID, which the schema does not know";
