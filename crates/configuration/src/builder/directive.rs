@@ -28,6 +28,8 @@ pub(crate) struct Directive {
     pub(crate) apply: Option<Apply>,
     /// Looks at the arguments before they are applied.
     pub(crate) check: Option<descriptor::Check>,
+    /// slapd takes its value whole, with blanks.
+    pub(crate) has_blanks: bool,
     /// The words of the value, where they are not the arguments.
     pub(crate) pieces: &'static [descriptor::Piece],
 }
@@ -158,6 +160,7 @@ impl Directive {
             handling: Handling::Done,
             apply: None,
             check: None,
+            has_blanks: false,
             pieces: &[],
         }
     }
@@ -197,6 +200,11 @@ impl Directive {
         self
     }
 
+    pub(crate) const fn with_blanks(mut self) -> Self {
+        self.has_blanks = true;
+        self
+    }
+
     pub(crate) const fn noted(mut self, why: &'static str) -> Self {
         self.handling = Handling::Noted(why);
         self
@@ -230,7 +238,7 @@ impl Directive {
 
     /// Whether slapd cuts the value at blanks and takes one word: others have to be in quotes.
     pub(crate) fn is_word(&self) -> bool {
-        self.form == Form::Whole && !matches!(self.scope, Scope::Overlay(_) | Scope::Kind("ldif"))
+        self.form == Form::Whole && self.arguments.1 == 1 && !self.has_blanks
     }
 
     pub(crate) fn is_attribute(&self, name: &str) -> bool {

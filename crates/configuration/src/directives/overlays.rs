@@ -122,6 +122,7 @@ fn directive_of(overlay: &'static str, directive: &OverlayDirective) -> Directiv
         },
         handling: directive.note.map_or(Handling::Done, Handling::Noted),
         check: directive.check,
+        has_blanks: directive.has_blanks,
         pieces: directive.pieces,
         ..Directive::kept(directive.keyword, directive.attribute, Scope::Overlay(overlay), form)
     }

@@ -26,7 +26,8 @@ static TABLE: &[Directive] =
         let path = c.path(0)?;
         b.settings_of::<LdifSettings>()?.directory = path;
         Ok(())
-    })];
+    })
+    .with_blanks()];
 
 #[derive(Debug, Clone, Default)]
 struct LdifSettings {

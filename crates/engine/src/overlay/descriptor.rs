@@ -338,6 +338,8 @@ pub struct OverlayDirective {
     /// The value that says what holds without it: OpenLDAP writes such values into every slapd.d.
     pub default: Option<&'static str>,
     pub check: Option<Check>,
+    /// slapd takes the value whole, such as a DN: blanks in it need no quotes.
+    pub has_blanks: bool,
     /// Of a keyword that says with other words what another one of the same attribute says: the words of the value. Empty: they are the
     /// arguments.
     pub pieces: &'static [Piece],
@@ -357,6 +359,7 @@ impl OverlayDirective {
             note: None,
             default: None,
             check: None,
+            has_blanks: false,
             pieces: &[],
         }
     }
@@ -437,6 +440,13 @@ impl OverlayDirective {
     #[must_use]
     pub const fn arguments(mut self, least: u8, most: u8) -> Self {
         self.arguments = (least, most);
+        self
+    }
+
+    /// slapd takes the value whole.
+    #[must_use]
+    pub const fn with_blanks(mut self) -> Self {
+        self.has_blanks = true;
         self
     }
 

@@ -17,7 +17,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("accesslog", "olcAccessLogCo
     .in_shared_engine(InSharedEngine::WithAnotherDatabase)
     .local(&["auditContext"])
     .directives(&[
-        OverlayDirective::whole("logdb", "olcAccessLogDB"),
+        OverlayDirective::whole("logdb", "olcAccessLogDB").with_blanks(),
         OverlayDirective::words("logops", "olcAccessLogOps").many(),
         OverlayDirective::words("logpurge", "olcAccessLogPurge"),
         OverlayDirective::switch("logsuccess", "olcAccessLogSuccess"),

@@ -48,7 +48,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("autoca", "olcAutoCAConfig",
         OverlayDirective::whole("userDays", "olcAutoCAuserDays").checked(config::check_days),
         OverlayDirective::whole("serverDays", "olcAutoCAserverDays").checked(config::check_days),
         OverlayDirective::whole("caDays", "olcAutoCADays").checked(config::check_days),
-        OverlayDirective::whole("localdn", "olcAutoCAlocalDN"),
+        OverlayDirective::whole("localdn", "olcAutoCAlocalDN").with_blanks(),
     ]);
 
 /// OpenLDAP's types and classes below 1.3.6.1.4.1.4203.666.11.11.

@@ -31,7 +31,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConf
     .shows(&["memberOf"])
     .local(&["memberOf"])
     .directives(&[
-        OverlayDirective::whole("memberof-dn", "olcMemberOfDN"),
+        OverlayDirective::whole("memberof-dn", "olcMemberOfDN").with_blanks(),
         OverlayDirective::words("memberof-dangling", "olcMemberOfDangling"),
         OverlayDirective::switch("memberof-refint", "olcMemberOfRefInt"),
         OverlayDirective::words("memberof-group-oc", "olcMemberOfGroupOC"),

@@ -26,7 +26,10 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("nestgroup", "olcNestGroupCo
         OverlayDirective::whole("nestgroup-member", "olcNestGroupMember").checked(config::check_attribute),
         OverlayDirective::whole("nestgroup-memberof", "olcNestGroupMemberOf")
             .checked(config::check_attribute),
-        OverlayDirective::whole("nestgroup-base", "olcNestGroupBase").many().checked(config::check_base),
+        OverlayDirective::whole("nestgroup-base", "olcNestGroupBase")
+            .with_blanks()
+            .many()
+            .checked(config::check_base),
         OverlayDirective::each("nestgroup-flags", "olcNestGroupFlags").checked(config::check_flags),
     ]);
 

@@ -57,7 +57,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("ppolicy", "olcPPolicyConfig
     // A database without a policy: it hashes passwords that an add or a modify brings in the clear.
     .quick_start(&[("ppolicy_hash_cleartext", &["on"])])
     .directives(&[
-        OverlayDirective::whole("ppolicy_default", "olcPPolicyDefault"),
+        OverlayDirective::whole("ppolicy_default", "olcPPolicyDefault").with_blanks(),
         OverlayDirective::switch("ppolicy_hash_cleartext", "olcPPolicyHashCleartext").default("FALSE"),
         OverlayDirective::switch("ppolicy_forward_updates", "olcPPolicyForwardUpdates").default("FALSE"),
         OverlayDirective::switch("ppolicy_use_lockout", "olcPPolicyUseLockout").default("FALSE"),

@@ -31,8 +31,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("refint", "olcRefintConfig",
     .over_glue(InGluedDatabases::Each)
     .directives(&[
         OverlayDirective::words("refint_attributes", "olcRefintAttribute").many(),
-        OverlayDirective::whole("refint_nothing", "olcRefintNothing"),
-        OverlayDirective::whole("refint_modifiersName", "olcRefintModifiersName"),
+        OverlayDirective::whole("refint_nothing", "olcRefintNothing").with_blanks(),
+        OverlayDirective::whole("refint_modifiersName", "olcRefintModifiersName").with_blanks(),
     ]);
 
 /// modifiersName of entries that were changed, where the configuration names no other.

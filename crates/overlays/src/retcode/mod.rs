@@ -31,7 +31,7 @@ use response::{Disconnect, Planned, PlannedSearch, Response, Unsolicited, wait};
 
 pub static DESCRIPTOR: Descriptor = Descriptor::in_front("retcode", "olcRetcodeConfig")
     .directives(&[
-        OverlayDirective::whole("retcode-parent", "olcRetcodeParent"),
+        OverlayDirective::whole("retcode-parent", "olcRetcodeParent").with_blanks(),
         OverlayDirective::words("retcode-item", "olcRetcodeItem").ordered().arguments(2, u8::MAX),
         OverlayDirective::switch("retcode-indir", "olcRetcodeInDir"),
         OverlayDirective::whole("retcode-sleep", "olcRetcodeSleep"),

@@ -17,7 +17,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("syncprov", "olcSyncProvConf
         OverlayDirective::whole("syncprov-sessionlog", "olcSpSessionlog"),
         OverlayDirective::switch("syncprov-nopresent", "olcSpNoPresent"),
         OverlayDirective::switch("syncprov-reloadhint", "olcSpReloadHint"),
-        OverlayDirective::whole("syncprov-sessionlog-source", "olcSpSessionlogSource"),
+        OverlayDirective::whole("syncprov-sessionlog-source", "olcSpSessionlogSource").with_blanks(),
     ]);
 
 /// Its settings say all; it uses no hook.

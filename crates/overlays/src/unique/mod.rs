@@ -33,7 +33,7 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("unique", "olcUniqueConfig",
     .over_glue(InGluedDatabases::Refused("it looks for values in one database"))
     .once()
     .directives(&[
-        OverlayDirective::whole("unique_base", "olcUniqueBase"),
+        OverlayDirective::whole("unique_base", "olcUniqueBase").with_blanks(),
         OverlayDirective::each("unique_ignore", "olcUniqueIgnore"),
         OverlayDirective::each("unique_attributes", "olcUniqueAttribute"),
         OverlayDirective::switch("unique_strict", "olcUniqueStrict"),
