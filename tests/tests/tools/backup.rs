@@ -872,6 +872,35 @@ fn the_server_makes_the_backups_that_are_scheduled() {
     }
 }
 
+/// LMDB copies what stands behind the last record of a page, up to where the page says that its records end. Who reads or writes
+/// no such page does not meet it.
+#[test]
+fn a_database_with_a_damaged_page_is_not_copied() {
+    const PAGE: usize = 4_096;
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let file = site.path().join("data/data.mdb");
+    let mut data = std::fs::read(&file).expect("the database");
+    // The first two are the roots. Kinds 1 and 2 have records, and each page has its number in front.
+    for (number, page) in data.chunks_exact_mut(PAGE).enumerate().skip(2) {
+        if page[..8] == (number as u64).to_le_bytes() && (page[10] == 1 || page[10] == 2) {
+            page[14..16].fill(0xff);
+        }
+    }
+    std::fs::write(&file, data).expect("the database");
+    let folder = tempfile::tempdir().expect("a folder");
+    let to = text(&folder.path().join("backup"));
+    fails_with("backup", &site, &["--to", &to], "has damaged bounds; `larix check`");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0, "nothing is left");
+
+    let configuration = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    let line = format!("backup-schedule directory={} full=1h", text(folder.path()));
+    std::fs::write(site.configuration(), format!("{line}\n{configuration}")).expect("the configuration");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    until("the log tells of it", || server.log().contains("`larix check`"));
+    assert!(server.stop(), "it goes on");
+}
+
 fn get(port: u16, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("an HTTP connection");
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read, Write};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -12,7 +13,7 @@ use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::Timestamp;
 use larix_proto::ldif::Writer;
 use larix_store::Store;
-use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
+use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore, PageEvent};
 use rustix::fs::FlockOperation;
 use sha2::{Digest, Sha256};
 
@@ -272,6 +273,7 @@ fn copy_through(
     let failed = |error: io::Error| BackupError::database(store.path(), error);
     let (reader, writer) = io::pipe().map_err(failed)?;
     let size = store.statistics().map_or(0, |s| s.pages_used.saturating_sub(s.pages_free) * s.page_bytes);
+    check_last_commit(store, size, pace)?;
     pace.begin(store.path().display().to_string(), size);
     thread::scope(|scope| {
         let copying = thread::Builder::new()
@@ -288,6 +290,27 @@ fn copy_through(
         copied.map_err(|error| BackupError::database(store.path(), error))?;
         Ok(drained)
     })
+}
+
+/// LMDB ends the process that copies a damaged page.
+fn check_last_commit(store: &LmdbStore, size: u64, pace: &mut Pace<'_>) -> Result<(), BackupError> {
+    pace.begin(format!("pages of {}", store.path().display()), size);
+    let mut found = Ok(());
+    let checked = store.check_last_commit(&mut |event| {
+        found = match event {
+            PageEvent::Bytes(bytes) => pace.advance(bytes),
+            PageEvent::Damaged(page) => Err(BackupError::database(
+                store.path(),
+                format!(
+                    "is damaged and not copied: {page}; `larix check` names all damaged pages; put a backup back, or load what \
+                     `larix cat -c` can still read into an empty database"
+                ),
+            )),
+        };
+        if found.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    checked.map_err(|error| BackupError::database(store.path(), error))?;
+    found
 }
 
 enum Drain {

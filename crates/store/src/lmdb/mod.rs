@@ -18,7 +18,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ pub use open::{
     DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT, wait_for_readers,
 };
 pub use owner::give_to_owner;
-pub use pages::DamagedPage;
+pub use pages::{DamagedPage, PageEvent};
 use parked::{Begun, ReadTransaction};
 pub use parked::{keep_snapshots, release_snapshots, rest_snapshots};
 use readers::Readers;
@@ -118,6 +118,18 @@ impl LmdbStore {
         open::check_pages(path, report)
     }
 
+    /// The same of a store that is open, and that may go on to serve: a copy by LMDB ends the process at a damaged page. `on_event` ends it
+    /// by `Break`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn check_last_commit(
+        &self,
+        on_event: &mut dyn FnMut(PageEvent) -> ControlFlow<()>,
+    ) -> Result<(), ReadError> {
+        open::check_last_commit(self, on_event)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -128,7 +140,7 @@ impl LmdbStore {
         self.lock.clone()
     }
 
-    /// Copies a snapshot into `file` while the store serves, with `compact` without its free pages.
+    /// Copies a snapshot into `file` while the store serves, with `compact` without its free pages. See [`Self::check_last_commit`].
     pub fn copy_to(&self, file: &mut File, compact: bool) -> Result<(), ReadError> {
         let option = if compact { heed::CompactionOption::Enabled } else { heed::CompactionOption::Disabled };
         let _reading = self.readers.begin(self.number);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,8 +21,9 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 use super::owner::give_to_owner;
 use super::parked::release_snapshots;
 use super::room::Room;
-use super::{DamagedPage, LmdbStore, Readers, Records, into_io, is_full, pages, replace};
-use crate::error::OpenError;
+use super::{DamagedPage, LmdbStore, PageEvent, Readers, Records, into_io, is_full, pages, replace};
+use crate::error::{OpenError, ReadError};
+use crate::store::Store as _;
 use crate::table::{Catalog, TableKind, TableSpec};
 
 /// The version of the store's own format: tables, posting blocks. Another one is refused.
@@ -273,6 +275,9 @@ fn open_for_reading(
     Err(OpenError::Replaced { path: path.to_owned() })
 }
 
+/// Said of a data file.
+const NO_ROOT: &str = "has no root of the last commit";
+
 /// See [`LmdbStore::check_pages`].
 pub(super) fn check_pages(path: &Path, report: &mut dyn FnMut(DamagedPage)) -> Result<(), OpenError> {
     let options = LmdbOptions::for_reading();
@@ -284,13 +289,34 @@ pub(super) fn check_pages(path: &Path, report: &mut dyn FnMut(DamagedPage)) -> R
         let data = File::open(path.join(DATA_FILE)).map_err(failed)?;
         let found = data.metadata().map_err(failed)?;
         let reading = opened.0.read_txn().map_err(|error| lmdb_error(path, error))?;
+        let mut on_event = |event: PageEvent| {
+            if let PageEvent::Damaged(page) = event {
+                report(page);
+            }
+            ControlFlow::Continue(())
+        };
         // Another file may take the place in between, and a writer that commits twice takes the root away: then nothing is reported.
         let is_same = before == Some((found.dev(), found.ino()));
-        if is_same && pages::check(&data, reading.id() as u64, report).map_err(failed)? {
+        if is_same && pages::check(&data, reading.id() as u64, &mut on_event).map_err(failed)? {
             return Ok(());
         }
     }
-    Err(corrupt(path, format!("{DATA_FILE} has no root of the last commit")))
+    Err(corrupt(path, format!("{DATA_FILE} {NO_ROOT}")))
+}
+
+/// See [`LmdbStore::check_last_commit`].
+pub(super) fn check_last_commit(
+    store: &LmdbStore,
+    on_event: &mut pages::OnEvent<'_>,
+) -> Result<(), ReadError> {
+    let data = store.env.try_clone_inner_file().map_err(|error| store.read_error(error))?;
+    for _ in 0..READER_ATTEMPTS {
+        let snapshot = store.snapshot()?;
+        if pages::check(&data, snapshot.version, on_event).map_err(ReadError::Io)? {
+            return Ok(());
+        }
+    }
+    Err(ReadError::Io(io::Error::other(format!("{DATA_FILE} {NO_ROOT}"))))
 }
 
 /// Whether a process that writes the store has this lock file open, where there is such a process. One that has another, because

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 
 /// A page that is not what the tree above it needs.
@@ -24,6 +24,17 @@ impl fmt::Display for DamagedPage {
         write!(f, "page {} of data.mdb ({}) {}", self.page, self.table, self.what)
     }
 }
+
+/// What comes of looking at pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageEvent {
+    /// So many bytes were read.
+    Bytes(u64),
+    Damaged(DamagedPage),
+}
+
+/// Gets what comes of it. `Break` ends it.
+pub(super) type OnEvent<'h> = dyn FnMut(PageEvent) -> ControlFlow<()> + 'h;
 
 /// Bytes in front of what is in a page, and of a record in it.
 const PAGE_HEAD: usize = 16;
@@ -55,7 +66,7 @@ const ROOTS_END: usize = 152;
 ///
 /// # Errors
 /// The roots cannot be read.
-pub(super) fn check(data: &File, commit: u64, report: &mut dyn FnMut(DamagedPage)) -> io::Result<bool> {
+pub(super) fn check(data: &File, commit: u64, on_event: &mut OnEvent<'_>) -> io::Result<bool> {
     let mut roots = [0; ROOTS_END];
     data.read_exact_at(&mut roots, 0)?;
     let page_bytes = number32(&roots, FREE_ROOT).filter(|bytes| (512..=65_536).contains(bytes));
@@ -71,7 +82,8 @@ pub(super) fn check(data: &File, commit: u64, report: &mut dyn FnMut(DamagedPage
     let length = data.metadata()?.len();
     let last = last.min(length.saturating_add(super::open::TAIL_BYTES_MAX) / u64::from(page_bytes));
     let seen = vec![0; usize::try_from(last / 64 + 1).map_err(io::Error::other)?];
-    let mut walk = Walk { data, page_bytes: page_bytes as usize, last, seen, report };
+    let mut walk =
+        Walk { data, page_bytes: page_bytes as usize, last, seen, bytes: 0, on_event, has_ended: false };
     walk.free_pages(free);
     let tables = walk.tree("the table of tables", tables, true);
     // Of the tables of another program nothing is known. Who opens the store says whose it is.
@@ -130,12 +142,19 @@ struct Walk<'w> {
     last: u64,
     /// A bit for each page that something leads to.
     seen: Vec<u64>,
-    report: &'w mut dyn FnMut(DamagedPage),
+    /// Read and not told yet.
+    bytes: u64,
+    on_event: &'w mut OnEvent<'w>,
+    has_ended: bool,
 }
 
 impl Walk<'_> {
     fn damaged(&mut self, page: u64, table: &str, what: String) {
-        (self.report)(DamagedPage { page, table: table.to_owned(), what });
+        self.tell(PageEvent::Damaged(DamagedPage { page, table: table.to_owned(), what }));
+    }
+
+    fn tell(&mut self, event: PageEvent) {
+        self.has_ended = self.has_ended || (self.on_event)(event).is_break();
     }
 
     /// Each page stands in one place.
@@ -154,7 +173,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn read(&self, page: u64, at: usize, bytes: &mut [u8]) -> Result<(), String> {
+    fn read(&mut self, page: u64, at: usize, bytes: &mut [u8]) -> Result<(), String> {
+        self.bytes += bytes.len() as u64;
         let begin = page.saturating_mul(self.page_bytes as u64).saturating_add(at as u64);
         self.data.read_exact_at(bytes, begin).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => "is behind the end of the file".to_owned(),
@@ -186,6 +206,11 @@ impl Walk<'_> {
         let (mut count, mut is_whole, mut before) = (0, true, Vec::new());
         let mut page = vec![0_u8; self.page_bytes];
         while let Some((number, height)) = to_come.pop() {
+            let bytes = std::mem::take(&mut self.bytes);
+            self.tell(PageEvent::Bytes(bytes));
+            if self.has_ended {
+                break;
+            }
             let read = self.claim(number, 1).and_then(|()| self.read(number, 0, &mut page));
             let found = match read.and_then(|()| nodes(&page, number, height > 1)) {
                 Ok(found) => found,

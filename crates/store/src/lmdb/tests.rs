@@ -1,13 +1,15 @@
 //! What only a store on disk can do wrong.
 
 use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::{
-    DamagedPage, DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING, give_to_owner, keep_snapshots,
-    release_snapshots, rest_snapshots, wait_for_readers,
+    DamagedPage, DirectoryLock, LmdbOptions, LmdbStore, Old, PageEvent, RESTORING, give_to_owner,
+    keep_snapshots, release_snapshots, rest_snapshots, wait_for_readers,
 };
 use crate::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
 use crate::error::{CommitError, OpenError, ReadError};
@@ -226,6 +228,40 @@ fn damaged_pages(path: &Path) -> Vec<DamagedPage> {
     let mut found = Vec::new();
     LmdbStore::check_pages(path, &mut |page| found.push(page)).expect("it can be opened");
     found
+}
+
+#[test]
+fn a_store_that_serves_checks_its_pages() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    for number in 0..200 {
+        put(&store, format!("key {number:0100}").as_bytes(), vec![7; 90], Durability::Sync).expect("commit");
+    }
+    let mut heard: Vec<PageEvent> = Vec::new();
+    let mut check = |lasts: bool| {
+        heard.clear();
+        let mut on_event = |event: PageEvent| {
+            heard.push(event);
+            if lasts { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        store.check_last_commit(&mut on_event).expect("the roots can be read");
+        heard.clone()
+    };
+    let whole = check(true);
+    assert!(whole.iter().all(|event| matches!(event, PageEvent::Bytes(_))), "{whole:?}");
+    assert!(whole.iter().filter(|event| **event == PageEvent::Bytes(PAGE as u64)).count() > 4, "{whole:?}");
+    assert_eq!(check(false).len(), 1, "it ends when it is to end");
+
+    let path = root.path().join("data.mdb");
+    let mut bytes = fs::read(&path).expect("the file");
+    // Not made anew: it is mapped.
+    let file = fs::File::options().write(true).open(&path).expect("the file");
+    for page in bytes.chunks_exact_mut(PAGE).skip(2).filter(|page| page[10] == 2) {
+        page[14..16].fill(0xff);
+    }
+    file.write_all_at(&bytes, 0).expect("write");
+    let what = |event: &PageEvent| matches!(event, PageEvent::Damaged(page) if page.what.contains("bounds"));
+    assert!(check(true).iter().any(what));
 }
 
 /// What is not reported is nothing that LMDB reads.
