@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use larix_testkit::postgresql::Engine;
-use larix_testkit::process::free_ports;
-use larix_testkit::{Kind, SetAtEnd, until};
+use larix_testkit::process::{Signal, free_ports, signal};
+use larix_testkit::{Kind, Running, SetAtEnd, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
@@ -380,6 +380,34 @@ fn nodes_start_while_the_engine_is_away() {
         ask(&mut ann, &describe("her own word")) == "=> 0\n"
     });
     nodes.iter_mut().for_each(Member::stop);
+}
+
+#[test]
+fn a_process_that_is_frozen_while_it_opens_the_store_holds_nobody_up() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let mut node = nodes(&address, 1, "").remove(0);
+    node.start();
+    fill(&node);
+    node.stop();
+    let is_there = |condition: &str| {
+        let text = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND {condition}");
+        engine.sql("postgres", &text).as_deref() == Some("1")
+    };
+    let frozen = std::thread::scope(|scope| {
+        scope.spawn(|| engine.sql(&name, "BEGIN; LOCK TABLE larix.store; SELECT pg_sleep(240)"));
+        until("the table is locked", || is_there("wait_event = 'PgSleep'"));
+        let mut cat = Kind::Larix.tool("cat");
+        cat.arg("-f").arg(node.site.configuration()).stdout(Stdio::null()).stderr(Stdio::null());
+        let frozen = Running(cat.spawn().expect("larix"));
+        until("it waits for the table", || is_there("wait_event_type = 'Lock'"));
+        assert!(signal(frozen.id(), Signal::STOP));
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        engine.sql("postgres", end).expect("the table is free");
+        frozen
+    });
+    until("the engine lets others in", || larix(&["cat"], &node).0);
+    drop(frozen);
 }
 
 #[test]

@@ -5,10 +5,13 @@
 //! node tries to be the writer. `messages`: what nodes ask each other; `nodes`: what each says of itself. These two have nothing to keep, and stores of
 //! before get them when a server opens them.
 
+use std::time::Duration;
+
 use larix_store::TableSpec;
 use tokio_postgres::Client;
 
 use super::link::Pool;
+use super::milliseconds;
 use crate::error::{Fault, OpenError};
 use crate::schema::{FORMAT, kind};
 
@@ -50,9 +53,9 @@ pub(crate) fn prepare(
     tables: &[TableSpec],
     make: bool,
 ) -> Result<Vec<u8>, OpenError> {
-    let (schema, tables) = (schema.to_owned(), tables.to_vec());
+    let (schema, tables, deadline) = (schema.to_owned(), tables.to_vec(), pool.deadline());
     let result = pool.bare(move |client| async move {
-        let prepared = inspect(&client, &schema, &tables, make).await;
+        let prepared = inspect(&client, &schema, &tables, make, deadline).await;
         Ok(prepared)
     });
     match result {
@@ -78,6 +81,7 @@ async fn inspect(
     schema: &str,
     tables: &[TableSpec],
     make: bool,
+    deadline: Duration,
 ) -> Result<Vec<u8>, Refusal> {
     let settings = client
         .query_one(
@@ -96,7 +100,13 @@ async fn inspect(
     if !settings.try_get::<_, bool>(2)? {
         return Err(Refusal::Open(OpenError::NotDurable));
     }
-    client.batch_execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({MAKING_LOCK})")).await?;
+    // All who open the store wait for the lock: one that is frozen meanwhile is not to keep it.
+    let idle = milliseconds(deadline).clamp(1, i64::from(i32::MAX));
+    client
+        .batch_execute(&format!(
+            "BEGIN; SET LOCAL idle_in_transaction_session_timeout = {idle}; SELECT pg_advisory_xact_lock({MAKING_LOCK})"
+        ))
+        .await?;
     let row = client
         .query_one(
             "SELECT count(*) FROM pg_catalog.pg_tables WHERE schemaname = $1 AND tablename = ANY ($2)",
