@@ -411,6 +411,32 @@ fn a_process_that_is_frozen_while_it_opens_the_store_holds_nobody_up() {
 }
 
 #[test]
+fn a_store_that_somebody_took_away_is_no_engine_out_of_reach() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let mut node = nodes(&address, 1, "").remove(0);
+    node.start();
+    fill(&node);
+    engine.sql(&name, "ALTER SCHEMA larix RENAME TO away").expect("renamed");
+    let gone = "holds of this database is damaged or gone";
+    until("the log says what is missing", || {
+        let answer = ask(&mut node.client(), &format!("search \"{SUFFIX}\" sub (sn=absent) cn"));
+        assert!(answer.starts_with("=> 80") && answer.contains(gone), "{answer}");
+        let log = node.log();
+        log.contains("what the engine holds cannot be read: relation ")
+            && log.contains("restore it from its backup")
+    });
+    until("it does not take changes", || {
+        let answer = change(&node, &describe("in vain"));
+        assert!(!answer.starts_with("=> 0") && !answer.contains("cannot be reached"), "{answer}");
+        answer.starts_with("=> 52") && answer.contains(gone)
+    });
+    engine.sql(&name, "ALTER SCHEMA away RENAME TO larix").expect("renamed");
+    until("it goes on without a restart", || change(&node, &describe("restored")) == "=> 0\n");
+    node.stop();
+}
+
+#[test]
 fn a_node_logs_why_reads_have_no_answer() {
     let Some(engine) = Engine::start() else { return };
     let (name, address) = engine.database();

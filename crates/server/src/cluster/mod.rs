@@ -49,7 +49,7 @@ pub(crate) use logged::check as check_logged;
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
 pub use published_configuration::PublishedConfiguration;
 pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
-pub(crate) use role::Role;
+pub(crate) use role::{DAMAGED, Role};
 pub use tool::{
     ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, open_to_read, published,
     remove, status, step_down, whole,
@@ -249,6 +249,16 @@ impl Node {
         self.role.role()
     }
 
+    /// Why nobody takes changes while this node is cut off.
+    pub(crate) fn why_cut_off(&self) -> &'static str {
+        self.role.why_cut_off()
+    }
+
+    /// The normal form of the first suffix of its database.
+    pub(crate) fn suffix(&self) -> &str {
+        &self.suffix
+    }
+
     /// In which epoch this node writes; none while another one does, or nobody.
     pub(crate) fn writes_in(&self) -> Option<u64> {
         (self.role() == Role::Leader).then(|| self.store()?.held_epoch())?
@@ -277,7 +287,7 @@ impl Node {
                 self.pending_binds.ask(served.database().store(), &attempt, self.clock.monotonic(), done);
             }
             Role::Vacant => done(not_judged("no node of this database writes just now")),
-            Role::CutOff => done(not_judged("the engine of this database cannot be reached")),
+            Role::CutOff => done(not_judged(self.why_cut_off())),
         }
     }
 
@@ -341,8 +351,8 @@ impl Node {
                 return refused(ResultCode::UNAVAILABLE, why.to_owned());
             }
             Role::CutOff => {
-                let why = "all nodes have this setting in common, and the engine cannot be reached";
-                return refused(ResultCode::UNAVAILABLE, why.to_owned());
+                let why = format!("all nodes have this setting in common, and {}", self.why_cut_off());
+                return refused(ResultCode::UNAVAILABLE, why);
             }
         }
         let store = served.database().store();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, Served};
-use larix_kv::Lease;
+use larix_kv::{Lease, ReadFault, take_read_fault};
 use larix_store::Store as _;
 
 use super::SharedStore;
@@ -30,6 +30,10 @@ const REPORT_AGAIN: Duration = Duration::from_secs(3);
 /// A reason why reads had no answer is logged again behind this.
 const TROUBLE_AGAIN: Duration = Duration::from_secs(60);
 
+/// Why a node is cut off.
+const OUT_OF_REACH: &str = "the engine of this database cannot be reached";
+pub(crate) const DAMAGED: &str = "what the engine holds of this database is damaged or gone (this server's log says what): restore it there";
+
 /// What this node is to its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -39,7 +43,7 @@ pub(crate) enum Role {
     Follower(String),
     /// Nobody does now: the lease has ended, or is being taken.
     Vacant,
-    /// The engine cannot be reached, and nobody knows.
+    /// The engine cannot be reached, or does not hold the database whole, and nobody knows.
     CutOff,
 }
 
@@ -89,6 +93,8 @@ impl Listeners {
 #[derive(Debug)]
 struct State {
     role: Role,
+    /// Why it is cut off: the engine answers, and what it holds cannot be read.
+    is_damaged: bool,
     ended: bool,
     /// The thread is to look at once.
     hurries: bool,
@@ -98,7 +104,8 @@ struct State {
 
 impl Default for Watch {
     fn default() -> Self {
-        let state = State { role: Role::Vacant, ended: false, hurries: false, beside: None };
+        let state =
+            State { role: Role::Vacant, is_damaged: false, ended: false, hurries: false, beside: None };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -121,6 +128,11 @@ impl Watch {
 
     pub(crate) fn role(&self) -> Role {
         self.lock().role.clone()
+    }
+
+    /// Why nobody takes changes while this node is cut off.
+    pub(super) fn why_cut_off(&self) -> &'static str {
+        if self.lock().is_damaged { DAMAGED } else { OUT_OF_REACH }
     }
 
     /// Has this called after each change of the role, until it answers that nobody listens any more. It must not block.
@@ -290,7 +302,9 @@ impl Holder {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
             let led = self.watch.role() == Role::Leader && self.watch.takes_turns();
+            take_read_fault();
             let looked = self.look(served, &mut last_lack);
+            let is_damaged = take_read_fault() == Some(ReadFault::Broken);
             // An engine that does not answer this thread, either, is a reason of its own.
             let trouble = served.database().store().take_trouble().filter(|_| looked.is_ok());
             trouble.into_iter().for_each(|why| self.log_trouble(why, &mut last_trouble));
@@ -314,6 +328,7 @@ impl Holder {
                     if self.is_over(last) {
                         // Others may lead by now; if not, the lease is taken anew.
                         served.database().store().resign();
+                        self.watch.lock().is_damaged = is_damaged;
                         self.publish(served, Role::CutOff);
                     }
                 }
@@ -399,10 +414,8 @@ impl Holder {
             Role::Follower(leader) => self.log.notice(format_args!("\"{}\": {leader} writes", self.suffix)),
             Role::Vacant => self.log.notice(format_args!("\"{}\": nobody writes now", self.suffix)),
             Role::CutOff => {
-                self.log.warning(format_args!(
-                    "\"{}\": the engine is out of reach, no changes are taken",
-                    self.suffix
-                ));
+                let why = if state.is_damaged { DAMAGED } else { OUT_OF_REACH };
+                self.log.warning(format_args!("\"{}\": {why}; no changes are taken", self.suffix));
             }
         }
         let leads = role == Role::Leader;

@@ -31,7 +31,7 @@ use super::passwords::AccountPasswords;
 use super::{Common, identities};
 use crate::access_log::Gate;
 use crate::background_pool::{may_wait, note_missed_lookup};
-use crate::cluster::{Cluster, Node, Permit, Role, SharedStore, Turn};
+use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Alone, Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, First,
@@ -135,9 +135,12 @@ impl SharedDatabase {
             }
             ReadFault::Unavailable => out_of_reach(),
             ReadFault::Broken => {
+                let why = self.served().database().store().take_trouble();
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                let suffix = self.node.suffix();
                 let log = &self.common.services.log;
-                log.warning(format_args!("the engine of {:?} holds what cannot be read", self.node));
-                internal_error()
+                log.warning(format_args!("\"{suffix}\": what the engine holds cannot be read{why}"));
+                LdapResult::with(ResultCode::OTHER, DAMAGED)
             }
         }
     }
@@ -233,7 +236,10 @@ impl Clustered {
                     "no node of this database takes changes just now, another one is about to: try again";
                 Err(LdapResult::with(ResultCode::UNAVAILABLE, text))
             }
-            Role::CutOff => Err(out_of_reach()),
+            Role::CutOff => {
+                let text = format!("{}: try again", self.node().why_cut_off());
+                Err(LdapResult::with(ResultCode::UNAVAILABLE, text))
+            }
         }
     }
 
