@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larix_store::table::Catalog;
 use larix_store::{Attempt, CommitError, CommitId, ReadError, TableId, TableSpec};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::address::{Address, Opening};
 use crate::cache::{Cache, Range, Row};
@@ -119,7 +120,8 @@ pub struct KvStore {
     doubt: AtomicBool,
     /// When the question was sent that has brought the newest commits last, in nanoseconds since the store was opened; 0: none was.
     last_contact: AtomicU64,
-    opened: Instant,
+    /// By [`now`].
+    opened: Duration,
     /// The engine, or the server of it that was asked, lacks this commit. Until it has it again, nothing here is to be believed.
     behind: AtomicU64,
     /// Another commit has the number of the one that it lacks: it was lost for good.
@@ -563,7 +565,7 @@ impl KvStore {
 
     /// Nanoseconds since the store was opened, never 0.
     pub(crate) fn clock(&self) -> u64 {
-        u64::try_from(now().duration_since(self.opened).as_nanos()).unwrap_or(u64::MAX).max(1)
+        u64::try_from(now().saturating_sub(self.opened).as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
     /// The newest commits are known as of a question that was sent at this time of [`Self::clock`].
@@ -657,12 +659,11 @@ impl KvStore {
 }
 
 /// Cached data is never right because of the time: it only says when to ask again.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long ago the engine was asked is this process's own affair"
-)]
-fn now() -> Instant {
-    Instant::now()
+///
+/// The clock goes on while the machine is suspended, as other nodes do.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// The time in which only one thread of a handle commits.
