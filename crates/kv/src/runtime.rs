@@ -3,7 +3,13 @@
 
 use std::future::Future;
 use std::io;
+#[cfg(feature = "postgresql")]
+use std::pin::Pin;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+#[cfg(feature = "postgresql")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "postgresql")]
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -80,12 +86,17 @@ impl Drop for Runtime {
 /// this one when the answer is there. Between two questions nothing in it moves.
 #[cfg(feature = "postgresql")]
 #[derive(Debug)]
-pub(crate) struct OwnLoop(Option<tokio::runtime::Runtime>);
+pub(crate) struct OwnLoop {
+    runtime: Option<tokio::runtime::Runtime>,
+    /// The end of the last call. It is kept: to put it off takes no system call, while a new one wakes the loop.
+    timer: Mutex<Option<Pin<Box<tokio::time::Sleep>>>>,
+}
 
 #[cfg(feature = "postgresql")]
 impl OwnLoop {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self(Some(Builder::new_current_thread().enable_all().build()?)))
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { runtime: Some(runtime), timer: Mutex::default() })
     }
 
     /// Carries out `work` on this thread, up to `deadline`.
@@ -94,9 +105,30 @@ impl OwnLoop {
         deadline: Duration,
         work: impl Future<Output = Result<T, Fault>> + Send,
     ) -> Result<T, Fault> {
-        self.run(
-            async move { tokio::time::timeout(deadline, work).await.unwrap_or(Err(Fault::Late(deadline))) },
-        )
+        self.run(async move {
+            let until = tokio::time::Instant::now() + deadline;
+            let kept = self.timer().take();
+            let mut timer = match kept {
+                Some(mut timer) => {
+                    timer.as_mut().reset(until);
+                    timer
+                }
+                None => Box::pin(tokio::time::sleep_until(until)),
+            };
+            let mut work = std::pin::pin!(work);
+            let result = std::future::poll_fn(|context| match work.as_mut().poll(context) {
+                Poll::Pending => timer.as_mut().poll(context).map(|()| Err(Fault::Late(deadline))),
+                ready @ Poll::Ready(_) => ready,
+            })
+            .await;
+            *self.timer() = Some(timer);
+            result
+        })
+    }
+
+    fn timer(&self) -> MutexGuard<'_, Option<Pin<Box<tokio::time::Sleep>>>> {
+        // It is there or not at every step.
+        self.timer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends what `work` has to send, and does not wait for the answer.
@@ -105,7 +137,7 @@ impl OwnLoop {
             let mut work = std::pin::pin!(work);
             std::future::poll_fn(|context| {
                 let _answer_of_nobody = work.as_mut().poll(context).is_ready();
-                std::task::Poll::Ready(())
+                Poll::Ready(())
             })
             .await;
             tokio::task::yield_now().await;
@@ -124,7 +156,7 @@ impl OwnLoop {
     }
 
     fn run<T: Send>(&self, work: impl Future<Output = Result<T, Fault>> + Send) -> Result<T, Fault> {
-        let runtime = self.0.as_ref().ok_or(Fault::Ended)?;
+        let runtime = self.runtime.as_ref().ok_or(Fault::Ended)?;
         if Handle::try_current().is_err() {
             return runtime.block_on(work);
         }
@@ -137,7 +169,7 @@ impl OwnLoop {
 impl Drop for OwnLoop {
     fn drop(&mut self) {
         // This thread may be in an event loop, and must not wait for a name that is being looked up.
-        self.0.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
+        self.runtime.take().into_iter().for_each(tokio::runtime::Runtime::shutdown_background);
     }
 }
 
@@ -168,6 +200,15 @@ mod tests {
         assert_ne!(ran, thread::current().id());
         let late = own.call(Duration::ZERO, std::future::pending::<Result<(), Fault>>());
         assert!(matches!(late, Err(Fault::Late(_))), "{late:?}");
+        // The end of that call is not the next one's.
+        assert_eq!(own.call(deadline, on()).expect("an answer"), thread::current().id());
+        let pause = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Ok(())
+        };
+        own.call(deadline, pause).expect("an answer behind a pause");
+        let late = own.call(Duration::from_millis(5), std::future::pending::<Result<(), Fault>>());
+        assert!(matches!(late, Err(Fault::Late(_))), "earlier than the end of the call before: {late:?}");
         // What others wait for in it moves while somebody runs it, and is begun without waiting for its end.
         let (sender, mut receiver) = oneshot::channel();
         own.begin(async {
