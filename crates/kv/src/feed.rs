@@ -14,7 +14,7 @@ use crate::store::KvStore;
 pub struct CommitFeed(Box<dyn CommitListener>);
 
 impl KvStore {
-    /// Begins to hear of commits, this handle's own among them.
+    /// Begins to hear of commits; this handle's own may be among them.
     ///
     /// # Errors
     /// The engine cannot be asked.

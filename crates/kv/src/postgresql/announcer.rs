@@ -19,8 +19,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 const TRIES: usize = 2;
 
 /// PostgreSQL takes a number of a transaction for it. Nothing is lost with it, so that is not waited for on the disk.
-fn statement(schema: &str) -> String {
-    format!("SELECT pg_notify('{}', ''), set_config('synchronous_commit', 'off', true)", channel(schema))
+fn statement(pool: &Pool) -> String {
+    let (channel, sign) = (channel(pool.schema()), pool.sign());
+    format!("SELECT pg_notify('{channel}', '{sign}'), set_config('synchronous_commit', 'off', true)")
 }
 
 fn channel(schema: &str) -> String {
@@ -38,7 +39,7 @@ impl Announcer {
     pub(super) fn begin(pool: &Pool) -> Self {
         let committed = Arc::new(Notify::new());
         let (address, handle, deadline) = pool.beside();
-        let text = statement(pool.schema());
+        let text = statement(pool);
         let notify = Arc::clone(&committed);
         let task = handle.spawn(async move {
             let mut connection = None;
@@ -83,7 +84,7 @@ async fn tell(
     Ok(client.batch_execute(text).await?)
 }
 
-/// Hears what the announcers of all nodes tell.
+/// Hears what the announcers of all other nodes tell.
 pub(super) fn listen(pool: &Pool) -> Result<link::Listener, Fault> {
     pool.listen(&channel(pool.schema()))
 }

@@ -71,6 +71,8 @@ pub(crate) struct Pool {
     runtime: Runtime,
     address: Address,
     schema: String,
+    /// Stands in its own notifications of commits, which its own listeners pass over.
+    sign: String,
     limits: Limits,
     state: Mutex<State>,
     given_back: Condvar,
@@ -100,10 +102,14 @@ impl State {
 
 impl Pool {
     pub(crate) fn new(address: Address, schema: &str, limits: Limits) -> io::Result<Self> {
+        let mut sign = [0; 8];
+        #[expect(clippy::disallowed_methods, reason = "it only has to differ from that of every other node")]
+        getrandom::fill(&mut sign).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self {
             runtime: Runtime::start()?,
             address: address.within(limits.deadline),
             schema: schema.to_owned(),
+            sign: format!("{:016x}", u64::from_be_bytes(sign)),
             limits,
             state: Mutex::default(),
             given_back: Condvar::new(),
@@ -119,6 +125,11 @@ impl Pool {
     /// The schema of the engine's database that holds the store.
     pub(crate) fn schema(&self) -> &str {
         &self.schema
+    }
+
+    /// What its notifications of commits carry.
+    pub(crate) fn sign(&self) -> &str {
+        &self.sign
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -329,9 +340,9 @@ impl Pool {
         (self.address.clone(), self.runtime.handle.clone(), self.connect_deadline())
     }
 
-    /// Hears the notifications of a channel from now on.
+    /// Hears the notifications of a channel from now on, without those that carry the own [sign](Self::sign).
     pub(crate) fn listen(&self, channel: &str) -> Result<Listener, Fault> {
-        let (address, text) = (self.address.clone(), format!("LISTEN {channel}"));
+        let (address, text, sign) = (self.address.clone(), format!("LISTEN {channel}"), self.sign.clone());
         let (handle, deadline, trips) =
             (self.runtime.handle.clone(), self.limits.deadline, Arc::clone(&self.trips));
         self.runtime.call(self.connect_deadline(), async move {
@@ -340,7 +351,9 @@ impl Pool {
             let notifier = Arc::clone(&notify);
             let task = tokio::spawn(async move {
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                    if let AsyncMessage::Notification(_) = message {
+                    if let AsyncMessage::Notification(notification) = message
+                        && notification.payload() != sign
+                    {
                         notifier.notify_one();
                     }
                 }

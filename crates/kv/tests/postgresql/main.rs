@@ -196,7 +196,7 @@ fn a_large_commit_has_more_time() {
 #[test]
 fn the_engine_is_gone_and_comes_back() {
     let Some(mut engine) = Engine::start() else { return };
-    let (store, _) = fresh(&engine);
+    let (store, name) = fresh(&engine);
     commit(&store, &put(b"a", b"1")).expect("commit");
     let held = store.snapshot().expect("snapshot");
     let feed = store.commit_feed().expect("a feed");
@@ -211,8 +211,24 @@ fn the_engine_is_gone_and_comes_back() {
     engine.run();
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
     let feed = store.commit_feed().expect("a feed");
-    commit(&store, &put(b"a", b"2")).expect("commit");
+    let other = open(&engine, &name, &KvOptions::default()).expect("open");
+    commit(&other, &put(b"a", b"2")).expect("commit");
     until("it hears again", || feed.wait(Duration::from_secs(1)).expect("a feed"));
+}
+
+#[test]
+fn a_node_is_not_woken_by_its_own_commits() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, name) = fresh(&engine);
+    let other = open(&engine, &name, &KvOptions::default()).expect("open");
+    let (own, others) = (store.commit_feed().expect("a feed"), other.commit_feed().expect("a feed"));
+    for number in 0..5_u8 {
+        commit(&store, &put(b"a", &[number])).expect("commit");
+        until("the other one hears of it", || others.wait(Duration::from_secs(1)).expect("a feed"));
+        // What has come on this connection has come before the answer.
+        own.check().expect("it hears");
+        assert!(!own.wait(Duration::ZERO).expect("a feed"));
+    }
 }
 
 /// The system of a server that hangs accepts connections.
