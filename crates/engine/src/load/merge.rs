@@ -24,7 +24,7 @@ use crate::tables::{INDEX, META, meta};
 use crate::tree;
 
 /// Changes that are committed together, in bytes. An LDIF that makes no more is stored as a whole or not at all.
-pub const ATOMIC_BYTES: usize = 512 << 20;
+pub const ATOMIC_BYTES: usize = if cfg!(test) { 8 << 20 } else { 512 << 20 };
 const PROGRESS_ENTRIES: u64 = 1024;
 
 pub(super) fn load<S: Store>(
@@ -45,9 +45,9 @@ pub(super) fn load<S: Store>(
         if options.dry_run {
             // Nothing is written: a store that another process serves will do.
             let snapshot = database.store().snapshot()?;
-            let mut group = Group::new(&snapshot)?;
+            let mut group = Group { names_only: true, ..Group::new(&snapshot)? };
             source.fill(&mut group, &snapshot, &mut run)?;
-            continue;
+            break;
         }
         let transaction = database.store().transaction()?;
         let mut group = Group::new(&transaction)?;
@@ -69,7 +69,7 @@ struct Source<'a, I> {
 }
 
 impl<I: BufRead> Source<'_, I> {
-    /// Stores records in the group until it is full or there are no more.
+    /// Stores records in the group until it is full or there are no more. One that is not committed is never full.
     fn fill<T: Snapshot>(
         &mut self,
         group: &mut Group,
@@ -77,7 +77,7 @@ impl<I: BufRead> Source<'_, I> {
         run: &mut Run<'_>,
     ) -> Result<(), LoadError> {
         let start_line = run.options.start_line;
-        while !self.ended && group.set.byte_len() < ATOMIC_BYTES {
+        while !self.ended && (group.names_only || group.set.byte_len() < ATOMIC_BYTES) {
             let record = match self.reader.read_sharing() {
                 Ok(Some(record)) if record.line < start_line => continue,
                 Ok(Some(record)) => self.checker.check(&mut self.local, record),
@@ -155,6 +155,8 @@ impl Run<'_> {
 /// What is committed at once.
 struct Group {
     set: WriteSet,
+    /// It is not committed: `set` has what later records ask for.
+    names_only: bool,
     last_id: u64,
     csns: Vec<Csn>,
 }
@@ -167,7 +169,8 @@ impl Group {
                 EntryId::from_prefix(&bytes).ok_or(Fault::Damaged { what: "the last entry id" })?.0
             }
         };
-        Ok(Self { set: WriteSet::new(), last_id, csns: log::context_csns(transaction)? })
+        let csns = log::context_csns(transaction)?;
+        Ok(Self { set: WriteSet::new(), names_only: false, last_id, csns })
     }
 
     fn store<T: Snapshot>(
@@ -192,10 +195,11 @@ impl Group {
         if !checker.knows(local, &checked.entry) {
             checker.number(local, &checked.entry);
         }
-        if let Some((uuid, key)) = checker.uuid_key(&checked.entry, local.catalog.catalog())
-            && view.postings(INDEX, &key)?.next()?.is_some()
+        let uuid_key = checker.uuid_key(&checked.entry, local.catalog.catalog());
+        if let Some((uuid, key)) = &uuid_key
+            && view.postings(INDEX, key)?.next()?.is_some()
         {
-            return Ok(Err(checked.fails(RecordFault::SameUuid { uuid, line: 0 })));
+            return Ok(Err(checked.fails(RecordFault::SameUuid { uuid: *uuid, line: 0 })));
         }
         let id = EntryId(self.last_id + 1);
         let (rdn, normal_rdn) = checked.rdn();
@@ -205,7 +209,12 @@ impl Group {
         encode::store(&mut own, &view, schema, &mut local.catalog, place, None, &checked.entry)?;
         tree::put(&mut own, parent, normal_rdn, id);
         keys::changes::<T>(schema, local.catalog.catalog(), None, Some(&checked.entry))?.apply(&mut own, id);
-        self.set.merge(own);
+        if self.names_only {
+            tree::put(&mut self.set, parent, normal_rdn, id);
+            uuid_key.iter().for_each(|(_, key)| self.set.add_posting(INDEX, key, id.0));
+        } else {
+            self.set.merge(own);
+        }
         self.last_id = id.0;
         for csn in &checked.csns {
             match self.csns.iter_mut().find(|known| known.server_id == csn.server_id) {

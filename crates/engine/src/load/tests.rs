@@ -442,6 +442,41 @@ fn failed_records_can_be_passed_over() {
     assert_eq!(report.entries, 1);
 }
 
+/// More than a load commits at once: later records still know the names and the entryUUIDs of earlier ones.
+#[test]
+fn a_dry_run_forgets_no_names() {
+    let site = Site::new();
+    let filled = site.empty();
+    load_into(&filled, HEAD.as_bytes(), site.context(), &LoadOptions::default(), &mut Unobserved).unwrap();
+    let unit = |uuid| {
+        format!("dn: ou=Far,dc=example,dc=com\nobjectClass: organizationalUnit\nou: Far\n{}\n", stamped(uuid))
+    };
+    let person = |dn: &str, more: &str| {
+        format!("dn: cn={dn},dc=example,dc=com\nobjectClass: person\ncn: Somebody\nsn: s\n{more}\n")
+    };
+    let mut ldif = unit(1);
+    let mut state = 1_u32;
+    // Text that no codec makes much shorter.
+    let mut letter = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b'a' + (state >> 24).to_le_bytes()[0] % 26)
+    };
+    for number in 0..200 {
+        let text: String = (0..150_000).map(|_| letter()).collect();
+        ldif += &person(
+            &format!("Somebody+sn=s+description={number}"),
+            &format!("description: {number}\ndescription: {text}\n"),
+        );
+    }
+    // Its superior, its name and its entryUUID came first.
+    ldif += &person("Somebody,ou=Far", "");
+    ldif += &unit(2);
+    ldif += &person("Somebody", &stamped(1));
+    let options = LoadOptions { dry_run: true, continue_on_error: true, ..LoadOptions::default() };
+    let report = load_into(&filled, ldif.as_bytes(), site.context(), &options, &mut Unobserved).unwrap();
+    assert_eq!((report.entries, report.failed), (202, 2));
+}
+
 #[test]
 fn a_directory_changes_as_a_whole() {
     let site = Site::new();
