@@ -113,7 +113,8 @@ fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
 #[test]
 fn who_may_have_what_was_deleted_elsewhere_goes_through_the_content() {
     let other = ScriptedProvider::start();
-    let server = between(other.address).start().expect("the server in between");
+    let site = between(other.address);
+    let server = site.start().expect("the server in between");
     let mut pass = other.accept();
     let own = context_csns(server.address);
     let cookie = format!("rid=002,sid=002,csn={NEW_CSN}");
