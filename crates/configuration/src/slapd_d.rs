@@ -216,7 +216,7 @@ pub struct Stamp<'a> {
 
 impl Stamp<'_> {
     /// What it completes.
-    pub(super) const ATTRIBUTES: [&str; 7] = [
+    pub(super) const ATTRIBUTES: [&'static str; 7] = [
         "structuralObjectClass",
         "entryUUID",
         "creatorsName",

@@ -200,6 +200,9 @@ impl From<ControlValues> for RequestControls {
     }
 }
 
+/// The control of an OID, if an overlay brings it.
+type Brought<'b> = &'b dyn Fn(&str) -> Option<&'static OverlayControl>;
+
 impl RequestControls {
     /// Whether the request has none, or none that means anything.
     pub fn is_none(&self) -> bool {
@@ -249,7 +252,7 @@ impl RequestControls {
         controls: Controls<'_>,
         operation: OperationKind<'_>,
         limits: &RequestLimits,
-        brought: &dyn Fn(&str) -> Option<&'static OverlayControl>,
+        brought: Brought<'_>,
     ) -> Result<Self, LdapResult> {
         Self::parse_without(controls, operation, &[], (limits, brought))
     }
@@ -277,7 +280,7 @@ impl RequestControls {
         controls: Controls<'_>,
         operation: OperationKind<'_>,
         dropped: &[String],
-        (limits, brought): (&RequestLimits, &dyn Fn(&str) -> Option<&'static OverlayControl>),
+        (limits, brought): (&RequestLimits, Brought<'_>),
     ) -> Result<Self, LdapResult> {
         if controls.is_empty() {
             return Ok(Self::default());

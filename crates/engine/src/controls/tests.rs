@@ -171,7 +171,7 @@ fn lists_in_controls_are_no_longer_than_the_limits() {
     let names = |count: usize| list(b"\x04\x01+", count);
     let keys = |count: usize| list(b"\x30\x03\x04\x01a", count);
     let filters = |count: usize| list(b"\x87\x01a", count);
-    let cases: [(&'static str, OperationKind<'_>, &dyn Fn(usize) -> Vec<u8>); 5] = [
+    let cases: [(_, _, &dyn Fn(usize) -> Vec<u8>); 5] = [
         (oid::PRE_READ, Modify, &names),
         (oid::POST_READ, Modify, &names),
         (oid::SORT_REQUEST, Search, &keys),

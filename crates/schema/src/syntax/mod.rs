@@ -59,7 +59,7 @@ impl Syntax {
             SyntaxKind::Sequence => x509::is_sequence(value),
             SyntaxKind::UtcTime => time::is_utc_time(value),
             SyntaxKind::Utf8String => is_text(value),
-            SyntaxKind::Uuid => text::is_uuid(value),
+            SyntaxKind::Uuid => is_uuid(value),
             SyntaxKind::Aci
             | SyntaxKind::AttributeCertificateExactAssertion
             | SyntaxKind::Authz
@@ -96,7 +96,7 @@ impl Syntax {
                 }
                 class.name().to_owned()
             }
-            SyntaxKind::Uuid if text::is_uuid(value) => text(value)?.to_ascii_lowercase(),
+            SyntaxKind::Uuid if is_uuid(value) => text(value)?.to_ascii_lowercase(),
             SyntaxKind::Csn => csn::normalize(value).ok_or(InvalidValue)?,
             SyntaxKind::CsnSid if csn::is_sid(value) => text(value)?.to_ascii_lowercase(),
             SyntaxKind::Aci => aci::canonical(schema, text(value)?, |dn| pretty_dn_text(schema, dn))?,
