@@ -5,6 +5,7 @@
 //! malformed is protocolError, critical or not.
 
 mod known;
+mod limits;
 mod overlays;
 mod values;
 
