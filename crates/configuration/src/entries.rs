@@ -10,7 +10,7 @@ use std::sync::Arc;
 use larix_proto::dn::write_escaped;
 
 use super::balancer::{self, TierSettings};
-use super::builder::directive::{Cardinality, Directive, Form};
+use super::builder::directive::{Cardinality, Directive, Form, Scope};
 use super::directives;
 use super::entry::ConfigEntry;
 use super::kinds::descriptor_of;
@@ -33,7 +33,9 @@ impl ConfigEntry {
         for setting in all {
             let own = || directives::all().filter(|directive| directive.attribute == setting.attribute);
             let ordered = own().any(|directive| directive.cardinality == Cardinality::Ordered);
-            let is_word = own().any(Directive::is_word);
+            // A setting of the same name may be several words in databases of another kind.
+            let is_words = |one: &Directive| one.form == Form::Words && one.scope != Scope::Foreign;
+            let is_word = own().any(Directive::is_word) && !own().any(is_words);
             // An empty word is read again from no value; as in slapd it has none.
             let may_be_empty = !is_word && own().all(|directive| directive.form != Form::Each);
             let given = setting.values.iter().filter(|value| may_be_empty || !value.is_empty());

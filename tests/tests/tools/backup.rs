@@ -11,7 +11,7 @@ use std::thread;
 
 use larix_proto::extended::SyncInfo;
 use larix_testkit::packages::MOUNT_NAMESPACE;
-use larix_testkit::{Kind, SetAtEnd, Site, packages, until, until_some};
+use larix_testkit::{Kind, Server, SetAtEnd, Site, packages, until, until_some};
 use larix_tests::client::{Client, run as ask};
 use larix_tests::scripted::ScriptedProvider;
 
@@ -896,7 +896,8 @@ fn a_database_with_a_damaged_page_is_not_copied() {
     let configuration = std::fs::read_to_string(site.configuration()).expect("the configuration");
     let line = format!("backup-schedule directory={} full=1h", text(folder.path()));
     std::fs::write(site.configuration(), format!("{line}\n{configuration}")).expect("the configuration");
-    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &["-d", "16384"], &[]);
+    let server = server.unwrap_or_else(|error| panic!("{error}"));
     until("the log tells of it", || server.log().contains("`larix check`"));
     assert!(server.stop(), "it goes on");
 }
