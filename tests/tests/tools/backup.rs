@@ -217,7 +217,7 @@ fn a_backup_taken_under_writes_is_a_directory_of_one_moment() {
 }
 
 /// Adds one entry after the other.
-fn write(server: &larix_testkit::Server, is_over: &AtomicBool, acknowledged: &AtomicU64) {
+fn write(server: &Server, is_over: &AtomicBool, acknowledged: &AtomicU64) {
     let mut connection = Client::connect(server.address);
     assert_eq!(ask(&mut connection, "as cn=admin,dc=example,dc=com secret\n"), "=> 0\n");
     for number in 1.. {
@@ -355,7 +355,7 @@ fn churn(connection: &mut Client, round: u64) {
     }
 }
 
-fn administrator(server: &larix_testkit::Server) -> Client {
+fn administrator(server: &Server) -> Client {
     let mut connection = Client::connect(server.address);
     assert_eq!(ask(&mut connection, "as cn=admin,dc=example,dc=com secret\n"), "=> 0\n");
     connection
@@ -448,7 +448,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn work(&self, server: &larix_testkit::Server) {
+    fn work(&self, server: &Server) {
         let _ended = SetAtEnd(&self.has_ended);
         let mut connection = administrator(server);
         let mut content: BTreeMap<String, Vec<String>> = BTreeMap::new();
