@@ -26,7 +26,7 @@ impl CachingBackend {
         let (Some(template), Proof::Password(password)) = (self.bind_template(bind.dn), bind.proof) else {
             return self.inner.bind(context, bind, later);
         };
-        // Whoever sends controls wants the remote server's answer to them.
+        // A client that sends controls wants the remote server's answer to them.
         let is_plain = !bind.policy_control && bind.controls.sent.is_empty();
         if password.is_empty() || !is_plain {
             return self.inner.bind(context, bind, later);

@@ -1,6 +1,6 @@
 //! Passwords that the remote server has let in (`pcacheBind`): for a while the same ones are let in here.
 //!
-//! Kept are keyed hashes, in memory alone: whoever can read them there can read the key, too, and passwords as they come.
+//! The cache keeps keyed hashes, in memory alone: a reader of that memory can read the key, too, and passwords as they come.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -35,7 +35,7 @@ impl<H: OverlayHost> Gate<H> {
     /// What a search answers in front of a closed gate. One that is open is taken away.
     pub(crate) fn closed(gate: &mut Option<Self>) -> Option<Slice> {
         let closed = gate.as_ref().filter(|gate| !gate.is_open());
-        // Who has a follower is told, and need not ask before.
+        // A search with a follower hears when the gate opens, and need not ask before.
         let answer = closed.map(|gate| if gate.follower.is_some() { Slice::Waiting } else { Slice::More });
         if answer.is_none() {
             *gate = None;

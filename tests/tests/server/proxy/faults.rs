@@ -189,7 +189,7 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     assert_eq!(Message::decode(&abandon).unwrap().request, Request::Abandon(id));
 }
 
-/// The target may have made it before its connection ended, and the client is told so.
+/// The target may have made it before its connection ended, and the answer says so.
 #[test]
 fn the_outcome_of_a_change_without_an_answer_is_unknown() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
