@@ -13,8 +13,9 @@ use tempfile::TempDir;
 
 use crate::pki::{Authority, Issued};
 use crate::ports::free_port;
+use crate::process::{Signal, freeze, signal};
 
-const START_SECONDS: u64 = 60;
+const START_SECONDS: u64 = 180;
 
 /// The members and their directory, which goes with them.
 #[derive(Debug)]
@@ -159,7 +160,7 @@ impl Etcd {
         let endpoints = self.endpoints();
         let output = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &endpoints, "--command-timeout", "3s", "--dial-timeout", "1s"])
+            .args(["--endpoints", &endpoints, "--command-timeout", "30s", "--dial-timeout", "30s"])
             .args(arguments)
             .output()
             .expect("etcdctl");
@@ -236,7 +237,7 @@ impl Etcd {
     /// # Panics
     /// When it does not run.
     pub fn hang(&self, at: usize) {
-        self.signal(at, "STOP");
+        freeze(self.pid(at));
     }
 
     /// The opposite of [`Self::hang`].
@@ -244,13 +245,11 @@ impl Etcd {
     /// # Panics
     /// When it does not run.
     pub fn go_on(&self, at: usize) {
-        self.signal(at, "CONT");
+        assert!(signal(self.pid(at), Signal::CONT));
     }
 
-    fn signal(&self, at: usize, signal: &str) {
-        let server = self.members.get(at).and_then(|member| member.server.as_ref()).expect("it runs");
-        let status = Command::new("kill").arg(format!("-{signal}")).arg(server.id().to_string()).status();
-        assert!(status.expect("kill").success());
+    fn pid(&self, at: usize) -> u32 {
+        self.members.get(at).and_then(|member| member.server.as_ref()).expect("it runs").id()
     }
 }
 

@@ -15,8 +15,9 @@ use tempfile::TempDir;
 
 use crate::pki::{Authority, Issued};
 use crate::ports::free_port;
+use crate::process::{Signal, freeze, signal};
 
-const START_SECONDS: u64 = 60;
+const START_SECONDS: u64 = 180;
 
 /// The engine refuses to run as root.
 const NOBODY: u32 = 65_534;
@@ -242,7 +243,9 @@ impl Engine {
     /// # Panics
     /// When it does not run.
     pub fn hang(&self) {
-        self.signal_all("STOP");
+        // The one that starts the others is the first: none comes behind the look for them.
+        freeze(self.pid());
+        self.children().into_iter().for_each(freeze);
     }
 
     /// The opposite of [`Self::hang`].
@@ -250,17 +253,16 @@ impl Engine {
     /// # Panics
     /// When it does not run.
     pub fn go_on(&self) {
-        self.signal_all("CONT");
+        for process in self.children().into_iter().chain([self.pid()]) {
+            // A child may have ended meanwhile.
+            let _ = signal(process, Signal::CONT);
+        }
     }
 
-    fn signal_all(&self, signal: &str) {
-        let own = self.pid();
-        let children = Command::new("pgrep").args(["-P", &own.to_string()]).output().expect("pgrep");
-        let text = String::from_utf8_lossy(&children.stdout).into_owned();
-        for process in text.split_whitespace().map(str::to_owned).chain([own.to_string()]) {
-            // A child may have ended meanwhile.
-            let _status = Command::new("kill").args([&format!("-{signal}"), &process]).status();
-        }
+    fn children(&self) -> Vec<u32> {
+        let children = Command::new("pgrep").args(["-P", &self.pid().to_string()]).output().expect("pgrep");
+        let text = String::from_utf8_lossy(&children.stdout);
+        text.split_whitespace().filter_map(|process| process.parse().ok()).collect()
     }
 }
 

@@ -12,6 +12,7 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
 pub use crate::ports::{free_port, free_ports};
+use crate::waiting::until;
 
 /// How long a server may take until it accepts connections, in steps of [`STEP`].
 const START_STEPS: u32 = 6_000;
@@ -361,6 +362,24 @@ impl Drop for Server {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Has a process that a test started do nothing until [`Signal::CONT`] is sent to it, and waits until all its threads have stopped:
+/// on a busy machine that takes a moment. One that has ended does nothing, too.
+///
+/// # Panics
+/// It goes on.
+pub fn freeze(process: u32) {
+    // It may have ended.
+    let _ = signal(process, Signal::STOP);
+    until("the process has stopped", || {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return true };
+        threads.flatten().all(|thread| {
+            let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // Behind the name, which is in parentheses. A thread without a state has ended.
+            state.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['T', 'Z', 'X']))
+        })
+    });
 }
 
 /// Sends a signal to a process that a test started; says whether the process was there.

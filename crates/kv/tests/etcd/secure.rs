@@ -1,12 +1,11 @@
 //! TLS with etcd, and its users.
 
-use larix_kv::KvOptions;
 use larix_testkit::etcd::Etcd;
 use larix_testkit::{Authority, self_signed};
 use rcgen::PKCS_ECDSA_P256_SHA256;
 use tempfile::TempDir;
 
-use crate::{commit, get, open, put};
+use crate::{commit, get, open, put, unhurried};
 
 fn file(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name);
@@ -30,8 +29,7 @@ fn tls_proves_who_answers_and_who_asks() {
     let (cert, key) = (file(&folder, "node.pem", &node.certificate), file(&folder, "node.key", &node.key));
     let (bad_cert, bad_key) =
         (file(&folder, "bad.pem", &stranger.certificate), file(&folder, "bad.key", &stranger.key));
-    let at =
-        |query: &str| open(&format!("etcd://localhost:{}/p?{query}", etcd.port()), &KvOptions::default());
+    let at = |query: &str| open(&format!("etcd://localhost:{}/p?{query}", etcd.port()), &unhurried());
     let store = at(&format!("cacert={root}&cert={cert}&key={key}")).expect("open");
     commit(&store, &put(b"a", b"1")).expect("commit");
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
@@ -65,7 +63,7 @@ fn users_are_let_in_by_their_passwords() {
         etcd.ctl(words).expect("users");
     }
     let at = |user: &str, prefix: &str| {
-        open(&etcd.address(prefix).replace("etcd://", &format!("etcd://{user}")), &KvOptions::default())
+        open(&etcd.address(prefix).replace("etcd://", &format!("etcd://{user}")), &unhurried())
     };
     let text = at("larix:never-shown@", "directory").expect_err("nobody is asked").to_string();
     assert!(text.contains("take user and password out"), "{text}");

@@ -1,13 +1,13 @@
 //! TLS with the engine: who is accepted, and what is said of those who are not.
 
-use larix_kv::{Address, KvOptions, KvStore, OpenError};
+use larix_kv::{Address, KvStore, OpenError};
 use larix_store::Store;
 use larix_store::contract::TABLES;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::{Authority, Issued, self_signed};
 use rcgen::{BasicConstraints, IsCa, PKCS_ECDSA_P256_SHA256, date_time_ymd};
 
-use crate::{commit, get, put, until};
+use crate::{commit, get, put, unhurried, until};
 
 /// A file with what an authority, or a server that signs for itself, is known by.
 fn trusted(folder: &tempfile::TempDir, name: &str, certificate: &str) -> String {
@@ -28,7 +28,7 @@ fn open(engine: &Engine, user: &str, host: &str, parameters: &str) -> Result<KvS
         "postgresql://{user}:never-shown@{host}:{}/postgres?hostaddr=127.0.0.1&{parameters}",
         engine.port()
     );
-    let opened = KvStore::open(&Address::parse(&text)?, &TABLES, &KvOptions::default());
+    let opened = KvStore::open(&Address::parse(&text)?, &TABLES, &unhurried());
     if let Err(error) = &opened {
         assert!(!format!("{error} {error:?}").contains("never-shown"), "{error}");
     }

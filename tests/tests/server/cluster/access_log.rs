@@ -114,11 +114,12 @@ fn each_change_is_in_the_access_log_once() {
 /// Adds at two nodes while the one that writes is killed again and again.
 pub(super) fn record_once(address: &str) {
     const WRITERS: usize = 3;
-    let mut nodes = logging(address, 2, 2, "logold (objectClass=*)");
+    let mut nodes = logging(address, 2, LEASE, "logold (objectClass=*)");
     nodes[0].start();
     fill(&nodes[0]);
     nodes[1].start();
-    assert_eq!(change(&nodes[0], &describe("known")), "=> 0\n");
+    let addresses: Vec<SocketAddr> = nodes.iter().map(Member::address).collect();
+    apply(&addresses, &describe("known"));
     let has_it = |record: &Record| record.changes.contains(&"description:= known".to_owned());
     until("it is recorded", || records(&nodes[1]).iter().any(has_it));
     let all = records(&nodes[1]);
@@ -126,7 +127,6 @@ pub(super) fn record_once(address: &str) {
     assert!(one.session != "0" && one.requester == ADMIN && one.kind == "modify", "{one:?}");
     assert_eq!(nodes[1].client().value(SUFFIX, "auditContext").as_deref(), Some(LOG));
 
-    let addresses: Vec<SocketAddr> = nodes.iter().map(Member::address).collect();
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         let _end = SetAtEnd(&stop);
