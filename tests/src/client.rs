@@ -38,8 +38,8 @@ const UNCOMPARED: [&str; 9] = [
     "vendorversion",
 ];
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer may take, also of a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection to a server.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::{FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView, Scope, client, frame};
 
-/// How long an answer may take before it is missed.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer may take before it is missed, also of a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An answer that ends a request, or a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]

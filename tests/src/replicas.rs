@@ -17,7 +17,7 @@ pub const SUFFIX: &str = "dc=example,dc=com";
 pub const ADMIN: &str = "cn=admin,dc=example,dc=com";
 /// How long a replica may take until it has what its provider has, in steps of [`STEP`]; longer than any schedule of
 /// retries in these tests.
-const STEPS: u32 = 1_200;
+const STEPS: u32 = 3_600;
 const STEP: Duration = Duration::from_millis(50);
 
 /// The suffix of the access logs of [`members`].

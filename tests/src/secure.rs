@@ -17,8 +17,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::raw::read_to_end;
 
-/// How long an answer may take before it is missed; longer than a handshake is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// How long an answer may take before it is missed; longer than a handshake is waited for, also by a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 

@@ -27,8 +27,8 @@ const OF_FILES: [&str; 11] = [
 ];
 /// A server on a busy machine keeps its lease.
 const LEASE_SECONDS: u32 = 120;
-/// How often a server is looked at until it writes: a minute.
-const LOOKS: usize = 3_000;
+/// How often a server is looked at until it writes: three minutes.
+const LOOKS: usize = 9_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// The password of the root DN while entries are loaded.
 const PASSWORD: &str = "secret";

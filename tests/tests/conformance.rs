@@ -90,13 +90,21 @@ const LATER: &str = "later";
 /// Marks a search for what any server does in the background behind a load.
 const EVENTUALLY: &str = "eventually";
 
+/// What is expected of a kind of server.
+fn expected(kind: Kind, step: &Step) -> &str {
+    match kind {
+        Kind::Larix => step.expected_of_larix(),
+        Kind::Slapd => &step.expected,
+    }
+}
+
 /// Asks until the answer is the expected one; where that is not known, until three seconds bring no other.
 #[allow(clippy::disallowed_methods, reason = "a server tells nobody when its background task is done")]
-fn later(client: &mut Client, step: &Step) -> String {
-    let deadline = Instant::now() + Duration::from_secs(20);
+fn later(kind: Kind, client: &mut Client, step: &Step) -> String {
+    let deadline = Instant::now() + Duration::from_secs(60);
     let mut answer = client.run(step);
     let mut same = 0;
-    while Instant::now() < deadline && (bless("slapd") || answer != step.expected) && same < 60 {
+    while Instant::now() < deadline && (bless("slapd") || answer != expected(kind, step)) && same < 60 {
         std::thread::sleep(Duration::from_millis(50));
         let next = client.run(step);
         same = if bless("slapd") && next == answer { same + 1 } else { 0 };
@@ -124,7 +132,7 @@ fn play(kind: Kind, steps: &[Step], server: Server) -> Result<Vec<String>, Died>
         }
         let is_marked = |mark| step.request.split_whitespace().any(|word| word == mark);
         let answer = match is_marked(EVENTUALLY) || (kind == Kind::Slapd && is_marked(LATER)) {
-            true => later(&mut client, step),
+            true => later(kind, &mut client, step),
             false => client.run(step),
         };
         if answer.ends_with("=> closed\n") {
@@ -154,20 +162,16 @@ fn play(kind: Kind, steps: &[Step], server: Server) -> Result<Vec<String>, Died>
 
 /// One line for each step whose answer is not the expected one.
 fn differences(name: &str, kind: Kind, steps: &[Step], answers: &[String]) -> Vec<String> {
-    let expected = |step: &Step| match kind {
-        Kind::Larix => step.expected_of_larix().to_owned(),
-        Kind::Slapd => step.expected.clone(),
-    };
     steps
         .iter()
         .zip(answers)
-        .filter(|(step, answer)| expected(step) != **answer)
+        .filter(|(step, answer)| expected(kind, step) != **answer)
         .map(|(step, answer)| {
             let request = step.request.trim_end();
             format!(
                 "{name}:{}: {kind:?}\n{request}\n--- expected\n{}--- answered\n{answer}",
                 step.line,
-                expected(step)
+                expected(kind, step)
             )
         })
         .collect()

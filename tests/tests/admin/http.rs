@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, until_some};
 
 pub(crate) const ADMIN: &str = "cn=admin,dc=example,dc=com";
 
@@ -19,6 +19,16 @@ pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) http: SocketAddr,
     pub(crate) site: Site,
+}
+
+impl Fixture {
+    /// The file `data/log` as soon as it has this: the log has a thread of its own.
+    pub(crate) fn log_with(&self, text: &str) -> String {
+        until_some(text, || {
+            let log = std::fs::read_to_string(self.site.path().join("data/log")).expect("the log");
+            log.contains(text).then_some(log)
+        })
+    }
 }
 
 /// With these lines before the first database.

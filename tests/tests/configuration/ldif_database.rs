@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, until};
 
 const SUFFIX: &str = "o=university,c=US";
 
@@ -321,7 +321,8 @@ fn the_image_of_a_server_that_was_killed_is_removed_at_the_next_start() {
     let third = start(&other);
     assert_eq!(images(), used);
     let name = left.first().map(|image| image.display().to_string()).unwrap_or_default();
-    assert!(third.log().contains(&format!("{name}: removed")), "{}", third.log());
+    let line = format!("{name}: removed");
+    until(&line, || third.log().contains(&line));
     assert_eq!(content(&second).len(), 4);
     change(&second, CHANGES);
     assert!(third.stop());

@@ -3,7 +3,6 @@
 //! What needs a slapd is not tested where none is installed, and says so.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
@@ -574,14 +573,8 @@ fn a_provider_that_falls_silent_is_noticed() {
         let mut consumer = start(&format!("bindmethod=simple {more}"));
         let mut search = other.accept();
         search.inform(&SyncInfo::RefreshDelete { cookie: None, done: true });
-        let probes = (0..1_200).find_map(|_| {
-            let found = seconds_to_probe(search.consumer());
-            if found.is_none() {
-                std::thread::park_timeout(Duration::from_millis(20));
-            }
-            found
-        });
-        assert!(probes.is_some_and(|found| seconds.contains(&found)), "{more}: {probes:?}");
+        let probes = until_some("a time to the next probe", || seconds_to_probe(search.consumer()));
+        assert!(seconds.contains(&probes), "{more}: {probes:?}");
         drop(search);
         consumer.kill();
     };
@@ -610,7 +603,7 @@ fn a_provider_that_stands_still_is_left() {
         );
         let mut consumer = Member::new(Kind::Larix, "", &line).arguments(&["-d", "16384"]).started();
         stands_still();
-        assert!(consumer.log().contains(why), "{more}: {}", consumer.log());
+        consumer.wait_for_log(why);
         consumer.kill();
     };
     let (silent, bind) = ("is silent, and does not answer", format!("binddn={ADMIN} credentials=secret"));
@@ -678,7 +671,7 @@ fn a_provider_that_has_nothing_to_tell_is_kept() {
         let provider = Member::new(kind, "", "overlay syncprov").arguments(&["-d", "256"]);
         provider.site.load_into(Some(SUFFIX), &people(2));
         let provider = provider.started();
-        let consumer = consumer(&provider, "type=refreshAndPersist keepalive=1:1:5");
+        let consumer = consumer(&provider, "type=refreshAndPersist keepalive=1:1:60");
         consumer.wait_until_like(&provider);
         // Behind the bind and the search, on the same connection.
         provider.wait_for_log("op=4 WHOAMI");

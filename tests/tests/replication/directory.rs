@@ -166,7 +166,7 @@ fn an_active_directory_is_followed() {
     drop(ad);
     consumer.start();
     drop(pass(&directory, b"7"));
-    assert!(consumer.log().contains("sending a cookie of 1 bytes"), "{}", consumer.log());
+    consumer.wait_for_log("sending a cookie of 1 bytes");
 }
 
 #[test]

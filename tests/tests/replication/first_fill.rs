@@ -200,7 +200,7 @@ fn deletes_beside_the_first_content_are_remembered() {
     let mut search = other.accept();
     send_first(&mut search, 1);
     stays_deleted(&mut search, &consumer);
-    assert!(consumer.log().contains(FILLED), "{}", consumer.log());
+    consumer.wait_for_log(FILLED);
 }
 
 /// A provider may remember any number of them.

@@ -10,9 +10,9 @@ use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 
 /// So that a server that does not answer is seen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a figure is looked at until it must be right, with [`LOOK`] between.
-const LOOKS: u32 = 3_000;
+const LOOKS: u32 = 18_000;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Status, headers and body.

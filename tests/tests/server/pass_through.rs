@@ -210,7 +210,7 @@ fn an_old_password_that_saslauthd_knows_is_replaced() {
         .collect();
     until("saslauthd is asked", || held.lock().unwrap().as_ref().is_some_and(|held| !held.is_empty()));
     let mut other = admin();
-    other.socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    other.socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let changed = other.ask(&password_modify("eve", None, "evenew"));
     assert_eq!(changed.map(|changed| changed.code), Some(0), "it waits behind saslauthd");
     *held.lock().unwrap() = None;

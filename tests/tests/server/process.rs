@@ -48,7 +48,7 @@ impl Folder {
     fn start(&self, arguments: &[&str]) -> (Running, String) {
         let socket = UnixDatagram::bind(self.at("notify")).unwrap();
         std::fs::set_permissions(self.at("notify"), std::fs::Permissions::from_mode(0o777)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         let child = self.command().args(arguments).env("NOTIFY_SOCKET", self.at("notify")).spawn().unwrap();
         let running = Running { child, socket };
         let notification = running.notification();

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use larix_testkit::Server;
+use larix_testkit::{Server, until_some};
 use larix_tests::raw::{Raw, bind};
 
 use super::request::{Identity, Shape};
@@ -96,15 +96,11 @@ fn threads(process: u32) -> BTreeMap<String, u64> {
 /// The same, when the loop and the writer are among them: a thread gives itself its name when it first runs, and the server
 /// may answer before its writer has run. Under other names everything would cost nothing.
 fn named_threads(process: u32) -> BTreeMap<String, u64> {
-    let end = Instant::now() + Duration::from_secs(10);
-    loop {
+    until_some("the loop and the writer have their names", || {
         let times = threads(process);
-        if times.keys().any(|name| name.starts_with("worker-")) && times.contains_key("writer") {
-            return times;
-        }
-        assert!(Instant::now() < end, "{:?}", times.keys());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        let are_named = times.keys().any(|name| name.starts_with("worker-")) && times.contains_key("writer");
+        are_named.then_some(times)
+    })
 }
 
 /// The first number of a schedstat file: nanoseconds on a processor.

@@ -287,8 +287,7 @@ fn a_change_that_no_record_has_room_for_does_not_end_the_log() {
     assert_eq!(large.requester, ADMIN);
     // They were told that the log lacks something.
     come_as_far(&consumers, &nodes[0]);
-    let log = consumers[0].log();
-    assert!(log.contains("the entries themselves are asked for"), "{log}");
+    consumers[0].wait_for_log("the entries themselves are asked for");
     assert_eq!(change(&nodes[0], &describe("behind it")), "=> 0\n");
     come_as_far(&consumers, &nodes[0]);
     nodes[0].stop();

@@ -46,7 +46,7 @@ pub(super) fn follow_a_provider(address: &str) {
     };
     churn(&provider, 1);
     all_equal(&nodes);
-    assert!(nodes[0].log().contains("starting refresh at"), "{}", nodes[0].log());
+    nodes[0].wait_for_log("starting refresh at");
     assert!(!nodes[1].log().contains("starting refresh at"), "one node follows: {}", nodes[1].log());
     for node in &nodes {
         let referred = change(node, &describe("here"));
