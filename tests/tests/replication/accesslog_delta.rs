@@ -13,7 +13,7 @@ use larix_tests::sync::{Consumer, SyncSearch, read};
 
 const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
 /// Looks at both sides until they are alike, and between two looks.
-const LOOKS: u32 = 600;
+const LOOKS: u32 = 3_600;
 const BETWEEN: Duration = Duration::from_millis(50);
 
 fn modules(kind: Kind) -> &'static str {

@@ -11,7 +11,7 @@ use larix_tests::sync::{SyncSearch, read};
 
 const ENTRIES: u32 = 10_000;
 /// How often something is looked at until it is so, with [`BETWEEN`] between.
-const LOOKS: u32 = 600;
+const LOOKS: u32 = 3_600;
 const BETWEEN: Duration = Duration::from_millis(50);
 
 fn configuration(kind: Kind) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use larix_testkit::Kind;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
 
-const STEPS: u32 = 1_200;
+const STEPS: u32 = 3_600;
 const STEP: Duration = Duration::from_millis(50);
 const PEOPLE: usize = 40;
 

@@ -31,7 +31,7 @@ use larix_tests::writers::{ADMIN, Content, REQUESTS, SUFFIX, Writer, content, fi
 /// Of each server's log and of what differs: lines that a failure shows.
 const SHOWN: usize = 10;
 /// How often contents are looked at until they must be equal, with [`PAUSE`] between.
-const LOOKS: u32 = 300;
+const LOOKS: u32 = 900;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Characters of an entryUUID.
 const UUID_LENGTH: usize = 36;

@@ -19,7 +19,7 @@ const DATABASES_MAX: usize = 20;
 const SHRUNK_MAX: usize = 3;
 const TRIALS_MAX: usize = 150;
 /// How long slapd may work behind its answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is shown of a connection that the server has closed.
 const CLOSED: &str = "=> closed";

@@ -230,7 +230,7 @@ fn decide(listener: UnixListener) -> Receiver<String> {
 }
 
 /// How long the program is waited for that has not heard enough, and how long for what it may hear beyond that.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_millis(150);
 
 /// What a server of this kind answers, and in short what the program was asked and told: that comes behind the answer. `is_enough` says

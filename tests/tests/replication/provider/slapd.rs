@@ -193,7 +193,7 @@ fn a_slapd_follows_a_part_of_the_content() {
 /// Waits until both have the same contextCSN, and compares their entries.
 fn same_on_both(provider: SocketAddr, consumer: SocketAddr, what: &str) {
     let context = SyncSearch { scope: Scope::Base, attributes: &["contextCSN"], ..SyncSearch::default() };
-    for _ in 0..1_200 {
+    for _ in 0..3_600 {
         let expected = read(provider, &context);
         if expected.is_some() && expected == read(consumer, &context) {
             break;
