@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::ask;
 
@@ -169,14 +169,11 @@ fn what_was_not_recorded_is_found_at_the_next_start() {
     let server = recorded.start();
     let mut client = root(&server);
     // The search waits for nothing: these changes were answered by the server before.
-    let mut found = records(&mut client);
-    for _ in 0..600 {
-        if found.len() == 4 {
-            break;
-        }
-        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    let mut found = Vec::new();
+    until("all are recorded", || {
         found = records(&mut client);
-    }
+        found.len() >= 4
+    });
     let count =
         |records: &[String], text: &str| records.iter().filter(|record| record.contains(text)).count();
     for text in ["reqMod: olcSizeLimit:= 7\n", "reqMod: olcSuffix:+ cn=other\n", "reqType: delete\n"] {
@@ -210,15 +207,6 @@ fn a_consumer_of_the_configuration_follows_its_log() {
     let follower = Server::start_with(Kind::Larix, &consumer.directory, &["-d", "16384"], &[]);
     let follower = follower.unwrap_or_else(|error| panic!("{error}"));
     let mut client = root(&source);
-    let wait = |what: &str, seen: &dyn Fn() -> bool| {
-        for _ in 0..600 {
-            if seen() {
-                return;
-            }
-            std::thread::park_timeout(std::time::Duration::from_millis(50));
-        }
-        panic!("never {what}:\n{}", follower.log());
-    };
     let has = |text: &str| {
         let mut client = root(&follower);
         ask(&mut client, "search cn=schema,cn=config sub (cn=*mine) olcAttributeTypes").contains(text)
@@ -234,21 +222,21 @@ fn a_consumer_of_the_configuration_follows_its_log() {
             kind(1, "mineOne")
         ),
     );
-    wait("the first content", &|| has("mineOne"));
+    until("the first content", || has("mineOne"));
     // A session that has a cookie is one with the log.
-    wait("a session with the log", &|| follower.log().contains("sending cookie=rid=001,csn="));
+    until("a session with the log", || follower.log().contains("sending cookie=rid=001,csn="));
     // Entries are no longer provided: what comes from now on comes out of the log.
     succeeds(&mut client, "delete \"olcOverlay={0}syncprov,olcDatabase={0}config,cn=config\"");
     succeeds(&mut client, &format!("modify {section}\nadd olcAttributeTypes: {}", kind(2, "mineTwo")));
     succeeds(&mut client, &format!("modify {section}\nadd olcAttributeTypes: {{0}}{}", kind(3, "mineThree")));
-    wait("a value more", &|| has("mineTwo") && has("{0}( 1.1.3"));
+    until("a value more", || has("mineTwo") && has("{0}( 1.1.3"));
     succeeds(&mut client, &format!("modrdn {section} cn={{4}}ownmine delete"));
-    wait("another name", &|| {
+    until("another name", || {
         let mut client = root(&follower);
         ask(&mut client, "search cn=schema,cn=config sub (cn=*ownmine) 1.1").contains("{4}ownmine")
     });
     succeeds(&mut client, "delete \"cn={4}ownmine,cn=schema,cn=config\"");
-    wait("it gone", &|| !has("mineOne"));
+    until("it gone", || !has("mineOne"));
     assert!(!follower.log().contains("the entries themselves"), "{}", follower.log());
     assert!(follower.stop());
     assert!(source.stop());

@@ -289,8 +289,13 @@ fn old_records_go_and_the_log_says_from_where_it_is_whole() {
     until("the old records are gone", || records(&mut connection).is_empty());
     let log = ask(&mut connection, "search cn=log base (minCSN=*) objectClass");
     assert!(log.contains("auditContainer"), "{log}");
-    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: again");
-    assert_eq!(records(&mut connection).len(), 1);
+    until("what comes next is there", || {
+        succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: again");
+        // On a busy machine it may be old when it is looked for.
+        let found = records(&mut connection).len();
+        assert!(found <= 1, "{found}");
+        found == 1
+    });
     assert!(server.stop());
 }
 

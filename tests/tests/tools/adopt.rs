@@ -18,7 +18,7 @@ use larix_testkit::process::{Signal, free_ports, signal};
 use larix_testkit::{Kind, Site, packages};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const SUFFIX: &str = "dc=example,dc=com";
 const PLAIN: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
      directory @DATA@\nmaxsize 268435456\nindex objectClass,uid,entryUUID eq\n";
@@ -673,9 +673,14 @@ fn a_kill_at_any_step_is_gone_on_from_or_undone() {
         return;
     }
     let machine = Machine::start(OVERLAYS, true);
-    let mut met = BTreeSet::new();
+    let (mut met, mut tried) = (BTreeSet::new(), BTreeSet::new());
     for step in ["preparing", "copied", "taking", "starting"] {
-        for undone in [false, true] {
+        for undone in [false, true, false, true, false, true] {
+            // On a busy machine the kill may come too late: twice more at most.
+            if met.contains(step) && tried.contains(&(step, undone)) {
+                continue;
+            }
+            tried.insert((step, undone));
             let load = machine.write();
             if machine.kill_at(&[], step) {
                 met.insert(step);
@@ -690,7 +695,11 @@ fn a_kill_at_any_step_is_gone_on_from_or_undone() {
             empty_of_people(&machine);
         }
     }
-    for step in ["returning", "swapping", "slapd-starting"] {
+    let back = ["returning", "swapping", "slapd-starting"];
+    for step in back.iter().copied().cycle().take(3 * back.len()) {
+        if met.contains(step) {
+            continue;
+        }
         machine.must(&[]);
         let load = machine.write();
         let end = Deadline::begin();
@@ -702,6 +711,9 @@ fn a_kill_at_any_step_is_gone_on_from_or_undone() {
             met.insert(step);
             let refused = machine.adopt(&[]);
             assert!(!refused.status.success(), "{step}: the way forth after the way back was begun");
+        }
+        // The kill may have met a later step.
+        if machine.step().is_some() {
             machine.must(&["--back"]);
         }
         assert_eq!(machine.serves(), Some(Kind::Slapd), "{step}");
