@@ -1,10 +1,9 @@
 //! `larix deleted`: what an access log keeps of deleted entries, and the way back, from Larix and from slapd.
 
 use std::process::{Command, Output};
-use std::time::Duration;
 
-use larix_testkit::Kind;
 use larix_testkit::process::{free_port, free_ports};
+use larix_testkit::{Kind, until};
 use larix_tests::replicas::{ADMIN, Content, Member, SUFFIX, ask, differences};
 
 const LOG: &str = "cn=deleted";
@@ -360,11 +359,7 @@ fn what_is_restored_stays_where_several_servers_take_changes() {
         ));
         two.wait_until_like(&one);
         // The log follows the changes.
-        let are_listed = (0..200).any(|_| {
-            std::thread::park_timeout(Duration::from_millis(50));
-            done(&two, &["list"]).lines().count() == 5
-        });
-        assert!(are_listed, "{mode}");
+        until("all are listed", || done(&two, &["list"]).lines().count() == 5);
         done(&two, &["restore", "--below", sales, "--since", "1h"]);
         one.wait_for("what was restored", |content| content.len() == 6);
         // The delete does not come back from there either.

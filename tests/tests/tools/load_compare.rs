@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use larix_load::generate::{self, Kind as Directory};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Server, packages};
+use larix_testkit::{Kind, Server, packages, until};
 use serde_json::Value;
 
 fn larix() -> PathBuf {
@@ -183,6 +183,8 @@ fn peer(folder: &Path, load: &str) -> String {
     let path = folder.join("slapd");
     fs::write(&path, script).expect("the script");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its rights");
+    // Another test's child may hold it open for writing until that has become another program.
+    until("the script starts", || Command::new(&path).arg("-VV").output().is_ok());
     path.display().to_string()
 }
 

@@ -46,7 +46,8 @@ pub(super) fn measure(
     sequence: &mut u64,
     added: &mut [u64],
 ) -> anyhow::Result<Outcome> {
-    let lines = server.lines.map(SyslogSink::line_count_at_rest);
+    let own_lines = || Some(server.lines?.line_count_at_rest(server.process?));
+    let lines = own_lines();
     let mut outcome = match &step.work {
         Work::Look => Outcome::default(),
         Work::Drive(streams) => drive_streams(streams, server, sequence, added)?,
@@ -55,8 +56,7 @@ pub(super) fn measure(
         Work::Classes { bunches, each } => add_classes(*bunches, *each, server)?,
         Work::Rewrite(rewrite) => change_all(rewrite, server, sequence, added)?,
     };
-    let lines_after = server.lines.map(SyslogSink::line_count_at_rest);
-    outcome.lines = lines.zip(lines_after).map(|(before, after)| after - before);
+    outcome.lines = lines.zip(own_lines()).map(|(before, after)| after - before);
     outcome.resident = server.process.map(Usage::of).transpose()?.map(|usage| usage.resident);
     outcome.disk = server.data.map(disk).transpose()?;
     Ok(outcome)

@@ -123,7 +123,6 @@ impl<'a> Bench<'a> {
         let command = |address| program.serve_command(&configuration, address);
         let level = stage.log_level.unwrap_or(self.options.log_level);
         self.configure(program, stage, level)?;
-        let lines_before = self.sink.map(SyslogSink::line_count);
         let start = Start {
             name: &self.peer.name,
             command: &command,
@@ -161,12 +160,9 @@ impl<'a> Bench<'a> {
         if added.iter().any(|count| *count > 0) {
             self.check_counts(running.address, &databases, &added).map_err(|error| running.explain(error))?;
         }
+        let process = running.process_id();
         turn.rows.notes.extend(running.stop());
-        let sent = self
-            .sink
-            .map(SyslogSink::line_count)
-            .zip(lines_before)
-            .map_or(0, |(after, before)| after - before);
+        let sent = self.sink.map_or(0, |sink| sink.line_count(process));
         let counts = LogLevel::ALL.into_iter().zip(&mut self.lines);
         counts.filter(|(known, _)| *known == level).for_each(|(_, lines)| *lines += sent);
         Ok(())

@@ -1,10 +1,11 @@
 //! What the servers log while they are measured, and who takes the lines.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ const QUIET_LOOKS: u32 = 3;
 const ROOM: (&str, &str) = ("/proc/sys/net/unix/max_dgram_qlen", "512");
 /// Syslog daemons cut longer lines; so does this one.
 const LINE_BYTES: usize = 8 << 10;
+/// The priority, a time, the name and the number of a process take no more.
+const HEAD_BYTES: usize = 64;
 
 /// What every server logs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -49,10 +52,13 @@ impl LogLevel {
     }
 }
 
-/// Takes the lines that servers send to syslog, counts and drops them. Gone when dropped.
+/// How many lines came of each process, by the number that it gives with them.
+type LineCounts = BTreeMap<u32, u64>;
+
+/// Takes the lines that servers send to syslog, counts and drops them: other programs of the machine send theirs, too. Gone when dropped.
 #[derive(Debug)]
 pub(crate) struct SyslogSink {
-    line_count: Arc<AtomicU64>,
+    line_counts: Arc<Mutex<LineCounts>>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     guard: Guard,
@@ -88,26 +94,28 @@ impl SyslogSink {
         // syslog(3) of another user writes there, too.
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
         socket.set_read_timeout(Some(LOOK))?;
-        let (line_count, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (counts, is_over) = (Arc::clone(&line_count), Arc::clone(&ends));
+        let (line_counts, ends) = (Arc::<Mutex<LineCounts>>::default(), Arc::<AtomicBool>::default());
+        let (counts, is_over) = (Arc::clone(&line_counts), Arc::clone(&ends));
         let take = move || {
             let mut line = [0; LINE_BYTES];
             while !is_over.load(Ordering::Relaxed) {
-                if socket.recv(&mut line).is_ok() {
-                    counts.fetch_add(1, Ordering::Relaxed);
+                let taken = socket.recv(&mut line).ok().and_then(|length| line.get(..length));
+                if let Some(process) = taken.and_then(sender) {
+                    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                    *counts.entry(process).or_default() += 1;
                 }
             }
         };
         let thread = std::thread::Builder::new().name("syslog".to_owned()).spawn(take)?;
-        Ok(Self { line_count, ends, thread: Some(thread), guard: guard.clone() })
+        Ok(Self { line_counts, ends, thread: Some(thread), guard: guard.clone() })
     }
 
-    /// Lines when none came for a moment: a server may send its lines behind its answers.
-    pub(crate) fn line_count_at_rest(&self) -> u64 {
-        let (mut line_count, mut quiet) = (self.line_count(), 0);
+    /// Lines of a process when none came for a moment: a server may send its lines behind its answers.
+    pub(crate) fn line_count_at_rest(&self, process: u32) -> u64 {
+        let (mut line_count, mut quiet) = (self.line_count(process), 0);
         for _ in 0..REST_LOOKS {
             std::thread::park_timeout(LOOK);
-            let now = self.line_count();
+            let now = self.line_count(process);
             quiet = if now == line_count { quiet + 1 } else { 0 };
             if quiet == QUIET_LOOKS {
                 break;
@@ -117,10 +125,19 @@ impl SyslogSink {
         line_count
     }
 
-    /// Lines so far.
-    pub(crate) fn line_count(&self) -> u64 {
-        self.line_count.load(Ordering::Relaxed)
+    /// Lines of a process so far.
+    pub(crate) fn line_count(&self, process: u32) -> u64 {
+        let counts = self.line_counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&process).copied().unwrap_or_default()
     }
+}
+
+/// The process that a line is of: `<167>slapd[4711]: conn=1 op=1 SRCH`, perhaps with a time before the name.
+fn sender(line: &[u8]) -> Option<u32> {
+    let begin = line.iter().take(HEAD_BYTES).position(|byte| *byte == b'[')? + 1;
+    let rest = line.get(begin..)?;
+    let end = rest.iter().position(|byte| *byte == b']')?;
+    std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
 }
 
 /// Makes a socket while the system has room for more lines in new ones. Where that cannot be set, it has the room that there is.
@@ -168,11 +185,20 @@ mod tests {
         let sink = SyslogSink::open_at(&path, &guard).unwrap();
         let sender = UnixDatagram::unbound().unwrap();
         for _ in 0..100 {
-            sender.send_to(b"<167>slapd[1]: conn=1 op=1 SRCH", &path).unwrap();
+            for line in [
+                "<167>slapd[1]: conn=1 op=1 SRCH",
+                "<167>Nov 30 01:47:14 slapd[7]: conn=[1]",
+                "<13>root: of nobody",
+            ] {
+                sender.send_to(line.as_bytes(), &path).unwrap();
+            }
         }
-        while sink.line_count() < 100 {
+        sender.send_to(b"<167>slapd[9]: the last", &path).unwrap();
+        while sink.line_count(9) == 0 {
             std::thread::yield_now();
         }
+        // What other processes send counts for them.
+        assert_eq!([1, 7, 13].map(|process| sink.line_count(process)), [100, 100, 0]);
         let error = SyslogSink::open_at(&path, &guard).unwrap_err().to_string();
         assert!(error.contains("a syslog daemon listens at"), "{error}");
         drop(sink);
