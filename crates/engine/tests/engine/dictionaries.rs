@@ -15,8 +15,9 @@ use crate::common::{Fixture, TREE, memory, schema, settings};
 /// Entry ids at which the first one is begun, and where it serves at the latest.
 const BEGUN: u32 = 2_048;
 const SERVES: u32 = 2_300;
-/// Some times as long as the writer waits for changes before it uses the time.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Each some times as long as the writer waits for changes before it uses the time; the last ones are long enough for a machine that
+/// has much else to do.
+const PAUSES: [Duration; 5] = [1, 1, 2, 5, 15].map(Duration::from_secs);
 
 fn dn(n: u32) -> String {
     format!("cn=user {n},ou=People,dc=example,dc=com")
@@ -69,10 +70,14 @@ fn a_growing_database_learns_to_pack() {
 /// The work goes along with the changes: no single one of them has to wait for all of it.
 #[test]
 fn changes_share_the_work() {
-    let fixture = Fixture::new();
-    fixture.apply(TREE);
-    (0..BEGUN + 8).for_each(|n| fixture.apply(&add(n)));
-    assert_eq!(dictionaries(&fixture), 0, "a few changes have done all of it");
+    // Where this thread has to wait for a processor between two changes, the writer may use the time: not three times.
+    let are_few_enough = (0..3).any(|_| {
+        let fixture = Fixture::new();
+        fixture.apply(TREE);
+        (0..BEGUN + 8).for_each(|n| fixture.apply(&add(n)));
+        dictionaries(&fixture) == 0
+    });
+    assert!(are_few_enough, "a few changes have done all of it");
 }
 
 /// While no change comes, the writer goes on alone, and the next change stores what it has made. By changes alone it would take some
@@ -83,8 +88,8 @@ fn it_is_made_while_nothing_comes() {
     fixture.apply(TREE);
     (0..BEGUN + 8).for_each(|n| fixture.apply(&add(n)));
     let (_never, nothing) = mpsc::channel::<()>();
-    for n in BEGUN + 8..BEGUN + 13 {
-        assert_eq!(nothing.recv_timeout(PAUSE), Err(RecvTimeoutError::Timeout));
+    for (n, pause) in (BEGUN + 8..).zip(PAUSES) {
+        assert_eq!(nothing.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
         fixture.apply(&add(n));
         if dictionaries(&fixture) > 0 {
             return assert_sound(&fixture);

@@ -1,6 +1,9 @@
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use larix_proto::Request;
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketType};
 
 use super::fake::{Fake, Reply};
 use super::{
@@ -26,11 +29,27 @@ fn failure(options: &Options, workload: &Workload) -> String {
     format!("{:#}", run(options, workload).unwrap_err())
 }
 
+/// A socket that has its address and does not listen.
+fn unheard() -> (OwnedFd, SocketAddr) {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = rustix::net::getsockname(&socket).unwrap();
+    (socket, address.try_into().unwrap())
+}
+
 #[test]
 fn a_closed_loop_is_counted() {
     let fake = Fake::start(|_, _| Reply::entries(1));
     for (threads, in_flight) in [(1, 1), (2, 3)] {
-        let options = Options { threads, in_flight, process: Some(std::process::id()), ..options(&fake) };
+        // Long enough for answers within the first sample, also where others have the processors.
+        let options = Options {
+            threads,
+            in_flight,
+            process: Some(std::process::id()),
+            duration: Duration::from_millis(1_500),
+            sample_every: Duration::from_millis(500),
+            ..options(&fake)
+        };
         let report = run(&options, &reading()).unwrap();
         assert!(report.operations > 0);
         assert_eq!(report.entries, report.operations);
@@ -76,16 +95,17 @@ fn an_open_loop_keeps_its_rate_over_threads() {
     let fake = Fake::start(|_, _| Reply::entries(1));
     let duration = Duration::from_millis(500);
     let options = Options { threads: 2, rate: Some(400.0), duration, ..options(&fake) };
-    let report = run(&options, &reading()).unwrap();
-    // It is the timer that wakes the driver, not its looking around every half second.
-    assert!(
-        report.latency_us.value_at_quantile(0.5) < 100_000,
-        "{}",
+    let median = || {
+        let report = run(&options, &reading()).unwrap();
+        // A machine that is busy with something else may end behind, and then says so.
+        let least = if report.saturated.is_none() { 195 } else { 1 };
+        assert!((least..=200).contains(&report.operations), "{}", report.operations);
         report.latency_us.value_at_quantile(0.5)
-    );
-    // A machine that is busy with something else may end behind, and then says so.
-    let least = if report.saturated.is_none() { 195 } else { 1 };
-    assert!((least..=200).contains(&report.operations), "{}", report.operations);
+    };
+    // It is the timer that wakes the driver, not its looking around every half second: by that, no run would be fast. One of
+    // them is, whatever else the machine does.
+    let medians: Vec<u64> = (0..5).map(|_| median()).collect();
+    assert!(medians.iter().any(|median| *median < 100_000), "{medians:?}");
 }
 
 #[test]
@@ -112,7 +132,9 @@ fn wrong_answers_are_found_and_counted_by_code() {
         .with(Step::new(1, compare))
         .with(Step::new(1, Operation::search("", "(uid={n})")).named("free"))
         .with(Step::new(1, Operation::replace("uid={n}", "a", "{digits:4}")));
-    let report = run(&Options { connections: 1, ..options(&fake) }, &workload).unwrap();
+    // Long enough for each of the answers, also where others have the processors.
+    let duration = Duration::from_secs(1);
+    let report = run(&Options { connections: 1, duration, ..options(&fake) }, &workload).unwrap();
     let of = |name: &str| {
         let found = report.unexpected.iter().filter(|unexpected| unexpected.step == name);
         found.map(|unexpected| (unexpected.what.as_str(), unexpected.count)).collect::<Vec<_>>()
@@ -189,7 +211,8 @@ fn every_order_of_targets_is_driven() {
 fn what_the_server_does_wrong_is_named() {
     let check = |reply: Reply, expected: &str| {
         let fake = Fake::start(move |_, number| if number < 10 { Reply::entries(1) } else { reply });
-        let error = failure(&options(&fake), &reading());
+        // It ends when the server does it, which may be late.
+        let error = failure(&Options { duration: Duration::from_secs(60), ..options(&fake) }, &reading());
         assert!(error.contains(expected), "{error}");
     };
     check(Reply { close: true, ..Reply::default() }, "the server closed a connection with ");
@@ -198,9 +221,9 @@ fn what_the_server_does_wrong_is_named() {
     let identity = Identity::Simple { dn: "cn=me".into(), password: "x".into() };
     let error = failure(&Options { identity, ..options(&fake) }, &reading());
     assert!(error.contains("the bind as \"cn=me\" was refused: Invalid credentials (49)"), "{error}");
-    let gone = options(&fake);
-    drop(fake);
-    let error = failure(&gone, &reading());
+    // A port on which nobody listens, and which nobody else can have.
+    let (_unheard, address) = unheard();
+    let error = failure(&Options::new(address.into()), &reading());
     assert!(error.contains("cannot connect to ldap://127.0.0.1:"), "{error}");
 }
 

@@ -176,11 +176,12 @@ mod tests {
 
     use super::*;
 
-    fn notices(path: &Path) -> (Notices, Arc<Mutex<Vec<String>>>) {
+    /// What waits for a program that may take so long, and the log.
+    fn notices(path: &Path, patience: Duration) -> (Notices, Arc<Mutex<Vec<String>>>) {
         let log_lines = Arc::<Mutex<Vec<String>>>::default();
         let log = Arc::clone(&log_lines);
         let tell = Arc::new(move |text: &str| log.lock().unwrap().push(text.to_owned()));
-        (Notices::new(path, tell, Duration::from_millis(200)), log_lines)
+        (Notices::new(path, tell, patience), log_lines)
     }
 
     fn add(notices: &Notices, text: &str) {
@@ -191,7 +192,7 @@ mod tests {
     fn until(is_so: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_so() {
-            assert!(began.elapsed() < Duration::from_secs(20), "it did not come");
+            assert!(began.elapsed() < Duration::from_secs(180), "it did not come");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -200,7 +201,7 @@ mod tests {
     fn they_come_in_their_order_and_what_was_lost_is_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("told");
-        let (notices, log) = notices(&path);
+        let (notices, log) = notices(&path, Duration::from_secs(180));
         (0..3).for_each(|number| add(&notices, &format!("early {number}")));
         until(|| notices.0.lock().lost == 3);
         let lines = std::mem::take(&mut *log.lock().unwrap());
@@ -222,7 +223,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("hangs");
         let listener = UnixListener::bind(&path).unwrap();
-        let (notices, log) = notices(&path);
+        // Longer than this thread may have to wait for a processor while it adds them.
+        let (notices, log) = notices(&path, Duration::from_secs(3));
         let woken = Arc::new(AtomicUsize::new(0));
         let wake = Arc::clone(&woken);
         let follower = Follower::new(Box::new(move || {

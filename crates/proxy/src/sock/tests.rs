@@ -17,7 +17,7 @@ use super::calls::{Call, CallState, Calls, ProgramAnswer, Sink};
 
 /// How long a program may take that does not answer, and how long one that does: nothing is to depend on how busy the machine is.
 const PATIENCE: Duration = Duration::from_millis(200);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(180);
 
 /// Calls to a program at this path that may take so long, and what the log was told.
 fn calls(path: &Path, patience: Duration) -> (Calls, Arc<Mutex<Vec<String>>>) {
