@@ -1,11 +1,13 @@
 //! Loopback ports for servers that cannot say which port the kernel gave them, or whose address has to be known before they start.
 
 use std::fs::{File, OpenOptions};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketType};
 
 /// Below the range from which the kernel takes ports for connections and for port 0: in that range, a port that was free a
 /// moment ago may be another test's connection or listener when the server binds it.
@@ -32,9 +34,7 @@ pub fn free_port() -> u16 {
         let candidate = port;
         port = if candidate + 1 < PORTS.end { candidate + 1 } else { PORTS.start };
         state.next = Some(port);
-        if let Some(lock) =
-            lock(candidate).filter(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, candidate)).is_ok())
-        {
+        if let Some(lock) = lock(candidate).filter(|_| is_unused(candidate)) {
             state.locks.push(lock);
             return candidate;
         }
@@ -55,6 +55,17 @@ fn first() -> u16 {
     let places = u32::from(PORTS.end - PORTS.start);
     let place = std::process::id().wrapping_mul(PORTS_A_PROCESS) % places;
     PORTS.start + u16::try_from(place).unwrap_or_default()
+}
+
+/// Whether nobody listens there. It does not listen itself: a child that another thread starts at this moment has the socket until it
+/// runs its program, and a server could not have the port meanwhile.
+fn is_unused(port: u16) -> bool {
+    let bind = || {
+        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        set_socket_reuseaddr(&socket, true)?;
+        rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+    };
+    bind().is_ok()
 }
 
 /// The right to a port among the processes of one user that test; it ends with the process.
