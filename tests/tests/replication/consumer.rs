@@ -598,7 +598,7 @@ fn a_provider_that_stands_still_is_left() {
     let check = |more: &str, stands_still: &dyn Fn(), why: &str| {
         let line = format!(
             "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} retry=\"1 +\" bindmethod=simple \
-             keepalive=1:1:1 {more}\n",
+             keepalive=3:1:1 {more}\n",
             other.address
         );
         let mut consumer = Member::new(Kind::Larix, "", &line).arguments(&["-d", "16384"]).started();
@@ -642,7 +642,7 @@ fn a_provider_that_answers_no_bind_gives_way_to_the_next() {
     let (silent, other) = (ScriptedProvider::start(), ScriptedProvider::start());
     let line = format!(
         "syncrepl rid=001 provider=\"ldap://{} ldap://{}\" searchbase={SUFFIX} type=refreshAndPersist retry=\"3600 +\" \
-         bindmethod=simple binddn={ADMIN} credentials=secret timeout=1\n",
+         bindmethod=simple binddn={ADMIN} credentials=secret timeout=5\n",
         silent.address, other.address
     );
     let mut consumer = Member::new(Kind::Larix, "", &line).started();

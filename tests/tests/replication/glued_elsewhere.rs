@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use larix_proto::MessageId;
 use larix_proto::client;
 use larix_testkit::process::free_port;
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Site, until_some};
 use larix_tests::client::{Client, run};
 use larix_tests::raw::{Raw, bind};
 use larix_tests::relay::{Passage, Relay};
@@ -373,7 +373,12 @@ fn a_server_that_does_not_answer_ends_the_search_and_holds_nobody() {
     let relay = Relay::start();
     relay.lead_to(far.address());
     let provider = provider(relay.address, "timeout 1\nnetwork-timeout 1\n", BEHIND_GLUE);
-    let mut consumer = following(provider.address(), &SyncSearch::default());
+    // The far server has a second, which on a busy machine may be over before it has answered.
+    let mut consumer = until_some("the far server is read in time", || {
+        let mut consumer = Consumer::default();
+        consumer.ask(provider.address(), &SyncSearch::default());
+        consumer.refresh().is_none().then_some(consumer)
+    });
     let mut writer = bound(provider.address(), ADMIN);
     relay.set(Passage::Silent);
     // Whether it was carried out is not known.

@@ -70,7 +70,7 @@ fn a_request_may_be_of_any_length_where_the_limit_is_0() {
 
 #[test]
 fn a_client_that_is_silent_for_too_long_is_disconnected() {
-    let (_site, server) = start("idletimeout 1\n", "", &USUAL);
+    let (_site, server) = start("idletimeout 3\n", "", &USUAL);
     let mut idle = Raw::connect(server.address).unwrap();
     let request = search(1, SUFFIX, Scope::Base, "(objectClass=*)");
     assert_eq!(idle.ask(&request).unwrap().code, 0);

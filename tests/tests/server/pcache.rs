@@ -162,7 +162,7 @@ fn a_remote_server_that_goes() {
     let relay = Relay::start();
     relay.lead_to(remote.server.address);
     let lines = "pcacheBind (&(objectClass=person)(uid=)) 0 1h sub ou=users,o=x\n";
-    let front = in_front(Kind::Larix, relay.address, ("network-timeout 1\ntimeout 1\n", lines));
+    let front = in_front(Kind::Larix, relay.address, ("network-timeout 5\ntimeout 5\n", lines));
     let mut client = front.client();
     for (request, expected) in [
         ("as uid=ann,ou=users,o=x wrong", "=> 49"),

@@ -177,7 +177,7 @@ fn the_other_server_judges_all_under_their_names() {
         let module = if kind == Kind::Slapd { "moduleload back_ldap\n" } else { "" };
         let body = format!(
             "{module}database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\noverlay pbind\n\
-             uri ldap://{}\nnetwork-timeout 2\n",
+             uri ldap://{}\nnetwork-timeout 20\n",
             relay.address
         );
         let judge = remote(Kind::Larix);

@@ -141,7 +141,7 @@ fn referrals_that_lead_nowhere_are_handed_on() {
         let listener = format!("ldap://127.0.0.1:{port}/");
         let server = Server::start_on(Kind::Larix, &site.configuration(), &[&listener], &[], &[]);
         let target = Running::with(server.unwrap_or_else(|error| panic!("{error}")), site);
-        let front = front(Kind::Larix, target.address(), "chase-referrals yes\nnetwork-timeout 1");
+        let front = front(Kind::Larix, target.address(), "chase-referrals yes\nnetwork-timeout 20");
         let mut client = front.client();
         for request in [format!("compare {ANN} sn:archer"), format!("search {ANN} base (objectClass=*) sn")] {
             let answer = run(&mut client, &request);

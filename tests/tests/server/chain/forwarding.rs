@@ -31,7 +31,7 @@ fn shadow(provider: SocketAddr, url: &str, chained: bool) -> Running {
 }
 
 fn shadow_with(provider: SocketAddr, url: &str, chained: bool, overlays: &str) -> Running {
-    let overlay = if chained { chain(url, "chain-network-timeout 1") } else { String::new() };
+    let overlay = if chained { chain(url, "chain-network-timeout 4") } else { String::new() };
     let consumer = format!(
         "syncrepl rid=1 provider=ldap://{provider} bindmethod=simple binddn={ADMIN} credentials=secret \
          searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"\nupdateref {url}\n{overlays}"

@@ -497,7 +497,7 @@ fn a_connection_with_a_long_search_stays() {
 #[test]
 fn pages_outlive_a_search_that_takes_long() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let front = proxy(listener.local_addr().unwrap(), "network-timeout 1");
+    let front = proxy(listener.local_addr().unwrap(), "network-timeout 4");
     let address = front.server.address;
     let (more, wanted) = channel();
     let reader = thread::spawn(move || {
@@ -524,7 +524,7 @@ fn pages_outlive_a_search_that_takes_long() {
     client::search(&mut request, MessageId(1), &search, &[]);
     other.write_all(&request).unwrap();
     let id = Message::decode(&next(&mut target)).unwrap().id;
-    thread::park_timeout(Duration::from_millis(1500));
+    thread::park_timeout(Duration::from_millis(4500));
     request.clear();
     client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
     other.write_all(&request).unwrap();
