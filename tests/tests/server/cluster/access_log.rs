@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
-use larix_testkit::{Kind, SetAtEnd};
+use larix_testkit::{Kind, SetAtEnd, until_some};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 use larix_tests::sync::{Consumer, SyncSearch};
 
@@ -68,7 +68,7 @@ fn records(node: &Member) -> Vec<Record> {
 
 /// Entries that were added and not changed since, with their CSNs.
 fn unchanged(node: &Member) -> Vec<(String, String)> {
-    let content = node.content(SUFFIX).expect("readable");
+    let content = until_some("it is readable", || node.content(SUFFIX));
     let entries = content.iter().filter(|(dn, _)| dn.starts_with("cn=p"));
     let csn = |values: &Vec<Vec<u8>>| String::from_utf8_lossy(&values[0]).into_owned();
     let mut all: Vec<_> = entries.map(|(dn, entry)| (dn.clone(), csn(&entry["entrycsn"]))).collect();

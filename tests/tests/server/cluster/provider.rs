@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
-use larix_testkit::{Kind, SetAtEnd};
+use larix_testkit::{Kind, SetAtEnd, until_some};
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 use larix_tests::sync::{Consumer, SearchEnd, SyncSearch};
@@ -75,7 +75,7 @@ pub(super) fn follow_nodes(address: &str) {
     let number = AtomicUsize::new(0);
     let next = || churn(&addresses, number.fetch_add(1, Ordering::AcqRel));
     let all_equal = |node: &Member| {
-        let whole = node.content(SUFFIX).expect("readable");
+        let whole = until_some("it is readable", || node.content(SUFFIX));
         assert!(whole.len() > number.load(Ordering::Acquire) / 2, "{} entries", whole.len());
         for consumer in &consumers {
             consumer.wait_until_like(node);
