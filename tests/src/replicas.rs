@@ -150,6 +150,11 @@ impl Member {
         self.server.take().into_iter().for_each(Server::kill);
     }
 
+    /// Of the server, if it runs.
+    pub fn process_id(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::process_id)
+    }
+
     pub fn log(&self) -> String {
         self.server.as_ref().map(Server::log).unwrap_or_default()
     }

@@ -39,6 +39,7 @@ pub mod listener;
 mod live;
 pub mod local;
 pub mod log;
+mod loops;
 mod low_priority;
 mod operation_log;
 mod operation_rules;

@@ -24,6 +24,7 @@ use crate::configuration_queue::ConfigurationQueue;
 use crate::consumers::Consumers;
 use crate::decoy::Decoy;
 use crate::log::Log;
+use crate::loops::Loops;
 use crate::overlay_threads::OverlayThreads;
 use crate::password_pool::PasswordPool;
 use crate::proxies::{Caches, ChangeTellers, Proxies};
@@ -37,6 +38,8 @@ use crate::traces::Traces;
 pub(crate) struct Services {
     pub log: Log,
     pub statistics: Statistics,
+    /// The event loops, which may be left for a commit in a shared engine.
+    pub(crate) loops: Loops,
     pub passwords: PasswordPool,
     /// Where binds wait for another program's word; its threads wait rather than compute.
     pub askers: PasswordPool,
@@ -124,6 +127,7 @@ impl Services {
             decoy: Decoy::new(&config.hasher()),
             log,
             statistics: Statistics::new(clock.now(), listeners, workers),
+            loops: Loops::new(workers),
             passwords: PasswordPool::for_cores(cores()),
             askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
             long_searches: BackgroundPool::new(workers),

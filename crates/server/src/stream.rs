@@ -1,12 +1,14 @@
 //! Sockets of either kind: as they are accepted, and as a worker's loop has them.
 
 use std::io::{self, Write as _};
+use std::mem::MaybeUninit;
 use std::net::TcpStream as StdTcpStream;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -136,6 +138,16 @@ impl Stream {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
         }
+    }
+
+    /// Whether something has come that nobody has read: asks the kernel, whatever the loop knows.
+    pub(crate) fn has_input(&self) -> bool {
+        let mut first = [MaybeUninit::uninit()];
+        let peeked = match self {
+            Self::Tcp(stream) => SockRef::from(stream).peek(&mut first),
+            Self::Unix(stream) => SockRef::from(stream).peek(&mut first),
+        };
+        peeked.is_ok_and(|count| count > 0)
     }
 
     pub(crate) fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,7 +1,8 @@
 //! One event loop a core. A worker owns its connections: it reads what has come, lets the connection have its turn and
 //! writes what came of it, all on one thread.
 //!
-//! Here is the loop and what its connections share; each is served by a [`task`] of its own.
+//! Here is the loop and what its connections share; each is served by a [`task`] of its own. A thread leaves its loop to carry out the
+//! change of its only client in a shared engine: nothing in the loop moves meanwhile ([`Core::carry_out_outside`]).
 
 mod deadlines;
 mod task;
@@ -20,6 +21,7 @@ use larix_engine::{injected, writer};
 use larix_store::lmdb;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::dispatch::{ConnectionEvent, Dispatcher};
 use crate::host_names;
@@ -50,6 +52,8 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 const SNAPSHOTS_KEPT: Duration = Duration::from_millis(20);
 /// Threads beside each loop that compute handshakes: a signature takes as long as many searches.
 const HANDSHAKE_THREADS: usize = 1;
+/// Stands for so many connections while a loop is left: new ones go to other loops.
+const LEFT: usize = usize::MAX / 2;
 
 /// A connection just accepted, on its way to a worker.
 #[derive(Debug)]
@@ -65,6 +69,14 @@ pub(crate) struct Accepted {
 enum Command {
     Serve(Box<Accepted>),
     Stop,
+}
+
+/// Why a loop ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoopEnd {
+    Stopped,
+    /// The thread carries out a change, and goes on with the loop behind it.
+    Left,
 }
 
 /// A worker as the acceptor sees it.
@@ -114,6 +126,9 @@ impl Worker {
                 sweeps: Cell::default(),
                 first_deadline: Cell::default(),
                 count,
+                leaves: Notify::new(),
+                stops: Cell::default(),
+                was_left: Cell::default(),
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
                 plain: RefCell::default(),
                 spare: RefCell::default(),
@@ -121,8 +136,19 @@ impl Worker {
             let tasks = tokio::task::LocalSet::new();
             tasks.spawn_local(release_snapshots(kept));
             tasks.spawn_local(send_requests());
-            // A panic of the loop itself is not the end of its connections, which are tasks beside it.
-            while panics::contained(|| tasks.block_on(&runtime, core.clone().run(&mut orders))).is_err() {}
+            let mut sweeps = {
+                let _within = runtime.enter();
+                sweep_interval()
+            };
+            loop {
+                // A panic of the loop itself is not the end of its connections, which are tasks beside it.
+                let run = || tasks.block_on(&runtime, core.clone().run(&mut orders, &mut sweeps));
+                match panics::contained(run) {
+                    Ok(LoopEnd::Stopped) => break,
+                    Ok(LoopEnd::Left) => core.carry_out_outside(),
+                    Err(_) => {}
+                }
+            }
             drop(tasks);
             log::hand_over();
         })?;
@@ -146,7 +172,7 @@ impl Worker {
 }
 
 impl WorkerHandle {
-    /// Connections it serves now.
+    /// Connections it serves now; more than any other has while its loop is left.
     pub(crate) fn load(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -172,6 +198,12 @@ struct Core {
     /// Before then no request has waited for too long.
     first_deadline: Cell<Option<Monotonic>>,
     count: Arc<AtomicUsize>,
+    /// Told to end the loop: this thread keeps a change that it carries out outside.
+    leaves: Notify,
+    /// The loop ends, and is not left any more.
+    stops: Cell<bool>,
+    /// A change was carried out outside, and no connection has looked at what came meanwhile.
+    was_left: Cell<bool>,
     read_buffer: RefCell<Box<[u8]>>,
     /// Input without its layers.
     plain: RefCell<Vec<u8>>,
@@ -203,6 +235,14 @@ fn now() -> Instant {
     Instant::now()
 }
 
+/// When idle and blocked connections are looked for. To be called within the runtime.
+fn sweep_interval() -> Interval {
+    let first = tokio::time::Instant::now() + SWEEP_INTERVAL;
+    let mut sweeps = tokio::time::interval_at(first, SWEEP_INTERVAL);
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    sweeps
+}
+
 /// Ends read transactions a while after the loop first waited with them: an idle worker keeps no page from being reused, and a busy
 /// one no page for longer than that.
 async fn release_snapshots(kept: Arc<Notify>) {
@@ -225,20 +265,20 @@ async fn send_requests() {
 }
 
 impl Core {
-    async fn run(self: Rc<Self>, orders: &mut UnboundedReceiver<Command>) {
-        let first = tokio::time::Instant::now() + SWEEP_INTERVAL;
-        let mut sweep = tokio::time::interval_at(first, SWEEP_INTERVAL);
-        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    async fn run(self: Rc<Self>, orders: &mut UnboundedReceiver<Command>, sweeps: &mut Interval) -> LoopEnd {
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Command::Serve(accepted)) => self.open(*accepted),
                     Some(Command::Stop) | None => break,
                 },
-                _ = sweep.tick() => self.sweep(),
+                _ = sweeps.tick() => self.sweep(),
+                () = self.leaves.notified() => return LoopEnd::Left,
             }
         }
+        self.stops.set(true);
         self.stop().await;
+        LoopEnd::Stopped
     }
 
     fn open(self: &Rc<Self>, accepted: Accepted) {
@@ -346,19 +386,52 @@ impl Core {
     }
 
     /// If the worker serves a single client, this thread carries out a change, and only that client waits for its commit.
-    /// A client that connects meanwhile waits, too, once.
-    fn carry_out_deferred(&self) {
+    /// A client that connects meanwhile waits, too, once. For a change in a shared engine the thread leaves its loop, if the client
+    /// `waits` for each answer: that may take long.
+    fn carry_out_deferred(&self, waits: bool) {
         let alone = self.count.load(Ordering::Relaxed) == 1;
         if writer::is_keeping() {
-            if alone {
+            let leaves = writer::is_keeping_shared();
+            if alone && (!leaves || waits && !self.stops.get()) {
                 larix_proxy::send_gathered();
                 lmdb::release_snapshots();
-                writer::carry_out_deferred();
+                match leaves {
+                    // Before the loop rests: there the change would go to the writer's thread.
+                    true => self.leaves.notify_one(),
+                    false => writer::carry_out_deferred(),
+                }
             } else {
                 writer::hand_over_deferred();
             }
         }
         writer::may_keep(alone);
+    }
+
+    /// Carries out the change for which this thread has left its loop. It may wait for the engine here, as no other client waits for it: it
+    /// serves none but the one that waits for the change, and gets no other one. A thread in its loop could not run the
+    /// connection to the engine either.
+    fn carry_out_outside(&self) {
+        if !writer::is_keeping() {
+            return;
+        }
+        let left = self.server.loops.leave();
+        // One that was accepted since is counted here before it is served.
+        let alone = left.is_some() && self.count.fetch_add(LEFT, Ordering::AcqRel) == 1;
+        if alone {
+            if panics::contained(writer::carry_out_deferred).is_err() {
+                // Nobody answers what was asked.
+                for handle in self.open.borrow().values() {
+                    handle.tell(ConnectionEvent::TimedOut("internal error"));
+                }
+            }
+            self.was_left.set(true);
+        } else {
+            writer::hand_over_deferred();
+        }
+        if left.is_some() {
+            self.count.fetch_sub(LEFT, Ordering::AcqRel);
+        }
+        drop(left);
     }
 
     fn take_buffer(&self) -> Vec<u8> {

@@ -9,6 +9,7 @@ mod etcd;
 mod follower;
 mod identities;
 mod join;
+mod lone_client;
 mod overlays;
 mod provider;
 mod round_trips;

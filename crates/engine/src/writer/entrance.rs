@@ -166,6 +166,10 @@ mod tests {
         fn carry_out(&self, job: Job, _: &Queue<Work>) -> Result<(), Job> {
             Err(job)
         }
+
+        fn is_shared(&self) -> bool {
+            false
+        }
     }
 
     fn answered(put: impl FnOnce(Job)) -> Option<(ResultCode, String)> {

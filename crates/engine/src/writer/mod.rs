@@ -31,7 +31,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
 pub(crate) use entrance::{Job, RETIRED, Submitter};
-pub use own_thread::{carry_out_deferred, hand_over_deferred, is_keeping, may_keep};
+pub use own_thread::{carry_out_deferred, hand_over_deferred, is_keeping, is_keeping_shared, may_keep};
 pub use task::Reconfiguration;
 pub(crate) use task::WriterTask;
 

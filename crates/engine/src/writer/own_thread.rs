@@ -5,6 +5,9 @@
 //! before it takes a client's requests whether nobody else would have to wait for it ([`may_keep`]). A change is kept then, if
 //! the writer rests, until the loop has sent what it has to send and would wait ([`carry_out_deferred`]), or goes on with something
 //! else ([`hand_over_deferred`]). A second one sends both to the writer's thread: they share a commit.
+//!
+//! A change of a shared store waits for other machines ([`is_keeping_shared`]). An event loop carries it out only where nobody but its
+//! client waits meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,6 +24,9 @@ use super::queue::Queue;
 pub(super) trait Here: fmt::Debug + Send + Sync {
     /// Carries out the change, commits and answers; gives it back when it has to go to the writer's thread.
     fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job>;
+
+    /// Whether that waits for other machines.
+    fn is_shared(&self) -> bool;
 }
 
 struct QueuedJob {
@@ -43,6 +49,12 @@ pub fn may_keep(yes: bool) {
 /// Whether this thread keeps a change.
 pub fn is_keeping() -> bool {
     KEPT.with_borrow(Option::is_some)
+}
+
+/// Whether this thread keeps a change of a store that other machines serve: [`carry_out_deferred`] waits for them, for as long as the store lets
+/// a commit take.
+pub fn is_keeping_shared() -> bool {
+    KEPT.with_borrow(|kept| kept.as_ref().is_some_and(|kept| kept.entrance.here.is_shared()))
 }
 
 /// Carries out the change that this thread keeps, if any: it is committed, and answered, when this returns. A writer that was
@@ -115,6 +127,10 @@ impl<S: Store> Here for Mutex<Core<S>> {
             queue.nudge();
         }
         Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        S::SHARED
     }
 }
 

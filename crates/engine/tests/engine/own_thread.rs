@@ -4,11 +4,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 
 use larix_engine::index::IndexConfig;
-use larix_engine::tables::PENDING;
+use larix_engine::tables::{PENDING, TABLES};
 use larix_engine::write::WriteOutcome;
 use larix_engine::writer;
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
+use larix_store::shared::SharedStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
 use crate::common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
@@ -96,6 +97,24 @@ fn without_leave_nothing_is_kept() {
     let answers = ask(&fixture, &replace_sn("x"), false);
     assert!(!writer::is_keeping());
     assert_ne!(answers.recv().unwrap().1, thread::current().id());
+}
+
+/// A thread that must not wait for other machines asks before it carries out what it keeps.
+#[test]
+fn a_change_of_a_shared_store_is_known_as_one() {
+    fn check<S: Store>(fixture: &Fixture<S>) {
+        assert!(!writer::is_keeping_shared(), "nothing is kept");
+        let answers = ask_and_keep(fixture, &replace_sn("x"));
+        assert_eq!(writer::is_keeping_shared(), S::SHARED);
+        writer::carry_out_deferred();
+        assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
+    }
+    check(&faulty().0);
+    let schema = schema("");
+    let settings = settings(&schema);
+    let shared = Fixture::of(schema, vec![(SharedStore::new(&TABLES).unwrap(), settings)]);
+    shared.apply(TREE);
+    check(&shared);
 }
 
 #[test]

@@ -29,6 +29,10 @@ use large::TaskConnection;
 /// How long a client may take to read its last answers when this side closes the connection, or both do.
 const LINGER: Duration = Duration::from_secs(5);
 
+/// So many changes of a client that was seen not to wait for its answers are carried out elsewhere: what it sends meanwhile does not wait for
+/// their commits.
+const UNAWAITED_CHANGES: u32 = 1_000;
+
 /// Why a connection's task ends before its turn says so.
 enum TaskEnd {
     /// The other side is gone.
@@ -67,6 +71,8 @@ pub(super) struct Task<'c> {
     connection: TaskConnection,
     events: UnboundedReceiver<ConnectionEvent>,
     handle: Rc<Handle>,
+    /// Changes for which the thread does not leave its loop.
+    unawaited: u32,
 }
 
 impl<'c> Task<'c> {
@@ -78,7 +84,7 @@ impl<'c> Task<'c> {
         handle: Rc<Handle>,
     ) -> Self {
         let connection = TaskConnection::new(Connection::new(dispatcher));
-        Self { core, stream, layers: None, handshake_until: None, connection, events, handle }
+        Self { core, stream, layers: None, handshake_until: None, connection, events, handle, unawaited: 0 }
     }
 
     /// Serves until the end; the reason for the log, empty when the client ended it as it should. `tls`: from the first byte on.
@@ -152,7 +158,8 @@ impl<'c> Task<'c> {
         self.handle.note_deadline(deadline);
         self.core.note_deadline(deadline);
         self.note_unfinished();
-        self.core.carry_out_deferred();
+        let waits = self.waits_for_answer();
+        self.core.carry_out_deferred(waits);
         let reads = turn == Turn::Idle && self.connection.wants_input();
         let writes = self.owes_output();
         let handshake_until = self.handshake_until;
@@ -219,6 +226,22 @@ impl<'c> Task<'c> {
         Poll::Pending
     }
 
+    /// Whether nothing but the answer to one change is on its way to a client that waits for each answer.
+    fn waits_for_answer(&mut self) -> bool {
+        let unawaited = self.unawaited;
+        if writer::is_keeping_shared() {
+            self.unawaited = unawaited.saturating_sub(1);
+        }
+        unawaited == 0 && self.connection.pending() == 1
+    }
+
+    /// Notes a client that has sent something before it had the answer to a change for which the thread had left its loop.
+    fn note_unawaited(&mut self) {
+        if self.core.was_left.take() && self.stream.has_input() {
+            self.unawaited = UNAWAITED_CHANGES;
+        }
+    }
+
     /// Notes since when the client owes the rest of a request. Once it is authenticated it may take its time.
     fn note_unfinished(&self) {
         let unfinished = self.connection.unfinished_request();
@@ -230,6 +253,7 @@ impl<'c> Task<'c> {
         self.lend();
         match event {
             ConnectionEvent::Completed(serial, completion) => {
+                self.note_unawaited();
                 Ok(self.connection.complete(serial, *completion))
             }
             ConnectionEvent::Returned(serial, returned) => Ok(self.connection.returned(serial, *returned)),

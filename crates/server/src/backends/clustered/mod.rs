@@ -18,7 +18,6 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
 use larix_engine::write::{Completion, Origin, WriteRequest};
-use larix_engine::writer::hand_over_deferred;
 use larix_engine::{ChosenDatabase, Fault, Held, Served};
 use larix_kv::{ReadFault, take_read_fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
@@ -458,8 +457,6 @@ impl Backend for Clustered {
             }
         };
         handle.database.change(&self.common, changes, &|dn| self.locate(context, dn), done);
-        // An event loop may carry out a change by itself where that takes no waiting. Here it would.
-        hand_over_deferred();
         Pending::default()
     }
 

@@ -1,0 +1,112 @@
+//! A client that is alone on its event loop and waits for each answer: the thread of that loop carries out its changes, and nobody else waits
+//! for them.
+
+use larix_proto::Scope;
+use larix_testkit::postgresql::Engine;
+use larix_tests::raw::{Raw, bind, replace, search};
+use larix_tests::replicas::{ADMIN, Member, SUFFIX};
+
+use super::{PAUSE, description, fill, nodes_with, until};
+
+/// The longest lease: nobody looks at it again during the test.
+const LEASE: u32 = 300;
+const CHANGES: u32 = 200;
+
+/// A node with two event loops that leads, and has the first entries.
+fn node(engine: &Engine) -> Member {
+    let nodes = nodes_with(&engine.database().1, 1, LEASE, ("", ""));
+    let mut node = nodes.into_iter().next().expect("a node").arguments(&["-d", "256", "--workers", "2"]);
+    node.start();
+    fill(&node);
+    node
+}
+
+fn connect(node: &Member) -> Raw {
+    let mut client = Raw::connect(node.address()).expect("a connection");
+    assert_eq!(client.ask(&bind(1, ADMIN, "secret")).map(|answer| answer.code), Some(0));
+    client
+}
+
+fn describe(number: u32) -> Vec<u8> {
+    replace(number + 2, &format!("cn=ann,ou=people,{SUFFIX}"), "description", &number.to_string())
+}
+
+/// How often the writer's thread of a node has waited for something.
+fn waits_of_writer(node: &Member) -> u64 {
+    let process = node.process_id().expect("it runs");
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("threads");
+    let mut waits = Vec::new();
+    for task in tasks.flatten() {
+        // A thread may end meanwhile.
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+        if read("comm").trim() == "writer" {
+            let status = read("status");
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            waits.push(count.and_then(|count| count.trim().parse::<u64>().ok()).expect("a number"));
+        }
+    }
+    assert_eq!(waits.len(), 1, "one database, one writer");
+    waits.iter().sum()
+}
+
+#[test]
+fn changes_of_a_lone_client_go_through_no_other_thread() {
+    let Some(engine) = Engine::start() else { return };
+    let mut node = node(&engine);
+    let mut lone = connect(&node);
+    let before = waits_of_writer(&node);
+    for number in 0..CHANGES {
+        assert_eq!(lone.ask(&describe(number)).map(|answer| answer.code), Some(0));
+    }
+    // It would wait twice for each: for the change, and for the engine. What it does beside changes it looks for four times a second.
+    let waited = waits_of_writer(&node) - before;
+    assert!(waited < u64::from(CHANGES), "the writer's thread has waited {waited} times");
+    assert_eq!(description(&node), Some((CHANGES - 1).to_string()));
+    node.stop();
+}
+
+/// What it sends behind a change is answered without its commit.
+#[test]
+fn changes_of_a_client_that_waits_for_no_answer_go_to_the_writer() {
+    let Some(engine) = Engine::start() else { return };
+    let mut node = node(&engine);
+    let mut hurried = connect(&node);
+    let before = waits_of_writer(&node);
+    for number in 0..CHANGES {
+        assert!(hurried.send(&describe(number)));
+        assert!(hurried.send(&search(CHANGES + number + 2, "", Scope::Base, "(objectClass=*)")));
+        let codes = [(); 2].map(|()| hurried.answer().map(|answer| answer.code));
+        assert_eq!(codes, [Some(0); 2]);
+    }
+    let waited = waits_of_writer(&node) - before;
+    assert!(waited > u64::from(CHANGES), "the writer's thread has waited {waited} times");
+    node.stop();
+}
+
+#[test]
+fn nobody_waits_with_a_lone_client_for_an_engine_that_hangs() {
+    let Some(engine) = Engine::start() else { return };
+    let mut node = node(&engine);
+    let mut lone = connect(&node);
+    // On the other loop.
+    let _other = connect(&node);
+    assert_eq!(lone.ask(&describe(1)).map(|answer| answer.code), Some(0));
+    engine.hang();
+    assert!(lone.send(&describe(2)));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| lone.answer().map(|answer| answer.code));
+        let mut answered = 0;
+        while !waiting.is_finished() {
+            let mut client = Raw::connect(node.address()).expect("a connection");
+            let root = client.ask(&search(1, "", Scope::Base, "(objectClass=*)"));
+            assert_eq!(root.map(|answer| answer.code), Some(0));
+            answered += 1;
+            std::thread::park_timeout(PAUSE);
+        }
+        assert!(answered > 10, "{answered} others were answered meanwhile");
+        assert_ne!(waiting.join().expect("an answer"), None);
+    });
+    engine.go_on();
+    until("it writes again", || lone.ask(&describe(3)).map(|answer| answer.code) == Some(0));
+    node.stop();
+}
