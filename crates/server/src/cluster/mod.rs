@@ -5,6 +5,7 @@
 mod bind_messages;
 mod commit_feed;
 mod following;
+mod foreign_content;
 mod generation;
 mod lags;
 mod logged;

@@ -15,6 +15,7 @@ use larix_kv::{Freshness, KvOptions, KvStore, OpenError, ReadFault, take_read_fa
 use larix_schema::Schema;
 use larix_store::CommitError;
 
+use super::foreign_content::why_foreign;
 use super::logged::{self, Logging};
 use super::{CONNECTIONS_BESIDE, DEADLINE, NodeConfiguration, SharedStore, THREADS};
 use crate::clock::{SystemClock, SystemRandom};
@@ -83,6 +84,9 @@ impl Plan {
         let store = Arc::new(store);
         let opened = self.database(&store, clock);
         let opened = opened.map_err(|error| failure(passes(&error), &error))?;
+        if let Some(why) = why_foreign(&opened).map_err(|fault| failure(was_away(), &fault))? {
+            return Err(failure(false, &why));
+        }
         let served = Served::start(Arc::new(opened), self.environment.clone());
         let served = served.map_err(|error| failure(was_away(), &error))?;
         Ok(Arc::new(served))

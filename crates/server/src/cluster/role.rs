@@ -14,6 +14,7 @@ use larix_store::Store as _;
 
 use super::SharedStore;
 use super::following::{Follower, NodeConfiguration};
+use super::foreign_content::why_foreign;
 use super::logged::{self, Logging};
 use super::node_report;
 use super::opening::{self, Failure, Opening};
@@ -560,6 +561,11 @@ impl Holder {
         }
         // The node that holds the lease had the configuration when it took it.
         let lacks = if is_own { None } else { self.lacks_configuration(store)? };
+        // Where both began on an empty store, neither was refused.
+        let lacks = match lacks {
+            None => why_foreign(served.database()).map_err(|fault| text(&fault))?,
+            lacks => lacks,
+        };
         let why = match lacks {
             Some(why) => why,
             None => {

@@ -1,6 +1,9 @@
 //! What a node knows when it begins to serve.
 
 use larix_testkit::postgresql::Engine;
+use larix_testkit::process::{Server, free_port};
+use larix_testkit::{Kind, until};
+use larix_tests::replicas::Member;
 
 use super::{change, describe, fill, nodes_with};
 
@@ -27,4 +30,32 @@ fn a_node_knows_who_writes_before_it_serves() {
     let refused = change(&nodes[0], &describe("in vain"));
     assert!(!refused.starts_with("=> 10"), "{refused}");
     nodes[0].stop();
+}
+
+/// A second directory that was given the store of a first one is refused, and does not take the right to write where both have begun on an empty
+/// store.
+#[test]
+fn a_store_of_another_directory_is_left_alone() {
+    const FOREIGN: &str = "the entries in the engine are those of another directory (\"dc=example,dc=com\")";
+    let Some(engine) = Engine::start() else { return };
+    let (_, address) = engine.database();
+    let mut own = nodes_with(&address, 1, 2, ("", "")).remove(0);
+    let port = free_port();
+    let body = format!(
+        "database kv\nengine {address}\nnode ldap://127.0.0.1:{port}\nlease 2\nsuffix dc=other\n\
+         rootdn cn=admin,dc=other\nrootpw secret\n"
+    );
+    let mut other = Member::with(Kind::Larix, port, &body).arguments(&["-d", "256"]);
+    own.start();
+    other.start();
+    fill(&own);
+    own.kill();
+    until("it leaves the store alone", || other.log().contains(FOREIGN));
+    own.start();
+    until("the directory has it again", || change(&own, &describe("again")) == "=> 0\n");
+    other.stop();
+    let refused = Server::start_at(Kind::Larix, &other.site.configuration(), port, &["-d", "256"]);
+    let why = refused.map(drop).expect_err("it does not start").to_string();
+    assert!(why.contains(FOREIGN), "{why}");
+    own.stop();
 }
