@@ -255,6 +255,8 @@ impl Engine for PostgreSql {
         })?;
         match row {
             Some(row) if row.try_get::<_, &[u8]>(0)? == attempt => {
+                // Its answer was lost, so nobody has told the other nodes.
+                self.announcer.announce();
                 // A backend that was ended while it waited for a standby left what the standby may lack. A write behind it is
                 // acknowledged when both are there.
                 let _before = lease.was_cut_short();

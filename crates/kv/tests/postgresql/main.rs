@@ -113,7 +113,10 @@ fn made_and_not_replicated(engine: &Engine, interruption: &str) {
     engine.sql("postgres", &quiet).expect("set");
     let options = KvOptions { deadline: Duration::from_secs(5), ..unhurried() };
     let store = in_time("it opens", || open(engine, &name, &options).ok());
+    let other = in_time("it opens", || open(engine, &name, &options).ok());
+    let feed = other.commit_feed().expect("a feed");
     let mut last = in_time("it commits", || commit(&store, &put(b"a", b"1")).ok());
+    until("another node hears of it", || feed.wait(Duration::from_secs(1)).expect("a feed"));
     // The engine commits, and waits for a standby that never answers.
     engine.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'").expect("set");
     engine.sql("postgres", "SELECT pg_reload_conf()").expect("reload");
@@ -141,6 +144,7 @@ fn made_and_not_replicated(engine: &Engine, interruption: &str) {
     let outcome = in_time("the outcome", || store.outcome(attempt).ok());
     assert_eq!(outcome, Some(CommitId(last.0 + 1)));
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
+    until("another node hears of that one, too", || feed.wait(Duration::from_secs(1)).expect("a feed"));
     in_time("it commits", || commit(&store, &put(b"a", b"3")).ok());
 }
 
