@@ -171,9 +171,9 @@ impl Acceptor {
         let mut record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.both_clocks());
         record.admitted = Some(admitted);
         let record = Arc::new(record);
-        let Some(worker) = self.workers.iter().map(Worker::handle).min_by_key(|worker| worker.load()) else {
-            return;
-        };
+        let now = self.server.clock.monotonic();
+        let workers = self.workers.iter().map(Worker::handle);
+        let Some(worker) = workers.min_by_key(|worker| worker.load(now)) else { return };
         statistics.opened(record.clone());
         if !worker.serve(Accepted { stream, record, peer, secured: None }) {
             statistics.closed(number);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,10 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 const SNAPSHOTS_KEPT: Duration = Duration::from_millis(20);
 /// Threads beside each loop that compute handshakes: a signature takes as long as many searches.
 const HANDSHAKE_THREADS: usize = 1;
-/// Stands for so many connections while a loop is left: new ones go to other loops.
-const LEFT: usize = usize::MAX / 2;
+/// A loop that was left longer ago than this, in nanoseconds, gets no connections: what its thread waits for may take seconds.
+const LEFT_LONG: u64 = 50_000_000;
+/// In place of the time since which a loop is left.
+const NOT_LEFT: u64 = u64::MAX;
 
 /// A connection just accepted, on its way to a worker.
 #[derive(Debug)]
@@ -91,6 +93,8 @@ pub(crate) struct Worker {
 pub(crate) struct WorkerHandle {
     commands: UnboundedSender<Command>,
     connections: Arc<AtomicUsize>,
+    /// Since when the thread is outside its loop, by the server's clock.
+    left_at: Arc<AtomicU64>,
 }
 
 impl Worker {
@@ -99,6 +103,8 @@ impl Worker {
         let (commands, mut orders) = unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = connections.clone();
+        let left_at = Arc::new(AtomicU64::new(NOT_LEFT));
+        let left = Arc::clone(&left_at);
         let kept = Arc::new(Notify::new());
         let rests = Arc::clone(&kept);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -126,6 +132,7 @@ impl Worker {
                 sweeps: Cell::default(),
                 first_deadline: Cell::default(),
                 count,
+                left_at: left,
                 leaves: Notify::new(),
                 stops: Cell::default(),
                 was_left: Cell::default(),
@@ -152,7 +159,7 @@ impl Worker {
             drop(tasks);
             log::hand_over();
         })?;
-        Ok(Self { handle: WorkerHandle { commands, connections }, thread })
+        Ok(Self { handle: WorkerHandle { commands, connections, left_at }, thread })
     }
 
     pub(crate) fn handle(&self) -> &WorkerHandle {
@@ -172,9 +179,10 @@ impl Worker {
 }
 
 impl WorkerHandle {
-    /// Connections it serves now; more than any other has while its loop is left.
-    pub(crate) fn load(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+    /// Connections it serves now; more than any other has where its loop was left a while ago.
+    pub(crate) fn load(&self, now: Monotonic) -> usize {
+        let is_left = now.0.saturating_sub(self.left_at.load(Ordering::Relaxed)) > LEFT_LONG;
+        if is_left { usize::MAX } else { self.connections.load(Ordering::Relaxed) }
     }
 
     /// Gives it a connection. A worker that has stopped takes none: the connection is closed by being dropped.
@@ -198,6 +206,7 @@ struct Core {
     /// Before then no request has waited for too long.
     first_deadline: Cell<Option<Monotonic>>,
     count: Arc<AtomicUsize>,
+    left_at: Arc<AtomicU64>,
     /// Told to end the loop: this thread keeps a change that it carries out outside.
     leaves: Notify,
     /// The loop ends, and is not left any more.
@@ -407,29 +416,27 @@ impl Core {
         writer::may_keep(alone);
     }
 
-    /// Carries out the change for which this thread has left its loop. It may wait for the engine here, as no other client waits for it: it
-    /// serves none but the one that waits for the change, and gets no other one. A thread in its loop could not run the
+    /// Carries out the change for which this thread has left its loop. It may wait for the engine here: it serves no client but the one that
+    /// waits for the change, and if that takes longer, it gets no other one. A thread in its loop could not run the
     /// connection to the engine either.
     fn carry_out_outside(&self) {
         if !writer::is_keeping() {
             return;
         }
         let left = self.server.loops.leave();
-        // One that was accepted since is counted here before it is served.
-        let alone = left.is_some() && self.count.fetch_add(LEFT, Ordering::AcqRel) == 1;
-        if alone {
+        // One that was accepted since is counted before it is served.
+        if left.is_some() && self.count.load(Ordering::Relaxed) == 1 {
+            self.left_at.store(self.server.clock.monotonic().0, Ordering::Relaxed);
             if panics::contained(writer::carry_out_deferred).is_err() {
                 // Nobody answers what was asked.
                 for handle in self.open.borrow().values() {
                     handle.tell(ConnectionEvent::TimedOut("internal error"));
                 }
             }
+            self.left_at.store(NOT_LEFT, Ordering::Relaxed);
             self.was_left.set(true);
         } else {
             writer::hand_over_deferred();
-        }
-        if left.is_some() {
-            self.count.fetch_sub(LEFT, Ordering::AcqRel);
         }
         drop(left);
     }

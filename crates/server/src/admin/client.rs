@@ -129,7 +129,8 @@ impl LdapClient {
             ConnectionRecord::new(number, fd, caller.listener.clone(), name.clone(), server.both_clocks());
         record.admitted = Some(admitted);
         let record = Arc::new(record);
-        let Some(worker) = workers.iter().min_by_key(|worker| worker.load()) else {
+        let now = server.clock.monotonic();
+        let Some(worker) = workers.iter().min_by_key(|worker| worker.load(now)) else {
             return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server stops"));
         };
         server.statistics.opened(record.clone());
