@@ -142,7 +142,7 @@ impl Stream {
 
     /// Whether something has come that nobody has read: asks the kernel, whatever the loop knows.
     pub(crate) fn has_input(&self) -> bool {
-        let mut first = [MaybeUninit::uninit()];
+        let mut first = [MaybeUninit::<u8>::uninit()];
         let peeked = match self {
             Self::Tcp(stream) => SockRef::from(stream).peek(&mut first),
             Self::Unix(stream) => SockRef::from(stream).peek(&mut first),

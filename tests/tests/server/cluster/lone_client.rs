@@ -71,6 +71,8 @@ fn changes_of_a_client_that_waits_for_no_answer_go_to_the_writer() {
     let Some(engine) = Engine::start() else { return };
     let mut node = node(&engine);
     let mut hurried = connect(&node);
+    // Otherwise the client's kernel waits for an answer before it sends more.
+    hurried.socket.set_nodelay(true).expect("a socket");
     let before = waits_of_writer(&node);
     for number in 0..CHANGES {
         assert!(hurried.send(&describe(number)));
