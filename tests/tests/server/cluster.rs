@@ -309,6 +309,21 @@ fn tools_work_beside_nodes_from_any_machine() {
         let (whole, one) = larix(&["cat", "-b", SUFFIX, "-a", "(cn=ann)"], node);
         assert!(whole && one.starts_with("dn: cn=ann,"), "{one}");
     }
+    // Those that work on files say where the entries are, however the database is named.
+    for words in [
+        &["check"][..],
+        &["check", "-b", SUFFIX],
+        &["check", "-n", "2"],
+        &["index"],
+        &["backup", "--to", "/nowhere/backup"],
+    ] {
+        let (whole, text) = larix(words, &nodes[0]);
+        let expected = "the entries of \"dc=example,dc=com\" are in an engine that servers share";
+        assert!(
+            !whole && text.contains(expected) && text.contains("larix cluster check"),
+            "{words:?}: {text}"
+        );
+    }
     let (whole, text) = larix(&["cluster", "status", "-b", "dc=none"], &nodes[1]);
     assert!(
         !whole && text.contains("the suffix \"dc=none\": -b names one of \"dc=example,dc=com\""),

@@ -271,7 +271,7 @@ impl DatabaseArgs {
         }
         let all: Vec<_> = config.databases.iter().filter(|database| database.kind.is_stored()).collect();
         if all.is_empty() {
-            bail!("the configuration has no database that stores entries: add `database mdb` with a suffix");
+            return Err(nothing_stored(config));
         }
         Ok(Chosen::Stored(all))
     }
@@ -298,8 +298,11 @@ impl DatabaseArgs {
                 };
                 let serving =
                     config.databases.iter().filter(stored).filter(|database| depth(database).is_some());
-                serving.max_by_key(depth).with_context(|| {
-                    format!("no database serves {suffix:?}; there are {}", suffixes(config))
+                serving.max_by_key(depth).ok_or_else(|| {
+                    let in_engine = why_in_engine(config, |database| depth(&database).is_some());
+                    in_engine.unwrap_or_else(|| {
+                        anyhow::anyhow!("no database serves {suffix:?}; there are {}", suffixes(config))
+                    })
                 })?
             }
             (None, Some(number)) => {
@@ -308,6 +311,9 @@ impl DatabaseArgs {
                     format!("-n {number}: databases have the numbers 0 to {}", config.databases.len() - 1)
                 })?;
                 if !stored(&database) {
+                    if let Some(why) = why_in_engine(config, |other| std::ptr::eq(other, database)) {
+                        return Err(why);
+                    }
                     bail!("-n {number} is a {} database, which stores no entries", database.kind.name());
                 }
                 database
@@ -363,7 +369,32 @@ fn first_stored(
         .databases
         .iter()
         .find(|database| is_meant(database) && database.subordinate.is_none())
-        .context("the configuration has no database that stores entries: add `database mdb` with a suffix")
+        .ok_or_else(|| nothing_stored(config))
+}
+
+/// Why a tool finds no database to work on.
+pub(crate) fn nothing_stored(config: &Config) -> anyhow::Error {
+    why_in_engine(config, |_| true).unwrap_or_else(|| {
+        anyhow::anyhow!(
+            "the configuration has no database that stores entries: add `database mdb` with a suffix"
+        )
+    })
+}
+
+/// Why a tool that works on files of this machine does not work on a database that is meant, if an engine has its entries.
+fn why_in_engine(
+    config: &Config,
+    is_meant: impl Fn(&larix_configuration::Database) -> bool,
+) -> Option<anyhow::Error> {
+    let is_it = |database: &&larix_configuration::Database| {
+        database.kind.is_in_shared_engine() && is_meant(database)
+    };
+    let suffixes = &config.databases.iter().find(is_it)?.suffixes;
+    let suffix = suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
+    Some(anyhow::anyhow!(
+        "the entries of {suffix:?} are in an engine that servers share, and this tool works on files of this machine: \
+         `larix cluster check` and `larix cat` read them there, servers change them, and the engine's own tools make backups"
+    ))
 }
 
 fn suffixes(config: &Config) -> String {

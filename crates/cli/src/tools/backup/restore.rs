@@ -62,7 +62,7 @@ pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
     let config = args.config.read()?;
     let first = config.databases.iter().find_map(|database| Some(&database.kind.mdb()?.directory));
-    let first = first.context("the configuration has no database that stores entries")?;
+    let first = first.ok_or_else(|| common::nothing_stored(&config))?;
     // A server at work there must not be disturbed, and two restores not meet.
     drop(DirectoryLock::acquire(first, &LmdbOptions::default())?);
     let unpacked = first.join(UNPACKING);

@@ -161,7 +161,7 @@ fn chosen<'c>(
         let stored = |database: &&larix_configuration::Database| database.kind.is_in_lmdb();
         let all: Vec<_> = config.databases.iter().filter(stored).collect();
         if all.is_empty() {
-            bail!("the configuration has no database that stores entries");
+            return Err(common::nothing_stored(config));
         }
         return Ok(all);
     }
