@@ -397,11 +397,11 @@ impl Core {
     /// If the worker serves a single client, this thread carries out a change, and only that client waits for its commit.
     /// A client that connects meanwhile waits, too, once. For a change in a shared engine the thread leaves its loop, if the client
     /// `waits` for each answer: that may take long.
-    fn carry_out_deferred(&self, waits: bool) {
+    fn carry_out_deferred(&self, waits: impl FnOnce() -> bool) {
         let alone = self.count.load(Ordering::Relaxed) == 1;
         if writer::is_keeping() {
             let leaves = writer::is_keeping_shared();
-            if alone && (!leaves || waits && !self.stops.get()) {
+            if alone && (!leaves || !self.stops.get() && waits()) {
                 larix_proxy::send_gathered();
                 lmdb::release_snapshots();
                 match leaves {

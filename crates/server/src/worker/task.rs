@@ -158,8 +158,8 @@ impl<'c> Task<'c> {
         self.handle.note_deadline(deadline);
         self.core.note_deadline(deadline);
         self.note_unfinished();
-        let waits = self.waits_for_answer();
-        self.core.carry_out_deferred(waits);
+        let core = self.core;
+        core.carry_out_deferred(|| self.waits_for_answer());
         let reads = turn == Turn::Idle && self.connection.wants_input();
         let writes = self.owes_output();
         let handshake_until = self.handshake_until;
@@ -228,11 +228,11 @@ impl<'c> Task<'c> {
 
     /// Whether nothing but the answer to one change is on its way to a client that waits for each answer.
     fn waits_for_answer(&mut self) -> bool {
-        let unawaited = self.unawaited;
-        if writer::is_keeping_shared() {
-            self.unawaited = unawaited.saturating_sub(1);
+        if self.unawaited > 0 {
+            self.unawaited -= 1;
+            return false;
         }
-        unawaited == 0 && self.connection.pending() == 1
+        self.connection.pending() == 1
     }
 
     /// Notes a client that has sent something before it had the answer to a change for which the thread had left its loop.
