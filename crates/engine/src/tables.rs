@@ -25,16 +25,16 @@ pub const REPLICA: TableId = TableId(9);
 
 /// What a store is opened with.
 pub const TABLES: [TableSpec; 10] = [
-    TableSpec { id: META, name: "meta", kind: TableKind::Ordered },
-    TableSpec { id: ATTRIBUTES, name: "attributes", kind: TableKind::Ordered },
-    TableSpec { id: ENTRIES, name: "entries", kind: TableKind::Integer },
-    TableSpec { id: TREE, name: "tree", kind: TableKind::Ordered },
-    TableSpec { id: INDEX, name: "index", kind: TableKind::Postings },
-    TableSpec { id: VALUES, name: "values", kind: TableKind::Ordered },
-    TableSpec { id: BLOBS, name: "blobs", kind: TableKind::Ordered },
-    TableSpec { id: LOG, name: "log", kind: TableKind::Ordered },
-    TableSpec { id: PENDING, name: "pending", kind: TableKind::Integer },
-    TableSpec { id: REPLICA, name: "replica", kind: TableKind::Ordered },
+    TableSpec::new(META, "meta", TableKind::Ordered),
+    TableSpec::new(ATTRIBUTES, "attributes", TableKind::Ordered),
+    TableSpec::new(ENTRIES, "entries", TableKind::Integer),
+    TableSpec::new(TREE, "tree", TableKind::Ordered),
+    TableSpec::new(INDEX, "index", TableKind::Postings),
+    TableSpec::new(VALUES, "values", TableKind::Ordered),
+    TableSpec::new(BLOBS, "blobs", TableKind::Ordered),
+    TableSpec::new(LOG, "log", TableKind::Ordered).appended(),
+    TableSpec::new(PENDING, "pending", TableKind::Integer),
+    TableSpec::new(REPLICA, "replica", TableKind::Ordered),
 ];
 
 /// All keys of the table `meta`. Numbers are stored big-endian.

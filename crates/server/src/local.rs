@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use larix_configuration::Config;
+use larix_engine::writer;
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -95,8 +96,10 @@ impl LocalConnection {
 
     /// Hands over whole requests and appends what is answered to `out`, when all of them are answered.
     pub fn request(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        // As a worker does: the next request takes up the read transaction unless something was committed.
+        // As a worker does that serves a single client: it carries out changes itself, and the next request takes up the read
+        // transaction unless something was committed.
         lmdb::keep_snapshots();
+        writer::may_keep(true);
         self.connection.service_mut().bytes_arrived();
         let mut turn = self.connection.receive(bytes);
         loop {
@@ -105,22 +108,37 @@ impl LocalConnection {
             let sent = answer.len();
             self.connection.sent(sent);
             turn = match turn {
-                Turn::More if self.connection.has_large_next() => {
-                    self.connection.start_large();
+                Turn::More => {
+                    writer::hand_over_deferred();
+                    writer::may_keep(false);
+                    if self.connection.has_large_next() {
+                        self.connection.start_large();
+                    }
                     self.connection.resume()
                 }
-                Turn::More => self.connection.resume(),
                 Turn::Close => break,
                 Turn::Idle if self.connection.pending() == 0 => break,
-                Turn::Idle => match self.events.blocking_recv() {
-                    Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, *done),
-                    Some(ConnectionEvent::Returned(serial, back)) => self.connection.returned(serial, *back),
-                    Some(ConnectionEvent::Changed(serial)) => self.connection.wake(serial),
-                    Some(ConnectionEvent::Message(message)) => self.connection.add_message(&message),
-                    _ => break,
-                },
+                Turn::Idle => {
+                    if writer::is_keeping() {
+                        lmdb::release_snapshots();
+                        writer::carry_out_deferred();
+                    }
+                    match self.events.blocking_recv() {
+                        Some(ConnectionEvent::Completed(serial, done)) => {
+                            self.connection.complete(serial, *done)
+                        }
+                        Some(ConnectionEvent::Returned(serial, back)) => {
+                            self.connection.returned(serial, *back)
+                        }
+                        Some(ConnectionEvent::Changed(serial)) => self.connection.wake(serial),
+                        Some(ConnectionEvent::Message(message)) => self.connection.add_message(&message),
+                        _ => break,
+                    }
+                }
             };
         }
+        writer::hand_over_deferred();
+        writer::may_keep(false);
         lmdb::rest_snapshots();
         log::hand_over();
     }

@@ -57,6 +57,19 @@ pub struct TableSpec {
     pub id: TableId,
     pub name: &'static str,
     pub kind: TableKind,
+    /// Nearly every new key comes behind all others: an engine need leave no room in what it has filled.
+    pub appended: bool,
+}
+
+impl TableSpec {
+    pub const fn new(id: TableId, name: &'static str, kind: TableKind) -> Self {
+        Self { id, name, kind, appended: false }
+    }
+
+    /// The same table, whose keys nearly always come in order.
+    pub const fn appended(self) -> Self {
+        Self { appended: true, ..self }
+    }
 }
 
 /// The order of a scan.

@@ -31,6 +31,16 @@ pub(crate) enum Touch {
     Drop,
 }
 
+/// Says what becomes of the attributes of a record, while that is read.
+pub(crate) trait Touches {
+    /// Whether the attribute stays as it is, with so many values, whatever they are. It is passed over then, and
+    /// [`touch`](Self::touch) is asked about any other one.
+    fn keeps(&mut self, row: &CatalogRow, values: u64) -> bool;
+
+    /// What becomes of an attribute. `None` ends the reading.
+    fn touch(&mut self, row: &CatalogRow, stored: &ValuesView<'_>) -> Option<Touch>;
+}
+
 /// What stands in the place of the attributes that were loaded or dropped.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "each stands alone on the stack of a change, never in a list")]
@@ -90,8 +100,8 @@ pub(crate) struct Patch<'r, 'c> {
 }
 
 impl<'r, 'c> Patch<'r, 'c> {
-    /// Reads a record, once. `touch` says of each attribute what becomes of it, and ends the reading with `None`: then, and for a
-    /// record that has something outside, there is no patch, and the answer is false.
+    /// Reads a record, once. Where `touches` ends that, and for a record that has something outside, there is no patch, and the
+    /// answer is false.
     ///
     /// # Errors
     /// A damaged record.
@@ -100,7 +110,7 @@ impl<'r, 'c> Patch<'r, 'c> {
         &mut self,
         catalog: &Catalog,
         view: &EntryView<'r>,
-        mut touch: impl FnMut(&CatalogRow, &ValuesView<'r>) -> Option<Touch>,
+        touches: &mut impl Touches,
     ) -> Result<bool, RecordError> {
         if view.flags().has(RecordFlags::OUTSIDE) {
             return Ok(false);
@@ -109,8 +119,16 @@ impl<'r, 'c> Patch<'r, 'c> {
         let mut loads = Vec::new();
         let mut attributes = view.attributes();
         // Where the run begins of what stays.
-        let (mut run, mut begin) = (0, 0);
+        let mut run = 0;
         loop {
+            // Nearly all stay, and need not be read for it.
+            while let Some(short) = attributes.short()
+                && let Some(row) = catalog.row(short.number)
+                && touches.keeps(row, short.count)
+            {
+                attributes.pass(&short);
+            }
+            let begin = length - attributes.rest();
             let (number, stored) = match attributes.next_short() {
                 Some(attribute) => attribute,
                 None => match attributes.next() {
@@ -120,7 +138,7 @@ impl<'r, 'c> Patch<'r, 'c> {
             };
             let end = length - attributes.rest();
             let row = catalog.row(number).filter(|_| stored.form() == Form::Inline);
-            let Some((row, touched)) = row.and_then(|row| Some((row, touch(row, &stored)?))) else {
+            let Some((row, touched)) = row.and_then(|row| Some((row, touches.touch(row, &stored)?))) else {
                 return Ok(false);
             };
             if touched != Touch::Keep {
@@ -134,10 +152,9 @@ impl<'r, 'c> Patch<'r, 'c> {
                 }
                 run = end;
             }
-            begin = end;
         }
-        if run < begin {
-            self.unchanged.push(run..begin);
+        if run < length {
+            self.unchanged.push(run..length);
         }
         self.after = After::Edited(loads);
         Ok(true)

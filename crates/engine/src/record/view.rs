@@ -136,6 +136,7 @@ const NOT_SHORT: u32 = LONG_NUMBERS | 3 << 8;
 /// An attribute whose numbers are of one byte each, and whose values all stand in the record.
 pub(crate) struct ShortAttribute<'a> {
     pub(crate) number: AttributeNumber,
+    pub(crate) count: u64,
     pub(crate) length: usize,
     /// The record from its values on, which are the first `length` bytes.
     pub(crate) values: &'a [u8; VALUES_ROOM],
@@ -197,11 +198,11 @@ impl<'a> AttributesIter<'a> {
         if numbers & NOT_SHORT != 0 || self.packed {
             return None;
         }
-        let [number, _, length, _] = numbers.to_le_bytes();
+        let [number, count, length, _] = numbers.to_le_bytes();
         let length = usize::from(length & 0x7f);
         let behind = self.rest.get(SHORT_ROOM - VALUES_ROOM + length..)?;
-        let number = AttributeNumber(number.into());
-        Some(ShortAttribute { number, length, values: whole.last_chunk()?, behind })
+        let (number, count) = (AttributeNumber(number.into()), u64::from(count >> 2));
+        Some(ShortAttribute { number, count, length, values: whole.last_chunk()?, behind })
     }
 
     /// Passes over what [`short`](Self::short) gave.

@@ -3,7 +3,7 @@
 //!
 //! Whatever this does not settle goes the long way. Only the long way refuses a change because of the schema.
 
-use larix_schema::{AttributeDescription, AttributeTypeId, Schema, SyntaxKind};
+use larix_schema::{AttributeDescription, Schema, SyntaxKind};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 use uuid::Uuid;
@@ -12,9 +12,9 @@ use super::change;
 use super::checked_classes::CheckedList;
 use super::operator::{CurrentEntry, Operator, StoredSets};
 use super::schema_check::{CheckMode, unfit_for_naming};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogRow};
 use crate::change::prepare::{Change, ChangeKind};
-use crate::entry::patch::{After, Patch, Touch};
+use crate::entry::patch::{After, Patch, Touch, Touches};
 use crate::entry::record::{INLINE_COUNT_LIMIT, StoredValue};
 use crate::entry::{AttributeNumber, Entry, EntryView, ValuesView};
 use crate::failure::Failure;
@@ -87,10 +87,7 @@ impl<'r, 'c> PatchedEntry<'r, 'c> {
             found: Uuid::nil(),
         };
         let Self { patch, uuid } = self;
-        let is_read = patch.read(catalog, old, |row, stored| {
-            scan.touch(row.number, row.description.as_ref()?.attribute, stored)
-        })?;
-        if !(is_read && scan.is_structural && scan.is_named) {
+        if !(patch.read(catalog, old, &mut scan)? && scan.is_structural && scan.is_named) {
             return Ok(false);
         }
         *uuid = scan.found;
@@ -168,15 +165,24 @@ fn bit(number: AttributeNumber) -> u64 {
     1 << (number.0 % 64)
 }
 
-impl Scan<'_, '_> {
-    /// Called for each attribute, from one place.
+impl Touches for Scan<'_, '_> {
     #[inline(always)]
-    fn touch(
-        &mut self,
-        number: AttributeNumber,
-        attribute: AttributeTypeId,
-        stored: &ValuesView<'_>,
-    ) -> Option<Touch> {
+    fn keeps(&mut self, row: &CatalogRow, values: u64) -> bool {
+        let looked_at = self.perhaps_changed | self.perhaps_asked;
+        let passed = row.description.as_ref().filter(|_| looked_at & bit(row.number) == 0);
+        match passed.and_then(|description| self.list.allows(description.attribute, values)) {
+            Some(required) => {
+                self.required |= required;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Called from one place.
+    #[inline(always)]
+    fn touch(&mut self, row: &CatalogRow, stored: &ValuesView<'_>) -> Option<Touch> {
+        let (number, attribute) = (row.number, row.description.as_ref()?.attribute);
         let bit = bit(number);
         // The values of an attribute whose first change replaces them need not be loaded.
         if self.perhaps_changed & bit != 0

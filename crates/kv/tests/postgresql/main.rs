@@ -560,7 +560,7 @@ fn engines_that_hold_something_else_are_refused() {
         assert!(!text.contains("never-shown"), "{text}");
     }
     let more =
-        [TABLES.as_slice(), &[TableSpec { id: TableId(9), name: "new", kind: TableKind::Ordered }]].concat();
+        [TABLES.as_slice(), &[TableSpec::new(TableId(9), "new", TableKind::Ordered)]].concat();
     let (store, name) = fresh(&engine);
     drop(store);
     assert!(KvStore::open(&address(&engine, &name), &more, &no_make).is_err());

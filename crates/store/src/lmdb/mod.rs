@@ -15,6 +15,7 @@ mod scan;
 mod tests;
 
 use std::borrow::Cow;
+use std::ffi::CString;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -57,6 +58,8 @@ pub struct LmdbStore {
     tables: Vec<Option<Records>>,
     catalog: Catalog,
     path: PathBuf,
+    /// Of the data file, as the system takes it: each commit asks.
+    data: CString,
     /// Tells the stores of this process apart.
     number: u64,
     commits: Arc<AtomicU64>,
@@ -169,6 +172,10 @@ impl LmdbStore {
         self.catalog.spec(table).is_some_and(|spec| spec.kind == TableKind::Integer)
     }
 
+    fn is_appended(&self, table: TableId) -> bool {
+        self.catalog.spec(table).is_some_and(|spec| spec.appended)
+    }
+
     fn begin_write(&self) -> Result<(MutexGuard<'_, ()>, RwTxn<'_>), CommitError> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.demand_writable()?;
@@ -201,7 +208,7 @@ impl LmdbStore {
     pub fn look_after_file(&self) -> Result<(), CommitError> {
         let Some(room) = &self.room else { return Ok(()) };
         let room = room.lock().unwrap_or_else(PoisonError::into_inner);
-        if open::is_displaced(&self.path, room.file()) { Err(self.displaced()) } else { Ok(()) }
+        if open::is_displaced(&self.data, room.file()) { Err(self.displaced()) } else { Ok(()) }
     }
 
     fn displaced(&self) -> CommitError {
@@ -555,6 +562,14 @@ read_through_reader!(LmdbTransaction, |transaction| (transaction.txn.id() as u64
 
 impl OrderedWrite for LmdbTransaction<'_> {
     fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        if self.store.is_appended(table) {
+            // A page that is filled in order is filled to its end, and nobody looks for the place of the record.
+            match self.store.put(&mut self.txn, table, key, value, PutFlags::APPEND) {
+                // Its place is further to the front.
+                Err(CommitError::Unordered { .. }) => {}
+                put => return put,
+            }
+        }
         self.store.put(&mut self.txn, table, key, value, PutFlags::empty())
     }
 

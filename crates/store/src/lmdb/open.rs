@@ -1,5 +1,6 @@
 //! Opening: what is refused, and with which words.
 
+use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::ops::ControlFlow;
@@ -181,11 +182,15 @@ fn finish(
         })?)),
     };
     let page_bytes = page_bytes(&env, &tables).map_err(|error| lmdb_error(path, error))?;
+    // LMDB has opened it by this name.
+    let data = CString::new(data.into_os_string().into_encoded_bytes())
+        .map_err(|error| file_error(path, DATA_FILE, error.into()))?;
     Ok(LmdbStore {
         env,
         tables,
         catalog,
         path: path.to_owned(),
+        data,
         number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         commits: Arc::new(AtomicU64::new(last)),
         readers: Readers::default(),
@@ -379,12 +384,12 @@ fn last_commit_is_visible(env: &Env<WithTls>) -> heed::Result<bool> {
     Ok(visible == env.info().last_txn_id)
 }
 
-/// Whether the directory has another data file than this one, or none.
-pub(super) fn is_displaced(path: &Path, data: &File) -> bool {
-    match (data_inode(path), data.metadata()) {
+/// Whether another file than this one has its name, or none.
+pub(super) fn is_displaced(path: &CStr, data: &File) -> bool {
+    match (rustix::fs::stat(path), rustix::fs::fstat(data)) {
         // Both as the file system says now: not each one keeps its numbers, as behind a process that was moved to another machine.
-        (Ok(there), Ok(open)) => there != (open.dev(), open.ino()),
-        (Err(OpenError::NotAStore { .. }), _) => true,
+        (Ok(there), Ok(open)) => (there.st_dev, there.st_ino) != (open.st_dev, open.st_ino),
+        (Err(Errno::NOENT), _) => true,
         // It cannot be looked at now.
         _ => false,
     }

@@ -406,6 +406,28 @@ fn reopened_it_holds_what_it_held() {
 }
 
 #[test]
+fn a_table_that_grows_at_its_end_fills_its_pages() {
+    let folder = directory();
+    let store = open(folder.path()).expect("open");
+    let put = |id: u64| {
+        let mut set = WriteSet::new();
+        set.put(INTEGER, &id.to_be_bytes(), vec![7; 400]);
+        store.transaction().expect("begin").commit(&set, Durability::NoSync).expect("commit");
+    };
+    (0..400).for_each(put);
+    let statistics = store.statistics().expect("statistics");
+    let table = statistics.tables.iter().find(|table| table.name == "integer").expect("the table");
+    // Nine have room in a page.
+    assert!((45..48).contains(&table.leaf_pages), "{table:?}");
+    // What comes in another order has its place, too.
+    [1000, 500, 1000, 399].into_iter().for_each(put);
+    let snapshot = store.snapshot().expect("snapshot");
+    let rows = snapshot.scan(INTEGER, KeyRange::all(), Direction::Forward).expect("scan");
+    let ids = rows.map(|row| u64::from_be_bytes(row.expect("row").0.as_ref().try_into().expect("an id")));
+    assert!(ids.eq((0..400).chain([500, 1000])));
+}
+
+#[test]
 fn another_format_is_refused() {
     let root = directory();
     drop(open(root.path()).expect("open"));
