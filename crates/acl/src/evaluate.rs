@@ -16,7 +16,8 @@ use super::policy::AccessPolicy;
 use super::privilege::{Collected, Grant, Privileges};
 use super::rule::{DnScope, FlowControl};
 
-/// Clauses looked at for one question about many entries; beyond it the answer is to ask for each.
+/// Clauses looked at for one question about many entries or values; beyond it the answer is to ask for each. Where a rule may be about
+/// some of them, both ways are followed, so that each such rule can double the work.
 const STEPS_MAX: u32 = 512;
 
 pub(super) struct Evaluation<'a> {
@@ -81,6 +82,9 @@ impl<'a> Evaluation<'a> {
     fn rules(&mut self, mut rules: &[u32], mut granted: Privileges) -> Answer {
         while let Some((number, rest)) = rules.split_first() {
             rules = rest;
+            if self.asks_too_much() {
+                return Answer::Unknown(Missing::Value);
+            }
             let Some(rule) = self.policy.rules.get(*number as usize) else { continue };
             match self.concerns(rule) {
                 Holds::No => {}
@@ -113,7 +117,7 @@ impl<'a> Evaluation<'a> {
         while let Some((clause, rest)) = clauses.split_first() {
             clauses = rest;
             self.steps += 1;
-            if self.steps > STEPS_MAX && self.ask.target.is_none() {
+            if self.asks_too_much() {
                 return Flow::Answer(Answer::Unknown(Missing::Value));
             }
             let applies = self.applies(clause, captures.as_ref());
@@ -145,6 +149,11 @@ impl<'a> Evaluation<'a> {
         }
         // Every list of clauses ends in `by * none stop`.
         Flow::Answer(self.decide(Privileges::NONE))
+    }
+
+    /// Whether a question about many has taken more than it may. One about a single value of an entry has one way through the rules.
+    fn asks_too_much(&self) -> bool {
+        self.steps > STEPS_MAX && (self.ask.target.is_none() || matches!(self.ask.value, Value::Unknown))
     }
 
     fn remaining(

@@ -183,6 +183,30 @@ fn a_pattern_says_the_same_of_every_spelling_of_a_value() {
 }
 
 #[test]
+fn many_rules_about_values_are_not_followed_both_ways_each() {
+    // 2 to the power of 60 ways.
+    let rules = (0..60).fold(String::new(), |rules, n| {
+        rules + &format!("access to attrs=title val.regex=^x{n}$ by dnattr=manager none by * break\n")
+    });
+    let rules = rules + "access to * by dnattr=manager write by * read";
+    table(
+        &rules,
+        &[
+            (ANN, ANN, "title/read=x59", true),
+            (BOB, ANN, "title/read=x59", false),
+            (BOB, ANN, "cn/write", true),
+        ],
+    );
+    let fixture = Fixture::new();
+    let entry = fixture.find(&fixture.dn(ANN)).expect(ANN);
+    let facts = fixture.facts(entry);
+    let target = AccessTarget { dn: &entry.dn, entry: &facts };
+    let (policy, title) = (fixture.policy(&rules), fixture.describe("title"));
+    let verdict = policy.attribute_verdict(&fixture.subject(BOB), &target, &title, Privilege::Read);
+    assert_eq!(verdict, Verdict::PerValue);
+}
+
+#[test]
 fn sets_by_url() {
     // slapacl answers the first question of a run so, and no other: its offline database is searched once.
     table(
