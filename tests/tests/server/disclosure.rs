@@ -198,6 +198,25 @@ fn what_is_hidden_looks_missing_to_every_operation() {
     }
 }
 
+/// An assertion is looked at before the rights, and takes what the entry's attributes are many.
+#[test]
+fn an_assertion_that_takes_too_much_tells_nothing_of_a_hidden_entry() {
+    let (_site, server) = directory("request-limits steps=200\n", "");
+    let terms = "(:caseIgnoreMatch:=x)".repeat(100);
+    let controls = [assertion(&format!("(|{terms})"))];
+    let requests = |dn: &str| {
+        let (mut delete, mut rename) = (Vec::new(), Vec::new());
+        client::delete(&mut delete, MessageId(2), dn, &controls);
+        client::modify_dn(&mut rename, MessageId(2), dn, "cn=z", true, None, &controls);
+        let replace = modify(dn, &[(ModifyOperation::Replace, "description", &["x"])], &controls);
+        [replace, delete, rename]
+    };
+    let of = |dn: &str| requests(&format!("{dn},{SUFFIX}")).map(|request| ask(&server, &request));
+    let (hidden, missing) = (of("cn=user,ou=hidden"), of("cn=nobody,ou=hidden"));
+    assert_eq!(hidden.each_ref().map(Answer::what_is_told), missing.each_ref().map(Answer::what_is_told));
+    assert_eq!(of("cn=user,ou=open").map(|answer| answer.code), [11, 11, 11]);
+}
+
 /// Requests that may be made of what is writable are refused of what is only visible, with the same words whatever the entry
 /// holds, and do happen where they are allowed.
 #[test]

@@ -23,6 +23,8 @@ pub(crate) fn disclosed<V: Snapshot>(
         // An assertion is looked at before the rights, and so is a referral object.
         ResultCode::ASSERTION_FAILED,
         ResultCode::REFERRAL,
+        // What the rules and an assertion take grows with the entry.
+        ResultCode::ADMIN_LIMIT_EXCEEDED,
     ];
     if operator.is_root() || !telling.contains(&refused.code) {
         return Ok(refused);
