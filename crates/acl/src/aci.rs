@@ -9,11 +9,15 @@ use larix_schema::{AttributeDescription, NormalDn};
 
 use super::ask::Ask;
 use super::expand::{Captures, Template};
+use super::facts::value_steps;
 use super::item::ItemKind;
 use super::lookup::Lookup;
 use super::privilege::Privileges;
 use super::query::GroupQuery;
 use super::sets::Set;
+
+/// What it costs to read an ACI, for each step that looking at the value costs.
+const ACI_STEPS: u64 = 8;
 
 /// What entries grant and deny.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,7 +66,7 @@ impl Aci<'_, '_, '_> {
         let found = self.lookup.with_entry(dn, &mut |entry| {
             entry.visit_exact(attribute, &mut |value| {
                 values.extend(std::str::from_utf8(value).ok().map(str::to_owned));
-                true
+                self.lookup.charge(ACI_STEPS * value_steps(value))
             });
         });
         let rights = values.iter().filter_map(|value| self.of_value(value, scopes));

@@ -10,6 +10,7 @@ use super::aci::{Aci, Rights};
 use super::ask::{Among, Answer, Ask, Holds, Missing, UnmatchedWhat};
 use super::compile::{CompiledClause, CompiledRule, CompiledTarget, CompiledValue};
 use super::expand::Captures;
+use super::facts::value_steps;
 use super::item::{ItemKind, Value};
 use super::lookup::{Lookup, normal_text};
 use super::policy::AccessPolicy;
@@ -43,6 +44,15 @@ impl<'a> Evaluation<'a> {
 
     pub(super) fn schema(&self) -> &'a Schema {
         self.policy.schema()
+    }
+
+    /// Takes steps for a part of a rule that takes time; false: there are none left, and the answer is no.
+    pub(super) fn charge(&self, steps: u64) -> bool {
+        let is_paid = self.ask.target.is_none_or(|target| target.entry.charge(steps));
+        if !is_paid {
+            self.failed.set(true);
+        }
+        is_paid
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -285,6 +295,9 @@ impl<'a> Evaluation<'a> {
             Value::Whole => return Holds::No,
             Value::Is(value) => value,
         };
+        if !self.charge(value_steps(value)) {
+            return Holds::No;
+        }
         Holds::of(match pattern {
             CompiledValue::Equal { rule, key } => {
                 let mut own = Vec::with_capacity(key.len());
@@ -328,6 +341,7 @@ impl<'a> Evaluation<'a> {
             }
         }
         if let (Some(CompiledValue::Regex(regex)), Value::Is(value)) = (&rule.value, self.ask.value)
+            && self.charge(CAPTURE_STEPS * value_steps(value))
             && let Some(text) = self.value_text(value)
         {
             captures.value.extend(submatches(regex, &text).map(str::to_owned));
@@ -372,6 +386,9 @@ fn submatches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = &'t str>
         captures.as_ref().and_then(|captures| captures.get(number)).map_or("", |found| found.as_str())
     })
 }
+
+/// What it costs to find what a pattern captures, for each step that looking at the value costs.
+const CAPTURE_STEPS: u64 = 8;
 
 /// `$0` to `$9`.
 const SINGLE_DIGITS: usize = 10;

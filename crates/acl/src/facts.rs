@@ -7,6 +7,16 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use super::memo::Memo;
 use super::query::EntrySearch;
 
+/// Steps that a look at another entry costs.
+pub(super) const LOOK_STEPS: u64 = 8;
+/// Bytes of a value that cost a step.
+const STEP_BYTES: usize = 256;
+
+/// What it costs to look at a value.
+pub(super) fn value_steps(value: &[u8]) -> u64 {
+    1 + (value.len() / STEP_BYTES) as u64
+}
+
 /// What rules may ask about the entry they protect, and about others of its database.
 ///
 /// A fault while reading is answered as if nothing was found there, with [`EntryFacts::failed`] true afterwards.
@@ -45,6 +55,17 @@ pub trait EntryFacts {
         _visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
         Reach::Elsewhere
+    }
+
+    /// Takes steps from those that the request has left for the entry under protection; a step is about what it takes to compare one short
+    /// value. False: they are more than that. [`EntryFacts::failed`] is true afterwards.
+    fn charge(&self, _steps: u64) -> bool {
+        true
+    }
+
+    /// Steps that [`EntryFacts::charge`] would still give.
+    fn steps_left(&self) -> u64 {
+        u64::MAX
     }
 
     /// Where answers that hold for all entries are kept.
@@ -88,7 +109,7 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
         read: &mut dyn FnMut(&dyn EntryFacts),
     ) -> Result<bool, Unreadable>;
 
-    /// As [`EntryFacts::search`], under the same condition.
+    /// As [`EntryFacts::search`], under the same condition. It takes what it costs from the steps of the search.
     ///
     /// # Errors
     /// A store that cannot be read.

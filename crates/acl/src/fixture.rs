@@ -1,5 +1,6 @@
 //! A small directory for the tests of access control.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema, SchemaBuilder, Scratch};
@@ -72,6 +73,8 @@ pub(super) fn schema() -> Arc<Schema> {
 pub(super) struct Fixture {
     pub(super) schema: Arc<Schema>,
     pub(super) entries: Vec<FixtureEntry>,
+    /// What all checks together may still take.
+    pub(super) steps: Cell<u64>,
 }
 
 #[derive(Debug)]
@@ -84,7 +87,7 @@ impl Fixture {
     pub(super) fn new() -> Self {
         let schema = schema();
         let entries = LDIF.split("\n\n").map(|record| entry(&schema, record)).collect();
-        Self { schema, entries }
+        Self { schema, entries, steps: Cell::new(u64::MAX) }
     }
 
     pub(super) fn policy(&self, rules: &str) -> AccessPolicy {
@@ -184,6 +187,16 @@ impl EntryFacts for FixtureFacts<'_> {
             }),
             _ => Match::Undefined,
         }
+    }
+
+    fn charge(&self, steps: u64) -> bool {
+        let left = self.steps_left();
+        self.fixture.steps.set(left.saturating_sub(steps));
+        steps <= left
+    }
+
+    fn steps_left(&self) -> u64 {
+        self.fixture.steps.get()
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {

@@ -8,10 +8,10 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_schema::{AttributeDescription, Match, NormalDn, ObjectClassId, Schema};
 
 use super::compile::is_url_attribute;
-use super::facts::{AccessTarget, EntryFacts, Reach, Unreadable};
+use super::facts::{AccessTarget, EntryFacts, LOOK_STEPS, Reach, Unreadable, value_steps};
 use super::policy::AccessPolicy;
 use super::query::{EntrySearch, GroupQuery};
-use super::sets::{Join, SET_LOOKUPS_MAX, SET_VALUES_MAX, Set};
+use super::sets::{Join, SET_BYTES_MAX, SET_LOOKUPS_MAX, SET_VALUES_MAX, Set};
 
 /// Looks at entries on behalf of the rules, without regard to access: the one under protection, others of its database,
 /// then those of the server's other databases.
@@ -23,8 +23,20 @@ pub(super) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
+    /// Takes steps for work on behalf of a rule; false: there are none left, and the check is denied.
+    pub(super) fn charge(&self, steps: u64) -> bool {
+        let is_paid = self.target.entry.charge(steps);
+        if !is_paid {
+            self.failed.set(true);
+        }
+        is_paid
+    }
+
     /// Hands the entry of this name to `read`. Answers whether there is one.
     pub(super) fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> bool {
+        if !self.charge(LOOK_STEPS) {
+            return false;
+        }
         if dn == self.target.dn {
             read(self.target.entry);
             return true;
@@ -51,7 +63,7 @@ impl Lookup<'_> {
             if by_url {
                 group.visit_exact(query.attribute, &mut |value| {
                     urls.extend(std::str::from_utf8(value).ok().map(str::to_owned));
-                    true
+                    self.charge(value_steps(value))
                 });
             } else {
                 found = group.has_dn(schema, query.attribute, member);
@@ -135,9 +147,9 @@ enum Unanswered {
     TooMuch,
 }
 
-/// Values in the order they came up, each once.
+/// Values in the order they came up, each once; and their bytes.
 #[derive(Default)]
-struct Values(Vec<Vec<u8>>, HashSet<Vec<u8>>);
+struct Values(Vec<Vec<u8>>, HashSet<Vec<u8>>, usize);
 
 impl Values {
     fn of(value: Vec<u8>) -> Self {
@@ -152,7 +164,8 @@ impl Values {
         if known {
             return Ok(());
         }
-        if self.0.len() >= SET_VALUES_MAX {
+        self.2 += value.len();
+        if self.0.len() >= SET_VALUES_MAX || self.2 > SET_BYTES_MAX {
             return Err(Unanswered::TooMuch);
         }
         if self.0.len() >= 16 {
@@ -189,6 +202,7 @@ impl Gathering<'_> {
             Set::Ancestor(of, level) => {
                 let mut found = Values::default();
                 for value in self.values(of)?.0 {
+                    self.pay(value_steps(&value))?;
                     found.insert(ancestor(&value, *level as usize))?;
                 }
                 Ok(found)
@@ -199,6 +213,7 @@ impl Gathering<'_> {
                     let text = String::from_utf8_lossy(&value).into_owned();
                     let levels = NormalDn::from_normal(&text).depth();
                     for level in 0..=levels {
+                        self.pay(value_steps(&value))?;
                         found.insert(ancestor(&value, level))?;
                     }
                 }
@@ -211,9 +226,18 @@ impl Gathering<'_> {
             Set::Join(join, left, right) => {
                 // Both, even where one is empty: an absent requester is no match, wherever it stands.
                 let (left, right) = (self.values(left)?, self.values(right)?);
+                let count = match join {
+                    Join::Concatenation => left.0.len().saturating_mul(right.0.len()),
+                    Join::Union | Join::Intersection => left.0.len() + right.0.len(),
+                };
+                self.pay(count as u64)?;
                 joined(*join, left, right)
             }
         }
+    }
+
+    fn pay(&self, steps: u64) -> Result<(), Unanswered> {
+        if self.lookup.charge(steps) { Ok(()) } else { Err(Unanswered::TooMuch) }
     }
 
     fn chase(
@@ -258,7 +282,7 @@ impl Gathering<'_> {
         }
         let mut outcome = Ok(());
         self.lookup.with_entry(&dn, &mut |entry| {
-            outcome = take_values(schema, entry, attribute, found);
+            outcome = self.take_values(entry, attribute, found);
             if entry.failed() {
                 self.lookup.failed.set(true);
             }
@@ -279,17 +303,19 @@ impl Gathering<'_> {
         let mut wanted: Vec<AttributeDescription> =
             url.attributes.iter().filter_map(|name| schema.describe(name).ok()).collect();
         wanted.push(attribute.clone());
+        let before = lookup.target.entry.steps_left();
+        let steps = Cell::new(before);
         let search = EntrySearch {
             base: &base,
             scope: url.scope.unwrap_or(Scope::Base),
             filter: url.filter.as_ref().map(larix_proto::FilterBuf::as_filter),
             wanted: &wanted,
             limit: SET_VALUES_MAX,
+            steps: &steps,
         };
         let mut outcome = Ok(());
         let mut visit = |description: &AttributeDescription, value: &[u8]| {
-            let key = normal_text(schema, description, value);
-            outcome = found.insert(key);
+            outcome = self.take(description, value, found);
             outcome.is_ok()
         };
         let suffix_depth = match lookup.target.entry.search(&search, &mut visit) {
@@ -299,23 +325,36 @@ impl Gathering<'_> {
         };
         if let Some(others) = lookup.policy.others() {
             lookup.or_failed(others.search(&search, suffix_depth, &mut visit), false);
+            // What was found has been paid for one by one, and counts once more.
+            let left = steps.get();
+            self.pay(if left == 0 { u64::MAX } else { before.saturating_sub(left) })?;
         }
         outcome
     }
-}
 
-fn take_values(
-    schema: &Schema,
-    entry: &dyn EntryFacts,
-    attribute: &AttributeDescription,
-    found: &mut Values,
-) -> Result<(), Unanswered> {
-    let mut outcome = Ok(());
-    entry.visit_exact(attribute, &mut |value| {
-        outcome = found.insert(normal_text(schema, attribute, value));
-        outcome.is_ok()
-    });
-    outcome
+    fn take_values(
+        &self,
+        entry: &dyn EntryFacts,
+        attribute: &AttributeDescription,
+        found: &mut Values,
+    ) -> Result<(), Unanswered> {
+        let mut outcome = Ok(());
+        entry.visit_exact(attribute, &mut |value| {
+            outcome = self.take(attribute, value, found);
+            outcome.is_ok()
+        });
+        outcome
+    }
+
+    fn take(
+        &self,
+        attribute: &AttributeDescription,
+        value: &[u8],
+        found: &mut Values,
+    ) -> Result<(), Unanswered> {
+        self.pay(value_steps(value))?;
+        found.insert(normal_text(&self.lookup.policy.schema, attribute, value))
+    }
 }
 
 /// The value as the equality rule has it; as it is, where there is none.

@@ -207,6 +207,46 @@ fn many_rules_about_values_are_not_followed_both_ways_each() {
 }
 
 #[test]
+fn what_a_rule_takes_is_charged() {
+    let mut fixture = Fixture::new();
+    let names: Vec<String> = (0..100).map(|n| format!("uid=u{n},ou=people,dc=example,dc=com")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    fixture.add_values(ANN, "seeAlso", &names);
+    fixture.add_values(ANN, "owner", &names);
+    let value = "x".repeat(100_000);
+    let by_value = format!("title/read={value}");
+    // The rule, the question that it grants, and steps that do not suffice for it.
+    for (rule, question, too_few) in [
+        ("access to * by set=\"(this/seeAlso/cn | this/manager) & user\" read", "cn/read", 800),
+        ("access to * by set=\"(this/seeAlso + [x]) | user\" read", "cn/read", 150),
+        ("access to * by set=\"this/seeAlso/-* | user\" read", "cn/read", 300),
+        ("access to * by dnattr=owner none by * read", "cn/read", 90),
+        ("access to attrs=title val.regex=^x*$ by users read", by_value.as_str(), 300),
+        ("access to attrs=title val=y by * none\naccess to * by * read", by_value.as_str(), 300),
+    ] {
+        let policy = fixture.policy(rule);
+        fixture.steps.set(too_few);
+        assert!(!check_alone(&fixture, &policy, question), "{rule}");
+        assert_eq!(fixture.steps.get(), 0, "{rule}");
+        fixture.steps.set(20_000);
+        assert!(check_alone(&fixture, &policy, question), "{rule}");
+    }
+}
+
+/// What Bob is granted of Ann's entry, with no other question.
+fn check_alone(fixture: &Fixture, policy: &AccessPolicy, question: &str) -> bool {
+    let (name, rest) = question.split_once('/').expect(question);
+    let (privilege, value) =
+        rest.split_once('=').map_or((rest, None), |(privilege, value)| (privilege, Some(value)));
+    let entry = fixture.find(&fixture.dn(ANN)).expect(ANN);
+    let facts = fixture.facts(entry);
+    let target = AccessTarget { dn: &entry.dn, entry: &facts };
+    let description = fixture.describe(name);
+    let item = Item::Attribute { description: &description, value: value.map(str::as_bytes) };
+    policy.check(&fixture.subject(BOB), &target, item, privilege_of(privilege))
+}
+
+#[test]
 fn sets_by_url() {
     // slapacl answers the first question of a run so, and no other: its offline database is searched once.
     table(

@@ -1,5 +1,7 @@
 //! What rules ask of other entries than the one that they protect.
 
+use std::cell::Cell;
+
 use larix_proto::{Filter, Scope};
 use larix_schema::{AttributeDescription, NormalDn, ObjectClassId};
 
@@ -22,4 +24,6 @@ pub struct EntrySearch<'a> {
     pub wanted: &'a [AttributeDescription],
     /// Entries at most; more is a fault.
     pub limit: usize,
+    /// Steps that the search may take in another database, and then what is left of them; none are left where they did not last.
+    pub steps: &'a Cell<u64>,
 }

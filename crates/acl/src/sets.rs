@@ -12,6 +12,8 @@ use super::expand::{Captures, Template};
 pub(super) const SET_DEPTH_MAX: usize = 32;
 /// Values of one set, also on the way to the result; beyond it the check is denied.
 pub(super) const SET_VALUES_MAX: usize = 65_536;
+/// Bytes of the values of one set, also on the way to the result; beyond it the check is denied.
+pub(super) const SET_BYTES_MAX: usize = 16 << 20;
 /// Entries and searches that one set may look at; beyond it the check is denied.
 pub(super) const SET_LOOKUPS_MAX: u32 = 10_000;
 

@@ -12,6 +12,7 @@ use super::compile::{
 };
 use super::evaluate::{Evaluation, in_scope};
 use super::expand::{Captures, Template};
+use super::facts::value_steps;
 use super::item::{ItemKind, Value};
 use super::posix;
 use super::query::GroupQuery;
@@ -84,7 +85,8 @@ impl<'a> Evaluation<'a> {
             CompiledWho::DnRegex { identity, regex } => Holds::of(regex.is_match(self.text_of(*identity))),
             CompiledWho::DnRegexExpanded { identity, regex } => {
                 self.expanded(captures, regex, regex::escape, |pattern| {
-                    matches(pattern, self.text_of(*identity))
+                    self.charge(PATTERN_STEPS * value_steps(pattern.as_bytes()))
+                        && matches(pattern, self.text_of(*identity))
                 })
             }
             CompiledWho::DnAttribute { identity, attribute } => {
@@ -97,7 +99,7 @@ impl<'a> Evaluation<'a> {
                 let mut found = false;
                 target.entry.visit(attribute, &mut |value| {
                     found = self.value_dn(value).is_some_and(|value| value == *own);
-                    !found
+                    !found && self.charge(value_steps(value))
                 });
                 Holds::of(found)
             }
@@ -217,7 +219,9 @@ impl<'a> Evaluation<'a> {
                 self.expanded(captures, template, str::to_owned, |text| text.eq_ignore_ascii_case(name))
             }
             CompiledText::RegexExpanded(template) => {
-                self.expanded(captures, template, regex::escape, |pattern| matches(pattern, name))
+                self.expanded(captures, template, regex::escape, |pattern| {
+                    self.charge(PATTERN_STEPS * value_steps(pattern.as_bytes())) && matches(pattern, name)
+                })
             }
         }
     }
@@ -279,6 +283,8 @@ thread_local! {
     static EXPANDED: RefCell<HashMap<String, Option<Regex>>> = RefCell::default();
 }
 const EXPANDED_MAX: usize = 256;
+/// What it costs to compile an expression, for each step that looking at it costs. It is reckoned as if it never were there already.
+const PATTERN_STEPS: u64 = 64;
 
 fn matches(pattern: &str, text: &str) -> bool {
     EXPANDED.with_borrow_mut(|cache| {

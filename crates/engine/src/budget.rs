@@ -149,11 +149,12 @@ impl From<Exceeded> for LdapResult {
 #[derive(Debug)]
 pub struct Meter {
     remaining: Cell<u64>,
+    overdrawn: Cell<bool>,
 }
 
 impl Meter {
     pub fn new(steps: u64) -> Self {
-        Self { remaining: Cell::new(steps) }
+        Self { remaining: Cell::new(steps), overdrawn: Cell::new(false) }
     }
 
     /// Takes steps from what is left; false when they are more than that.
@@ -161,7 +162,22 @@ impl Meter {
     pub fn take(&self, steps: u64) -> bool {
         let remaining = self.remaining.get();
         self.remaining.set(remaining.saturating_sub(steps));
+        if steps > remaining {
+            self.overdrawn.set(true);
+        }
         steps <= remaining
+    }
+
+    /// Leaves nothing: work that has a meter of its own went beyond it.
+    pub fn overdraw(&self) {
+        self.remaining.set(0);
+        self.overdrawn.set(true);
+    }
+
+    /// Whether more was to be taken than there was: work was left undone, and what it would have found is not known.
+    #[inline]
+    pub fn is_overdrawn(&self) -> bool {
+        self.overdrawn.get()
     }
 
     pub fn remaining(&self) -> u64 {
@@ -210,8 +226,11 @@ mod tests {
     fn a_meter_ends_for_good() {
         let meter = Meter::new(10);
         assert!(meter.take(10));
-        assert_eq!(meter.remaining(), 0);
+        assert_eq!((meter.remaining(), meter.is_overdrawn()), (0, false));
         assert!(!meter.take(1) && !meter.take(u64::MAX));
-        assert!(meter.take(0));
+        assert!(meter.take(0) && meter.is_overdrawn());
+        let meter = Meter::new(u64::MAX);
+        meter.overdraw();
+        assert_eq!((meter.remaining(), meter.is_overdrawn()), (0, true));
     }
 }

@@ -385,6 +385,15 @@ pub(crate) fn charge(meter: Option<&Meter>, steps: u64) -> Result<(), Fault> {
     unless_spent(!meter.is_none_or(|meter| meter.take(steps)), ())
 }
 
+/// An answer of the access rules, unless the steps did not last for it.
+///
+/// # Errors
+/// They did not.
+#[inline]
+pub(crate) fn unless_overdrawn<T>(meter: Option<&Meter>, answer: T) -> Result<T, Fault> {
+    unless_spent(meter.is_some_and(Meter::is_overdrawn), answer)
+}
+
 /// What was found, unless the steps did not last for all of it.
 #[inline]
 fn unless_spent<T>(spent: bool, found: T) -> Result<T, Fault> {

@@ -6,6 +6,7 @@ use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 use larix_store::{Snapshot, Store};
 
 use crate::access::{AccessTarget, EntryFacts, EntrySearch, GroupQuery, OtherEntries, Reach, Unreadable};
+use crate::budget::Meter;
 use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
@@ -49,7 +50,12 @@ impl<S: Store> Neighbours<S> {
         let Some(database) = self.select(request.base, own_depth) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        Ok(search(&view, Sight::of(&view), request, visit)? == Reach::Found)
+        let meter = Meter::new(request.steps.get());
+        let sight = Sight { meter: Some(&meter), ..Sight::of(&view) };
+        let reach = search(&view, sight, request, visit);
+        let is_spent = matches!(reach, Err(Fault::StepsSpent));
+        request.steps.set(if is_spent { 0 } else { meter.remaining() });
+        Ok(reach? == Reach::Found)
     }
 }
 

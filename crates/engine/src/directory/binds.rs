@@ -7,18 +7,24 @@ use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
 use super::{ChosenDatabase, Directory, Served};
-use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
+use crate::budget::{Exceeded, RequestLimit};
 use crate::change::prepare::{Prepared, refuse};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::failure::Failure;
 use crate::fault::Fault;
+use crate::filter::value_steps;
 use crate::overlay::password_keys::PasswordKey;
 use crate::overlay::second_factor::LoginPassword;
 use crate::overlay::{BindAttempt, BindConclusion, Entries as _, Interests, judge, judge_code};
 use crate::search::view_entries::ViewEntries;
 use crate::search::{Gate, GuardedEntry};
 use crate::write::WriteOutcome;
+use crate::write::read_controls::ASSERTION_STEPS;
+
+/// Steps that a stored password costs: it is copied, and compared with the one that was sent.
+const PASSWORD_STEPS: u64 = 16;
 
 /// Whose password a simple bind is about, and what to check it against.
 #[derive(Clone)]
@@ -30,6 +36,8 @@ pub struct BindLookup {
     pub secrets: Vec<Vec<u8>>,
     /// What one of the secrets stands for, and will do as well.
     pub key: Option<Arc<dyn PasswordKey>>,
+    /// The limit that does not allow for the entry's other passwords: they match nothing.
+    pub exceeded: Option<Exceeded>,
 }
 
 /// Passwords stay out of logs.
@@ -75,15 +83,21 @@ impl<S: Store> Directory<S> {
 
 impl<S: Store> ChosenDatabase<'_, S> {
     /// Finds the values to check a simple bind's password against. The check itself, which takes time by design, is
-    /// the caller's, off the event loop.
+    /// the caller's, off the event loop. Where the entry has more of them than the bind has steps for ([`RequestLimit::Steps`], 100,000 at most),
+    /// those beyond are left out.
     ///
     /// # Errors
     /// other when the store cannot be read. An entry that does not exist, has no password
     /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
     pub fn bind_lookup(self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
         let name = dn.as_str();
-        let mut lookup =
-            BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new(), key: None };
+        let mut lookup = BindLookup {
+            dn: dn.clone(),
+            shown: name.to_owned(),
+            secrets: Vec::new(),
+            key: None,
+            exceeded: None,
+        };
         let settings = self.served.database.current_settings();
         let is_root = settings.root_dn.as_ref() == Some(dn);
         if is_root {
@@ -136,22 +150,33 @@ impl<S: Store> ChosenDatabase<'_, S> {
         {
             return Ok(());
         }
-        let seen = GuardedEntry::new(&view, reader, Gate::new(&view.policy, subject));
+        let mut gate = Gate::new(&view.policy, subject);
+        let most = view.settings.request_limits.most(RequestLimit::Steps).min(ASSERTION_STEPS);
+        gate.steps = most;
+        let seen = GuardedEntry::new(&view, reader, gate);
+        let meter = seen.meter();
         let description = AttributeDescription::plain(self.known.user_password);
         let target = AccessTarget { dn: &lookup.dn, entry: &seen };
+        let of_all = view.policy.attribute_verdict(subject, &target, &description, Privilege::Auth);
         // Rules may tell one password from another.
         let may_use = |value: &[u8]| {
             let item = Item::Attribute { description: &description, value: Some(value) };
-            view.policy.check(subject, &target, item, Privilege::Auth)
+            of_all == Verdict::Granted || view.policy.check(subject, &target, item, Privilege::Auth)
         };
         // Values with options are no passwords: nothing that is said of passwords holds for them.
         let secrets = &mut lookup.secrets;
-        seen.reader.visit_exact(&description, &mut |value| {
-            if may_use(value) {
-                secrets.push(value.to_vec());
-            }
-            true
-        })?;
+        if of_all != Verdict::Denied {
+            seen.reader.visit_exact(&description, &mut |value| {
+                let usable = meter.take(PASSWORD_STEPS + value_steps(value)) && may_use(value);
+                if usable {
+                    secrets.push(value.to_vec());
+                }
+                !meter.is_overdrawn()
+            })?;
+        }
+        if meter.is_overdrawn() {
+            lookup.exceeded = Some(Exceeded { limit: RequestLimit::Steps, most });
+        }
         if !is_root && !secrets.is_empty() {
             lookup.shown = view.dn(&seen.reader.view)?;
         }
@@ -159,7 +184,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
     }
 
     /// Values of an attribute of an entry that the subject may use to authenticate, without those that have options or are of subtypes; none
-    /// of an entry that is not here.
+    /// of an entry that is not here. The first of them, where they are more than the request has steps for.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -177,13 +202,18 @@ impl<S: Store> ChosenDatabase<'_, S> {
         let Some(located) = view.locate(dn)? else { return Ok(values) };
         let Some(id) = located.resolved.id else { return Ok(values) };
         let record = view.located_record(located)?;
-        let seen = GuardedEntry::new(&view, view.reader(id, &record)?, Gate::new(&view.policy, subject));
+        let mut gate = Gate::new(&view.policy, subject);
+        gate.steps = view.settings.request_limits.most(RequestLimit::Steps).min(ASSERTION_STEPS);
+        let seen = GuardedEntry::new(&view, view.reader(id, &record)?, gate);
         if !seen.allows(&description, None, Privilege::Auth)? {
             return Ok(values);
         }
         seen.reader.visit_exact(&description, &mut |value| {
-            values.push(value.to_vec());
-            true
+            let is_paid = seen.meter().take(value_steps(value));
+            if is_paid {
+                values.push(value.to_vec());
+            }
+            is_paid
         })?;
         Ok(values)
     }

@@ -24,7 +24,7 @@ pub struct Sight<'a> {
     pub computed: &'a [ComputedAttribute],
     /// As whom overlays compute; `None`: rights do not matter.
     pub requester: Option<&'a Subject>,
-    /// What the work of overlays is charged to; `None`: no request waits for it.
+    /// What the work of overlays and access rules is charged to; `None`: no request waits for it.
     pub meter: Option<&'a Meter>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Sight<'a> {
 
     /// For access rules: without a requester. A rule that looked with the requester's rights would have to judge itself.
     pub(crate) fn of_rules(self) -> Self {
-        Self { requester: None, meter: None, ..self }
+        Self { requester: None, ..self }
     }
 
     fn before(self, attribute: &ComputedAttribute) -> Self {

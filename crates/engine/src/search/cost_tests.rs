@@ -224,6 +224,22 @@ fn a_candidate_that_is_too_much_work_is_left_to_others_or_ends_the_search() {
     assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0));
 }
 
+#[test]
+fn what_access_rules_look_at_is_charged() {
+    let fixture = people(2_000);
+    // Of the group every member's entry is looked at. It is not read where there are no members.
+    fixture.restrict(&["to * by set=\"this/member/cn & [none]\" none by * read"]);
+    let spec = |filter| SearchSpec { filter, ..SearchSpec::default() };
+    let (_, dear, answered) = slices(&fixture, &spec("(cn=p1)"));
+    assert_eq!((dear, answered.entries.len()), (false, 1));
+    let (_, dear, answered) = slices(&fixture, &spec("(cn=all)"));
+    assert_eq!((dear, answered.entries.len()), (true, 1));
+    limit(&fixture, RequestLimit::Steps, 10_000);
+    let (_, _, answered) = slices(&fixture, &spec("(cn=all)"));
+    let text = "more than 10000 steps of work on one entry (request-limits steps=)";
+    assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
+}
+
 /// So many aliases below ou=aliases that stand for ou=s0. Below each of ou=s0, ou=s1 and ou=s2 there is one for the next, beside so many
 /// others; below ou=s3 there is cn=end, and an alias that leads back.
 fn aliases(count: usize, others: usize) -> Fixture<MemoryStore> {

@@ -16,7 +16,7 @@ use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntryReader, EntrySource, Target};
 use crate::fault::Fault;
-use crate::filter::{Filter, FilterContext};
+use crate::filter::{Filter, FilterContext, unless_overdrawn};
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::shown::ShownEntries;
 use crate::tree;
@@ -152,7 +152,12 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         match self.verdict(ItemKind::Entry, privilege)? {
             Some(Verdict::Granted) => Ok(true),
             Some(Verdict::Denied) => Ok(false),
-            _ => Ok(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Entry, privilege)),
+            _ => self.judged(self.gate.policy.check(
+                self.gate.subject,
+                &self.target()?,
+                Item::Entry,
+                privilege,
+            )),
         }
     }
 
@@ -168,7 +173,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
 
     /// Whether the subject has the privilege on the entry's place as a superior.
     pub fn allows_children(&self, privilege: Privilege) -> Result<bool, Fault> {
-        Ok(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Children, privilege))
+        self.judged(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Children, privilege))
     }
 
     /// The rules that it is seen under.
@@ -192,7 +197,7 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
             _ => {}
         }
         let item = Item::Attribute { description, value };
-        Ok(self.gate.policy.check(self.gate.subject, &self.target()?, item, privilege))
+        self.judged(self.gate.policy.check(self.gate.subject, &self.target()?, item, privilege))
     }
 
     /// Whether all values of all entries may be read.
@@ -221,7 +226,12 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
             return Ok(verdict);
         }
         let target = self.target()?;
-        Ok(self.gate.policy.attribute_verdict(self.gate.subject, &target, description, Privilege::Read))
+        self.judged(self.gate.policy.attribute_verdict(
+            self.gate.subject,
+            &target,
+            description,
+            Privilege::Read,
+        ))
     }
 
     /// Another entry as the same subject sees it.
@@ -306,7 +316,8 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
             return Ok(Some(verdict));
         }
         let target = self.target()?;
-        let verdict = self.gate.policy.class_verdict(self.gate.subject, &target, class, privilege);
+        let verdict =
+            self.judged(self.gate.policy.class_verdict(self.gate.subject, &target, class, privilege))?;
         found.note(class, verdict);
         Ok(Some(verdict))
     }
@@ -337,9 +348,17 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         Ok(AccessTarget { dn: self.name()?, entry: self })
     }
 
+    /// What the rules answer, unless the steps did not last for it.
+    fn judged<T>(&self, answer: T) -> Result<T, Fault> {
+        unless_overdrawn(Some(&self.meter), answer)
+    }
+
     /// The answer, or `none` with the fault noted.
     fn noting<T>(&self, answer: Result<T, Fault>, none: T) -> T {
-        answer.unwrap_or_else(|_| {
+        answer.unwrap_or_else(|fault| {
+            if matches!(fault, Fault::StepsSpent) {
+                self.meter.overdraw();
+            }
             self.failed.set(true);
             none
         })
@@ -467,6 +486,10 @@ impl<N: Snapshot> FilterContext for UnguardedEntry<'_, '_, N> {
         self.0.has_subordinates()
     }
 
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.0.meter)
+    }
+
     fn may_search_all(&self) -> bool {
         true
     }
@@ -487,7 +510,9 @@ impl<N: Snapshot> EntryFacts for GuardedEntry<'_, N> {
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        let found = self.for_rule(|entry| rule_facts::has_dn(self.view, entry, schema, attribute, dn));
+        let found = self.for_rule(|entry| {
+            rule_facts::has_dn(self.view, entry, schema, attribute, (dn, Some(&self.meter)))
+        });
         self.noting(found, false)
     }
 
@@ -503,6 +528,18 @@ impl<N: Snapshot> EntryFacts for GuardedEntry<'_, N> {
     ) -> Reach {
         let reach = rule_facts::search(self.view, self.sight().of_rules(), request, visit);
         self.noting(reach, Reach::Elsewhere)
+    }
+
+    fn charge(&self, steps: u64) -> bool {
+        let is_paid = self.meter.take(steps);
+        if !is_paid {
+            self.failed.set(true);
+        }
+        is_paid
+    }
+
+    fn steps_left(&self) -> u64 {
+        self.meter.remaining()
     }
 
     fn memo(&self) -> Option<&Memo> {

@@ -16,9 +16,13 @@ use crate::access::{Privilege, Subject};
 use crate::controls::EffectiveRights;
 use crate::entry::EntryId;
 use crate::fault::Fault;
+use crate::filter::charge;
 
 /// Attributes that a request may name.
 pub const ATTRIBUTES_MAX: usize = 256;
+
+/// What it costs to ask the rules for every right to an attribute.
+const ATTRIBUTE_STEPS: u64 = 64;
 
 /// The syntax of values that can be the requester's own name.
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
@@ -74,7 +78,9 @@ impl Rights {
         if !self.own && !seen.allows_entry(Privilege::Manage)? {
             return Ok(());
         }
-        let theirs = GuardedEntry::new(seen.view, seen.reader, Gate::new(seen.policy(), &self.subject));
+        let mut gate = Gate::new(seen.policy(), &self.subject);
+        gate.steps = seen.meter().remaining();
+        let theirs = GuardedEntry::new(seen.view, seen.reader, gate);
         let mut rights = List::default();
         rights.add("add", theirs.allows_children(Privilege::Add)?);
         rights
@@ -95,7 +101,8 @@ impl Rights {
                 self.attribute(&theirs, description, encoder)?;
             }
         }
-        self.named.iter().try_for_each(|description| self.attribute(&theirs, description, encoder))
+        self.named.iter().try_for_each(|description| self.attribute(&theirs, description, encoder))?;
+        charge(Some(seen.meter()), theirs.steps())
     }
 
     /// Deleting needs the superior's leave, too. Above a suffix there is nothing that could give it but the root's.
@@ -105,8 +112,12 @@ impl Rights {
             return Ok(theirs.policy().is_root(&self.subject));
         }
         let Some(record) = view.record(id)? else { return Ok(false) };
-        let gate = Gate::new(theirs.policy(), &self.subject);
-        GuardedEntry::new(view, view.reader(id, &record)?, gate).allows_children(Privilege::Delete)
+        let mut gate = Gate::new(theirs.policy(), &self.subject);
+        gate.steps = theirs.meter().remaining();
+        let superior = GuardedEntry::new(view, view.reader(id, &record)?, gate);
+        let may = superior.allows_children(Privilege::Delete)?;
+        charge(Some(theirs.meter()), superior.steps())?;
+        Ok(may)
     }
 
     fn attribute<N: Snapshot>(
@@ -115,6 +126,7 @@ impl Rights {
         description: &AttributeDescription,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
+        charge(Some(theirs.meter()), ATTRIBUTE_STEPS)?;
         let schema = &theirs.view.schema;
         let may = |privilege| theirs.allows(description, None, privilege);
         let (add, delete) = (may(Privilege::Add)?, may(Privilege::Delete)?);

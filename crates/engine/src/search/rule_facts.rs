@@ -12,7 +12,7 @@ use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntryId, EntrySource, Target};
 use crate::fault::Fault;
-use crate::filter::{Filter, FilterContext};
+use crate::filter::{Filter, FilterContext, unless_overdrawn, value_steps};
 use crate::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use crate::tree;
 
@@ -53,7 +53,10 @@ impl<'a, V: Snapshot> RuleFacts<'a, V> {
     }
 
     fn or_failed<T>(&self, answer: Result<T, Fault>, otherwise: T) -> T {
-        answer.unwrap_or_else(|_| {
+        answer.unwrap_or_else(|fault| {
+            if let (Fault::StepsSpent, Some(meter)) = (&fault, self.sight.meter) {
+                meter.overdraw();
+            }
             self.failed.set(true);
             otherwise
         })
@@ -75,7 +78,8 @@ impl<V: Snapshot> EntryFacts for RuleFacts<'_, V> {
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        self.or_failed(self.for_rule(|entry| has_dn(self.view, entry, schema, attribute, dn)), false)
+        let asked = (dn, self.sight.meter);
+        self.or_failed(self.for_rule(|entry| has_dn(self.view, entry, schema, attribute, asked)), false)
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
@@ -88,6 +92,18 @@ impl<V: Snapshot> EntryFacts for RuleFacts<'_, V> {
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
         self.or_failed(search(self.view, self.sight.of_rules(), request, visit), Reach::Elsewhere)
+    }
+
+    fn charge(&self, steps: u64) -> bool {
+        let is_paid = self.sight.meter.is_none_or(|meter| meter.take(steps));
+        if !is_paid {
+            self.failed.set(true);
+        }
+        is_paid
+    }
+
+    fn steps_left(&self) -> u64 {
+        self.sight.meter.map_or(u64::MAX, Meter::remaining)
     }
 
     fn memo(&self) -> Option<&Memo> {
@@ -153,7 +169,8 @@ impl<V: Snapshot> FilterContext for FilterAccess<'_, '_, V> {
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
         let target = AccessTarget { dn: self.facts.dn, entry: self.facts };
         let item = Item::Attribute { description, value };
-        Ok(self.facts.sight.policy.check(self.subject, &target, item, Privilege::Search))
+        let sight = self.facts.sight;
+        unless_overdrawn(sight.meter, sight.policy.check(self.subject, &target, item, Privilege::Search))
     }
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
@@ -169,6 +186,10 @@ impl<V: Snapshot> FilterContext for FilterAccess<'_, '_, V> {
 impl<V: Snapshot> FilterContext for RuleFacts<'_, V> {
     fn schema(&self) -> &Schema {
         &self.view.schema
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        self.sight.meter
     }
 
     fn may_search(&self, _: &AttributeDescription, _: Option<&[u8]>) -> Result<bool, Fault> {
@@ -191,25 +212,26 @@ impl<V: Snapshot> FilterContext for RuleFacts<'_, V> {
     }
 }
 
-/// Whether the DN is a value of the attribute, without its subtypes.
+/// Whether the DN is a value of the attribute, without its subtypes. It costs steps of the meter.
 pub(crate) fn has_dn<V: Snapshot>(
     view: &View<'_, V>,
     entry: &dyn EntrySource,
     schema: &Schema,
     attribute: &AttributeDescription,
-    dn: &NormalDn,
+    (dn, meter): (&NormalDn, Option<&Meter>),
 ) -> Result<bool, Fault> {
     let target = Target::new(schema, &view.catalog, attribute.clone());
     if let Some(member) = entry.large_member(&target, dn.as_str().as_bytes())? {
         return Ok(member);
     }
-    let mut found = false;
+    let (mut found, mut spent) = (false, false);
     entry.visit_exact(attribute, &mut |value| {
+        spent = !meter.is_none_or(|meter| meter.take(value_steps(value)));
         let value = std::str::from_utf8(value).unwrap_or_default();
         found = value == dn.as_str() || schema.parse_dn(value).is_ok_and(|value| value == *dn);
-        !found
+        !found && !spent
     })?;
-    Ok(found)
+    if spent { Err(Fault::StepsSpent) } else { Ok(found) }
 }
 
 /// Hands an entry of the view's database to `read`.

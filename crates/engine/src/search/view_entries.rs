@@ -12,7 +12,7 @@ use crate::database::{View, is_altered};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{AttributeNumber, Entry, EntryId};
 use crate::failure::Failure;
-use crate::filter::charge;
+use crate::filter::{charge, unless_overdrawn};
 use crate::index::Kinds;
 use crate::overlay::internal_search::{InternalSearch, SearchEnd, SearchOutcome, Visit};
 use crate::overlay::{Dependencies, Entries, ReferenceTarget, Referrer};
@@ -146,7 +146,8 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
         let facts = RuleFacts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
         let item = Item::Attribute { description: attribute, value: None };
-        Ok(self.sight.policy.check(subject, &target, item, privilege))
+        let may = self.sight.policy.check(subject, &target, item, privilege);
+        Ok(unless_overdrawn(self.sight.meter, may)?)
     }
 
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure> {
@@ -156,7 +157,8 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
         let source = OwnedSource { schema: &self.view.schema, entry };
         let facts = RuleFacts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
-        Ok(self.sight.policy.check(subject, &target, Item::Entry, Privilege::Manage))
+        let may = self.sight.policy.check(subject, &target, Item::Entry, Privilege::Manage);
+        Ok(unless_overdrawn(self.sight.meter, may)?)
     }
 
     fn has_any(
@@ -168,7 +170,8 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
     ) -> Result<Option<bool>, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
         let facts = RuleFacts::new(self.view, self.sight, dn, &source);
-        Ok(self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts }))
+        let has_any = self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts });
+        Ok(unless_overdrawn(self.sight.meter, has_any)?)
     }
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
@@ -181,13 +184,14 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
             }
         }
         let source = OwnedSource { schema: &self.view.schema, entry };
-        Ok(RuleFacts::new(self.view, self.sight, dn, &source).matches(filter).is_true())
+        let matches = RuleFacts::new(self.view, self.sight, dn, &source).matches(filter).is_true();
+        Ok(unless_overdrawn(self.sight.meter, matches)?)
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         // What cannot be told is no membership.
         let member = self.view.is_member_seen(self.sight, group, member);
-        Ok(member.unwrap_or(false))
+        Ok(unless_overdrawn(self.sight.meter, member.unwrap_or(false))?)
     }
 
     fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {

@@ -8,11 +8,13 @@ use larix_store::Snapshot;
 
 use super::operator::{CurrentEntry, Operator};
 use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::budget::{Meter, RequestLimit};
 use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
 use crate::database::View;
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
 use crate::fault::Fault;
+use crate::filter::unless_overdrawn;
 use crate::search::computed::Sight;
 use crate::search::rule_facts::RuleFacts;
 
@@ -27,7 +29,7 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     /// carries the change out without overlays: that refuses it with the right result.
     ///
     /// # Errors
-    /// A store that cannot be read.
+    /// A store that cannot be read; [`Fault::StepsSpent`] where the rules take more than a request may.
     pub(crate) fn admits(&self, operation: &Prepared) -> Result<bool, Fault> {
         if self.view.policy.is_root(self.subject) {
             return Ok(true);
@@ -35,7 +37,7 @@ impl<V: Snapshot> Authority<'_, '_, V> {
         match operation {
             Prepared::Add { dn, entry, mods } => self.admits_add(dn, entry, mods),
             Prepared::Modify { dn, mods } => {
-                self.of(dn, |source| self.may_modify(dn, source, mods)).map(Option::unwrap_or_default)
+                self.of(dn, |source| self.may_modify(dn, source, mods))?.unwrap_or(Ok(false))
             }
             Prepared::Delete { dn } => Ok(self.may_take_from_parent(dn, Privilege::Delete)?
                 && self.may_with_entry(dn, Item::Entry, Privilege::Delete)?),
@@ -48,8 +50,8 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     fn admits_add(&self, dn: &NormalDn, entry: &Entry, mods: &[Change]) -> Result<bool, Fault> {
         let source = OwnedSource { schema: &self.view.schema, entry };
         Ok(self.may_take_from_parent(dn, Privilege::Add)?
-            && self.may(dn, &source, Item::Entry, Privilege::Add)
-            && (!self.view.settings.add_content_acl || self.may_modify(dn, &source, mods)))
+            && self.may(dn, &source, Item::Entry, Privilege::Add)?
+            && (!self.view.settings.add_content_acl || self.may_modify(dn, &source, mods)?))
     }
 
     fn admits_rename(&self, rename: &PreparedModifyDn) -> Result<bool, Fault> {
@@ -64,9 +66,9 @@ impl<V: Snapshot> Authority<'_, '_, V> {
         };
         let may_name = || {
             let target = rename.target();
-            self.of(&rename.dn, |source| self.may_modify(&target, source, &rename.mods))
+            self.of(&rename.dn, |source| self.may_modify(&target, source, &rename.mods))?.unwrap_or(Ok(false))
         };
-        Ok(may_leave && may_arrive()? && may_name()?.unwrap_or_default())
+        Ok(may_leave && may_arrive()? && may_name()?)
     }
 
     /// Whether entries may be added below, or taken from, the superior of `dn`.
@@ -82,11 +84,11 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     /// Whether the stored entry grants this; a missing one does not, but for the root above the suffixes.
     fn may_with_entry(&self, dn: &NormalDn, item: Item<'_>, privilege: Privilege) -> Result<bool, Fault> {
         match self.of(dn, |source| self.may(dn, source, item, privilege))? {
-            Some(may) => Ok(may),
+            Some(may) => may,
             None if dn.is_root() => {
                 let nothing = Entry::default();
                 let source = OwnedSource { schema: &self.view.schema, entry: &nothing };
-                Ok(self.may(dn, &source, item, privilege))
+                self.may(dn, &source, item, privilege)
             }
             None => Ok(false),
         }
@@ -99,21 +101,43 @@ impl<V: Snapshot> Authority<'_, '_, V> {
         Ok(Some(ask(&self.view.reader(id, &record)?)))
     }
 
-    fn may(&self, dn: &NormalDn, entry: &dyn EntrySource, item: Item<'_>, privilege: Privilege) -> bool {
-        let facts = RuleFacts::new(self.view, Sight::of(self.view), dn, entry);
-        self.view.policy.check(self.subject, &AccessTarget { dn, entry: &facts }, item, privilege)
+    fn may(
+        &self,
+        dn: &NormalDn,
+        entry: &dyn EntrySource,
+        item: Item<'_>,
+        privilege: Privilege,
+    ) -> Result<bool, Fault> {
+        self.judged(dn, entry, |target| self.view.policy.check(self.subject, target, item, privilege))
     }
 
     /// Whether all of the changes may be made.
-    fn may_modify(&self, dn: &NormalDn, entry: &dyn EntrySource, changes: &[Change]) -> bool {
-        let facts = RuleFacts::new(self.view, Sight::of(self.view), dn, entry);
-        let target = AccessTarget { dn, entry: &facts };
-        changes.iter().all(|change| {
-            change.is_granted(|value, privilege| {
-                let item = Item::Attribute { description: &change.description, value };
-                self.view.policy.check(self.subject, &target, item, privilege)
+    fn may_modify(&self, dn: &NormalDn, entry: &dyn EntrySource, changes: &[Change]) -> Result<bool, Fault> {
+        self.judged(dn, entry, |target| {
+            changes.iter().all(|change| {
+                change.is_granted(|value, privilege| {
+                    let item = Item::Attribute { description: &change.description, value };
+                    self.view.policy.check(self.subject, target, item, privilege)
+                })
             })
         })
+    }
+
+    /// Asks the rules about one entry.
+    ///
+    /// # Errors
+    /// [`Fault::StepsSpent`] where they take more than a request may.
+    fn judged(
+        &self,
+        dn: &NormalDn,
+        entry: &dyn EntrySource,
+        ask: impl FnOnce(&AccessTarget<'_>) -> bool,
+    ) -> Result<bool, Fault> {
+        let meter = Meter::new(self.view.settings.request_limits.most(RequestLimit::Steps));
+        let sight = Sight { meter: Some(&meter), ..Sight::of(self.view) };
+        let facts = RuleFacts::new(self.view, sight, dn, entry);
+        let may = ask(&AccessTarget { dn, entry: &facts });
+        unless_overdrawn(Some(&meter), may)
     }
 }
 
@@ -146,10 +170,10 @@ impl<V: Snapshot> Operator<'_, V> {
             return Ok(true);
         }
         let authority = self.authority();
-        Ok(match parent {
+        match parent {
             Some(parent) => authority.may(dn, &self.reader(parent)?, Item::Children, privilege),
             None => authority.may(dn, &self.new_source(&Entry::default()), Item::Children, privilege),
-        })
+        }
     }
 
     /// Whether the entry itself may be added, deleted or renamed. [`Authority::admits`] does not ask what the relax rules control takes
@@ -161,7 +185,7 @@ impl<V: Snapshot> Operator<'_, V> {
         privilege: Privilege,
     ) -> Result<bool, Fault> {
         let privilege = self.envelope.controls.on_entry(privilege);
-        Ok(self.is_root() || self.authority().may(dn, entry, Item::Entry, privilege))
+        Ok(self.is_root() || self.authority().may(dn, entry, Item::Entry, privilege)?)
     }
 
     /// Whether all of the changes may be made.
@@ -171,6 +195,6 @@ impl<V: Snapshot> Operator<'_, V> {
         entry: &dyn EntrySource,
         changes: &[Change],
     ) -> Result<bool, Fault> {
-        Ok(self.is_root() || self.authority().may_modify(dn, entry, changes))
+        Ok(self.is_root() || self.authority().may_modify(dn, entry, changes)?)
     }
 }

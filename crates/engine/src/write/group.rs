@@ -22,7 +22,7 @@ use super::retiring::RetiringDefinitions;
 use super::task::{Follow, Task};
 use super::{WriterEnvironment, add, back_links as links, delete, disclosure, modify, modify_dn};
 use crate::access::Subject;
-use crate::budget::RequestLimit;
+use crate::budget::{Exceeded, RequestLimit};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::WriteOperation;
 use crate::change::prepare::{self, Latitude, Prepared};
@@ -370,7 +370,7 @@ impl<'a, S: Store> Group<'a, S> {
         let snapshot = Layered::new(&before, unit);
         let view = self.view_over(&snapshot, unit)?;
         let authority = Authority { view: &view, subject: &task.subject };
-        match &task.operation {
+        let admitted = match &task.operation {
             Prepared::Add { dn, entry, mods } if view.settings.last_modified => {
                 // Rules may ask who made an entry.
                 let (mut entry, mods) = (entry.clone(), mods.clone());
@@ -378,7 +378,9 @@ impl<'a, S: Store> Group<'a, S> {
                 authority.admits(&Prepared::Add { dn: dn.clone(), entry, mods })
             }
             operation => authority.admits(operation),
-        }
+        };
+        // Rules that take too much admit nothing.
+        if matches!(admitted, Err(Fault::StepsSpent)) { Ok(false) } else { admitted }
     }
 
     /// Shows a change to an overlay, and prepares what it wants done with it.
@@ -535,6 +537,14 @@ impl<'a, S: Store> Group<'a, S> {
             // Its entries are added one by one.
             Prepared::Record(recording) => (&recording.suffix, Ok(())),
         };
+        let carried_out = carried_out.map_err(|failure| match failure {
+            // The work was the request's own: others in the group have nothing to do with it.
+            Failure::Storage(Fault::StepsSpent) => {
+                let most = context.settings.request_limits.most(RequestLimit::Steps);
+                LdapResult::from(Exceeded { limit: RequestLimit::Steps, most }).into()
+            }
+            other => other,
+        });
         match carried_out {
             Err(Failure::Refused(refused)) => {
                 return Err(disclosure::disclosed(&operator, dn, refused)?.into());

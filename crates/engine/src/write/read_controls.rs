@@ -13,7 +13,7 @@ use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::filter::{Filter, FilterContext};
+use crate::filter::{Filter, FilterContext, unless_overdrawn};
 use crate::search::answer::Answer;
 use crate::search::computed::Sight;
 use crate::search::rule_facts::RuleFacts;
@@ -44,7 +44,7 @@ impl<V: Snapshot> FilterContext for AssertionContext<'_, '_, V> {
         let target = AccessTarget { dn: self.dn, entry: &self.facts };
         let item = Item::Attribute { description, value };
         let (policy, subject) = (&self.operator.view.policy, self.operator.envelope.subject);
-        Ok(policy.check(subject, &target, item, Privilege::Search))
+        unless_overdrawn(Some(self.meter), policy.check(subject, &target, item, Privilege::Search))
     }
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
@@ -132,6 +132,7 @@ impl<V: Snapshot> Operator<'_, V> {
     ) -> Result<Option<Vec<u8>>, Fault> {
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let mut gate = Gate::new(&self.view.policy, self.envelope.subject);
+        gate.steps = self.context.settings.request_limits.most(RequestLimit::Steps);
         if !self.envelope.controls.manage_dsa_it {
             gate.computed = &view.computed;
         }

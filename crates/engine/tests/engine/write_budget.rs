@@ -2,10 +2,80 @@
 
 use larix_engine::DatabaseSettings;
 use larix_engine::budget::RequestLimit;
+use larix_store::memory::MemoryStore;
 
-use crate::common::{Fixture, TREE, memory, schema, settings};
+use crate::common::{Fixture, TREE, memory, policy, schema, settings};
 
 const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
+const ANN: &str = "cn=Ann Lee,ou=People,dc=example,dc=com";
+
+/// With these rules before `to * by users write by * read`, and so many steps.
+fn limited(rules: &[&str], steps: u64) -> Fixture<MemoryStore> {
+    let schema = schema("");
+    let plain = settings(&schema);
+    let policy = Some(policy(&schema, &[rules, &["to * by users write by * read"]].concat()));
+    let request_limits = plain.request_limits.with(RequestLimit::Steps, steps);
+    let fixture = Fixture::of(schema, vec![(memory(), DatabaseSettings { policy, request_limits, ..plain })]);
+    fixture.apply(TREE);
+    fixture
+}
+
+/// Adds so many values to an entry.
+fn add_values(fixture: &Fixture<MemoryStore>, dn: &str, attribute: &str, values: &[String]) {
+    let lines: String = values.iter().map(|value| format!("{attribute}: {value}\n")).collect();
+    fixture.apply(&format!("dn: {dn}\nchangetype: modify\nadd: {attribute}\n{lines}-\n"));
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("cn=somebody {n},dc=example,dc=com")).collect()
+}
+
+#[test]
+fn access_rules_take_so_many_steps_of_a_change() {
+    let rule = "to attrs=sn by set=\"this/seeAlso/cn & [none]\" none by users write";
+    let modify = |fixture: &Fixture<MemoryStore>, attribute: &str| {
+        fixture.change(&format!("dn: {BO}\nchangetype: modify\nreplace: {attribute}\n{attribute}: x\n-\n"))
+    };
+    for (steps, answer) in
+        [(1_000, "11 more than 1000 steps of work on one entry (request-limits steps=)"), (10_000, "0")]
+    {
+        let mut fixture = limited(&[rule], steps);
+        add_values(&fixture, BO, "seeAlso", &names(200));
+        fixture.bind(ANN);
+        assert_eq!(modify(&fixture, "description"), "0", "the rule is not asked");
+        assert_eq!(modify(&fixture, "sn"), answer);
+        // Nobody else has to do with it.
+        assert_eq!(modify(&fixture, "title"), "0");
+    }
+}
+
+/// An account must not cost the others theirs: what is beyond the limit matches nothing.
+#[test]
+fn a_bind_looks_at_so_many_passwords() {
+    let passwords_of_ann = format!("to dn.base=\"{ANN}\" attrs=userPassword");
+    let rules = [
+        format!("{passwords_of_ann} val.regex=\"^s\" by set=\"this/seeAlso/cn & [none]\" none by * auth"),
+        format!("{passwords_of_ann} by * none"),
+    ];
+    let passwords = |count: usize| (0..count).map(|n| format!("s{n}")).collect::<Vec<_>>();
+    let look_up = |fixture: &Fixture<MemoryStore>, dn: &str| {
+        let name = fixture.schema.parse_dn(dn).unwrap();
+        let found = fixture.directory.bind_lookup(&name, &larix_engine::access::Subject::default()).unwrap();
+        (found.secrets.len(), found.exceeded.map(|exceeded| exceeded.to_string()))
+    };
+    let exceeded = Some("more than 2000 steps of work on one entry (request-limits steps=)".to_owned());
+    for (steps, of_bo, of_ann) in [(2_000, (117, exceeded.clone()), exceeded), (50_000, (200, None), None)] {
+        let fixture = limited(&rules.each_ref().map(String::as_str), steps);
+        add_values(&fixture, BO, "userPassword", &passwords(200));
+        add_values(&fixture, ANN, "userPassword", &passwords(50));
+        add_values(&fixture, ANN, "seeAlso", &names(20));
+        assert_eq!(look_up(&fixture, BO), of_bo);
+        let (found, left_out) = look_up(&fixture, ANN);
+        // The set is evaluated for each.
+        assert!(if of_ann.is_some() { (1..20).contains(&found) } else { found == 50 }, "{found}");
+        assert_eq!(left_out, of_ann);
+    }
+}
 
 #[test]
 fn a_database_learns_so_many_attribute_descriptions() {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::budget::RequestLimit;
+use larix_engine::budget::{Exceeded, RequestLimit};
 use larix_engine::overlay::password_keys::PasswordKey;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork};
@@ -27,6 +27,9 @@ use larix_backend::{Bind, Context, Later, Pending, Proof, Reply, Secret, Verdict
 /// Stored passwords that take codes and are tried in one login: the writer computes two codes for each.
 const CODED_MAX: usize = 16;
 
+/// Stored passwords that take microseconds each and are compared where others wait. More of them are left to the pool.
+const LIGHT_MAX: usize = 64;
+
 /// What the password of a login is compared with.
 pub(super) struct AccountPasswords {
     pub(super) passwords: Vec<Secret>,
@@ -36,6 +39,8 @@ pub(super) struct AccountPasswords {
     pub(super) shown: Option<String>,
     /// How many bytes at the end of the password are the code of a second factor, fewer than it has.
     pub(super) code_length: Option<usize>,
+    /// The limit that keeps the others of the entry's passwords out.
+    pub(super) exceeded: Option<Exceeded>,
 }
 
 impl AccountPasswords {
@@ -54,6 +59,7 @@ impl AccountPasswords {
             key: found.key,
             shown: Some(found.shown),
             code_length: chosen.code_length(dn, sent)?,
+            exceeded: found.exceeded,
         })
     }
 
@@ -73,7 +79,7 @@ impl AccountPasswords {
 
     /// For a name without an account.
     pub(super) fn none() -> Self {
-        Self { passwords: Vec::new(), key: None, shown: None, code_length: None }
+        Self { passwords: Vec::new(), key: None, shown: None, code_length: None, exceeded: None }
     }
 }
 
@@ -121,11 +127,15 @@ impl Common {
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let Self { config, services, .. } = self;
-        let AccountPasswords { passwords: mut stored, key, shown, code_length } = stored;
+        let AccountPasswords { passwords: mut stored, key, shown, code_length, exceeded } = stored;
         let (password, code) = match bind.proof {
             Proof::Password(password) => split_code(password, code_length),
             Proof::Judged(_) => (Zeroizing::default(), GivenCode::Missing),
         };
+        if let Some(exceeded) = exceeded {
+            let dn = printable(bind.dn.as_str());
+            services.log.notice(format_args!("not all passwords of \"{dn}\" are compared: {exceeded}"));
+        }
         self.drop_costly(&mut stored, bind.dn);
         let like_key = key.as_ref().map(|key| key.like());
         match like_key.as_ref().or_else(|| stored.first()) {
@@ -134,7 +144,9 @@ impl Common {
             None => stored.push(services.decoy.get()),
         }
         let judged = judge.judges(bind.dn);
-        let heavy = key.is_some() || stored.iter().any(|value| password::cost(value) == Cost::Heavy);
+        let heavy = key.is_some()
+            || stored.len() > LIGHT_MAX
+            || stored.iter().any(|value| password::cost(value) == Cost::Heavy);
         let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
         let rehashers = if config.frontend.password_costs.rehash { config.hashers() } else { Vec::new() };
         let saslauthd = self.saslauthd();
