@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug};
 
+use larix_engine::budget::Meter;
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Forward, WriteOperation, WriteOutcome, WriteRequest};
@@ -260,6 +261,8 @@ pub struct Identities<'a> {
     pub scope: Scope,
     pub filter: &'a BoundFilter,
     pub limit: u32,
+    /// What the search is charged to; it finds nothing where the steps do not last. `None`: the configuration asks for it.
+    pub meter: Option<&'a Meter>,
 }
 
 impl Changes {

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larix_configuration::Config;
-use larix_server::sasl::authorize::Authorizer;
+use larix_engine::budget::Meter;
+use larix_server::sasl::authorize::{Authorizer, RULE_STEPS};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 
 use super::common::{self, ConfigArgs};
@@ -100,7 +101,8 @@ impl Check<'_> {
             Err(fault) => return failed("authzID", whom, fault),
         };
         let policy = global.authz_policy;
-        let authorizer = Authorizer { lookups: &self.lookups, policy, rules, rewrite };
+        let meter = Meter::new(RULE_STEPS);
+        let authorizer = Authorizer { lookups: &self.lookups, policy, rules, rewrite, meter: &meter };
         let verdict = if authorizer.allows(Some(&dn), &target) { "OK" } else { "failed" };
         eprintln!("ID:      <{who}>\nauthcDN: <{dn}>\nauthzDN: <{target}>\nauthorization {verdict}");
         true

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_configuration::Config;
 use larix_engine::access::{PeerNames, Strength, Subject};
+use larix_engine::budget::Meter;
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
 use larix_engine::search::{Gate, GuardedEntry, internal};
 use larix_engine::{Database, EntrySource};
@@ -106,7 +107,7 @@ impl Lookups for Offline<'_> {
         self.search(who, url).filter(|found| found.len() == 1).and_then(|mut found| found.pop())
     }
 
-    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
+    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn, _: &Meter) -> bool {
         let Ok(base) = self.config.schema.parse_dn(&url.dn) else { return false };
         let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
         let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };

@@ -70,6 +70,19 @@ pub fn search<N: Snapshot>(
     search_in(view, Sight::of(view), query, visit)
 }
 
+/// The same on behalf of a request, from whose steps it takes what it costs.
+///
+/// # Errors
+/// Those of [`search`]; [`Fault::StepsSpent`] where the steps do not last.
+pub fn search_charged<N: Snapshot>(
+    view: &View<'_, N>,
+    meter: &Meter,
+    query: &InternalSearch<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<SearchOutcome, Fault> {
+    search_in(view, Sight { meter: Some(meter), ..Sight::of(view) }, query, visit)
+}
+
 /// The same where not all that overlays compute is seen.
 pub(crate) fn search_in<N: Snapshot>(
     view: &View<'_, N>,
@@ -92,7 +105,7 @@ pub(crate) fn search_in<N: Snapshot>(
         gate.steps = gate.steps.min(meter.remaining());
     }
     let nothing = SearchOutcome { ended: SearchEnd::NoBase, entries: 0, looked: 0, indexed: true };
-    let Some(base) = find_base(view, &gate, query)? else { return Ok(nothing) };
+    let Some(base) = find_base(view, &gate, query, sight.meter)? else { return Ok(nothing) };
     let filter = Filter::new(&view.schema, &view.catalog, query.filter.clone());
     Walk { view, gate, query, meter: sight.meter, filter, searched: nothing }.run(base, visit)
 }
@@ -122,6 +135,7 @@ fn find_base<N: Snapshot>(
     view: &View<'_, N>,
     gate: &Gate<'_>,
     query: &InternalSearch<'_>,
+    meter: Option<&Meter>,
 ) -> Result<Option<EntryId>, Fault> {
     if query.base.is_root() && query.scope != Scope::Base {
         return Ok(Some(EntryId::ROOT));
@@ -133,7 +147,9 @@ fn find_base<N: Snapshot>(
     let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
     let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
     let refers = seen.reader.view.flags().has(RecordFlags::REFERRAL) && !query.manage_dsa_it;
-    Ok((!refers && seen.allows_entry(Privilege::Search)?).then_some(id))
+    let may = !refers && seen.allows_entry(Privilege::Search)?;
+    charge(meter, seen.steps())?;
+    Ok(may.then_some(id))
 }
 
 /// A search under way.

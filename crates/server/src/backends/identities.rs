@@ -2,7 +2,7 @@
 
 use larix_configuration::values::LimitRule;
 use larix_engine::access::Subject;
-use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
+use larix_engine::overlay::internal_search::{FoundEntry, InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::search::internal;
 use larix_engine::search::limits::{RequestedLimits, effective};
 use larix_engine::{Database, Fault};
@@ -25,7 +25,7 @@ pub(super) fn find<S: Store>(
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot)?;
     let limits = search_limits::of_search(&view, rules, subject, request.base)?;
-    let Identities { base, scope, filter, limit } = *request;
+    let Identities { base, scope, filter, limit, meter } = *request;
     let query = InternalSearch::for_identity(base, scope, filter, subject);
     let mut found = Vec::new();
     let requested = RequestedLimits { size: limit, ..RequestedLimits::default() };
@@ -35,9 +35,20 @@ pub(super) fn find<S: Store>(
         unchecked: limits.unchecked,
         ..InternalLimits::default()
     };
-    let searched = internal::search(&view, &query.within(limits), &mut |entry| {
+    let query = query.within(limits);
+    let mut visit = |entry: &dyn FoundEntry| -> Result<bool, Fault> {
         found.push(entry.dn()?.clone());
         Ok(true)
-    })?;
+    };
+    let searched = match meter {
+        None => internal::search(&view, &query, &mut visit)?,
+        Some(meter) => match internal::search_charged(&view, meter, &query, &mut visit) {
+            Err(Fault::StepsSpent) => {
+                meter.overdraw();
+                return Ok((Vec::new(), false));
+            }
+            searched => searched?,
+        },
+    };
     Ok((found, matches!(searched.ended, SearchEnd::Complete | SearchEnd::NoBase)))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::Fault;
 use larix_engine::access::Subject;
+use larix_engine::budget::Meter;
 use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{Scope, url::LdapUrl};
@@ -72,9 +73,20 @@ impl Databases {
     /// Up to `limit` entries that an LDAP URL finds, with the `auth` privilege on what its filter asks for.
     pub(crate) fn identities(
         &self,
+        asked_by: (&Arc<Subject>, &dyn Clock),
+        url: &LdapUrl,
+        limit: u32,
+    ) -> Vec<NormalDn> {
+        self.identities_found(asked_by, url, limit, None)
+    }
+
+    /// The same at the cost of a request.
+    fn identities_found(
+        &self,
         (subject, clock): (&Arc<Subject>, &dyn Clock),
         url: &LdapUrl,
         limit: u32,
+        meter: Option<&Meter>,
     ) -> Vec<NormalDn> {
         let Ok(base) = self.schema().parse_dn(&url.dn) else { return Vec::new() };
         let scope = url.scope.unwrap_or(Scope::Base);
@@ -85,7 +97,7 @@ impl Databases {
         let first = self.router.backend(&base).map(|backend| (backend, &base, scope));
         for (backend, base, scope) in first.into_iter().chain(self.router.glued_below(&base, scope)) {
             let limit = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            let asked = Identities { base, scope, filter: &filter, limit };
+            let asked = Identities { base, scope, filter: &filter, limit, meter };
             if !backend.identities(&context, &asked, &mut found) {
                 break;
             }
@@ -93,18 +105,20 @@ impl Databases {
         found
     }
 
-    /// Whether this entry is among those that an LDAP URL finds. Of these only this one is of interest, and the base, where a search begins.
+    /// Whether this entry is among those that an LDAP URL finds, as far as the steps of the meter tell. Of these only this one is of interest,
+    /// and the base, where a search begins.
     pub(crate) fn identity_among(
         &self,
         (subject, clock): (&Arc<Subject>, &dyn Clock),
         url: &LdapUrl,
-        entry: &NormalDn,
+        (entry, meter): (&NormalDn, &Meter),
     ) -> bool {
         let Ok(base) = self.schema().parse_dn(&url.dn) else { return false };
         let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
         let begin = LdapUrl { scope: Some(Scope::Base), filter: None, ..url.clone() };
         let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
-        let is_found = |url: &LdapUrl| !self.identities((subject, clock), url, 1).is_empty();
+        let is_found =
+            |url: &LdapUrl| !self.identities_found((subject, clock), url, 1, Some(meter)).is_empty();
         in_scope && (*entry == base || is_found(&begin)) && is_found(&only)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
+use larix_engine::budget::{Exceeded, Meter, RequestLimit};
 use larix_engine::controls::RequestControls;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -10,7 +11,8 @@ use larix_schema::NormalDn;
 use super::Dispatcher;
 use crate::background_pool::take_missed_lookup;
 use crate::generation::Generation;
-use crate::sasl::authorize::Authorizer;
+use crate::log::printable;
+use crate::sasl::authorize::{Authorizer, RULE_STEPS};
 use crate::sasl::identity::{IdentityFault, Mapper};
 use crate::sasl::online::Online;
 use crate::server::Server;
@@ -112,6 +114,17 @@ impl IdentityResolver<'_> {
         let (online, config) = (self.online(&generation), &generation.config);
         let global = &config.global;
         let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
-        Authorizer { lookups: &online, policy: global.authz_policy, rules, rewrite }.allows(who, whom)
+        let most = global.request_limits.most(RequestLimit::Steps).min(RULE_STEPS);
+        let (policy, meter) = (global.authz_policy, Meter::new(most));
+        let authorizer = Authorizer { lookups: &online, policy, rules, rewrite, meter: &meter };
+        let is_allowed = authorizer.allows(who, whom);
+        if meter.is_overdrawn() {
+            let exceeded = Exceeded { limit: RequestLimit::Steps, most };
+            let [who, whom] = [who, Some(whom)].map(|dn| printable(dn.map_or("", NormalDn::as_str)));
+            self.server.log.notice(format_args!(
+                "not all rules in authzTo or authzFrom are looked at for \"{who}\" to act as \"{whom}\": {exceeded}"
+            ));
+        }
+        is_allowed
     }
 }

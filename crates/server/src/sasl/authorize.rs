@@ -3,6 +3,7 @@
 
 use larix_configuration::values::{AuthzPolicy, AuthzRegexp};
 use larix_engine::access::posix_regex;
+use larix_engine::budget::Meter;
 use larix_proto::FilterBuf;
 use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
@@ -16,7 +17,23 @@ pub struct Authorizer<'a> {
     pub policy: AuthzPolicy,
     pub rules: &'a [AuthzRegexp],
     pub rewrite: &'a Rewrite,
+    /// What the rules take: they are looked at where others wait. Those that it does not last for match nothing.
+    pub meter: &'a Meter,
 }
+
+/// Steps that the rules of one judgement may take at most.
+pub const RULE_STEPS: u64 = 100_000;
+/// What it costs to compile a pattern, or to find what a name stands for, for each [`PATTERN_BYTES`].
+const PATTERN_STEPS: u64 = 1_000;
+const PATTERN_BYTES: usize = 64;
+/// So many times as much where the pattern repeats a part by number: each time is compiled.
+const REPEATED: u64 = 10;
+/// What it costs to read a name and compare it.
+const NAME_STEPS: u64 = 4;
+/// What it costs to begin a search.
+const SEARCH_STEPS: u64 = 100;
+/// Bytes of a rule that it costs a step to read.
+const RULE_BYTES: usize = 32;
 
 impl std::fmt::Debug for Authorizer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -50,7 +67,9 @@ impl Authorizer<'_> {
         let values = self.lookups.values(holder, attribute);
         values.iter().filter_map(|value| std::str::from_utf8(value).ok()).any(|value| {
             let text = without_number(value);
-            Rule::parse(text).is_some_and(|rule| self.matches(&rule, other, who))
+            let is_read = self.meter.take(1 + (text.len() / RULE_BYTES) as u64);
+            let rule = if is_read { Rule::parse(text) } else { None };
+            rule.is_some_and(|rule| self.meter.take(rule.steps()) && self.matches(&rule, other, who))
         })
     }
 
@@ -80,9 +99,11 @@ impl Authorizer<'_> {
                     filter: Some(filter),
                     ..LdapUrl::server(larix_proto::url::UrlScheme::Ldap, "", None)
                 };
-                self.lookups.finds(Some(who), &url, &group)
+                self.lookups.finds(Some(who), &url, &group, self.meter)
             }
-            Rule::Search(url) => url.filter.is_some() && self.lookups.finds(Some(who), url, other),
+            Rule::Search(url) => {
+                url.filter.is_some() && self.lookups.finds(Some(who), url, other, self.meter)
+            }
         }
     }
 }
@@ -133,6 +154,19 @@ impl<'a> Rule<'a> {
             // Other URLs are refused; what is none is a DN.
             _ if rest.starts_with("://") => None,
             _ => Some(Self::Exact(text)),
+        }
+    }
+
+    /// What it costs to see whether it matches, beside the search itself.
+    fn steps(&self) -> u64 {
+        let pattern = |text: &str| PATTERN_STEPS * (1 + (text.len() / PATTERN_BYTES) as u64);
+        match self {
+            Self::Regex(text) if text.contains('{') => REPEATED * pattern(text),
+            Self::Regex(text) | Self::User { name: text, .. } => pattern(text),
+            Self::Group { .. } | Self::Search(_) => SEARCH_STEPS,
+            Self::Anybody | Self::Exact(_) | Self::Children(_) | Self::Subtree(_) | Self::OneLevel(_) => {
+                NAME_STEPS
+            }
         }
     }
 

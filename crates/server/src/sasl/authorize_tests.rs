@@ -39,7 +39,10 @@ impl Lookups for Names {
         found.next().is_none().then(|| dn(name))
     }
 
-    fn finds(&self, _: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
+    fn finds(&self, _: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn, meter: &Meter) -> bool {
+        if !meter.take(50) {
+            return false;
+        }
         let Some(filter) = url.filter.as_ref().map(ToString::to_string) else { return false };
         let in_scope = url.scope == Some(Scope::Subtree) || dn(&url.dn) == *entry;
         in_scope && self.found.iter().any(|(known, name)| *known == filter && dn(name) == *entry)
@@ -80,7 +83,8 @@ fn check(policy: AuthzPolicy, to: &str, from: &str, expected: bool) {
         regexp("^uid=([^,]+),cn=realm,cn=m,cn=auth$", "uid=$1,ou=people,dc=x"),
         regexp("^uid=([^,]+),cn=authz,cn=auth$", "ldap:///dc=x??sub?(uid=$1)"),
     ];
-    let authorizer = Authorizer { lookups: &names, policy, rules: &rules, rewrite: &Rewrite::default() };
+    let (rewrite, meter) = (Rewrite::default(), Meter::new(RULE_STEPS));
+    let authorizer = Authorizer { lookups: &names, policy, rules: &rules, rewrite: &rewrite, meter: &meter };
     assert_eq!(authorizer.allows(Some(&dn(BOB)), &dn(ANN)), expected, "{policy:?} to {to:?} from {from:?}");
 }
 
@@ -154,8 +158,9 @@ fn rules() {
 #[test]
 fn who_needs_no_rule() {
     let names = Names::default();
-    let authorizer =
-        Authorizer { lookups: &names, policy: AuthzPolicy::None, rules: &[], rewrite: &Rewrite::default() };
+    let (rewrite, meter) = (Rewrite::default(), Meter::new(RULE_STEPS));
+    let policy = AuthzPolicy::None;
+    let authorizer = Authorizer { lookups: &names, policy, rules: &[], rewrite: &rewrite, meter: &meter };
     for (who, whom, expected) in [
         (Some(BOB), BOB, true),
         (Some(BOB), "", true),
@@ -167,6 +172,33 @@ fn who_needs_no_rule() {
     ] {
         let who = who.map(dn);
         assert_eq!(authorizer.allows(who.as_ref(), &dn(whom)), expected, "{who:?} {whom}");
+    }
+}
+
+#[test]
+fn rules_take_so_many_steps() {
+    for (other, most) in [
+        ("dn.exact:cn=nobody,dc=x", 10_000),
+        ("dn.regex:^cn=nobody,.*$", 90),
+        ("dn.regex:^cn=n{1,9}obody$", 9),
+        ("u:nobody", 90),
+        ("group:cn=g,dc=y", 500),
+        ("ldap:///dc=x??sub?(uid=nobody)", 500),
+    ] {
+        for (count, expected) in [(most, true), (most * 15, false)] {
+            let mut values = vec![other.as_bytes().to_vec(); count];
+            values.push(ANN.as_bytes().to_vec());
+            let names = Names {
+                values: HashMap::from([((dn(BOB).as_str().to_owned(), "authzTo"), values)]),
+                ..Names::default()
+            };
+            let (rewrite, meter) = (Rewrite::default(), Meter::new(RULE_STEPS));
+            let policy = AuthzPolicy::To;
+            let authorizer =
+                Authorizer { lookups: &names, policy, rules: &[], rewrite: &rewrite, meter: &meter };
+            assert_eq!(authorizer.allows(Some(&dn(BOB)), &dn(ANN)), expected, "{count} times {other}");
+            assert_eq!(meter.is_overdrawn(), !expected, "{count} times {other}");
+        }
     }
 }
 

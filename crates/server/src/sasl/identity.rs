@@ -2,6 +2,7 @@
 //! `uid=NAME,cn=REALM,cn=MECHANISM,cn=auth`, and `authz-regexp` or `authid-rewrite` leads from there to an entry.
 
 use larix_configuration::values::AuthzRegexp;
+use larix_engine::budget::Meter;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Dn, ResultCode, Scope, dn::write_escaped};
 use larix_schema::{NormalDn, Schema};
@@ -13,8 +14,8 @@ pub trait Lookups {
     fn schema(&self) -> &Schema;
     /// The one entry that a search of `who` finds; none if there are several.
     fn find_one(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<NormalDn>;
-    /// Whether a search of `who` finds this entry.
-    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool;
+    /// Whether a search of `who` finds this entry, at the cost of the meter.
+    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn, meter: &Meter) -> bool;
     /// What a map of `authid-rewrite` says: the DN of the one entry that the search of the database's own root DN finds, or
     /// the first value of an attribute there.
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String>;

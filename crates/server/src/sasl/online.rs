@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
+use larix_engine::budget::Meter;
 use larix_proto::url::LdapUrl;
 use larix_schema::{NormalDn, Schema};
 
@@ -51,9 +52,10 @@ impl Lookups for Online<'_> {
         if found.len() == 1 { found.pop() } else { None }
     }
 
-    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
+    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn, meter: &Meter) -> bool {
         // Of all that the search would find, only this one entry is of interest.
-        self.generation.databases.identity_among((&self.searcher(who), &*self.server.clock), url, entry)
+        let asked_by = (&self.searcher(who), &*self.server.clock);
+        self.generation.databases.identity_among(asked_by, url, (entry, meter))
     }
 
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
