@@ -36,6 +36,8 @@ const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// How a bind request begins.
 const BIND_TAG: Tag = Tag::application_constructed(0);
+/// How an extended request begins.
+const EXTENDED_TAG: Tag = Tag::application_constructed(23);
 
 /// What to do next with a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -257,7 +259,14 @@ impl<S: Service> Connection<S> {
     }
 
     fn starts_off_loop(&self, pdu: &[u8]) -> bool {
-        pdu.len() > LARGE_REQUEST || self.limits.looks_up && looks_up_identities(pdu)
+        pdu.len() > LARGE_REQUEST
+            || self.limits.looks_up && looks_up_identities(pdu)
+            || self.keeps_much() && ends_transaction(pdu)
+    }
+
+    /// Whether the end of the transaction is as much work as a large request.
+    fn keeps_much(&self) -> bool {
+        self.service.kept_bytes() > LARGE_REQUEST
     }
 
     /// Starts that request.
@@ -690,7 +699,7 @@ impl<S: Service> Connection<S> {
 
     /// The next request that is kept, if it has come whole and is not to start in a turn of the loop.
     fn next_off_loop(&self) -> Option<&[u8]> {
-        if self.input.len() <= LARGE_REQUEST && !self.limits.looks_up {
+        if self.input.len() <= LARGE_REQUEST && !self.limits.looks_up && !self.keeps_much() {
             return None;
         }
         match frame(&self.input, self.limits.pdu) {
@@ -732,6 +741,12 @@ fn looks_up_identities(pdu: &[u8]) -> bool {
         || has(oid::PROXIED_AUTHORIZATION.as_bytes())
         || has(oid::PROXIED_AUTHORIZATION_V1.as_bytes())
         || has(oid::VERIFY_CREDENTIALS.as_bytes())
+}
+
+/// Whether a request ends a transaction. An extended one that has the bytes of that name elsewhere only takes the longer way.
+fn ends_transaction(pdu: &[u8]) -> bool {
+    let name = oid::END_TRANSACTION.as_bytes();
+    operation_tag(pdu) == Some(EXTENDED_TAG) && pdu.windows(name.len()).any(|window| window == name)
 }
 
 /// The tag of the operation, which follows the number of the message, however long this is written.

@@ -635,6 +635,10 @@ impl Service for Dispatcher {
         self.limits.set(Some((key, limits)));
         limits
     }
+
+    fn kept_bytes(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::bytes)
+    }
 }
 
 impl Dispatcher {

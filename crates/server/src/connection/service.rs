@@ -76,6 +76,10 @@ pub(crate) trait Service {
     fn event(&mut self, event: Event<'_>);
     /// The limits that hold now; they change with the identity.
     fn limits(&self) -> Limits;
+    /// Bytes of the updates that are kept until their transaction ends, which prepares all of them.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
     /// Answers a StartTLS request that [`Started::Securing`] stands for. `outstanding`: other requests of this
     /// connection are under way.
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>);

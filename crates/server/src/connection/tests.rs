@@ -17,6 +17,8 @@ struct Script {
     /// Bytes of a message that it takes; a thousand if it does not say.
     pdu: Option<usize>,
     looks_up: bool,
+    /// Bytes of the updates of a transaction.
+    kept: usize,
 }
 
 #[derive(Debug)]
@@ -152,6 +154,10 @@ impl Service for Script {
             filter_depth: 10,
             looks_up: self.looks_up,
         }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.kept
     }
 
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>) {
@@ -697,6 +703,28 @@ fn requests_that_look_up_identities_start_elsewhere_where_these_may_be_on_other_
         }
         assert_eq!(started, if looks_up { vec![1, 4, 6] } else { Vec::new() });
         assert_eq!(answers(connection.output()).len(), 7);
+    }
+}
+
+#[test]
+fn the_end_of_a_large_transaction_starts_elsewhere() {
+    let mut end = Vec::new();
+    let value = Some(&[0x30, 2, 4, 0][..]);
+    larix_proto::client::extended(&mut end, MessageId(2), oid::END_TRANSACTION, value, &[]);
+    let input = [delete(1), end, delete(3)].concat();
+    for (kept, expected) in [(LARGE_REQUEST, vec![]), (LARGE_REQUEST + 1, vec![1])] {
+        let mut connection = Connection::new(Script { kept, ..Script::default() });
+        let (mut started, mut turn) = (Vec::new(), connection.receive(&input));
+        while turn == Turn::More {
+            if connection.has_large_next() {
+                assert!(!connection.has_lookup_next());
+                started.push(answers(connection.output()).len());
+                connection.start_large();
+            }
+            turn = connection.resume();
+        }
+        assert_eq!(started, expected, "{kept} bytes");
+        assert_eq!(answers(connection.output()).len(), 3);
     }
 }
 

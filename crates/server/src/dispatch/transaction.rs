@@ -21,6 +21,13 @@ pub(crate) struct Transaction {
     messages: Vec<MessageId>,
 }
 
+impl Transaction {
+    /// Of all requests, with their controls.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// A transaction has ended.
 #[derive(Debug)]
 pub(crate) struct TransactionOutcome {
