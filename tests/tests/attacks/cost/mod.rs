@@ -36,11 +36,12 @@ fn directory(global: &str) -> (Site, Server) {
     let site = Site::new(
         Kind::Larix,
         &format!(
-            "{global}access to attrs=userPassword by self write by anonymous auth by * none\n\
+            "{global}access to dn.base=\"cn=ruled,{SUFFIX}\" by set=\"this/seeAlso/cn & [none]\" none by users write by * read\n\
+             access to attrs=userPassword by self write by anonymous auth by * none\n\
              access to dn.subtree=\"ou=hidden,{SUFFIX}\" by * none\n\
              access to dn.subtree=\"ou=open,{SUFFIX}\" by users write by * read\n\
              access to * by self write by * read\n\
-             authz-policy to\n\
+             authz-policy any\n\
              database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
              index objectClass,uid,cn,member eq\nindex sn eq,sub\noverlay syncprov\n"
         ),
@@ -61,6 +62,11 @@ fn directory(global: &str) -> (Site, Server) {
     (0..20_000).for_each(|n| ldif += &format!("member: cn=user{n},{SUFFIX}\n"));
     ldif += &format!("\ndn: cn=wide,{SUFFIX}\nobjectClass: person\ncn: wide\nsn: wide\n");
     (0..5_000).for_each(|n| ldif += &format!("description: value number {n} of many\n"));
+    ldif += &format!("\ndn: cn=keys,{SUFFIX}\nobjectClass: person\ncn: keys\nsn: keys\n");
+    (0..20_000).for_each(|n| ldif += &format!("userPassword: {{SSHA}}{n:0>32}\n"));
+    (0..2_000).for_each(|n| ldif += &format!("authzFrom: dn.regex:^cn=(nobody|{n}),.*$\n"));
+    ldif += &format!("\ndn: cn=ruled,{SUFFIX}\nobjectClass: person\ncn: ruled\nsn: ruled\n");
+    (0..5_000).for_each(|n| ldif += &format!("seeAlso: cn=user{n},{SUFFIX}\n"));
     site.load(&ldif);
     let server = on_one_processor(|| site.start()).unwrap();
     (site, server)
@@ -190,7 +196,7 @@ fn no_request_costs_more_than_its_budget() {
 }
 
 /// Requests that once took from a third of a second to twenty, or hundreds of megabytes, with names for what they are.
-fn once_costly() -> [(&'static str, Shape); 15] {
+fn once_costly() -> [(&'static str, Shape); 20] {
     use request::{Extra, Identity::*, List, Operation::*, Term, Words};
     let list = |words, count, bytes| List { words, count, bytes };
     let one = list(Words::Same, 1, 2);
@@ -306,6 +312,26 @@ fn once_costly() -> [(&'static str, Shape); 15] {
         (
             "32 words that sound alike",
             shape(User, search(2, true, Term::Approximate, list(Words::Known, 32, 1), one), &[]),
+        ),
+        (
+            "a bind as an entry of 20,000 passwords",
+            shape(Anonymous, BindAs { target: 8, password: 4_096 }, &[]),
+        ),
+        (
+            "a search in the name of an entry with 2,000 patterns for who may be it",
+            shape(User, search(1, false, Term::Present, one, one), &[Extra::ActingAs(8)]),
+        ),
+        (
+            "a search under an access rule that looks at 5,000 entries",
+            shape(User, search(9, false, Term::Present, one, one), &[]),
+        ),
+        (
+            "a modify under the same rule",
+            shape(User, Modify { target: 9, modifications: one, values: one, kind: 0 }, &[]),
+        ),
+        (
+            "a transaction of 64 updates with 1,024 values each",
+            shape(User, Transaction { target: 1, updates: 64, values: list(Words::Unknown, 65_536, 8) }, &[]),
         ),
     ]
 }

@@ -70,6 +70,8 @@ pub(super) enum Extra {
     Sync,
     EffectiveRights,
     ProxiedAuthorization(usize),
+    /// In the name of an entry: whether that may be is for the rules in it to say.
+    ActingAs(usize),
     TreeDelete,
     PermissiveModify,
     Relax,
@@ -81,17 +83,68 @@ pub(super) enum Extra {
 /// The operation with the sizes of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    Search { base: usize, subtree: bool, term: Term, filter: List, nested: bool, wanted: List },
-    Compare { target: usize, attribute: List, value: usize },
-    Add { below: usize, attributes: List, values: List },
-    Modify { target: usize, modifications: List, values: List, kind: u8 },
-    Rename { target: usize, parts: List, superior: usize },
-    Delete { target: usize },
-    Bind { name: List, password: usize },
-    SaslBind { credentials: usize },
-    PasswordModify { target: usize, old: usize, new: usize },
-    Extended { name: usize, value: usize },
-    LongName { parts: List },
+    Search {
+        base: usize,
+        subtree: bool,
+        term: Term,
+        filter: List,
+        nested: bool,
+        wanted: List,
+    },
+    Compare {
+        target: usize,
+        attribute: List,
+        value: usize,
+    },
+    Add {
+        below: usize,
+        attributes: List,
+        values: List,
+    },
+    Modify {
+        target: usize,
+        modifications: List,
+        values: List,
+        kind: u8,
+    },
+    Rename {
+        target: usize,
+        parts: List,
+        superior: usize,
+    },
+    Delete {
+        target: usize,
+    },
+    Bind {
+        name: List,
+        password: usize,
+    },
+    /// As an entry that there is.
+    BindAs {
+        target: usize,
+        password: usize,
+    },
+    /// Updates that are kept, and then carried out together.
+    Transaction {
+        target: usize,
+        updates: usize,
+        values: List,
+    },
+    SaslBind {
+        credentials: usize,
+    },
+    PasswordModify {
+        target: usize,
+        old: usize,
+        new: usize,
+    },
+    Extended {
+        name: usize,
+        value: usize,
+    },
+    LongName {
+        parts: List,
+    },
 }
 
 /// A request.
@@ -116,9 +169,13 @@ const TERMS: [Term; 7] = [
 const KNOWN: [&str; 8] =
     ["cn", "sn", "description", "member", "objectClass", "telephoneNumber", "seeAlso", "*"];
 
-/// Names that requests are about: readable, with many values, a large group, writable, hidden, missing.
+/// How many names requests are about.
+const TARGETS: usize = 10;
+
+/// Names that requests are about: readable, with many values, a large group, writable, hidden, missing, with many passwords and rules for
+/// who may act in its name, under an access rule that looks at many entries.
 fn target(number: usize) -> String {
-    match number % 8 {
+    match number % TARGETS {
         0 => SUFFIX.to_owned(),
         1 => format!("cn=user1,{SUFFIX}"),
         2 => format!("cn=wide,{SUFFIX}"),
@@ -126,7 +183,9 @@ fn target(number: usize) -> String {
         4 => format!("ou=open,{SUFFIX}"),
         5 => format!("cn=item1,ou=open,{SUFFIX}"),
         6 => format!("cn=user3,ou=hidden,{SUFFIX}"),
-        _ => format!("cn=nobody,{SUFFIX}"),
+        7 => format!("cn=nobody,{SUFFIX}"),
+        8 => format!("cn=keys,{SUFFIX}"),
+        _ => format!("cn=ruled,{SUFFIX}"),
     }
 }
 
@@ -199,9 +258,10 @@ impl Shape {
                 }));
         let number = |random: &mut Random, below: u64| usize::try_from(random.below(below)).unwrap();
         let size = |random: &mut Random| 1usize << random.below(17);
-        let operation = match random.below(16) {
+        let target = |random: &mut Random| number(random, TARGETS as u64);
+        let operation = match random.below(17) {
             0..6 => Operation::Search {
-                base: number(random, 8),
+                base: target(random),
                 subtree: random.below(2) == 0,
                 term: *random.pick(&TERMS),
                 filter: List::random(random, room / 2),
@@ -209,34 +269,38 @@ impl Shape {
                 wanted: List::random(random, room / 2),
             },
             6 => Operation::Compare {
-                target: number(random, 8),
+                target: target(random),
                 attribute: List::random(random, 64),
                 value: size(random),
             },
             7 | 8 => Operation::Add {
-                below: number(random, 8),
+                below: target(random),
                 attributes: List::random(random, room / 2),
                 values: List::random(random, room / 2),
             },
             9 | 10 => Operation::Modify {
-                target: number(random, 8),
+                target: target(random),
                 modifications: List::random(random, room / 2),
                 values: List::random(random, room / 2),
                 kind: u8::try_from(random.below(5)).unwrap(),
             },
             11 => Operation::Rename {
-                target: number(random, 8),
+                target: target(random),
                 parts: List::random(random, room),
-                superior: number(random, 9),
+                superior: number(random, TARGETS as u64 + 1),
             },
-            12 => Operation::Delete { target: number(random, 8) },
-            13 => match random.below(2) {
-                0 => Operation::Bind { name: List::random(random, room), password: size(random) },
+            12 => Operation::Delete { target: target(random) },
+            13 => match random.below(3) {
+                0 => Operation::BindAs { target: target(random), password: size(random) },
+                1 => Operation::Bind { name: List::random(random, room), password: size(random) },
                 _ => Operation::SaslBind { credentials: size(random) },
             },
-            14 => {
-                Operation::PasswordModify { target: number(random, 8), old: size(random), new: size(random) }
-            }
+            14 => Operation::PasswordModify { target: target(random), old: size(random), new: size(random) },
+            15 => Operation::Transaction {
+                target: target(random),
+                updates: 1 << random.below(10),
+                values: List::random(random, room),
+            },
             _ => match random.below(2) {
                 0 => Operation::Extended { name: number(random, 6), value: size(random) },
                 _ => Operation::LongName { parts: List::random(random, room) },
@@ -279,7 +343,7 @@ impl Shape {
             }
             Operation::Rename { target: entry, parts, superior } => {
                 let rdn: Vec<String> = parts.values().iter().map(|value| format!("cn={value}")).collect();
-                let superior = (superior < 8).then(|| target(superior));
+                let superior = (superior < TARGETS).then(|| target(superior));
                 client::modify_dn(
                     out,
                     id,
@@ -293,6 +357,12 @@ impl Shape {
             Operation::Delete { target: entry } => client::delete(out, id, &target(entry), &controls),
             Operation::Bind { name, password } => {
                 client::simple_bind(out, id, &long_name(name), "p".repeat(password).as_bytes(), &controls);
+            }
+            Operation::BindAs { target: entry, password } => {
+                client::simple_bind(out, id, &target(entry), "p".repeat(password).as_bytes(), &controls);
+            }
+            Operation::Transaction { target: entry, updates, values } => {
+                transaction(out, id, (&target(entry), updates), values, &controls);
             }
             Operation::SaslBind { credentials } => {
                 let token = "n,,n=user1,r=".to_owned() + &"r".repeat(credentials);
@@ -317,6 +387,15 @@ impl Shape {
             Operation::LongName { parts } => client::delete(out, id, &long_name(parts), &controls),
         }
         std::mem::take(out)
+    }
+
+    /// How many messages it is, each with an answer.
+    pub(super) fn messages(&self) -> usize {
+        match self.operation {
+            // The start and the end.
+            Operation::Transaction { updates, .. } => updates + 2,
+            _ => 1,
+        }
     }
 
     /// Smaller ones of the same kind, the smallest first.
@@ -388,6 +467,19 @@ impl Operation {
                 less.extend(half(password).map(|password| Self::Bind { name, password }));
                 less.extend(name.halves().into_iter().map(|name| Self::Bind { name, password }));
             }
+            Self::BindAs { target, password } => {
+                less.extend(half(password).map(|password| Self::BindAs { target, password }));
+            }
+            Self::Transaction { target, updates, values } => {
+                if updates > 1 {
+                    less.push(Self::Transaction { target, updates: updates / 2, values });
+                }
+                less.extend(values.halves().into_iter().map(|values| Self::Transaction {
+                    target,
+                    updates,
+                    values,
+                }));
+            }
             Self::SaslBind { credentials } => {
                 less.extend(half(credentials).map(|credentials| Self::SaslBind { credentials }));
             }
@@ -422,7 +514,10 @@ impl Extra {
             9 => Self::Paged(1 << random.below(31)),
             10 => Self::Sync,
             11 => Self::EffectiveRights,
-            12 => Self::ProxiedAuthorization(1 << random.below(17)),
+            12 => match random.below(2) {
+                0 => Self::ActingAs(usize::try_from(random.below(TARGETS as u64)).unwrap()),
+                _ => Self::ProxiedAuthorization(1 << random.below(17)),
+            },
             13 => Self::TreeDelete,
             14 => Self::PermissiveModify,
             15 => Self::Relax,
@@ -469,6 +564,9 @@ impl Extra {
                 oid::PROXIED_AUTHORIZATION,
                 Some(format!("dn:cn={},{SUFFIX}", "a".repeat(bytes)).into_bytes()),
             ),
+            Self::ActingAs(entry) => {
+                (oid::PROXIED_AUTHORIZATION, Some(format!("dn:{}", target(entry)).into_bytes()))
+            }
             Self::TreeDelete => (oid::TREE_DELETE, None),
             Self::PermissiveModify => (oid::PERMISSIVE_MODIFY, None),
             Self::Relax => (oid::RELAX, None),
@@ -483,6 +581,31 @@ impl Extra {
 fn long_name(parts: List) -> String {
     let parts: Vec<String> = parts.values().iter().map(|value| format!("cn={value}")).collect();
     format!("{},{SUFFIX}", parts.join(","))
+}
+
+/// Starts a transaction, adds the values to the entry in so many updates, each another part of them, and ends it.
+fn transaction(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    (dn, updates): (&str, usize),
+    values: List,
+    controls: &[ControlBuf],
+) {
+    let of_it =
+        ControlBuf { oid: oid::TRANSACTION_SPECIFICATION.into(), critical: true, value: Some(Vec::new()) };
+    let controls: Vec<ControlBuf> = controls.iter().cloned().chain([of_it]).collect();
+    let next = |number: usize| MessageId(id.0 + u32::try_from(number).unwrap());
+    client::extended(out, id, oid::START_TRANSACTION, None, &[]);
+    let values = values.values();
+    let part = values.len().div_ceil(updates);
+    let mut parts = values.chunks(part).cycle();
+    for number in 0..updates {
+        let values: Vec<&str> = parts.next().into_iter().flatten().map(String::as_str).collect();
+        let attribute = ClientAttribute { description: "description", values: &values };
+        let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+        client::modify(out, next(number + 1), dn, &[change], &controls);
+    }
+    client::extended(out, next(updates + 1), oid::END_TRANSACTION, Some(&[0x30, 2, 4, 0]), &[]);
 }
 
 fn sequence(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
