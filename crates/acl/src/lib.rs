@@ -50,7 +50,7 @@ pub use fault::{AccessPolicyError, AccessPolicyFault};
 pub use item::{Item, ItemClass, ItemKind, Verdict};
 pub use memo::Memo;
 pub use policy::AccessPolicy;
-pub use posix::posix_regex;
+pub use posix::{posix_regex, regex_steps};
 pub use privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 pub use query::{EntrySearch, GroupQuery};
 pub use rule::{

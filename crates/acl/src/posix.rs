@@ -9,6 +9,12 @@ use regex::{Regex, RegexBuilder};
 /// Compiled patterns stay below this many bytes of memory each.
 const COMPILED_SIZE_LIMIT: usize = 1 << 20;
 
+/// What it costs to compile a pattern, for each [`PATTERN_BYTES`].
+const PATTERN_STEPS: u64 = 1_000;
+const PATTERN_BYTES: usize = 64;
+/// So many times as much where the pattern repeats a part by number: each time is compiled.
+const REPEATED: u64 = 10;
+
 /// Names of character classes (POSIX XBD section 9.3.5).
 const CLASSES: [&str; 12] = [
     "alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
@@ -30,6 +36,12 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
 /// Says that it is none, and why, or that it uses back-references.
 pub fn posix_regex(pattern: &str, any_case: bool) -> Result<Regex, String> {
     compile_as(pattern, any_case).map_err(|why| format!("not a regular expression: {why}"))
+}
+
+/// What it costs to compile a pattern and to try it, in [steps](crate::EntryFacts::charge). For patterns that come with requests and entries.
+pub fn regex_steps(pattern: &str) -> u64 {
+    let steps = PATTERN_STEPS * (1 + (pattern.len() / PATTERN_BYTES) as u64);
+    if pattern.contains('{') { REPEATED * steps } else { steps }
 }
 
 fn compile_as(pattern: &str, any_case: bool) -> Result<Regex, String> {

@@ -63,6 +63,15 @@ pub trait Entries: Debug {
     /// A store that cannot be read.
     fn id_of(&self, dn: &NormalDn) -> Result<Option<EntryId>, Failure>;
 
+    /// Takes steps from those that the request has left for the entry that it looks at: what an overlay computes costs them. A step is about
+    /// what it takes to compare one short value.
+    ///
+    /// # Errors
+    /// There are none left.
+    fn charge(&self, _steps: u64) -> Result<(), Failure> {
+        Ok(())
+    }
+
     /// Whether it is the database's root DN.
     fn is_root(&self, subject: &Subject) -> bool;
 

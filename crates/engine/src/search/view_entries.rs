@@ -83,6 +83,10 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
         Ok(internal::indexed_ids(self.view, self.sight, filter)?)
     }
 
+    fn charge(&self, steps: u64) -> Result<(), Failure> {
+        Ok(charge(self.sight.meter, steps)?)
+    }
+
     fn is_root(&self, subject: &Subject) -> bool {
         self.sight.policy.is_root(subject)
     }

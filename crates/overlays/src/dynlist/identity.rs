@@ -1,7 +1,7 @@
 //! As whom the URLs of a group are evaluated: dgIdentity, for those whom dgAuthz names.
 
 use larix_engine::Fault;
-use larix_engine::access::{GroupQuery, Subject, posix_regex};
+use larix_engine::access::{GroupQuery, Subject, posix_regex, regex_steps};
 use larix_engine::entry::EntrySource;
 use larix_engine::overlay::Failure;
 use larix_engine::overlay::computed::ComputedIn;
@@ -20,6 +20,9 @@ pub(super) struct Identity {
     /// Who may use it; nobody in particular where there is no dgAuthz.
     authorized: Option<Vec<String>>,
 }
+
+/// Steps that it costs to read a value of dgAuthz.
+const VALUE_STEPS: u64 = 4;
 
 /// As whom to search.
 #[derive(Debug)]
@@ -99,6 +102,7 @@ fn texts(entry: &dyn EntrySource, description: &AttributeDescription) -> Result<
 /// Whether a value of dgAuthz (OpenLDAP's authz syntax) names the requester.
 fn is_authorized(within: &ComputedIn<'_>, requester: &Subject, value: &str) -> Result<bool, Failure> {
     let Some(dn) = &requester.dn else { return Ok(false) };
+    within.entries.charge(VALUE_STEPS)?;
     if value == "*" || value == "dn:*" {
         return Ok(true);
     }
@@ -124,7 +128,10 @@ fn is_authorized(within: &ComputedIn<'_>, requester: &Subject, value: &str) -> R
         "dn.one" | "dn.onelevel" => within_scope(Scope::OneLevel),
         "dn.sub" | "dn.subtree" => within_scope(Scope::Subtree),
         "dn.children" => within_scope(Scope::Children),
-        "dn.regex" => posix_regex(rest, true).is_ok_and(|pattern| pattern.is_match(dn.as_str())),
+        "dn.regex" => {
+            within.entries.charge(regex_steps(rest))?;
+            posix_regex(rest, true).is_ok_and(|pattern| pattern.is_match(dn.as_str()))
+        }
         "group" => {
             let class = words.next().unwrap_or("groupOfNames");
             let attribute = words.next().unwrap_or("member");

@@ -251,6 +251,23 @@ fn groups_may_be_found_as_somebody_else() {
     }
 }
 
+/// Each pattern is compiled, and one that repeats a part costs 10,000 steps. A compare has 100,000.
+#[test]
+fn authorizations_cost_the_request_steps() {
+    for (patterns, code) in [(2, 6), (15, 11)] {
+        let mut fixture = ruled(&[(&DESCRIPTOR, GROUP)], &["to * by * read"]);
+        fixture.apply(TREE);
+        fixture.apply(IDENTITY);
+        let group = format!("cn=as ann,ou=Groups,{SUFFIX}");
+        let values: String = (0..patterns).map(|n| format!("dgAuthz: dn.regex:^cn=x{{1,9}}{n}\n")).collect();
+        let (ann, bo) = (format!("cn=Ann Lee,ou=People,{SUFFIX}"), format!("cn=Bo,ou=People,{SUFFIX}"));
+        fixture
+            .apply(&format!("dn: {group}\nchangetype: modify\nadd: dgAuthz\n{values}dgAuthz: dn:{bo}\n-\n"));
+        fixture.bind(&bo);
+        assert_eq!(compared(&fixture, &group, "member", &ann), code, "{patterns} patterns");
+    }
+}
+
 /// Values of dgAuthz are in an order (X-ORDERED 'VALUES').
 #[test]
 fn authorizations_are_numbered() {

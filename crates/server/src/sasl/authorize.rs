@@ -2,7 +2,7 @@
 //! and for the proxied authorization control, by `authz-policy` and the rules in `authzTo` and `authzFrom`.
 
 use larix_configuration::values::{AuthzPolicy, AuthzRegexp};
-use larix_engine::access::posix_regex;
+use larix_engine::access::{posix_regex, regex_steps};
 use larix_engine::budget::Meter;
 use larix_proto::FilterBuf;
 use larix_proto::url::LdapUrl;
@@ -23,11 +23,8 @@ pub struct Authorizer<'a> {
 
 /// Steps that the rules of one judgement may take at most.
 pub const RULE_STEPS: u64 = 100_000;
-/// What it costs to compile a pattern, or to find what a name stands for, for each [`PATTERN_BYTES`].
-const PATTERN_STEPS: u64 = 1_000;
-const PATTERN_BYTES: usize = 64;
-/// So many times as much where the pattern repeats a part by number: each time is compiled.
-const REPEATED: u64 = 10;
+/// What it costs to find what a name of a user stands for.
+const USER_STEPS: u64 = 1_000;
 /// What it costs to read a name and compare it.
 const NAME_STEPS: u64 = 4;
 /// What it costs to begin a search.
@@ -159,10 +156,9 @@ impl<'a> Rule<'a> {
 
     /// What it costs to see whether it matches, beside the search itself.
     fn steps(&self) -> u64 {
-        let pattern = |text: &str| PATTERN_STEPS * (1 + (text.len() / PATTERN_BYTES) as u64);
         match self {
-            Self::Regex(text) if text.contains('{') => REPEATED * pattern(text),
-            Self::Regex(text) | Self::User { name: text, .. } => pattern(text),
+            Self::Regex(pattern) => regex_steps(pattern),
+            Self::User { .. } => USER_STEPS,
             Self::Group { .. } | Self::Search(_) => SEARCH_STEPS,
             Self::Anybody | Self::Exact(_) | Self::Children(_) | Self::Subtree(_) | Self::OneLevel(_) => {
                 NAME_STEPS
