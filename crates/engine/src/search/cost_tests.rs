@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_proto::{ControlBuf, DerefAliases, FilterBuf, ResultCode, Scope, oid};
 use larix_schema::AttributeDescription;
+use larix_store::Store as _;
 use larix_store::memory::MemoryStore;
 use larix_store::shared::SharedStore;
 
@@ -12,12 +13,15 @@ use super::cookie::SORT_KEY_LIMIT;
 use super::pace::STEPS_HERE;
 use super::run::State;
 use super::selection::Selection;
+use super::view_entries::ViewEntries;
+use crate::access::{EntrySet, Privilege, Subject};
 use crate::budget::{RequestLimit, RequestLimits};
 use crate::catalog::{Catalog, CatalogEdit, Covered};
 use crate::controls::{ControlValues, Dereference, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
 use crate::fixture::{Answered, Fixture, SUFFIX, SearchSpec, schema};
 use crate::index::Kinds;
+use crate::overlay::Entries as _;
 use crate::tables::TABLES;
 
 /// People p0 to p(n-1) and a group of them all.
@@ -238,6 +242,29 @@ fn what_access_rules_look_at_is_charged() {
     let (_, _, answered) = slices(&fixture, &spec("(cn=all)"));
     let text = "more than 10000 steps of work on one entry (request-limits steps=)";
     assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
+}
+
+/// Where no request pays for it, as in the writer.
+#[test]
+fn what_overlays_ask_of_rules_and_sets_has_a_limit() {
+    let fixture = people(2_000);
+    let set = format!("[cn=all,{SUFFIX}]/member/cn");
+    let rule = format!("to attrs=sn by set=\"{set} & [none]\" none by * read");
+    fixture.restrict(&[&rule, "to * by * read"]);
+    let set = EntrySet::parse(&schema(), &set).expect("a set");
+    let too_much = Err(ResultCode::ADMIN_LIMIT_EXCEEDED);
+    for (steps, has_any, allowed) in [(10_000, None, too_much), (100_000, Some(true), Ok(true))] {
+        limit(&fixture, RequestLimit::Steps, steps);
+        let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+        let view = fixture.database.view(&snapshot).expect("a view");
+        let (entries, subject) = (ViewEntries::of(&view), Subject::default());
+        let dn = schema().parse_dn(&format!("cn=p1,{SUFFIX}")).expect("a name");
+        let entry = entries.entry(&dn).expect("a store").expect("an entry");
+        assert_eq!(entries.has_any(&set, &subject, &dn, &entry).expect("a store"), has_any, "{steps}");
+        let sn = schema().describe("sn").expect("an attribute");
+        let allows = entries.allows(&subject, &dn, &entry, &sn, Privilege::Read);
+        assert_eq!(allows.map_err(|failure| failure.into_result().code), allowed, "{steps}");
+    }
 }
 
 /// So many aliases below ou=aliases that stand for ou=s0. Below each of ou=s0, ou=s1 and ou=s2 there is one for the next, beside so many

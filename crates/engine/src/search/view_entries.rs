@@ -1,6 +1,6 @@
 //! The entries of a view, as they are passed to overlays.
 
-use larix_proto::Scope;
+use larix_proto::{LdapResult, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use larix_store::Snapshot;
 
@@ -8,6 +8,7 @@ use super::computed::{LOOK_STEPS, Sight};
 use super::rule_facts::{RuleFacts, suffix_depth};
 use super::{internal, named, references};
 use crate::access::{AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
+use crate::budget::{Exceeded, Meter, RequestLimit};
 use crate::database::{View, is_altered};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{AttributeNumber, Entry, EntryId};
@@ -32,6 +33,36 @@ impl<'p, 's, V> ViewEntries<'p, 's, V> {
 }
 
 impl<V: Snapshot> ViewEntries<'_, '_, V> {
+    /// Asks the rules about an entry. Where no request pays for it, that may take as much as one.
+    fn judged(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        ask: impl FnOnce(&AccessTarget<'_>) -> bool,
+    ) -> Result<bool, Failure> {
+        let own = self.own_meter();
+        let source = OwnedSource { schema: &self.view.schema, entry };
+        let facts = RuleFacts::new(self.view, self.charged_to(&own), dn, &source);
+        let answer = ask(&AccessTarget { dn, entry: &facts });
+        self.unless_too_much(&own, answer)
+    }
+
+    fn own_meter(&self) -> Meter {
+        Meter::new(self.view.settings.request_limits.most(RequestLimit::Steps))
+    }
+
+    fn charged_to<'m>(&'m self, own: &'m Meter) -> Sight<'m> {
+        Sight { meter: Some(self.sight.meter.unwrap_or(own)), ..self.sight }
+    }
+
+    fn unless_too_much(&self, own: &Meter, answer: bool) -> Result<bool, Failure> {
+        if own.is_overdrawn() {
+            let most = self.view.settings.request_limits.most(RequestLimit::Steps);
+            return Err(LdapResult::from(Exceeded { limit: RequestLimit::Steps, most }).into());
+        }
+        Ok(unless_overdrawn(self.sight.meter, answer)?)
+    }
+
     /// The numbers of the attributes, if indexes tell of every change of them.
     fn indexed_numbers(&self, dependencies: &Dependencies<'_>) -> Option<Vec<AttributeNumber>> {
         let (schema, settings) = (&self.view.schema, &self.view.settings);
@@ -146,23 +177,17 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
         if self.sight.policy.is_root(subject) {
             return Ok(true);
         }
-        let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = RuleFacts::new(self.view, self.sight, dn, &source);
-        let target = AccessTarget { dn, entry: &facts };
         let item = Item::Attribute { description: attribute, value: None };
-        let may = self.sight.policy.check(subject, &target, item, privilege);
-        Ok(unless_overdrawn(self.sight.meter, may)?)
+        self.judged(dn, entry, |target| self.sight.policy.check(subject, target, item, privilege))
     }
 
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure> {
         if self.sight.policy.is_root(subject) {
             return Ok(true);
         }
-        let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = RuleFacts::new(self.view, self.sight, dn, &source);
-        let target = AccessTarget { dn, entry: &facts };
-        let may = self.sight.policy.check(subject, &target, Item::Entry, Privilege::Manage);
-        Ok(unless_overdrawn(self.sight.meter, may)?)
+        self.judged(dn, entry, |target| {
+            self.sight.policy.check(subject, target, Item::Entry, Privilege::Manage)
+        })
     }
 
     fn has_any(
@@ -172,8 +197,9 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
         dn: &NormalDn,
         entry: &Entry,
     ) -> Result<Option<bool>, Failure> {
+        let own = self.own_meter();
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = RuleFacts::new(self.view, self.sight, dn, &source);
+        let facts = RuleFacts::new(self.view, self.charged_to(&own), dn, &source);
         let has_any = self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts });
         Ok(unless_overdrawn(self.sight.meter, has_any)?)
     }
@@ -193,9 +219,10 @@ impl<V: Snapshot> Entries for ViewEntries<'_, '_, V> {
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
+        let own = self.own_meter();
+        let member = self.view.is_member_seen(self.charged_to(&own), group, member);
         // What cannot be told is no membership.
-        let member = self.view.is_member_seen(self.sight, group, member);
-        Ok(unless_overdrawn(self.sight.meter, member.unwrap_or(false))?)
+        self.unless_too_much(&own, member.unwrap_or(false))
     }
 
     fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {
