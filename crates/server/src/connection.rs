@@ -21,6 +21,9 @@ pub(crate) use service::{Event, Limits, Operation, Service, Started, Stepped};
 
 /// Requests started in one turn, so that a long pipeline leaves room for others.
 pub(crate) const REQUESTS_PER_TURN: usize = 64;
+/// Time after which no other search goes on in the turn: others have theirs before. A slice takes a tenth of it; a look at a large entry for
+/// one that waits for changes may take longer.
+const SEARCHES_NANOS: u64 = 1_000_000;
 /// Answer bytes above which searches stop and no request is started until the client has taken some.
 pub(crate) const OUTPUT_HIGH: usize = larix_backend::OUTPUT_HIGH;
 /// Bytes of requests kept while none may be started; a single larger message is read to its end.
@@ -635,8 +638,11 @@ impl<S: Service> Connection<S> {
 
     /// One slice for each short search and the next long one sent elsewhere, then what is to be done next.
     fn run(&mut self) -> Turn {
-        for _ in 0..self.searches.short.len() {
-            if !self.has_room() {
+        let several = self.searches.short.len() > 1;
+        let until = several.then(|| self.service.now().0.saturating_add(SEARCHES_NANOS));
+        for number in 0..self.searches.short.len() {
+            let is_over = number > 0 && until.is_some_and(|until| self.service.now().0 >= until);
+            if is_over || !self.has_room() {
                 break;
             }
             self.drop_sent();

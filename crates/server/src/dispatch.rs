@@ -636,6 +636,10 @@ impl Service for Dispatcher {
         limits
     }
 
+    fn now(&self) -> Monotonic {
+        self.server.clock.monotonic()
+    }
+
     fn kept_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, Transaction::bytes)
     }

@@ -244,6 +244,26 @@ fn what_access_rules_look_at_is_charged() {
     assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
 }
 
+/// For a search that waits for changes.
+#[test]
+fn a_look_at_a_changed_entry_has_so_many_steps() {
+    let fixture = people(2_000);
+    limit(&fixture, RequestLimit::Steps, 10_000);
+    let filter = or_of(50, |i| format!("(member:distinguishedNameMatch:=cn=none{i})"));
+    let spec = SearchSpec { filter: &filter, ..SearchSpec::default() };
+    let mut task = fixture.begin(&spec).expect("a search");
+    let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+    let view = fixture.database.view(&snapshot).expect("a view");
+    let mut look = |name: &str| {
+        let dn = schema().parse_dn(&format!("{name},{SUFFIX}")).expect("a name");
+        let id = view.resolve(&dn).expect("a store").and_then(|resolved| resolved.id).expect("an entry");
+        let fate = task.single(&view, id, &mut Vec::new(), &mut |_| None);
+        fate.map(|_| ()).map_err(|result| result.code)
+    };
+    assert_eq!(look("cn=p1"), Ok(()));
+    assert_eq!(look("cn=all"), Err(ResultCode::ADMIN_LIMIT_EXCEEDED));
+}
+
 /// Where no request pays for it, as in the writer.
 #[test]
 fn what_overlays_ask_of_rules_and_sets_has_a_limit() {

@@ -12,6 +12,7 @@ use super::gate::Gate;
 use super::run::{CandidateOutcome, IndexProof};
 use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};
+use crate::budget::{Exceeded, RequestLimit};
 use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
@@ -272,7 +273,7 @@ impl SearchTask {
     /// Finds out what an entry is to the search. `send` says how it goes out, if it does; None: not now.
     ///
     /// # Errors
-    /// A store that cannot be read.
+    /// A store that cannot be read; adminLimitExceeded where the entry takes more work than a request may.
     pub fn single<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,
@@ -292,10 +293,14 @@ impl SearchTask {
         let Some(subject) = self.subject.take() else {
             return Err(LdapResult::new(ResultCode::OTHER));
         };
-        let done = run(self, &Gate::new(&view.policy, &subject));
+        let most = view.settings.request_limits.most(RequestLimit::Steps);
+        let mut gate = Gate::new(&view.policy, &subject);
+        gate.steps = most;
+        let done = run(self, &gate);
         self.subject = Some(subject);
         done.map_err(|end| match end {
             End::Result(result) => result,
+            End::Fault(Fault::StepsSpent) => Exceeded { limit: RequestLimit::Steps, most }.into(),
             End::Fault(fault) => storage_failure(&fault),
         })
     }

@@ -76,6 +76,8 @@ pub(crate) trait Service {
     fn event(&mut self, event: Event<'_>);
     /// The limits that hold now; they change with the identity.
     fn limits(&self) -> Limits;
+    /// The time, for how long a turn may be.
+    fn now(&self) -> Monotonic;
     /// Bytes of the updates that are kept until their transaction ends, which prepares all of them.
     fn kept_bytes(&self) -> usize {
         0

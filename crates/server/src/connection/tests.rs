@@ -19,6 +19,9 @@ struct Script {
     looks_up: bool,
     /// Bytes of the updates of a transaction.
     kept: usize,
+    now: Monotonic,
+    /// What a slice takes.
+    nanos: u64,
 }
 
 #[derive(Debug)]
@@ -65,6 +68,7 @@ impl Service for Script {
 
     fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> Stepped {
         self.log.push(format!("step {}", operation.id));
+        self.now.0 += self.nanos;
         assert!(out.len() < OUTPUT_HIGH, "a real search would do nothing, and be asked again");
         search.begun = true;
         if search.left == 0 && search.follows {
@@ -154,6 +158,10 @@ impl Service for Script {
             filter_depth: 10,
             looks_up: self.looks_up,
         }
+    }
+
+    fn now(&self) -> Monotonic {
+        self.now
     }
 
     fn kept_bytes(&self) -> usize {
@@ -414,6 +422,24 @@ fn searches_take_turns() {
         turn = connection.resume();
     }
     assert_eq!(connection.service().log, ["step 1", "step 2", "step 1", "step 2"]);
+}
+
+#[test]
+fn a_turn_ends_when_its_time_is_over() {
+    for (nanos, steps_a_turn) in [(SEARCHES_NANOS / 2, [2, 2, 2]), (SEARCHES_NANOS, [1, 1, 1])] {
+        let mut connection = Connection::new(Script { nanos, ..Script::default() });
+        let searches = [search(1, "steps=9"), search(2, "steps=9"), search(3, "steps=9")].concat();
+        let mut before = 0;
+        let mut turn = connection.receive(&searches);
+        for expected in steps_a_turn {
+            assert_eq!((turn, connection.service().log.len() - before), (Turn::More, expected));
+            before = connection.service().log.len();
+            turn = connection.resume();
+        }
+        // Each has its turn.
+        let log = connection.service().log.join(", ");
+        assert!(log.starts_with("step 1, step 2, step 3, step 1"), "{log}");
+    }
 }
 
 #[test]

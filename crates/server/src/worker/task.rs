@@ -75,6 +75,11 @@ pub(super) struct Task<'c> {
     unawaited: u32,
 }
 
+/// Many searches may wait for the same change, and each looks at it in a turn of the loop: others have theirs between two of them.
+fn before_the_next_change(turn: Turn) -> Turn {
+    if turn == Turn::Idle { Turn::More } else { turn }
+}
+
 impl<'c> Task<'c> {
     pub(super) fn new(
         core: &'c Core,
@@ -135,7 +140,12 @@ impl<'c> Task<'c> {
         tokio::task::yield_now().await;
         let mut turn = None;
         while let Ok(event) = self.events.try_recv() {
+            let is_change = matches!(event, ConnectionEvent::Changed(_));
             turn = Some(self.take_event(event)?);
+            if is_change {
+                turn = turn.map(before_the_next_change);
+                break;
+            }
         }
         if self.connection.wants_input()
             && let Some(count) = self.read()?
@@ -182,7 +192,9 @@ impl<'c> Task<'c> {
         };
         match happened {
             TaskEvent::Event(Some(event)) => {
+                let is_change = matches!(event, ConnectionEvent::Changed(_));
                 let next = self.take_event(event)?;
+                let next = if is_change { before_the_next_change(next) } else { next };
                 Ok(if turn == Turn::Close { turn } else { next })
             }
             TaskEvent::Event(None) | TaskEvent::Lost => Err(TaskEnd::Lost),
