@@ -3,11 +3,13 @@
 //! [`Authority::admits`] is asked first. Overlays see a request only once its requester may make it: what they say of the
 //! target (its password, its history, that it exists) is for those alone who may change it.
 
+use std::cell::Cell;
+
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::operator::{CurrentEntry, Operator};
-use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
 use crate::budget::{Meter, RequestLimit};
 use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
 use crate::database::View;
@@ -17,6 +19,9 @@ use crate::fault::Fault;
 use crate::filter::unless_overdrawn;
 use crate::search::computed::Sight;
 use crate::search::rule_facts::RuleFacts;
+
+/// Values for which it pays to ask first whether the rules say the same of all of them, as most rules do.
+const MANY_VALUES: usize = 8;
 
 /// What the access rules grant a requester in one state of the database.
 pub(crate) struct Authority<'a, 's, V> {
@@ -113,13 +118,27 @@ impl<V: Snapshot> Authority<'_, '_, V> {
 
     /// Whether all of the changes may be made.
     fn may_modify(&self, dn: &NormalDn, entry: &dyn EntrySource, changes: &[Change]) -> Result<bool, Fault> {
-        self.judged(dn, entry, |target| {
-            changes.iter().all(|change| {
-                change.is_granted(|value, privilege| {
-                    let item = Item::Attribute { description: &change.description, value };
-                    self.view.policy.check(self.subject, target, item, privilege)
-                })
-            })
+        self.judged(dn, entry, |target| changes.iter().all(|change| self.grants(target, change)))
+    }
+
+    fn grants(&self, target: &AccessTarget<'_>, change: &Change) -> bool {
+        let (policy, description) = (&self.view.policy, &change.description);
+        let of_all: Cell<Option<(Privilege, Verdict)>> = Cell::new(None);
+        change.is_granted(|value, privilege| {
+            if value.is_some() && change.values.len() >= MANY_VALUES {
+                let known = of_all.get().filter(|(asked, _)| *asked == privilege);
+                let (_, verdict) = known.unwrap_or_else(|| {
+                    let verdict = policy.attribute_verdict(self.subject, target, description, privilege);
+                    (privilege, verdict)
+                });
+                of_all.set(Some((privilege, verdict)));
+                match verdict {
+                    Verdict::Granted => return true,
+                    Verdict::Denied => return false,
+                    Verdict::PerEntry | Verdict::PerValue => {}
+                }
+            }
+            policy.check(self.subject, target, Item::Attribute { description, value }, privilege)
         })
     }
 

@@ -44,6 +44,9 @@ fn access_rules_take_so_many_steps_of_a_change() {
         fixture.bind(ANN);
         assert_eq!(modify(&fixture, "description"), "0", "the rule is not asked");
         assert_eq!(modify(&fixture, "sn"), answer);
+        let many: String = (0..100).map(|n| format!("sn: x{n}\n")).collect();
+        let add = fixture.change(&format!("dn: {BO}\nchangetype: modify\nadd: sn\n{many}-\n"));
+        assert_eq!(add, answer, "the rule says the same of all values, and is asked once");
         // Nobody else has to do with it.
         assert_eq!(modify(&fixture, "title"), "0");
     }
