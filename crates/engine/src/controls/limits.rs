@@ -59,6 +59,20 @@ impl RequestLimits {
         }
     }
 
+    /// The terms of a filter, as [`RequestLimit::FilterTerms`] counts them.
+    ///
+    /// # Errors
+    /// They are more than that.
+    pub fn terms_of(&self, filter: Filter<'_>) -> Result<u64, Exceeded> {
+        let most = self.most(RequestLimit::FilterTerms);
+        let mut terms = Terms { remaining: most };
+        if terms.count(filter) {
+            Ok(most - terms.remaining)
+        } else {
+            Err(self.exceeded(RequestLimit::FilterTerms))
+        }
+    }
+
     fn exceeded(&self, limit: RequestLimit) -> Exceeded {
         Exceeded { limit, most: self.most(limit) }
     }

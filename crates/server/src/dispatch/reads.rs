@@ -7,7 +7,7 @@ use larix_engine::controls::{self, RequestControls};
 use larix_engine::log::Follower;
 use larix_engine::write::WriteOutcome;
 use larix_proto::{
-    CompareRequest, Controls, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
+    CompareRequest, Controls, Filter, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
 };
 
 use super::persistent::PersistentGuard;
@@ -53,8 +53,8 @@ impl Dispatcher {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&in_flight, &result, out),
         };
-        let persistent_guard = match self.count_persistent(&generation.config, &controls, in_flight.operation)
-        {
+        let size = (in_flight.operation, request.filter);
+        let persistent_guard = match self.count_persistent(&generation.config, &controls, size) {
             Ok(persistent_guard) => persistent_guard,
             Err(exceeded) => return self.refuse(&in_flight, &exceeded.into(), out),
         };
@@ -95,12 +95,16 @@ impl Dispatcher {
         &mut self,
         config: &Config,
         controls: &RequestControls,
-        operation: Operation,
+        (operation, filter): (Operation, Filter<'_>),
     ) -> Result<Option<PersistentGuard>, Exceeded> {
         let goes_on =
             controls.sync.as_ref().is_some_and(|sync| sync.persist) || controls.persistent.is_some();
+        if !goes_on {
+            return Ok(None);
+        }
         let limits = &config.global.request_limits;
-        goes_on.then(|| self.persistent.one_more(limits, operation.bytes)).transpose()
+        let terms = limits.terms_of(filter)?;
+        self.persistent.one_more(limits, (operation.bytes, terms)).map(Some)
     }
 
     /// One slice of a search.
