@@ -18,12 +18,15 @@ pub(super) struct FileText {
 }
 
 impl FileText {
-    /// Reads a file: its lines for excerpts, and its text. `fail` makes an error of a message and its help.
+    /// Reads a file: its lines for excerpts, and its text. One that is included is a regular file; the first may be a pipe.
+    /// `fail` makes an error of a message and its help.
     pub(super) fn read(
         path: &Path,
+        is_included: bool,
         fail: &dyn Fn(String, &str) -> ConfigError,
     ) -> Result<(Self, String), ConfigError> {
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error, fail))?;
+        let bytes = if is_included { larix_files::read(path) } else { std::fs::read(path) };
+        let bytes = bytes.map_err(|error| unreadable(path, &error, fail))?;
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => without_foreign_comments(path, error.as_bytes())?,
@@ -184,7 +187,7 @@ fn lines_of(
         let message = format!("more than {MAX_INCLUDE_DEPTH} files include one another");
         return Err(fail(message, "include fewer levels"));
     }
-    let (file, text) = FileText::read(path, fail)?;
+    let (file, text) = FileText::read(path, !open.is_empty(), fail)?;
     open.push(path.to_owned());
     for logical in &line::logical_lines(&text) {
         let (mut words, unterminated) = line::words(&logical.text);

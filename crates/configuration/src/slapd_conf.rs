@@ -124,7 +124,7 @@ impl Reader {
                 "include fewer levels",
             ));
         }
-        let (text_of, text) = FileText::read(path, &fail)?;
+        let (text_of, text) = FileText::read(path, !self.open.is_empty(), &fail)?;
         self.open.push(path.to_owned());
         for logical in line::logical_lines(&text) {
             if self.faults.len() >= FAULTS_MAX || !self.line_or_fault(&text_of, &logical) {

@@ -359,6 +359,41 @@ fn comments_may_be_in_another_encoding() {
     }
 }
 
+/// What opens a pipe that nobody writes to waits for ever.
+#[test]
+fn a_pipe_is_not_included() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, pipe) = (directory.path().join("slapd.conf"), directory.path().join("pipe"));
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    std::fs::write(&path, format!("include {}\n", pipe.display())).unwrap();
+    let error = Config::from_slapd_conf(&path).unwrap_err().to_string();
+    assert!(error.contains("cannot be read: it is not a regular file"), "{error}");
+}
+
+/// An empty word takes back an earlier line, and the numbers are those of libldap.
+#[test]
+fn settings_of_tls_without_a_word_and_by_number() {
+    let read = |lines: &str| read(&[("slapd.conf", lines)]).1.map(|config| config.global.tls);
+    let text = "TLSCACertificateFile /a\nTLSCACertificatePath /b\nTLSCertificateFile /c\nTLSCertificateKeyFile /d\n\
+                TLSCRLFile /e\nTLSDHParamFile /f\nTLSCipherSuite HIGH\nTLSECName x\n";
+    let taken_back: String =
+        text.lines().filter_map(|line| Some(format!("{} \"\"\n", line.split_once(' ')?.0))).collect();
+    let tls = read(&format!("{text}{taken_back}")).unwrap();
+    let files = [
+        &tls.ca_certificate_file,
+        &tls.ca_certificate_path,
+        &tls.certificate_file,
+        &tls.certificate_key_file,
+        &tls.crl_file,
+        &tls.dh_param_file,
+    ];
+    assert!(files.iter().all(|file| file.is_none()), "{files:?}");
+    assert_eq!((tls.cipher_suite, tls.ec_name), (None, None));
+    let tls = read("TLSVerifyClient 4\nTLSCRLCheck 2\n").unwrap();
+    assert_eq!((tls.verify_client, tls.crl_check.as_deref()), (super::values::TlsVerify::Try, Some("all")));
+    assert!(read("TLSVerifyClient 5\n").is_err());
+}
+
 /// What slapd 2.4 could do and nothing here does.
 #[test]
 fn an_encrypted_database_is_refused() {
@@ -424,6 +459,10 @@ fn limits_say_for_whom() {
 
 #[test]
 fn server_ids_are_of_one_server_each() {
+    let read_ids = |word: &str| {
+        let line = format!("serverID {word}\n");
+        read(&[("slapd.conf", line.as_str())]).1.map(|config| config.global.server_ids)
+    };
     let read = |lines: &str| read(&[("slapd.conf", lines)]).1.map(|config| config.global.server_ids.len());
     for (lines, expected) in [
         ("serverID 1 ldap://one:x\n", "slapd.conf:1:12: `ldap://one:x` is not an LDAP URL: "),
@@ -437,6 +476,13 @@ fn server_ids_are_of_one_server_each() {
     ] {
         let error = read(lines).expect_err(lines);
         assert!(error.contains(expected), "{lines}: {error}");
+    }
+    // Not octal.
+    for (word, expected) in
+        [("010", Some(10)), ("08", Some(8)), ("1f", Some(31)), ("0x10", Some(16)), ("g", None)]
+    {
+        let ids = read_ids(word);
+        assert_eq!(ids.as_deref().ok().map(|ids| ids[0].number), expected, "{word}: {ids:?}");
     }
     // The URLs of one server.
     for (lines, expected) in [

@@ -288,24 +288,36 @@ impl ProcessFiles {
     pub fn write(pid_file: Option<&Path>, args_file: Option<&Path>) -> Result<Self, DaemonError> {
         let mut files = Self::default();
         if let Some(path) = pid_file {
-            files.put(path, format!("{}\n", std::process::id()))?;
+            files.put(path, &format!("{}\n", std::process::id()))?;
         }
         if let Some(path) = args_file {
             let arguments: Vec<String> =
                 std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-            files.put(path, format!("{}\n", arguments.join(" ")))?;
+            files.put(path, &format!("{}\n", arguments.join(" ")))?;
         }
         Ok(files)
     }
 
-    fn put(&mut self, path: &Path, text: String) -> Result<(), DaemonError> {
-        // Monitoring reads it, under any user.
-        fs::write(path, text)
-            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o644)))
-            .map_err(|source| DaemonError::File { path: path.to_owned(), source })?;
-        self.written.push(path.to_owned());
+    fn put(&mut self, path: &Path, text: &str) -> Result<(), DaemonError> {
+        let is_file =
+            written(path, text).map_err(|source| DaemonError::File { path: path.to_owned(), source })?;
+        if is_file {
+            self.written.push(path.to_owned());
+        }
         Ok(())
     }
+}
+
+/// Writes a file that monitoring reads, under any user. Answers whether it is one: a device, such as /dev/null, keeps its mode and
+/// its place.
+fn written(path: &Path, text: &str) -> io::Result<bool> {
+    let mut file = larix_files::create(path)?;
+    file.write_all(text.as_bytes())?;
+    let is_file = file.metadata()?.is_file();
+    if is_file {
+        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    }
+    Ok(is_file)
 }
 
 impl Drop for ProcessFiles {
@@ -338,5 +350,18 @@ mod tests {
         assert_eq!(fs::read_to_string(&pid).unwrap(), format!("{}\n", std::process::id()));
         drop(files);
         assert!(!pid.exists());
+    }
+
+    #[test]
+    fn process_files_are_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        let refused = ProcessFiles::write(None, Some(&pipe)).unwrap_err().to_string();
+        assert!(refused.ends_with("it is a pipe or a socket, and no file"), "{refused}");
+        let before = fs::metadata("/dev/null").unwrap().permissions();
+        drop(ProcessFiles::write(Some(Path::new("/dev/null")), None).unwrap());
+        assert_eq!(fs::metadata("/dev/null").unwrap().permissions(), before);
     }
 }

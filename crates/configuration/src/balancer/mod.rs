@@ -183,7 +183,9 @@ pub(crate) fn take(
 
 /// Keywords with one value.
 fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<(), Wrong> {
-    let file = || Some(PathBuf::from(value));
+    // An empty one takes back an earlier line, as in lloadd.
+    let file = || (!value.is_empty()).then(|| PathBuf::from(value));
+    let chosen = || (!value.is_empty()).then(|| value.to_owned());
     let text = || Some(value.to_owned());
     let tls = &mut settings.tls;
     match keyword {
@@ -224,10 +226,10 @@ fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<
         "tlscacertificatepath" => tls.ca_certificate_path = file(),
         "tlscertificatefile" => tls.certificate_file = file(),
         "tlscertificatekeyfile" => tls.certificate_key_file = file(),
-        "tlsciphersuite" => tls.cipher_suite = text(),
+        "tlsciphersuite" => tls.cipher_suite = chosen(),
         "tlscrlcheck" => tls.crl_check = text(),
         "tlscrlfile" => tls.crl_file = file(),
-        "tlsecname" => tls.ec_name = text(),
+        "tlsecname" => tls.ec_name = chosen(),
         "tlsprotocolmin" => tls.protocol_min = text(),
         "tlsverifyclient" => {
             tls.verify_client = match value.to_ascii_lowercase().as_str() {

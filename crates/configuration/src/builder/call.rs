@@ -79,6 +79,17 @@ impl<'a> Call<'a> {
         self.argument(number).map(PathBuf::from)
     }
 
+    /// The path of a file; none if the word is empty, which takes back an earlier line, as in slapd.
+    pub(crate) fn path_or_none(&self, number: usize) -> Result<Option<PathBuf>, Fault> {
+        Ok(self.text_or_none(number)?.map(PathBuf::from))
+    }
+
+    /// An argument; none if it is empty.
+    pub(crate) fn text_or_none(&self, number: usize) -> Result<Option<String>, Fault> {
+        let text = self.argument(number)?;
+        Ok((!text.is_empty()).then(|| text.to_owned()))
+    }
+
     /// `on`, `true`, `yes` and their opposites. Without an argument: on.
     pub(crate) fn switch(&self) -> Result<bool, Fault> {
         let Some(word) = self.arguments.first() else { return Ok(true) };

@@ -293,15 +293,15 @@ pub(super) static TABLE: &[Directive] = &[
     )
     .noted(NO_CYRUS),
     Directive::new("TLSCACertificateFile", "olcTLSCACertificateFile", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.ca_certificate_file = Some(c.path(0)?);
+        b.global.tls.ca_certificate_file = c.path_or_none(0)?;
         Ok(())
     }),
     Directive::new("TLSCACertificatePath", "olcTLSCACertificatePath", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.ca_certificate_path = Some(c.path(0)?);
+        b.global.tls.ca_certificate_path = c.path_or_none(0)?;
         Ok(())
     }),
     Directive::new("TLSCertificateFile", "olcTLSCertificateFile", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.certificate_file = Some(c.path(0)?);
+        b.global.tls.certificate_file = c.path_or_none(0)?;
         Ok(())
     }),
     Directive::new(
@@ -310,7 +310,7 @@ pub(super) static TABLE: &[Directive] = &[
         Scope::Global,
         Form::Whole,
         |b, c| {
-            b.global.tls.certificate_key_file = Some(c.path(0)?);
+            b.global.tls.certificate_key_file = c.path_or_none(0)?;
             Ok(())
         },
     ),
@@ -336,7 +336,7 @@ pub(super) static TABLE: &[Directive] = &[
     )
     .attribute_alias(&["olcTLSCertificateKey"]),
     Directive::new("TLSCipherSuite", "olcTLSCipherSuite", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.cipher_suite = Some(c.argument(0)?.to_owned());
+        b.global.tls.cipher_suite = c.text_or_none(0)?;
         Ok(())
     }),
     Directive::new("TLSProtocolMin", "olcTLSProtocolMin", Scope::Global, Form::Whole, tls_protocol_min),
@@ -350,26 +350,33 @@ pub(super) static TABLE: &[Directive] = &[
                 ("demand", TlsVerify::Demand),
                 ("hard", TlsVerify::Demand),
                 ("true", TlsVerify::Demand),
+                // The numbers of libldap.
+                ("0", TlsVerify::Never),
+                ("1", TlsVerify::Demand),
+                ("2", TlsVerify::Demand),
+                ("3", TlsVerify::Allow),
+                ("4", TlsVerify::Try),
             ],
         )?;
         Ok(())
     }),
     Directive::new("TLSCRLCheck", "olcTLSCRLCheck", Scope::Global, Form::Whole, |b, c| {
-        c.choice(0, &[("none", ()), ("peer", ()), ("all", ())])?;
-        b.global.tls.crl_check = Some(c.argument(0)?.to_owned());
+        let words =
+            [("none", "none"), ("peer", "peer"), ("all", "all"), ("0", "none"), ("1", "peer"), ("2", "all")];
+        b.global.tls.crl_check = Some(c.choice(0, &words)?.to_owned());
         Ok(())
     }),
     Directive::new("TLSCRLFile", "olcTLSCRLFile", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.crl_file = Some(c.path(0)?);
+        b.global.tls.crl_file = c.path_or_none(0)?;
         Ok(())
     }),
     Directive::new("TLSDHParamFile", "olcTLSDHParamFile", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.dh_param_file = Some(c.path(0)?);
+        b.global.tls.dh_param_file = c.path_or_none(0)?;
         Ok(())
     })
     .noted("key exchange uses elliptic curves"),
     Directive::new("TLSECName", "olcTLSECName", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.ec_name = Some(c.argument(0)?.to_owned());
+        b.global.tls.ec_name = c.text_or_none(0)?;
         Ok(())
     }),
     Directive::kept("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole)
@@ -428,7 +435,9 @@ fn loglevel(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn server_id(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let number = call.integer(0)?;
+    let word = call.argument(0)?;
+    let number = server_number(word)
+        .ok_or_else(|| Fault::argument(0, format!("`{word}` is not a number")).with_help("from 0 to 4095"))?;
     let number = u16::try_from(number).ok().filter(|number| *number <= ServerId::MAX).ok_or_else(|| {
         Fault::argument(0, format!("server ID {number} is out of range")).with_help("a number from 0 to 4095")
     })?;
@@ -458,6 +467,12 @@ fn server_id(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     }
     builder.global.server_ids.push(ServerId { number, url });
     Ok(())
+}
+
+/// As slapd reads it: decimal, with zeros before it or not, and else hexadecimal.
+fn server_number(word: &str) -> Option<i64> {
+    let hexadecimal = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).unwrap_or(word);
+    word.parse().ok().or_else(|| i64::from_str_radix(hexadecimal, 16).ok())
 }
 
 /// Whether two URLs name one server in two ways, ldap:// and ldaps://: host and scheme say so, since ports may be those of two servers.
@@ -553,8 +568,9 @@ fn authid_rewrite(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 
 fn attribute_options(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     for (number, option) in call.arguments.iter().enumerate() {
-        let fits = option.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '=')
-            && option.starts_with(|c: char| c.is_ascii_alphabetic());
+        let name = option.strip_suffix('=').unwrap_or(option);
+        let fits =
+            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.') && !option.is_empty();
         if !fits {
             return Err(Fault::argument(number, format!("`{option}` cannot be an attribute option")));
         }
