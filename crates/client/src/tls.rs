@@ -179,7 +179,7 @@ impl TlsOptions {
         let word = |name: &str| self.get(name).map(str::to_ascii_lowercase);
         match word("TLS_REQCERT").as_deref() {
             Some("never" | "allow") => return Ok(None),
-            None | Some("try" | "demand" | "hard") => {}
+            None | Some("try" | "demand" | "hard" | "on" | "true" | "yes") => {}
             Some(other) => {
                 return Err(self.unknown_word("TLS_REQCERT", other, "never, allow, try, demand or hard"));
             }
@@ -189,7 +189,7 @@ impl TlsOptions {
             None | Some("allow") => NameRule::Either,
             Some("never") => NameRule::Subject,
             Some("try") => NameRule::AlternativeFirst,
-            Some("demand" | "hard") => NameRule::Alternative,
+            Some("demand" | "hard" | "on" | "true" | "yes") => NameRule::Alternative,
             Some(other) => {
                 return Err(self.unknown_word("TLS_REQSAN", other, "never, allow, try, demand or hard"));
             }

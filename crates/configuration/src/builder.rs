@@ -500,8 +500,10 @@ impl Builder {
                 }
             }
             (Scope::Global | Scope::GlobalFirst, _) => return &mut self.global.settings,
+            (Scope::Shared | Scope::Frontend, Section::Global) if self.from_entries => {
+                return &mut self.global.settings;
+            }
             (Scope::Frontend, _) => return &mut self.frontend.settings,
-            (Scope::Shared, Section::Global) if self.from_entries => return &mut self.global.settings,
             (Scope::Shared, Section::Global | Section::Frontend | Section::Backend(_)) => {
                 return &mut self.frontend.settings;
             }

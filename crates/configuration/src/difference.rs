@@ -8,7 +8,7 @@ use larix_proto::ModifyOperation;
 use larix_proto::dn::Dn;
 
 use super::balancer;
-use super::builder::directive::{Cardinality, Scope};
+use super::builder::directive::{Cardinality, Directive, Scope};
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
@@ -217,16 +217,22 @@ impl Tree {
         let is_frontend = |node: &Node| node.name == "frontend";
         let Some(present) = current.fixed.iter().find(|node| is_frontend(node)) else { return };
         let Some(frontend) = self.fixed.iter_mut().find(|node| is_frontend(node)) else { return };
-        for directive in directives::all().filter(|directive| directive.scope == Scope::Shared) {
+        let is_of_all = |directive: &&Directive| matches!(directive.scope, Scope::Shared | Scope::Frontend);
+        for directive in directives::all().filter(is_of_all) {
             let name = directive.attribute;
+            if current.global.values(name).is_empty() && self.global.values(name).is_empty() {
+                continue;
+            }
             let in_force = |global: &Node, frontend: &Node| {
                 let (global, frontend) = (global.values(name), frontend.values(name));
                 if directive.cardinality == Cardinality::One && !frontend.is_empty() {
                     return frontend.to_vec();
                 }
                 let mut all = [global, frontend].concat();
-                all.sort_unstable();
-                all.dedup();
+                if directive.cardinality != Cardinality::Ordered {
+                    all.sort_unstable();
+                    all.dedup();
+                }
                 all
             };
             let is_elsewhere = current.global.values(name) != self.global.values(name)

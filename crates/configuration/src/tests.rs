@@ -391,6 +391,7 @@ fn settings_of_tls_without_a_word_and_by_number() {
     assert_eq!((tls.cipher_suite, tls.ec_name), (None, None));
     let tls = read("TLSVerifyClient 4\nTLSCRLCheck 2\n").unwrap();
     assert_eq!((tls.verify_client, tls.crl_check.as_deref()), (super::values::TlsVerify::Try, Some("all")));
+    assert_eq!(read("TLSVerifyClient Yes\n").unwrap().verify_client, super::values::TlsVerify::Demand);
     assert!(read("TLSVerifyClient 5\n").is_err());
 }
 

@@ -236,7 +236,7 @@ fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<
                 "never" => TlsVerify::Never,
                 "allow" => TlsVerify::Allow,
                 "try" => TlsVerify::Try,
-                "demand" | "hard" | "true" => TlsVerify::Demand,
+                "demand" | "hard" | "on" | "true" | "yes" => TlsVerify::Demand,
                 _ => return Err(Wrong::of(keyword, value, "never, allow, try or demand")),
             };
         }

@@ -205,6 +205,7 @@ fn settings_of_all_databases_in_either_entry() {
         ("olcRestrict", "compare"),
         ("olcReadOnly", "TRUE"),
         ("olcReplogFile", "/nowhere/log"),
+        ("olcPasswordHash", "{SSHA}"),
     ] {
         all[0].text(name, value);
     }
@@ -212,8 +213,24 @@ fn settings_of_all_databases_in_either_entry() {
     let exported = config(directory.path(), &current.to_slapd_conf().text);
     assert_eq!(current.difference(&exported).to_string(), "");
     assert_eq!(exported.difference(&current).to_string(), "");
-    let wanted = config(directory.path(), &format!("sizelimit 7\nrequire bind\nreadonly on\n{BASE}"));
+    let wanted = format!("sizelimit 7\nrequire bind\nreadonly on\npassword-hash {{SHA}}\n{BASE}");
+    let wanted = config(directory.path(), &wanted);
     let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(outcome.difference(&wanted).to_string(), "");
     assert_eq!(outcome.entries()[0].values("olcReadOnly").to_vec(), [b"TRUE"]);
+    assert_eq!(outcome.frontend.password_hash, ["{SHA}"]);
+}
+
+/// The first rule that fits decides, in the frontend, too.
+#[test]
+fn rules_of_the_frontend_in_another_order() {
+    let (one, other) = ("access to attrs=userPassword by * none\n", "access to * by * read\n");
+    check(
+        "rules change places",
+        &format!("{other}{one}{BASE}"),
+        &format!("{one}{other}{BASE}"),
+        "  olcDatabase={-1}frontend,cn=config\n  - olcAccess: to * by * read\n  \
+         - olcAccess: to attrs=userPassword by * none\n  + olcAccess: {0}to attrs=userPassword by * none\n  \
+         + olcAccess: {1}to * by * read\n",
+    );
 }

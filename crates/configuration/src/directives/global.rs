@@ -349,7 +349,9 @@ pub(super) static TABLE: &[Directive] = &[
                 ("try", TlsVerify::Try),
                 ("demand", TlsVerify::Demand),
                 ("hard", TlsVerify::Demand),
+                ("on", TlsVerify::Demand),
                 ("true", TlsVerify::Demand),
+                ("yes", TlsVerify::Demand),
                 // The numbers of libldap.
                 ("0", TlsVerify::Never),
                 ("1", TlsVerify::Demand),

@@ -376,6 +376,12 @@ fn wrong(key: &str, value: &str, help: &'static str) -> Wrong {
 /// The words that a setting of TLS takes, where the value is none of them.
 fn tls_words_without(key: &str, value: &str) -> Option<&'static str> {
     let words = match key {
+        // libldap takes these for `hard`.
+        "tls_reqcert" | "tls_reqsan"
+            if ["on", "true", "yes"].iter().any(|word| word.eq_ignore_ascii_case(value)) =>
+        {
+            return None;
+        }
         "tls_reqcert" | "tls_reqsan" => "never, allow, try, demand, hard",
         "tls_crlcheck" => "none, peer, all",
         "tls_protocol_min" => {

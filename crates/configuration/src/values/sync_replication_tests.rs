@@ -89,6 +89,7 @@ fn what_is_wrong_is_named() {
         let fault = parse(&format!("{LEAST}|{more}")).unwrap_err();
         assert!(fault.at == Some(3) && fault.message.starts_with(expected), "{more}: {fault:?}");
     }
+    assert!(parse(&format!("{LEAST}|tls_reqcert=Yes|tls_reqsan=on")).is_ok());
     let fault = parse(&format!("{LEAST}|binddn=ann")).unwrap_err();
     assert!(fault.message.starts_with("syncrepl: binddn=ann is not a DN: "), "{fault:?}");
     check("bindmethod=sasl", None, "syncrepl: bindmethod=sasl needs saslmech=");
