@@ -14,6 +14,7 @@ use super::builder::directive::{Cardinality, Directive, Form, Scope};
 use super::directives;
 use super::entry::ConfigEntry;
 use super::kinds::descriptor_of;
+use super::line;
 use super::model::{Config, Database, Overlay};
 use super::settings::Settings;
 use super::value_list::ValueList;
@@ -33,9 +34,7 @@ impl ConfigEntry {
         for setting in all {
             let own = || directives::all().filter(|directive| directive.attribute == setting.attribute);
             let ordered = own().any(|directive| directive.cardinality == Cardinality::Ordered);
-            // A setting of the same name may be several words in databases of another kind.
-            let is_words = |one: &Directive| one.form == Form::Words && one.scope != Scope::Foreign;
-            let is_word = own().any(Directive::is_word) && !own().any(is_words);
+            let is_word = takes_word(setting.attribute);
             // An empty word is read again from no value; as in slapd it has none.
             let may_be_empty = !is_word && own().all(|directive| directive.form != Form::Each);
             let given = setting.values.iter().filter(|value| may_be_empty || !value.is_empty());
@@ -43,9 +42,9 @@ impl ConfigEntry {
                 .enumerate()
                 .map(|(number, value)| {
                     let mut text = if ordered { format!("{{{number}}}").into_bytes() } else { Vec::new() };
-                    match is_word && value.iter().any(u8::is_ascii_whitespace) {
-                        true => text.extend([b"\"".as_slice(), value, b"\""].concat()),
-                        false => text.extend_from_slice(value),
+                    match std::str::from_utf8(value) {
+                        Ok(word) if is_word => text.extend_from_slice(line::quoted(word).as_bytes()),
+                        _ => text.extend_from_slice(value),
                     }
                     text
                 })
@@ -55,6 +54,14 @@ impl ConfigEntry {
             }
         }
     }
+}
+
+/// Whether a value of this attribute is one word, which slapd cuts out of it: with blanks it has to be in quotes.
+pub(super) fn takes_word(attribute: &str) -> bool {
+    let own = || directives::all().filter(|directive| directive.attribute.eq_ignore_ascii_case(attribute));
+    // A setting of the same name may be several words in databases of another kind.
+    let is_words = |one: &Directive| one.form == Form::Words && one.scope != Scope::Foreign;
+    own().any(Directive::is_word) && !own().any(is_words)
 }
 
 /// All entries of a configuration, parents before children, in the order in which `slapcat -n0` shows them.

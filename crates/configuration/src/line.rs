@@ -182,19 +182,30 @@ pub(super) fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
         if !value.is_empty() {
             value.push(' ');
         }
-        if !word.is_empty() && !word.contains(is_space) {
-            value.push_str(word);
-            continue;
-        }
         // `dn.exact="cn=a b"` reads better than quotes around the whole.
         match word.split_once('=') {
-            Some((key, rest)) if !key.contains(is_space) && !key.contains('"') && !rest.contains('"') => {
+            Some((key, rest))
+                if rest.contains(is_space) && !key.contains(is_space) && !word.contains('"') =>
+            {
                 value.push_str(&format!("{key}=\"{rest}\""));
             }
-            _ => value.push_str(&format!("\"{word}\"")),
+            _ => value.push_str(&quoted(word)),
         }
     }
     value
+}
+
+/// One word of an olc value, in quotes if it needs them. What cuts the value takes the last quote within the word away, so that one stands
+/// there twice. A quote before a blank ends the word: slapd has no form for such words.
+pub(super) fn quoted(word: &str) -> String {
+    match word.rfind('"') {
+        None if word.is_empty() || word.contains(is_space) => format!("\"{word}\""),
+        None => word.to_owned(),
+        Some(last) => {
+            let (before, after) = word.split_at(last);
+            format!("\"{before}\"{after}\"")
+        }
+    }
 }
 
 /// A command as one olc value: its name, and its arguments in quotes.
@@ -203,6 +214,7 @@ pub(super) fn join_command(words: &[String]) -> String {
     for (number, word) in words.iter().enumerate() {
         match number {
             0 => value.push_str(word),
+            _ if word.contains('"') => value.push_str(&format!(" {}", quoted(word))),
             _ => value.push_str(&format!(" \"{word}\"")),
         }
     }
@@ -301,6 +313,9 @@ mod tests {
             (r#"to dn.regex="^a b\.c$" by x"#, &["to", r"dn.regex=^a b\.c$", "by", "x"]),
             (r#""a b" """#, &["a b", ""]),
             ("a\n  b", &["a", "b"]),
+            (r#"credentials="a b" c=d "x=" "#, &["credentials=a b", "c=d", "x="]),
+            (r#""a""b" c"#, &["a\"b", "c"]),
+            (r#""a""" """" """b" "a b"c""d""#, &["a\"", "\"", "\"b", "a b\"c\"d"]),
         ];
         for (value, expected) in cases {
             let texts: Vec<String> = value_words(value).into_iter().map(|word| word.text).collect();

@@ -23,8 +23,9 @@ use larix_engine::time::{Clock, RandomSource, new_uuid};
 use larix_proto::ldif::{Body, LdifAttribute, LdifError, Reader, Record, Writer};
 
 use super::diagnostic::{ConfigError, ConfigFault, Notes, Origin};
-use super::entries::{EntryName, from_entries};
+use super::entries::{EntryName, from_entries, takes_word};
 use super::entry::{ConfigAttribute, ConfigEntry};
+use super::line;
 use super::model::{Config, Source};
 use super::text::{Piece, Text, crc32};
 
@@ -104,7 +105,8 @@ pub fn exists_in(directory: &Path) -> bool {
     directory.join(TOP).exists() || directory.join(journal::JOURNAL).exists()
 }
 
-/// Every entry of a slapd.d as it is stored, parents before children; none when there is no cn=config.ldif.
+/// Every entry of a slapd.d as it is stored, parents before children; none when there is no cn=config.ldif. Words that an earlier Larix
+/// stored without their quotes have them.
 ///
 /// # Errors
 /// Names the file that cannot be read or parsed.
@@ -112,7 +114,8 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     let mut notes = Notes::default();
     let files = files_of(directory, MAX_DEPTH)?;
     note_orphans(directory, &files, &mut notes);
-    let all = entries_of(directory, files, &mut notes)?;
+    let mut all = entries_of(directory, files, &mut notes)?;
+    quote_words(&mut all, &mut notes);
     let mut named: Vec<(EntryName, ConfigEntry)> = Vec::with_capacity(all.len());
     for entry in all {
         let name = EntryName::parse(&entry.dn).map_err(|why| {
@@ -122,6 +125,36 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     }
     named.sort_by_cached_key(|(name, _)| name.order());
     Ok((named.into_iter().map(|(_, entry)| entry).collect(), notes))
+}
+
+/// Puts quotes around values of one word that have blanks: an earlier Larix wrote them without, and they mean one thing, which
+/// slapd refuses.
+fn quote_words(all: &mut [ConfigEntry], notes: &mut Notes) {
+    for entry in all {
+        for attribute in &mut entry.attributes {
+            let is_bare = attribute.values.iter().any(|value| bare_words(value).is_some());
+            if !is_bare || !takes_word(&attribute.description) {
+                continue;
+            }
+            let quoted = |value: &Vec<u8>| match bare_words(value) {
+                Some(text) => line::quoted(text).into_bytes(),
+                None => value.clone(),
+            };
+            attribute.values = attribute.values.iter().map(quoted).collect();
+            let dn = Arc::from(entry.dn.as_str());
+            let origin = Origin::Value { dn, attribute: attribute.description.clone() };
+            notes.push(
+                origin,
+                "has blanks and no quotes, and is read as one word: the next change of this entry adds the quotes",
+            );
+        }
+    }
+}
+
+/// A value with blanks that does not begin with a quote.
+fn bare_words(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    (!text.starts_with('"') && text.contains(char::is_whitespace)).then_some(text)
 }
 
 /// Notes folders with files of entries whose superior has no file: nothing of them is read.
@@ -393,6 +426,22 @@ mod tests {
         let [global, database, overlay] = FILES.map(|(file, _)| format!("/{file}"));
         assert_eq!(files, [&global, &global, &database, &overlay], "{error}");
         assert!(error.contains("cn=config: olcNoSuch: no such attribute is known"), "{error}");
+    }
+
+    /// As an earlier Larix wrote them.
+    #[test]
+    fn words_with_blanks_are_read_without_their_quotes() {
+        let directory = directory([Some("olcSaslRealm: a b\nolcArgsFile: \"/a b\"\n"), Some(""), Some("")]);
+        let mut config = read(directory.path()).unwrap();
+        assert_eq!(config.global.sasl.realm.as_deref(), Some("a b"));
+        let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
+        assert!(
+            notes.iter().any(|note| note.contains("olcSaslRealm: has blanks and no quotes")),
+            "{notes:?}"
+        );
+        assert!(!notes.iter().any(|note| note.contains("olcArgsFile: has blanks")), "{notes:?}");
+        assert_eq!(config.entries()[0].values("olcSaslRealm").to_vec(), [b"\"a b\""]);
+        assert!(!read_again(&mut config, directory.path()).unwrap(), "the files are those that were read");
     }
 
     #[test]

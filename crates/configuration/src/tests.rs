@@ -664,7 +664,8 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
 
     let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
     let random = SeededRandom::new(7);
-    let text = "sasl-realm \"a b\"\nsasl-host \"\"\nsasl-auxprops-dontusecopy \"\"\ninclude $D/core.schema\n\
+    let text = "sasl-realm \"a b\"\nsasl-host \"\"\nargsfile /nowhere/a\\\"b\nauthz-regexp (a\\\"b) cn=x\n\
+                sasl-auxprops-dontusecopy \"\"\ninclude $D/core.schema\n\
                 database mdb\nsuffix cn=x\ndirectory \"/nowhere/a b\"\nextra_attrs \"\" cn\n\
                 overlay auditlog\nauditlog \"/nowhere/a b\"\noverlay ppolicy\nppolicy_default \"cn=a b,cn=x\"\n";
     let (directory, config) =
@@ -680,12 +681,15 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
     };
     assert_eq!(shown("olcSaslRealm"), ["\"a b\""]);
     assert_eq!(shown("olcSaslHost"), Vec::<String>::new());
+    assert_eq!(shown("olcArgsFile"), ["\"/nowhere/a\"\"b\""]);
+    assert_eq!(shown("olcAuthzRegexp"), ["{0}\"(a\"\"b)\" cn=x"]);
     assert_eq!(shown("olcSaslAuxpropsDontUseCopy"), Vec::<String>::new());
     assert_eq!(shown("olcDbDirectory"), ["\"/nowhere/a b\""]);
     assert_eq!(shown("olcExtraAttrs"), ["cn"]);
     assert_eq!(shown("olcAuditlogFile"), ["\"/nowhere/a b\""]);
     assert_eq!(shown("olcPPolicyDefault"), ["cn=a b,cn=x"]);
     assert_eq!(again.global.sasl.realm.as_deref(), Some("a b"));
+    assert_eq!(again.global.args_file.as_deref(), Some(std::path::Path::new("/nowhere/a\"b")));
     let mdb = again.databases[1].kind.mdb().expect("an mdb database");
     assert_eq!(mdb.directory, std::path::Path::new("/nowhere/a b"));
 }
