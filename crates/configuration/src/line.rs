@@ -236,7 +236,8 @@ pub(super) fn collapse(definition: &str) -> String {
     out
 }
 
-fn is_space(c: char) -> bool {
+/// What separates the words of a value, as C has it: other blanks of Unicode do not.
+pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
 

@@ -154,7 +154,7 @@ fn quote_words(all: &mut [ConfigEntry], notes: &mut Notes) {
 /// A value with blanks that does not begin with a quote.
 fn bare_words(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    (!text.starts_with('"') && text.contains(char::is_whitespace)).then_some(text)
+    (!text.starts_with('"') && text.contains(line::is_space)).then_some(text)
 }
 
 /// Notes folders with files of entries whose superior has no file: nothing of them is read.

@@ -365,7 +365,7 @@ fn apply_attribute(
             return Err(ConfigError::new(origin, "a value is not UTF-8 text"));
         };
         let text = text.trim();
-        if directive.is_word() && !text.starts_with('"') && text.contains(char::is_whitespace) {
+        if directive.is_word() && !text.starts_with('"') && text.contains(line::is_space) {
             let fault = Fault::keyword("one word is wanted here: blanks have to be in quotes");
             return Err(error_of(fault.with_help(format!("\"{text}\"")), &origin, Some(text), 0));
         }
