@@ -1,11 +1,12 @@
 //! TLS of the clients: `ldaps://`, `-Z`, and the settings that OpenLDAP's clients know (ldap.conf(5)).
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
+use std::fmt;
+use std::io::{self, Read};
 use std::net::TcpStream;
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larix_sasl::scram::ClientBinding;
 use rustls::client::WebPkiServerVerifier;
@@ -44,7 +45,41 @@ pub struct TlsOptions {
     places: HashMap<&'static str, String>,
     /// Whether a certificate may have any name.
     any_name: bool,
+    /// A tool reads pipes; a server, which would wait for them, does not.
+    pipes: Option<Pipes>,
 }
+
+/// What came out of the pipes that a tool's settings name, as `<(...)` of a shell is one: each is read once, for all connections.
+#[derive(Clone, Default)]
+struct Pipes(Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>);
+
+impl Pipes {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = known.get(path) {
+            return Ok(bytes.clone());
+        }
+        let bytes = std::fs::read(path)?;
+        known.insert(path.to_owned(), bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// Without their content: there may be a key in it.
+impl fmt::Debug for Pipes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pipes")
+    }
+}
+
+/// What was read says nothing about the settings.
+impl PartialEq for Pipes {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Pipes {}
 
 impl TlsOptions {
     /// The settings that are known, by the names of ldap.conf.
@@ -63,9 +98,9 @@ impl TlsOptions {
         Self { any_name: true, ..self }
     }
 
-    /// From `-o tls_...=...`, then the environment and the files.
+    /// From `-o tls_...=...`, then the environment and the files. Pipes are read where files are named.
     pub fn gather(options: &[String], conf: &LdapConf) -> Self {
-        let mut gathered = Self::default();
+        let mut gathered = Self { pipes: Some(Pipes::default()), ..Self::default() };
         for option in options {
             if let Some((name, value)) = option.split_once('=') {
                 gathered.settings.extend(known(name).map(|name| (name, value.to_owned())));
@@ -154,17 +189,18 @@ impl TlsOptions {
         }
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
-        let chain = certificates(Path::new(path)).map_err(|error| self.placed("TLS_CERT", error))?;
+        let chain = self.certificates(path).map_err(|error| self.placed("TLS_CERT", error))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
-        let key = opened(Path::new(key_path)).and_then(PrivateKeyDer::from_pem_reader).map_err(|error| {
-            let why = match error {
-                pem::Error::NoItemsFound => {
-                    "no private key (PEM) in it: tls_key names the file of the key".to_owned()
-                }
-                error => format!("no private key in it: {error}"),
-            };
-            self.placed("TLS_KEY", unreadable(Path::new(key_path), &why))
-        })?;
+        let key =
+            self.opened(Path::new(key_path)).and_then(PrivateKeyDer::from_pem_reader).map_err(|error| {
+                let why = match error {
+                    pem::Error::NoItemsFound => {
+                        "no private key (PEM) in it: tls_key names the file of the key".to_owned()
+                    }
+                    error => format!("no private key in it: {error}"),
+                };
+                self.placed("TLS_KEY", unreadable(Path::new(key_path), &why))
+            })?;
         builder.with_client_auth_cert(chain, key).map_err(|error| {
             unreadable(Path::new(path), &fault::own_certificate(&error, key_path, &SettingNames::LDAP))
         })
@@ -234,7 +270,8 @@ impl TlsOptions {
         let mut lists = Vec::new();
         for (name, must) in [("TLS_CRLFILE", true), ("TLS_CACERT", false)] {
             let Some(path) = self.get(name).map(Path::new) else { continue };
-            let found = opened(path)
+            let found = self
+                .opened(path)
                 .and_then(|file| {
                     CertificateRevocationListDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>()
                 })
@@ -251,7 +288,7 @@ impl TlsOptions {
     fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, ClientError> {
         let (file, directory) = (self.get("TLS_CACERT"), self.get("TLS_CACERTDIR"));
         let mut found = match file {
-            Some(path) => certificates(Path::new(path)).map_err(|error| self.placed("TLS_CACERT", error))?,
+            Some(path) => self.certificates(path).map_err(|error| self.placed("TLS_CACERT", error))?,
             None => Vec::new(),
         };
         if let Some(path) = directory {
@@ -259,16 +296,35 @@ impl TlsOptions {
                 self.placed("TLS_CACERTDIR", unreadable(Path::new(path), &error.to_string()))
             })?;
             for entry in entries.flatten() {
-                found.extend(certificates(&entry.path()).unwrap_or_default());
+                let path = entry.path();
+                found.extend(certificates(&path, opened(&path)).unwrap_or_default());
             }
         }
         if file.is_none() && directory.is_none() {
             let system = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.exists());
             if let Some(path) = system {
-                found.extend(certificates(path)?);
+                found.extend(certificates(path, opened(path))?);
             }
         }
         Ok(found)
+    }
+
+    /// The certificates in the file that a setting names.
+    fn certificates(&self, path: &str) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+        let path = Path::new(path);
+        certificates(path, self.opened(path))
+    }
+
+    /// The file that a setting names, or what came out of the pipe.
+    fn opened(&self, path: &Path) -> Result<Box<dyn Read>, pem::Error> {
+        let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+        match &self.pipes {
+            Some(pipes) if is_pipe() => {
+                let bytes = pipes.read(path).map_err(pem::Error::Io)?;
+                Ok(Box::new(io::Cursor::new(bytes)))
+            }
+            _ => opened(path),
+        }
     }
 
     /// The same, read once for many connections.
@@ -398,12 +454,16 @@ fn known(name: &str) -> Option<&'static str> {
     TlsOptions::NAMES.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
 }
 
-fn opened(path: &Path) -> Result<File, pem::Error> {
-    larix_files::open(path).map_err(pem::Error::Io)
+fn opened(path: &Path) -> Result<Box<dyn Read>, pem::Error> {
+    let file = larix_files::open(path).map_err(pem::Error::Io)?;
+    Ok(Box::new(file))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-    let found = opened(path)
+fn certificates(
+    path: &Path,
+    opened: Result<Box<dyn Read>, pem::Error>,
+) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let found = opened
         .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
         .map_err(|error| unreadable(path, &error.to_string()))?;
     if found.is_empty() {
@@ -433,6 +493,23 @@ mod tests {
         let options = TlsOptions::gather(&[], &conf);
         let error = options.configuration(&PeerCertificate::default(), &[]).unwrap_err().to_string();
         assert!(error.starts_with("/no/such/file: ") && error.ends_with("(LDAPTLS_CACERT)"), "{error}");
+    }
+
+    #[test]
+    fn a_tool_reads_a_pipe_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let name = pipe.display().to_string();
+        let text = larix_testkit::Authority::new("Root").certificate();
+        let writer = std::thread::spawn(move || std::fs::write(pipe, text).unwrap());
+        let tool = TlsOptions::gather(&[format!("tls_cacert={name}")], &LdapConf::of(&[]));
+        for _ in 0..2 {
+            tool.check().unwrap();
+        }
+        writer.join().unwrap();
+        let error = TlsOptions::new([("tls_cacert", name.as_str())]).check().unwrap_err().to_string();
+        assert!(error.ends_with("it is not a regular file"), "{error}");
     }
 
     #[test]
