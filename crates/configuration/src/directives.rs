@@ -18,7 +18,9 @@ use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope};
 use super::{kinds, pcache, translucent};
 
-pub(super) use overlays::overlay_kind;
+pub use overlays::overlay_that_defines;
+pub(super) use overlays::{defining_overlay, overlay_kind};
+pub(super) use structure::defining_module;
 
 /// Every directive, in the order in which the attributes of one entry are applied.
 pub(super) fn all() -> impl Iterator<Item = &'static Directive> {

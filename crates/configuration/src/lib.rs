@@ -54,7 +54,7 @@ pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requ
 pub use conf_file::{ConfLine, conf_lines};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
-pub use directives::is_secret_setting;
+pub use directives::{is_secret_setting, overlay_that_defines};
 pub use entries::entries;
 pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;

@@ -656,6 +656,26 @@ fn a_quick_start_takes_lines_for_its_database() {
     assert!(refused.contains("FILE:1:9"), "{refused}");
 }
 
+/// As after the next start: entries that have them are asked for before.
+#[test]
+fn definitions_leave_with_what_brings_them() {
+    let core = larix_schema::bundled("core").unwrap();
+    for (module, stays) in [("", false), ("moduleload otp.la\n", true)] {
+        let text =
+            format!("{module}include $D/core.schema\ndatabase mdb\nsuffix cn=x\ndirectory $D\noverlay otp\n");
+        let (_keep, config) = read(&[("slapd.conf", text.as_str()), ("core.schema", core)]);
+        let config = Config::from_entries(config.unwrap().entries(), super::Source::QuickStart).unwrap();
+        let class = config.schema.object_class_id("oathTOTPUser").expect("the overlay's class");
+        let mut entries = config.shared_entries();
+        let with = config.followed_by(entries.clone()).unwrap();
+        assert_eq!(with.schema.object_class_id("oathTOTPUser"), Some(class));
+        entries.retain(|entry| !entry.dn.starts_with("olcOverlay="));
+        let without = config.followed_by(entries).unwrap();
+        assert_eq!(without.schema.object_class_id("oathTOTPUser").is_some(), stays, "{module}");
+        assert_eq!(without.schema.broken_since(&config.schema).1.contains(&class), !stays, "{module}");
+    }
+}
+
 /// slapd cuts these values at blanks, and starts with no empty one.
 #[test]
 fn words_with_blanks_and_empty_ones_in_slapd_d() {

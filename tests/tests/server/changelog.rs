@@ -297,10 +297,15 @@ fn it_is_configured_while_the_server_serves() {
     let added = found(&mut root, "cn=changelog", "one", &managed, "");
     assert!(added.ends_with(" => 0") && !added.starts_with("=>"), "{added}");
 
+    // Entries have its definitions. A module keeps those.
+    let overlay = "delete \"olcOverlay={0}mep,olcDatabase={1}mdb,cn=config\"";
+    let refused = larix_tests::replicas::ask(&mut root, overlay);
+    assert!(refused.starts_with("=> 53") && refused.contains("it comes with overlay mep"), "{refused}");
     // Without either the entries stay, and nobody keeps them in step.
     let mut ask =
         |request: &str| assert_eq!(larix_tests::replicas::ask(&mut root, request), "=> 0\n", "{request}");
-    ask("delete \"olcOverlay={0}mep,olcDatabase={1}mdb,cn=config\"");
+    ask("add \"cn=module,cn=config\"\n  objectClass: olcModuleList\n  cn: module\n  olcModuleLoad: mep");
+    ask(overlay);
     ask("delete \"olcDatabase={2}changelog,cn=config\"");
     ask(&format!("delete \"uid=ann,ou=people,{SUFFIX}\""));
     let group = found(&mut root, &format!("cn=ann,ou=groups,{SUFFIX}"), "base", "(gidNumber=7)", "");

@@ -72,6 +72,19 @@ pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
     kinds().iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
 }
 
+/// The overlay of this name, if definitions come with it.
+pub(crate) fn defining_overlay(name: &str) -> Option<&'static str> {
+    overlay_kind(name)?.descriptor.filter(|descriptor| !descriptor.schema.is_empty()).map(|found| found.name)
+}
+
+/// The overlay with which the attribute type or object class of this name comes, if it is one.
+#[must_use]
+pub fn overlay_that_defines(element: &str) -> Option<&'static str> {
+    let quoted = format!("'{}'", element.to_ascii_lowercase());
+    let defines = |schema: &str| schema.to_ascii_lowercase().contains(&quoted);
+    larix_overlays::all().find(|descriptor| defines(descriptor.schema)).map(|descriptor| descriptor.name)
+}
+
 /// All of them.
 pub(super) fn kinds() -> &'static [OverlayKind] {
     static KINDS: LazyLock<Vec<OverlayKind>> = LazyLock::new(|| {

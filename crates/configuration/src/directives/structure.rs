@@ -192,6 +192,11 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The overlay whose definitions a module brings.
+pub(in super::super) fn defining_module(file: &str) -> Option<&'static str> {
+    super::defining_overlay(module_name(file))
+}
+
 /// The name of a module without its folder, its ending and the versions of its file: `refint` of
 /// `/usr/lib/ldap/refint-2.4.so.2.10.8`.
 fn module_name(file: &str) -> &str {

@@ -1,14 +1,17 @@
 //! What a configuration shares with the one before it: schema that is the same need not be read again, so that a change
 //! costs the same however much is defined.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::builder::{Builder, Defined, Section};
 use super::super::diagnostic::ConfigError;
+use super::super::directives::{defining_module, defining_overlay};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
+use super::super::kinds::DatabaseKind;
 use super::super::model::{Config, SchemaSection};
 use super::apply::{PLAIN, apply_attributes};
-use super::names::{EntryName, Role};
+use super::names::{EntryName, Role, split_number};
 
 /// Attributes that make up the schema.
 const DEFINING: [&str; 6] = [
@@ -35,6 +38,28 @@ fn defines_same(one: &Arc<ConfigEntry>, other: &Arc<ConfigEntry>) -> bool {
     Arc::ptr_eq(one, other) || DEFINING.iter().all(|name| one.values(name) == other.values(name))
 }
 
+/// What brings definitions of its own: overlays, modules by the names of their overlays, and kinds of databases.
+fn bringers(named: &[(EntryName, Arc<ConfigEntry>)]) -> BTreeSet<&'static str> {
+    let of_module = |value: &Vec<u8>| {
+        let text = String::from_utf8_lossy(value);
+        defining_module(split_number(text.trim()).1.split_whitespace().next().unwrap_or_default())
+    };
+    let of_kind = |kind: &str| {
+        let descriptor = DatabaseKind::named(kind)?.descriptor();
+        (!descriptor.schema.is_empty()).then_some(descriptor.name)
+    };
+    let mut found = BTreeSet::new();
+    for (name, entry) in named {
+        match &name.role {
+            Role::Overlay(kind) => found.extend(defining_overlay(kind)),
+            Role::Database(kind) => found.extend(of_kind(kind)),
+            Role::Module => found.extend(entry.values("olcModuleLoad").iter().filter_map(of_module)),
+            _ => {}
+        }
+    }
+    found
+}
+
 /// Whether the definitions go on with all that were there.
 fn goes_on(now: &ConfigEntry, before: &ConfigEntry) -> bool {
     DEFINING.iter().all(|name| now.values(name).starts_with(before.values(name)))
@@ -42,16 +67,17 @@ fn goes_on(now: &ConfigEntry, before: &ConfigEntry) -> bool {
 
 impl<'e> ReusableSchema<'e> {
     pub(super) fn find(earlier: &'e Config, named: &[(EntryName, Arc<ConfigEntry>)]) -> Self {
-        let shared = super::shared(earlier);
-        let is_section = |entry: &&Arc<ConfigEntry>| {
-            EntryName::parse(&entry.dn).is_ok_and(|name| matches!(name.role, Role::Schema(_)))
+        let named_before = |entry: Arc<ConfigEntry>| Some((EntryName::parse(&entry.dn).ok()?, entry));
+        let before: Vec<(EntryName, Arc<ConfigEntry>)> =
+            super::shared(earlier).into_iter().filter_map(named_before).collect();
+        let sections = |named: &[(EntryName, Arc<ConfigEntry>)]| -> Vec<Arc<ConfigEntry>> {
+            let all = named.iter().filter(|(name, _)| matches!(name.role, Role::Schema(_)));
+            all.map(|(_, entry)| Arc::clone(entry)).collect()
         };
-        let entries: Vec<Arc<ConfigEntry>> = shared.iter().filter(is_section).cloned().collect();
-        let global = shared.iter().find(|entry| entry.dn.eq_ignore_ascii_case("cn=config"));
-        let now: Vec<&Arc<ConfigEntry>> =
-            named.iter().filter(|(name, _)| matches!(name.role, Role::Schema(_))).map(|(_, it)| it).collect();
+        let (entries, now) = (sections(&before), sections(named));
+        let global = before.iter().find(|(name, _)| name.role == Role::Global);
         let same_global =
-            global.zip(named.first()).is_some_and(|(before, (_, now))| defines_same(before, now));
+            global.zip(named.first()).is_some_and(|((_, before), (_, now))| defines_same(before, now));
         let same = entries.iter().zip(&now).take_while(|(before, now)| defines_same(before, now)).count();
         let tail_is_same = |entries: &[Arc<ConfigEntry>]| {
             let now = now.get(same + 1..).unwrap_or_default();
@@ -65,8 +91,10 @@ impl<'e> ReusableSchema<'e> {
             (Some([before, rest @ ..]), Some(now)) => goes_on(now, before) && tail_is_same(rest),
             (Some(_), None) => false,
         };
-        let sections = [earlier.schema_sections.len(), earlier.schema_steps.len()];
-        let whole = same_global && rest && sections == [entries.len(); 2];
+        let known = [earlier.schema_sections.len(), earlier.schema_steps.len()];
+        // What leaves takes its definitions along.
+        let stays = bringers(&before).is_subset(&bringers(named));
+        let whole = same_global && rest && stays && known == [entries.len(); 2];
         Self { earlier, entries, same: whole.then_some(same) }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use larix_configuration::slapd_d::Keeper;
 use larix_configuration::values::AdminAddress;
-use larix_configuration::{Changed, Config, ConfigRefusal, Global};
+use larix_configuration::{Changed, Config, ConfigRefusal, Global, overlay_that_defines};
 use larix_engine::Served;
 use larix_engine::time::Clock as _;
 use larix_engine::write::RetiringDefinitions;
@@ -160,10 +160,17 @@ impl<'s> Transition<'s> {
         for served in self.staying_databases() {
             served.retire_elements(retiring.clone());
             if let Some(found) = served.database().schema_use(&retiring).map_err(failed)? {
-                let text = format!(
+                let mut text = format!(
                     "\"{}\" is in use: the entry \"{}\" has it, and would not do without it or with what it becomes",
                     found.element, found.dn
                 );
+                let is_gone = next.attribute_type_id(&found.element).is_none()
+                    && next.object_class_id(&found.element).is_none();
+                if let Some(overlay) = overlay_that_defines(&found.element).filter(|_| is_gone) {
+                    text += &format!(
+                        "; it comes with overlay {overlay}: olcModuleLoad: {overlay} in an entry cn=module,cn=config keeps it"
+                    );
+                }
                 return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, text));
             }
         }
