@@ -866,12 +866,15 @@ fn an_overlay_below_an_overlay_is_read_and_has_no_effect() {
 #[test]
 fn numbers_below_0() {
     let text = "include $D/core.schema\nconcurrency -1\nmaxderefdepth -1\ndatabase mdb\nsuffix cn=x\ndirectory $D\n\
+                add_content_acl\n\
                 maxderefdepth -2\nsearchstack -1\n";
     let (_keep, config) =
         read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
     let config = config.unwrap();
     assert_eq!(config.databases[1].shared.max_deref_depth, 0);
     assert_eq!(config.databases[1].settings.get("olcMaxDerefDepth").to_vec(), [b"-2"]);
+    // A switch that says nothing is on.
+    assert!(config.databases[1].shared.add_content_acl);
 }
 
 /// Rules that rewrite identities: from slapd.conf to entries, in OpenLDAP's form, and back.

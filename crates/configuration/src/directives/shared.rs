@@ -59,7 +59,8 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("add_content_acl", "olcAddContentAcl", Scope::Shared, Form::Switch, |b, c| {
         b.shared().add_content_acl = c.switch()?;
         Ok(())
-    }),
+    })
+    .arguments(0, 1),
     Directive::new("access", "olcAccess", Scope::Shared, Form::Own, super::database::access).ordered(),
 ];
 

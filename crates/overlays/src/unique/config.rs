@@ -124,7 +124,13 @@ fn area(schema: &Schema, suffixes: &[NormalDn], text: &str) -> Result<Area, Stri
         return Err(fault("has extensions, which mean nothing here: leave them out".to_owned()));
     }
     let scope = match url.scope {
-        None | Some(Scope::Base) => {
+        // slapd takes it. Its searches then find some entries below a base and none below the suffix.
+        None => {
+            return Err(fault(
+                "has no scope: write sub or one; slapd takes it and checks hardly anything".to_owned(),
+            ));
+        }
+        Some(Scope::Base) => {
             return Err(fault("has the scope base, where everything is unique; write sub or one".to_owned()));
         }
         Some(scope) => scope,

@@ -255,7 +255,7 @@ fn directives_that_mean_nothing_are_refused() {
     let uri = |text: &str| UniqueDirectives { uris: vec![words(text)], ..UniqueDirectives::default() };
     let table = [
         (uri("ldap:///?mail?base"), "scope base"),
-        (uri("ldap:///?mail"), "scope base"),
+        (uri("ldap:///?mail"), "has no scope: write sub or one"),
         (uri("strict"), "no URI"),
         (uri("ldap:///dc=other?mail?sub"), "not within this database"),
         (uri("ldap:///?nonsense?sub"), "<nonsense>"),
