@@ -877,6 +877,19 @@ fn numbers_below_0() {
     assert!(config.databases[1].shared.add_content_acl);
 }
 
+/// slapd does not start with a larger one, and no client can ask for it.
+#[test]
+fn limits_end_where_slapd_s_do() {
+    let read = |line: &str| read(&[("slapd.conf", line)]).1.map(|_| ());
+    for line in ["sizelimit 2147483647\n", "timelimit time.soft=2147483647 time.hard=unlimited\n"] {
+        assert_eq!(read(line), Ok(()), "{line}");
+    }
+    for line in ["sizelimit 2147483648\n", "sizelimit size.hard=4294967296\n", "timelimit 2147483648\n"] {
+        let error = read(line).expect_err(line);
+        assert!(error.contains("is more than 2147483647; say unlimited"), "{error}");
+    }
+}
+
 /// Rules that rewrite identities: from slapd.conf to entries, in OpenLDAP's form, and back.
 #[test]
 fn rewriting_rules_and_back() {

@@ -235,10 +235,14 @@ fn split(word: &str) -> Result<(&str, &str), String> {
 fn number(value: &str) -> Result<Option<u32>, String> {
     match value {
         "unlimited" | "none" | "-1" => Ok(None),
-        _ => crate::line::c_integer(value)
-            .and_then(|number| u32::try_from(number).ok())
-            .map(Some)
-            .ok_or_else(|| format!("`{value}` is not a limit; say a number or unlimited")),
+        _ => {
+            let number = crate::line::c_integer(value).and_then(|number| u64::try_from(number).ok());
+            let number =
+                number.ok_or_else(|| format!("`{value}` is not a limit; say a number or unlimited"))?;
+            // maxInt of RFC 4511, and an `int` of slapd's.
+            let number = u32::try_from(number).ok().filter(|number| i32::try_from(*number).is_ok());
+            number.map(Some).ok_or_else(|| format!("`{value}` is more than 2147483647; say unlimited"))
+        }
     }
 }
 
