@@ -29,12 +29,13 @@ impl ConfigEntry {
         let rank = |attribute: &str| {
             directives::all().position(|directive| directive.attribute == attribute).unwrap_or(usize::MAX)
         };
+        let kind = kind_of(self);
         let mut all: Vec<_> = settings.iter().collect();
         all.sort_by_key(|setting| rank(setting.attribute));
         for setting in all {
             let own = || directives::all().filter(|directive| directive.attribute == setting.attribute);
             let ordered = own().any(|directive| directive.cardinality == Cardinality::Ordered);
-            let is_word = takes_word(setting.attribute);
+            let is_word = takes_word(kind.as_deref(), setting.attribute);
             // An empty word is read again from no value; as in slapd it has none.
             let may_be_empty = !is_word && own().all(|directive| directive.form != Form::Each);
             let given = setting.values.iter().filter(|value| may_be_empty || !value.is_empty());
@@ -56,9 +57,19 @@ impl ConfigEntry {
     }
 }
 
-/// Whether a value of this attribute is one word, which slapd cuts out of it: with blanks it has to be in quotes.
-pub(super) fn takes_word(attribute: &str) -> bool {
-    let own = || directives::all().filter(|directive| directive.attribute.eq_ignore_ascii_case(attribute));
+/// The kind of the database that an entry is.
+pub(super) fn kind_of(entry: &ConfigEntry) -> Option<String> {
+    let name = std::str::from_utf8(entry.values("olcDatabase").first()?).ok()?;
+    Some(split_number(name).1.to_ascii_lowercase())
+}
+
+/// Whether a value of this attribute is one word, which slapd cuts out of it: with blanks it has to be in quotes. Where slapd takes
+/// the value whole, as with the directory of another kind of database, quotes would be a part of it.
+pub(super) fn takes_word(kind: Option<&str>, attribute: &str) -> bool {
+    let all = || directives::all().filter(|directive| directive.attribute.eq_ignore_ascii_case(attribute));
+    let is_of_kind = |one: &Directive| matches!(one.scope, Scope::Kind(own) if Some(own) == kind);
+    let has_own = all().any(is_of_kind);
+    let own = || all().filter(|one| !has_own || is_of_kind(one));
     // A setting of the same name may be several words in databases of another kind.
     let is_words = |one: &Directive| one.form == Form::Words && one.scope != Scope::Foreign;
     own().any(Directive::is_word) && !own().any(is_words)

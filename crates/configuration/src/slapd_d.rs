@@ -23,7 +23,7 @@ use larix_engine::time::{Clock, RandomSource, new_uuid};
 use larix_proto::ldif::{Body, LdifAttribute, LdifError, Reader, Record, Writer};
 
 use super::diagnostic::{ConfigError, ConfigFault, Notes, Origin};
-use super::entries::{EntryName, from_entries, takes_word};
+use super::entries::{EntryName, from_entries, kind_of, takes_word};
 use super::entry::{ConfigAttribute, ConfigEntry};
 use super::line;
 use super::model::{Config, Source};
@@ -131,9 +131,10 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
 /// slapd refuses.
 fn quote_words(all: &mut [ConfigEntry], notes: &mut Notes) {
     for entry in all {
+        let kind = kind_of(entry);
         for attribute in &mut entry.attributes {
             let is_bare = attribute.values.iter().any(|value| bare_words(value).is_some());
-            if !is_bare || !takes_word(&attribute.description) {
+            if !is_bare || !takes_word(kind.as_deref(), &attribute.description) {
                 continue;
             }
             let quoted = |value: &Vec<u8>| match bare_words(value) {

@@ -687,7 +687,8 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
     let text = "sasl-realm \"a b\"\nsasl-host \"\"\nargsfile /nowhere/a\\\"b\nauthz-regexp (a\\\"b) cn=x\n\
                 sasl-auxprops-dontusecopy \"\"\ninclude $D/core.schema\n\
                 database mdb\nsuffix cn=x\ndirectory \"/nowhere/a b\"\nextra_attrs \"\" cn\n\
-                overlay auditlog\nauditlog \"/nowhere/a b\"\noverlay ppolicy\nppolicy_default \"cn=a b,cn=x\"\n";
+                overlay auditlog\nauditlog \"/nowhere/a b\"\noverlay ppolicy\nppolicy_default \"cn=a b,cn=x\"\n\
+                database ldif\nsuffix cn=y\ndirectory \"/nowhere/c d\"\n";
     let (directory, config) =
         read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
     let target = directory.path().join("slapd.d");
@@ -704,7 +705,9 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
     assert_eq!(shown("olcArgsFile"), ["\"/nowhere/a\"\"b\""]);
     assert_eq!(shown("olcAuthzRegexp"), ["{0}\"(a\"\"b)\" cn=x"]);
     assert_eq!(shown("olcSaslAuxpropsDontUseCopy"), Vec::<String>::new());
-    assert_eq!(shown("olcDbDirectory"), ["\"/nowhere/a b\""]);
+    // slapd takes that of a database ldif as it is.
+    assert_eq!(shown("olcDbDirectory"), ["\"/nowhere/a b\"", "/nowhere/c d"]);
+    assert_eq!(again.databases[2].kind.directory(), Some(std::path::Path::new("/nowhere/c d")));
     assert_eq!(shown("olcExtraAttrs"), ["cn"]);
     assert_eq!(shown("olcAuditlogFile"), ["\"/nowhere/a b\""]);
     assert_eq!(shown("olcPPolicyDefault"), ["cn=a b,cn=x"]);
