@@ -23,7 +23,7 @@ use larix_engine::time::{Clock, RandomSource, new_uuid};
 use larix_proto::ldif::{Body, LdifAttribute, LdifError, Reader, Record, Writer};
 
 use super::diagnostic::{ConfigError, ConfigFault, Notes, Origin};
-use super::entries::{EntryName, from_entries, kind_of, takes_word};
+use super::entries::{EntryName, from_entries, kind_of, split_number, takes_word};
 use super::entry::{ConfigAttribute, ConfigEntry};
 use super::line;
 use super::model::{Config, Source};
@@ -105,8 +105,8 @@ pub fn exists_in(directory: &Path) -> bool {
     directory.join(TOP).exists() || directory.join(journal::JOURNAL).exists()
 }
 
-/// Every entry of a slapd.d as it is stored, parents before children; none when there is no cn=config.ldif. Words that an earlier Larix
-/// stored without their quotes have them.
+/// Every entry of a slapd.d as it is stored, parents before children; none when there is no cn=config.ldif. What an earlier Larix took
+/// and slapd does not is as slapd has it.
 ///
 /// # Errors
 /// Names the file that cannot be read or parsed.
@@ -115,7 +115,7 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     let files = files_of(directory, MAX_DEPTH)?;
     note_orphans(directory, &files, &mut notes);
     let mut all = entries_of(directory, files, &mut notes)?;
-    quote_words(&mut all, &mut notes);
+    mend_values(&mut all, &mut notes);
     let mut named: Vec<(EntryName, ConfigEntry)> = Vec::with_capacity(all.len());
     for entry in all {
         let name = EntryName::parse(&entry.dn).map_err(|why| {
@@ -127,35 +127,45 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     Ok((named.into_iter().map(|(_, entry)| entry).collect(), notes))
 }
 
-/// Puts quotes around values of one word that have blanks: an earlier Larix wrote them without, and they mean one thing, which
-/// slapd refuses.
-fn quote_words(all: &mut [ConfigEntry], notes: &mut Notes) {
+/// Mends values that an earlier Larix took and slapd refuses, where they mean one thing: the server starts with them, as it did.
+fn mend_values(all: &mut [ConfigEntry], notes: &mut Notes) {
     for entry in all {
         let kind = kind_of(entry);
         for attribute in &mut entry.attributes {
-            let is_bare = attribute.values.iter().any(|value| bare_words(value).is_some());
-            if !is_bare || !takes_word(kind.as_deref(), &attribute.description) {
+            let name = attribute.description.as_str();
+            let is_rule = name.eq_ignore_ascii_case("olcAccess");
+            let mend: fn(&[u8]) -> Option<Vec<u8>> = if is_rule { without_keyword } else { in_quotes };
+            let is_wrong = attribute.values.iter().any(|value| mend(value).is_some());
+            if !is_wrong || !is_rule && !takes_word(kind.as_deref(), name) {
                 continue;
             }
-            let quoted = |value: &Vec<u8>| match bare_words(value) {
-                Some(text) => line::quoted(text).into_bytes(),
-                None => value.clone(),
+            let what = match is_rule {
+                true => "begins with `access`, which is left out",
+                false => "has blanks and no quotes, and is read as one word",
             };
-            attribute.values = attribute.values.iter().map(quoted).collect();
-            let dn = Arc::from(entry.dn.as_str());
-            let origin = Origin::Value { dn, attribute: attribute.description.clone() };
-            notes.push(
-                origin,
-                "has blanks and no quotes, and is read as one word: the next change of this entry adds the quotes",
-            );
+            let origin = Origin::Value { dn: Arc::from(entry.dn.as_str()), attribute: name.to_owned() };
+            notes.push(origin, format!("{what}: the next change of this entry mends it"));
+            let mended = |value: &Vec<u8>| mend(value).unwrap_or_else(|| value.clone());
+            attribute.values = attribute.values.iter().map(mended).collect();
         }
     }
 }
 
-/// A value with blanks that does not begin with a quote.
-fn bare_words(value: &[u8]) -> Option<&str> {
+/// A value with blanks that does not begin with a quote, in quotes.
+fn in_quotes(value: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    (!text.starts_with('"') && text.contains(line::is_space)).then_some(text)
+    let is_bare = !text.starts_with('"') && text.contains(line::is_space);
+    is_bare.then(|| line::quoted(text).into_bytes())
+}
+
+/// A rule that begins with the keyword of slapd.conf, without it.
+fn without_keyword(value: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(value).ok()?;
+    let rule = split_number(text).1;
+    let number = text.strip_suffix(rule)?;
+    let (keyword, rest) = rule.trim_start().split_once(line::is_space)?;
+    let has_keyword = keyword.eq_ignore_ascii_case("access");
+    has_keyword.then(|| format!("{number}{}", rest.trim_start()).into_bytes())
 }
 
 /// Notes folders with files of entries whose superior has no file: nothing of them is read.
@@ -429,19 +439,24 @@ mod tests {
         assert!(error.contains("cn=config: olcNoSuch: no such attribute is known"), "{error}");
     }
 
-    /// As an earlier Larix wrote them.
+    /// slapd takes neither.
     #[test]
-    fn words_with_blanks_are_read_without_their_quotes() {
-        let directory = directory([Some("olcSaslRealm: a b\nolcArgsFile: \"/a b\"\n"), Some(""), Some("")]);
+    fn what_an_earlier_version_took_is_read() {
+        let rules = "olcAccess: {0}to attrs=cn by * read\nolcAccess: {1}access  to * by * none\n";
+        let directory =
+            directory([Some("olcSaslRealm: a b\nolcArgsFile: \"/a b\"\n"), Some(rules), Some("")]);
         let mut config = read(directory.path()).unwrap();
         assert_eq!(config.global.sasl.realm.as_deref(), Some("a b"));
         let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
-        assert!(
-            notes.iter().any(|note| note.contains("olcSaslRealm: has blanks and no quotes")),
-            "{notes:?}"
-        );
+        for expected in ["olcSaslRealm: has blanks and no quotes", "olcAccess: begins with `access`"] {
+            assert!(notes.iter().any(|note| note.contains(expected)), "{notes:?}");
+        }
         assert!(!notes.iter().any(|note| note.contains("olcArgsFile: has blanks")), "{notes:?}");
-        assert_eq!(config.entries()[0].values("olcSaslRealm").to_vec(), [b"\"a b\""]);
+        let entries = config.entries();
+        assert_eq!(entries[0].values("olcSaslRealm").to_vec(), [b"\"a b\""]);
+        let rules = entries.iter().flat_map(|entry| entry.values("olcAccess").iter());
+        let rules: Vec<&str> = rules.filter_map(|value| std::str::from_utf8(value).ok()).collect();
+        assert_eq!(rules, ["{0}to attrs=cn by * read", "{1}to * by * none"]);
         assert!(!read_again(&mut config, directory.path()).unwrap(), "the files are those that were read");
     }
 

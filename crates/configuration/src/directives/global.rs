@@ -254,11 +254,11 @@ pub(super) static TABLE: &[Directive] = &[
         .noted("there are no SLAPI plugins"),
     Directive::kept("ucdata-path", "", Scope::Global, Form::Whole).noted("Unicode tables are built in"),
     Directive::new("sasl-host", "olcSaslHost", Scope::Global, Form::Whole, |b, c| {
-        b.global.sasl.host = Some(c.argument(0)?.to_owned());
+        b.global.sasl.host = c.text_or_none(0)?;
         Ok(())
     }),
     Directive::new("sasl-realm", "olcSaslRealm", Scope::Global, Form::Whole, |b, c| {
-        b.global.sasl.realm = Some(c.argument(0)?.to_owned());
+        b.global.sasl.realm = c.text_or_none(0)?;
         Ok(())
     }),
     Directive::new("sasl-secprops", "olcSaslSecProps", Scope::Global, Form::Whole, sasl_secprops),
