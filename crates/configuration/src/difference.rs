@@ -113,8 +113,10 @@ struct Node {
     /// Tells it from its siblings, whatever their order.
     key: String,
     classes: Vec<Vec<u8>>,
-    /// What is set, without `{n}` and without defaults.
+    /// What is set, without `{n}` and without what says no more than defaults do.
     attributes: Vec<AttributeValues>,
+    /// Attributes that stand there and say what holds anyway: a slapd writes many.
+    defaults: Vec<String>,
     children: Vec<Self>,
     /// The targets of a database.
     targets: Vec<Self>,
@@ -279,23 +281,25 @@ impl Node {
         let name = name.split_once('{').map_or(name, |(name, _)| name).to_owned();
         let names = entry.values("olcSuffix").first().or_else(|| entry.values("olcDbURI").first());
         let suffix = names.map(|suffix| String::from_utf8_lossy(suffix).to_lowercase());
-        let attributes = entry.attributes.iter().filter(|attribute| !is_plain(&attribute.description));
-        let attributes = attributes.filter_map(|attribute| {
-            let ordered = is_ordered(&attribute.description);
-            let values = attribute.values.iter().map(|value| if ordered { unnumbered(value) } else { value });
-            let values: Vec<Vec<u8>> = values
-                .filter(|value| !is_default_here(role, &attribute.description, value))
-                .map(<[u8]>::to_vec)
-                .collect();
+        let (mut attributes, mut defaults) = (Vec::new(), Vec::new());
+        for attribute in entry.attributes.iter().filter(|attribute| !is_plain(&attribute.description)) {
             let description = attribute.description.clone();
-            (!values.is_empty()).then_some(AttributeValues { description, values })
-        });
+            let ordered = is_ordered(&description);
+            let values = attribute.values.iter().map(|value| if ordered { unnumbered(value) } else { value });
+            let values: Vec<Vec<u8>> = values.map(<[u8]>::to_vec).collect();
+            if values.iter().all(|value| is_default_here(role, &description, value)) {
+                defaults.push(description);
+            } else {
+                attributes.push(AttributeValues { description, values });
+            }
+        }
         Self {
             dn: entry.dn.clone(),
             key: format!("{} {}", name.to_ascii_lowercase(), suffix.unwrap_or_default()),
             name,
             classes: entry.values("objectClass").to_vec(),
-            attributes: attributes.collect(),
+            attributes,
+            defaults,
             children: Vec::new(),
             targets: Vec::new(),
             below: LineEntries::default(),
@@ -543,7 +547,8 @@ impl Plan {
         for attribute in gone.chain(&wanted.attributes) {
             let description = attribute.description.as_str();
             let (old, new) = (current.values(description), wanted.values(description));
-            step.attribute(description, old, new);
+            let has_default = current.defaults.iter().any(|known| known == description);
+            step.attribute(description, old, new, has_default);
         }
         if matches!(&step.operation, WriteOperation::Modify { changes, .. } if !changes.is_empty()) {
             self.steps.push(step);
@@ -552,7 +557,7 @@ impl Plan {
 }
 
 impl Step {
-    fn attribute(&mut self, description: &str, old: &[Vec<u8>], new: &[Vec<u8>]) {
+    fn attribute(&mut self, description: &str, old: &[Vec<u8>], new: &[Vec<u8>], has_default: bool) {
         let without = |all: &[Vec<u8>], others: &[Vec<u8>]| -> Vec<Vec<u8>> {
             all.iter().filter(|value| !others.contains(value)).cloned().collect()
         };
@@ -580,6 +585,7 @@ impl Step {
             (removed, new.to_vec())
         };
         match (old.is_empty(), new.is_empty()) {
+            (true, _) if has_default => self.modification(ModifyOperation::Replace, description, values),
             (true, _) => self.modification(ModifyOperation::Add, description, values),
             (_, true) => {
                 self.removed.push(AttributeValues { description: description.to_owned(), values: removed });

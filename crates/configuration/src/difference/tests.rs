@@ -221,6 +221,26 @@ fn settings_of_all_databases_in_either_entry() {
     assert_eq!(outcome.frontend.password_hash, ["{SHA}"]);
 }
 
+/// A slapd writes what holds anyway into its slapd.d. Another value takes its place.
+#[test]
+fn defaults_that_stand_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut all = config(directory.path(), BASE).entries();
+    let entry = |dn: &str| all.iter().position(|entry| entry.dn == dn).expect(dn);
+    let (global, own) = (entry("cn=config"), entry("olcDatabase={0}config,cn=config"));
+    assert_eq!(all[own].values("olcRootDN").to_vec(), [b"cn=config"]);
+    all[global].text("olcIdleTimeout", "0");
+    all[global].text("olcAttributeOptions", "lang-");
+    let current = Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(current.difference(&config(directory.path(), BASE)).to_string(), "");
+    let lines = "idletimeout 5\nattributeoptions x-\n";
+    let wanted = format!("{lines}schema core\ndatabase config\nrootdn cn=a,cn=config\n{BASE}");
+    let wanted = config(directory.path(), &wanted.replace("schema core\ndatabase mdb", "database mdb"));
+    let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{refusal}"));
+    assert_eq!(outcome.difference(&wanted).to_string(), "");
+    assert_eq!(outcome.entries()[0].values("olcAttributeOptions").to_vec(), [b"x-"]);
+}
+
 /// The first rule that fits decides, in the frontend, too.
 #[test]
 fn rules_of_the_frontend_in_another_order() {
