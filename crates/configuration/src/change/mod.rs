@@ -112,6 +112,17 @@ impl From<ConfigError> for ConfigRefusal {
     }
 }
 
+/// Whether the change may name an attribute type or an object class that is not defined.
+fn lacks_definition(refusal: &ConfigRefusal) -> bool {
+    let ConfigRefusal(result) = refusal;
+    matches!(
+        result.code,
+        ResultCode::INVALID_ATTRIBUTE_SYNTAX
+            | ResultCode::UNDEFINED_ATTRIBUTE_TYPE
+            | ResultCode::INVALID_DN_SYNTAX
+    )
+}
+
 /// Whether it is the definition of a schema element: OpenLDAP 2.7 answers for one that it cannot take as for any value of
 /// another syntax, and 2.5 as for the rest of the configuration.
 fn is_definition(origin: &Origin) -> bool {
@@ -158,11 +169,22 @@ impl Config {
         entries.iter_mut().for_each(|entry| stamp.complete_shared(entry));
         let mut effect = None;
         let mut controls = Vec::new();
+        // This configuration with what earlier ones of the changes define, once a later one asks for that.
+        let mut defining: Option<Self> = None;
         for (number, change) in changes.iter().enumerate() {
-            let carried = Transition::new(self, entries.clone(), change, stamp)
-                .and_then(|transition| transition.run(change))
-                .map_err(|refusal| (number, refusal))?;
-            let Some(carried) = carried else { continue };
+            let carry = |config: &Self| {
+                Transition::new(config, entries.clone(), change, stamp)
+                    .and_then(|transition| transition.run(change))
+            };
+            let mut carried = carry(defining.as_ref().unwrap_or(self));
+            if effect.is_some()
+                && carried.as_ref().is_err_and(lacks_definition)
+                && let Ok(next) = self.followed_by(entries.clone())
+            {
+                carried = carry(&next);
+                defining = Some(next);
+            }
+            let Some(carried) = carried.map_err(|refusal| (number, refusal))? else { continue };
             entries = carried.entries;
             controls.extend(carried.answers);
             effect = Some(carried.effect);

@@ -241,6 +241,16 @@ fn defaults_that_stand_there() {
     assert_eq!(outcome.entries()[0].values("olcAttributeOptions").to_vec(), [b"x-"]);
 }
 
+/// The suffix of a new database is a name by the new schema.
+#[test]
+fn schema_and_what_is_named_by_it_come_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let (empty, whole) = (config(directory.path(), ""), config(directory.path(), BASE));
+    let current = Config::from_entries(empty.entries(), Source::QuickStart).unwrap();
+    let outcome = applied(&current, &whole).unwrap_or_else(|refusal| panic!("{refusal}"));
+    assert_eq!(outcome.difference(&whole).to_string(), "");
+}
+
 /// The first rule that fits decides, in the frontend, too.
 #[test]
 fn rules_of_the_frontend_in_another_order() {
