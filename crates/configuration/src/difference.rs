@@ -568,7 +568,7 @@ impl Step {
         {
             return;
         }
-        if ordered && new.starts_with(old) {
+        if ordered && new.starts_with(old) && !has_default {
             let tail = numbered(new.get(old.len()..).unwrap_or_default(), old.len());
             return self.modification(ModifyOperation::Add, description, tail);
         }

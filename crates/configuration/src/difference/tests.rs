@@ -229,16 +229,19 @@ fn defaults_that_stand_there() {
     let entry = |dn: &str| all.iter().position(|entry| entry.dn == dn).expect(dn);
     let (global, own) = (entry("cn=config"), entry("olcDatabase={0}config,cn=config"));
     assert_eq!(all[own].values("olcRootDN").to_vec(), [b"cn=config"]);
+    all[own].text("olcAccess", "{0}to * by * none");
     all[global].text("olcIdleTimeout", "0");
     all[global].text("olcAttributeOptions", "lang-");
     let current = Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(current.difference(&config(directory.path(), BASE)).to_string(), "");
     let lines = "idletimeout 5\nattributeoptions x-\n";
-    let wanted = format!("{lines}schema core\ndatabase config\nrootdn cn=a,cn=config\n{BASE}");
+    let own = "database config\nrootdn cn=a,cn=config\naccess to * by users read\n";
+    let wanted = format!("{lines}schema core\n{own}{BASE}");
     let wanted = config(directory.path(), &wanted.replace("schema core\ndatabase mdb", "database mdb"));
     let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(outcome.difference(&wanted).to_string(), "");
     assert_eq!(outcome.entries()[0].values("olcAttributeOptions").to_vec(), [b"x-"]);
+    assert_eq!(outcome.databases[0].access.len(), 1);
 }
 
 /// The suffix of a new database is a name by the new schema.
