@@ -42,6 +42,7 @@ const DEFAULTS: &[(&str, &[&str])] = &[
     ("olcLocalSSF", &["71"]),
     ("olcMaxDerefDepth", &["15"]),
     ("olcMaxFilterDepth", &["1000"]),
+    ("olcMultiProvider", &["FALSE"]),
     ("olcReadOnly", &["FALSE"]),
     ("olcRemoteAuthRetryCount", &["3"]),
     ("olcRemoteAuthStore", &["FALSE"]),

@@ -225,18 +225,24 @@ fn settings_of_all_databases_in_either_entry() {
 #[test]
 fn defaults_that_stand_there() {
     let directory = tempfile::tempdir().unwrap();
-    let mut all = config(directory.path(), BASE).entries();
+    let base = format!("{BASE}overlay memberof\n");
+    let mut all = config(directory.path(), &base).entries();
     let entry = |dn: &str| all.iter().position(|entry| entry.dn == dn).expect(dn);
     let (global, own) = (entry("cn=config"), entry("olcDatabase={0}config,cn=config"));
+    let database = entry("olcDatabase={1}mdb,cn=config");
+    let overlay = entry("olcOverlay={0}memberof,olcDatabase={1}mdb,cn=config");
     assert_eq!(all[own].values("olcRootDN").to_vec(), [b"cn=config"]);
     all[own].text("olcAccess", "{0}to * by * none");
+    all[database].text("olcMultiProvider", "FALSE");
+    all[overlay].text("olcMemberOfDangling", "ignore");
+    all[overlay].text("olcMemberOfRefInt", "FALSE");
     all[global].text("olcIdleTimeout", "0");
     all[global].text("olcAttributeOptions", "lang-");
     let current = Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(current.difference(&config(directory.path(), BASE)).to_string(), "");
+    assert_eq!(current.difference(&config(directory.path(), &base)).to_string(), "");
     let lines = "idletimeout 5\nattributeoptions x-\n";
     let own = "database config\nrootdn cn=a,cn=config\naccess to * by users read\n";
-    let wanted = format!("{lines}schema core\n{own}{BASE}");
+    let wanted = format!("{lines}schema core\n{own}{base}memberof-refint on\n");
     let wanted = config(directory.path(), &wanted.replace("schema core\ndatabase mdb", "database mdb"));
     let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{refusal}"));
     assert_eq!(outcome.difference(&wanted).to_string(), "");

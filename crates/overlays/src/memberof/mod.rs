@@ -32,8 +32,8 @@ pub static DESCRIPTOR: Descriptor = Descriptor::new("memberof", "olcMemberOfConf
     .local(&["memberOf"])
     .directives(&[
         OverlayDirective::whole("memberof-dn", "olcMemberOfDN").with_blanks(),
-        OverlayDirective::words("memberof-dangling", "olcMemberOfDangling"),
-        OverlayDirective::switch("memberof-refint", "olcMemberOfRefInt"),
+        OverlayDirective::words("memberof-dangling", "olcMemberOfDangling").default("ignore"),
+        OverlayDirective::switch("memberof-refint", "olcMemberOfRefInt").default("FALSE"),
         OverlayDirective::words("memberof-group-oc", "olcMemberOfGroupOC"),
         OverlayDirective::whole("memberof-member-ad", "olcMemberOfMemberAD"),
         OverlayDirective::whole("memberof-memberof-ad", "olcMemberOfMemberOfAD"),
