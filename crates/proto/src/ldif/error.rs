@@ -29,10 +29,12 @@ pub enum LdifFault {
     NoEmptyLine,
     /// A byte order mark before the first name.
     ByteOrderMark,
+    /// The marks with which UTF-16 begins.
+    Utf16,
     /// Not UTF-8 where only text may stand.
     NotUtf8(&'static str),
-    /// Not base64 after `::`.
-    BadBase64,
+    /// Not base64 after `::` of this attribute.
+    BadBase64(String),
     /// A continuation line with nothing to continue.
     StrayContinuation,
     /// A version other than 1.
@@ -89,14 +91,24 @@ impl fmt::Display for LdifFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => error.fmt(f),
-            Self::MissingColon => f.write_str("missing ':'"),
+            Self::MissingColon => {
+                f.write_str("missing ':' (a line that continues the one before it begins with a space)")
+            }
             Self::MissingName => f.write_str("nothing before the ':'"),
             Self::BadName(found) => write!(f, "{found:?} is not an attribute description"),
             Self::MissingDn(found) => write!(f, "a record starts with \"dn:\", not with \"{found}:\""),
-            Self::NoEmptyLine => f.write_str("a new record needs an empty line before it"),
+            Self::NoEmptyLine => {
+                f.write_str("a new record needs an empty line before it (a line of spaces is not empty)")
+            }
             Self::ByteOrderMark => f.write_str("a byte order mark: save the file as UTF-8 without one"),
+            Self::Utf16 => f.write_str("UTF-16: save the file as UTF-8 without a byte order mark"),
             Self::NotUtf8(what) => write!(f, "{what} is not UTF-8"),
-            Self::BadBase64 => f.write_str("value is not base64"),
+            Self::BadBase64(name) => {
+                write!(
+                    f,
+                    "the value of \"{name}\" is not base64, which \"::\" announces (before text stands \":\")"
+                )
+            }
             Self::StrayContinuation => f.write_str("continuation line with nothing before it to continue"),
             Self::UnknownVersion(version) => write!(f, "LDIF version \"{version}\" is not 1"),
             Self::UnsupportedUrl(url) => write!(f, "\"{url}\" is not a file: URL"),

@@ -46,6 +46,8 @@ impl Name for Arc<str> {
 
 /// What some editors begin UTF-8 with.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// What UTF-16 begins with, as the shell of Windows writes it into files.
+const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 /// Names in a shape, at most.
 const SHAPE_MAX: usize = 256;
 /// Attributes that a record lacks in a row, before the next one is no longer known by its place.
@@ -330,7 +332,7 @@ fn control<R: BufRead>(lines: &mut Lines<'_, R>, line: Line<'_>) -> Result<Contr
         return Err(lines.error(bad()));
     }
     let value = match value {
-        Some(value) => Some(lines.value(value)?),
+        Some(value) => Some(lines.value("control", value)?),
         None => None,
     };
     Ok(ControlBuf { oid: oid.into(), critical, value })
@@ -415,16 +417,19 @@ impl<'b, R: BufRead> Lines<'b, R> {
 
     fn parse(&mut self, text: &'b [u8]) -> Result<Line<'b>, LdifError> {
         if let Some((known, place, value)) = self.foreseen(text) {
-            return Ok(Line { name: known, shared: Some(known), value: self.value(value)?, place });
+            return Ok(Line { name: known, shared: Some(known), value: self.value(known, value)?, place });
         }
         if text.starts_with(BYTE_ORDER_MARK) {
             return Err(self.error(LdifFault::ByteOrderMark));
+        }
+        if UTF_16_MARKS.iter().any(|mark| text.starts_with(mark)) {
+            return Err(self.error(LdifFault::Utf16));
         }
         let (name, value) = memchr::memchr(b':', text)
             .and_then(|at| text.split_at_checked(at))
             .ok_or_else(|| self.error(LdifFault::MissingColon))?;
         let name = self.name(name)?;
-        let value = self.value(value.get(1..).unwrap_or_default())?;
+        let value = self.value(name, value.get(1..).unwrap_or_default())?;
         Ok(Line { name, shared: None, value, place: None })
     }
 
@@ -452,8 +457,8 @@ impl<'b, R: BufRead> Lines<'b, R> {
         Ok(name)
     }
 
-    /// What stands after the first colon, decoded.
-    fn value(&mut self, text: &[u8]) -> Result<Vec<u8>, LdifError> {
+    /// What stands after the first colon behind the name, decoded.
+    fn value(&mut self, name: &str, text: &[u8]) -> Result<Vec<u8>, LdifError> {
         match text {
             [b':', base64 @ ..] => {
                 let kept: Vec<u8>;
@@ -464,7 +469,7 @@ impl<'b, R: BufRead> Lines<'b, R> {
                 } else {
                     base64
                 };
-                STANDARD.decode(base64).map_err(|_| self.error(LdifFault::BadBase64))
+                STANDARD.decode(base64).map_err(|_| self.error(LdifFault::BadBase64(name.to_owned())))
             }
             [b'<', url @ ..] => {
                 let url = String::from_utf8_lossy(url.trim_ascii()).into_owned();

@@ -133,7 +133,9 @@ fn errors_name_their_line() {
         let errors: Vec<_> = read(text).into_iter().filter_map(Result::err).collect();
         assert_eq!(errors, [expected], "{text:?}");
     };
-    check("dn: dc=x\ndc x\n", "line 2: missing ':'");
+    let no_colon = "line 2: missing ':' (a line that continues the one before it begins with a space)";
+    check("dn: dc=x\ndc x\n", no_colon);
+    check("dn: dc=x\nphoto:: AAAA\nAAAA\n", &no_colon.replace('2', "3"));
     check("\n\ndn: dc=x\n: x\n", "line 4: nothing before the ':'");
     check("dn: dc=x\n\t#: x\n", "line 2: \"#\" is not an attribute description");
     check("dn: dc=x\nc n: x\n", "line 2: \"c n\" is not an attribute description");
@@ -141,17 +143,33 @@ fn errors_name_their_line() {
     check("cn: a\ndn: dc=x\n", "line 1: a record starts with \"dn:\", not with \"cn:\"");
     check(" x\ndn: dc=x\n", "line 1: continuation line with nothing before it to continue");
     check("version: 2\n", "line 1: LDIF version \"2\" is not 1");
-    check("dn: dc=x\n\ndn: dc=y\ndc:: ?\n\ndn: dc=z\n", "line 4: value is not base64");
+    let not_base64 = |line: u64, name: &str| {
+        format!(
+            "line {line}: the value of \"{name}\" is not base64, which \"::\" announces (before text stands \":\")"
+        )
+    };
+    check("dn: dc=x\n\ndn: dc=y\ndc:: ?\n\ndn: dc=z\n", &not_base64(4, "dc"));
+    check("dn: dc=x\nDC: x\n\ndn: dc=y\nDC:: ?\n", &not_base64(5, "DC"));
+    check("dn: dc=x\ncontrol: 1.2:: ?\nchangetype: delete\n", &not_base64(2, "control"));
     check("dn:: /w==\n", "line 1: DN is not UTF-8");
     for before in ["dc: x\n", "changetype: delete\n", "changetype: modify\n", "changetype: modify\nadd: sn\n"]
     {
         let line = before.lines().count() + 2;
-        let expected = format!("line {line}: a new record needs an empty line before it");
-        check(&format!("dn: dc=x\n{before}DN: dc=y\n"), &expected);
+        let expected = |line: usize| {
+            format!("line {line}: a new record needs an empty line before it (a line of spaces is not empty)")
+        };
+        check(&format!("dn: dc=x\n{before}DN: dc=y\n"), &expected(line));
+        check(&format!("dn: dc=x\n{before}  \nDN: dc=y\n"), &expected(line + 1));
     }
     for first in ["dn: dc=x", "# about", "version: 1"] {
         let expected = "line 1: a byte order mark: save the file as UTF-8 without one";
         check(&format!("\u{feff}{first}\n"), expected);
+    }
+    for text in
+        [&b"\xff\xfed\0n\0:\0 \0d\0c\0=\0x\0\r\0\n\0"[..], b"\xfe\xff\0d\0n\0:\0 \0d\0c\0=\0x\0\r\0\n"]
+    {
+        let error = Reader::new(text).next().expect("a record").expect_err("UTF-16");
+        assert_eq!(error.to_string(), "line 1: UTF-16: save the file as UTF-8 without a byte order mark");
     }
     check(
         "dn: dc=x\nchangetype: move\n",
@@ -214,7 +232,9 @@ fn files() {
         "include: file:///more%20ldif\n\ndn: dc=x\n",
         &[
             Ok(content(1, "dc=included", &[])),
-            Err("line 4 of file:///more%20ldif: missing ':'"),
+            Err(
+                "line 4 of file:///more%20ldif: missing ':' (a line that continues the one before it begins with a space)",
+            ),
             Ok(content(3, "dc=x", &[])),
         ],
     );
