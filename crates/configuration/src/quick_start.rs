@@ -1,9 +1,12 @@
 //! The configuration of `larix serve --suffix`: nothing to write first, and safe.
 
+use larix_schema::DnError;
+
 use super::builder::Builder;
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{Config, QuickReplicas, QuickStart, Source};
 use super::slapd_conf;
+use super::values::ConfigDn;
 
 /// Reads nothing but the files that are included; everything else goes through the same directives as a file.
 pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
@@ -34,6 +37,10 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         if let Some(path) = path {
             run(&mut builder, keyword, &[&path.to_string_lossy()])?;
         }
+    }
+    // The names in it may come with the files; everything else is right or wrong already.
+    if let Err(why) = ConfigDn::parse_relaxed(&builder.schema(), &start.suffix) {
+        return Err(no_suffix(&start.suffix, &why));
     }
     let root = start.root_dn.clone().unwrap_or_else(|| administrator(&start.suffix));
     // One administrator for all: cn=config knows the same name, whose password the database has.
@@ -103,14 +110,22 @@ fn administrator(suffix: &str) -> String {
 }
 
 fn check_suffix(builder: &mut Builder, suffix: &str) -> Result<(), ConfigError> {
-    let parsed = builder.schema().parse_dn(suffix).map_err(|why| {
-        let message = format!("--suffix {suffix} is not a DN: {why}");
-        ConfigError::new(Origin::BuiltIn, message).with_help(format!(
+    builder.schema().parse_dn(suffix).map(drop).map_err(|why| no_suffix(suffix, &why))
+}
+
+fn no_suffix(suffix: &str, why: &DnError) -> ConfigError {
+    let help = match why {
+        DnError::UnknownAttribute(_) => format!(
             "the names in it are those of {}, or of a schema in a file of --include",
             SCHEMA.join(", ")
-        ))
-    });
-    parsed.map(drop)
+        ),
+        DnError::InvalidValue(_) => {
+            "dc takes ASCII alone (other letters of a domain as xn--...), and c the two letters of a country"
+                .to_owned()
+        }
+        _ => "such as dc=example,dc=com".to_owned(),
+    };
+    ConfigError::new(Origin::BuiltIn, format!("--suffix {suffix} is not a DN: {why}")).with_help(help)
 }
 
 /// What mail servers, address books and hosts use.

@@ -220,6 +220,14 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:2:11: `mode` takes no more arguments\n    | mode 0600 x\n    |           ^",
         ),
         (
+            &[("slapd.conf", "database mdb\nsuffix cn=config\ndirectory $D\n")],
+            "$D/slapd.conf:1: suffix \"cn=config\" lies within \"cn=config\", which the config database serves\n    = help: choose another suffix",
+        ),
+        (
+            &[("slapd.conf", "database mdb\nsuffix cn=a,cn=MONITOR\ndirectory $D\ndatabase monitor\n")],
+            "$D/slapd.conf:1: suffix \"cn=a,cn=MONITOR\" lies within \"cn=Monitor\", which the monitor database serves\n    = help: choose another suffix",
+        ),
+        (
             &[("slapd.conf", "\u{feff}database mdb\n")],
             "`$D/slapd.conf` begins with a byte order mark\n    = help: save it as UTF-8 without one",
         ),
@@ -602,10 +610,16 @@ fn quick_start_is_complete() {
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.databases[1].access.len(), 3);
 
-    let refused =
-        Config::quick_start(&super::QuickStart { suffix: "foo=bar".to_owned(), ..start }).unwrap_err();
-    let refused = refused.to_string();
-    assert!(refused.contains("--suffix foo=bar is not a DN") && refused.contains("\"foo\""), "{refused}");
+    for (suffix, expected) in [
+        ("foo=bar", ["--suffix foo=bar is not a DN", "\"foo\""]),
+        ("c=Germany", ["--suffix c=Germany is not a DN: value of \"c\"", "two letters"]),
+        ("dc=exämple,dc=com", ["--suffix dc=exämple,dc=com is not a DN: value of \"dc\"", "xn--"]),
+        ("cn=config", ["suffix \"cn=config\" lies within", "choose another suffix"]),
+    ] {
+        let start = super::QuickStart { suffix: suffix.to_owned(), ..start.clone() };
+        let refused = Config::quick_start(&start).unwrap_err().to_string();
+        assert!(expected.iter().all(|text| refused.contains(text)), "{refused}");
+    }
 }
 
 #[test]

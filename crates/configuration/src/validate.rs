@@ -250,6 +250,11 @@ fn suffixes(
     }
     for suffix in &database.suffixes {
         let own = suffix.normal.clone();
+        if let Some((kind, above)) = kind_above(&own, config) {
+            let message =
+                format!("suffix \"{suffix}\" lies within \"{above}\", which the {kind} database serves");
+            return Err(ConfigError::new(database.origin.clone(), message).with_help("choose another suffix"));
+        }
         if let Some((_, first)) = served.iter().find(|(other, _)| own.is_within(other)) {
             let at = config.databases.get(*first).map_or_else(String::new, |first| first.origin.to_string());
             let twice = served.iter().any(|(other, _)| *other == own);
@@ -276,6 +281,15 @@ fn suffixes(
         served.push((own, number));
     }
     Ok(())
+}
+
+/// The database whose suffix comes with its kind, if that has this name: its kind, and the suffix as shown. Requests go there, whatever
+/// other databases say.
+fn kind_above(name: &NormalDn, config: &Config) -> Option<(&'static str, &'static str)> {
+    config.databases.iter().map(|database| &database.kind).find_map(|kind| {
+        let is_above = kind.own_suffix_normal().is_some_and(|own| name.is_within(&own));
+        kind.own_suffix().filter(|_| is_above).map(|shown| (kind.name(), shown))
+    })
 }
 
 fn root(database: &Database) -> Result<(), ConfigError> {

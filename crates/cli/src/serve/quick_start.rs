@@ -269,6 +269,11 @@ impl Start<'_> {
         TlsState::load(&config.global.tls, clock.now())?;
         // Before the configuration: where the entries are refused, the next start is a first one again.
         let loaded = entries::load(self, &config, &clock)?;
+        let news = match loaded.entries {
+            0 => replicas.map(|_| "the entries come from the other servers".to_owned()),
+            1 => Some("an entry was loaded".to_owned()),
+            more => Some(format!("{more} entries were loaded")),
+        };
         convert(&config, config_dir, &Stamp { clock: &clock, random: &SystemRandom })?;
         Ok(Prepared {
             suffix: suffix.to_owned(),
@@ -278,12 +283,7 @@ impl Start<'_> {
             sample_password: loaded.sample_password,
             first: loaded.entries == 0 && replicas.is_none(),
             self_signed: self_signed_pair.map(|pair| pair.certificate),
-            remarks: match loaded.entries {
-                0 if replicas.is_some() => vec!["the entries come from the other servers".to_owned()],
-                0 => Vec::new(),
-                1 => vec!["an entry was loaded".to_owned()],
-                more => vec![format!("{more} entries were loaded")],
-            },
+            remarks: entries::doubt(suffix, data).into_iter().chain(news).collect(),
             shown: AtomicBool::new(false),
         })
     }
@@ -405,7 +405,7 @@ impl Prepared {
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.
         let [server, name, base] = [url, admin.as_str(), suffix.as_str()].map(terminal::shell_word);
         // At a second start there are entries already.
-        if let Some(entry) = base_entry(suffix).filter(|_| self.first) {
+        if let Some(entry) = entries::base_entry(suffix).filter(|_| self.first) {
             say!("Next, in another terminal, the first entry (ldapadd does as well):\n");
             say!("larix modify -a -x -H {server} -D {name} -W <<'END'");
             for line in entry {
@@ -437,24 +437,4 @@ impl Prepared {
 /// The only value of a global setting.
 fn configured(config: &Config, attribute: &str) -> Option<String> {
     config.global.settings.get(attribute).first().map(|value| String::from_utf8_lossy(value).into_owned())
-}
-
-/// An entry for a suffix of a kind that is usual.
-fn base_entry(suffix: &str) -> Option<Vec<String>> {
-    let first = suffix.split(',').next()?;
-    let (attribute, value) = first.split_once('=')?;
-    let mut lines = vec![format!("dn: {suffix}")];
-    match attribute.trim().to_ascii_lowercase().as_str() {
-        "dc" => lines.extend([
-            "objectClass: dcObject".to_owned(),
-            "objectClass: organization".to_owned(),
-            format!("o: {}", value.trim()),
-        ]),
-        "o" => lines.push("objectClass: organization".to_owned()),
-        "ou" => lines.push("objectClass: organizationalUnit".to_owned()),
-        "c" => lines.push("objectClass: country".to_owned()),
-        _ => return None,
-    }
-    lines.push(format!("{}: {}", attribute.trim(), value.trim()));
-    Some(lines)
 }

@@ -2,12 +2,15 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use larix_configuration::Config;
 use larix_engine::csn::Csn;
 use larix_engine::load::{self, LoadContext, LoadOptions, Unobserved};
 use larix_engine::password::{Hasher, Scheme};
+use larix_proto::dn::{Dn, Rdn};
+use larix_proto::ldif::Writer;
 use larix_schema::Schema;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::generated_password::generate_password;
@@ -15,7 +18,7 @@ use larix_store::lmdb::LmdbOptions;
 use sha1::{Digest as _, Sha1};
 use uuid::Uuid;
 
-use super::{Start, base_entry};
+use super::Start;
 
 /// A dozen people and three groups of them, below `@SUFFIX@`, whose own entry is `@BASE@`.
 const SAMPLE: &str = include_str!("sample.ldif");
@@ -69,6 +72,59 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
     let entries = load_text(config, &mut BufReader::new(opened), clock)
         .with_context(|| format!("cannot load {}", file.display()))?;
     Ok(Loaded { entries, sample_password: None })
+}
+
+/// An entry for a suffix of a kind that is usual, as lines of LDIF.
+pub(super) fn base_entry(suffix: &str) -> Option<Vec<String>> {
+    let dn = Dn::parse(suffix).ok()?;
+    let [ava] = dn.rdns().first()?.avas() else { return None };
+    let value = std::str::from_utf8(&ava.value).ok().filter(|_| !ava.hex)?;
+    let mut lines = vec![ldif_line("dn", suffix)];
+    match ava.attribute.to_ascii_lowercase().as_str() {
+        "dc" => lines.extend([
+            "objectClass: dcObject".to_owned(),
+            "objectClass: organization".to_owned(),
+            ldif_line("o", value),
+        ]),
+        "o" => lines.push("objectClass: organization".to_owned()),
+        "ou" => lines.push("objectClass: organizationalUnit".to_owned()),
+        "c" => lines.push("objectClass: country".to_owned()),
+        _ => return None,
+    }
+    lines.push(ldif_line(ava.attribute, value));
+    Some(lines)
+}
+
+/// A line that shows the value as it is, where LDIF can have it so.
+fn ldif_line(name: &str, value: &str) -> String {
+    let is_plain =
+        !value.starts_with([' ', ':', '<']) && !value.ends_with(' ') && !value.contains(char::is_control);
+    if is_plain {
+        return format!("{name}: {value}");
+    }
+    let mut line = Vec::new();
+    Writer::new(None).value(&mut line, name, value.as_bytes());
+    String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
+}
+
+/// What a suffix says and was hardly meant: a domain in one part, or blanks between its parts.
+pub(super) fn doubt(suffix: &str, data: &Path) -> Option<String> {
+    let dn = Dn::parse(suffix).ok()?;
+    let (part, meant) = dn.rdns().iter().flat_map(Rdn::avas).find_map(|ava| {
+        let value = std::str::from_utf8(&ava.value).ok()?;
+        let meant = if ava.attribute.eq_ignore_ascii_case("dc") && value.contains('.') {
+            value.replace('.', ",dc=")
+        } else if value.split(' ').skip(1).any(|word| word.contains('=')) {
+            value.split_whitespace().collect::<Vec<_>>().join(",")
+        } else {
+            return None;
+        };
+        Some((format!("{}={value}", ava.attribute), format!("{}={meant}", ava.attribute)))
+    })?;
+    Some(format!(
+        "\"{part}\" is one part of the suffix: if {meant} is meant, stop the server, remove {} and start with that",
+        data.display()
+    ))
 }
 
 /// The entry of the suffix as LDIF, which every server of a list makes alike: two that each made it have the same entry, not two of one
@@ -149,6 +205,44 @@ mod tests {
         assert_ne!(one, other);
         assert_eq!(Uuid::parse_str(&one).unwrap().get_version_num(), 5);
         assert_eq!(made("cn=odd"), None);
+    }
+
+    #[test]
+    fn the_entry_of_a_suffix_has_the_value_that_names_it() {
+        for (suffix, expected) in [
+            ("dc=site,dc=org", "objectClass: dcObject|objectClass: organization|o: site|dc: site"),
+            (r"o=A\, B,c=US", "objectClass: organization|o: A, B"),
+            (r"o=A \2B B", "objectClass: organization|o: A + B"),
+            ("ou=x;dc=org", "objectClass: organizationalUnit|ou: x"),
+            (r"o=\20x", "objectClass: organization|o:: IHg="),
+            ("O=Tür :", "objectClass: organization|O: Tür :"),
+            ("o=:x", "objectClass: organization|o:: Ong="),
+        ] {
+            let lines = base_entry(suffix).unwrap_or_else(|| panic!("{suffix}"));
+            assert_eq!(lines.join("|"), format!("dn: {suffix}|{expected}"));
+        }
+        // Of two values, none is the first.
+        for suffix in ["dc=a+o=b", "cn=odd", "dc=#040161", ""] {
+            assert_eq!(base_entry(suffix), None, "{suffix}");
+        }
+    }
+
+    #[test]
+    fn a_suffix_that_was_hardly_meant_is_noted() {
+        let doubt = |suffix: &str| doubt(suffix, Path::new("/d"));
+        for (suffix, part, meant) in [
+            ("dc=site.org", "dc=site.org", "dc=site,dc=org"),
+            ("ou=x,dc=site.org", "dc=site.org", "dc=site,dc=org"),
+            ("dc=site  dc=org", "dc=site  dc=org", "dc=site,dc=org"),
+        ] {
+            let expected = format!(
+                "\"{part}\" is one part of the suffix: if {meant} is meant, stop the server, remove /d and start with that"
+            );
+            assert_eq!(doubt(suffix), Some(expected), "{suffix}");
+        }
+        for suffix in ["dc=site,dc=org", "o=Example Inc.", "o=a=b", "", "cn=odd"] {
+            assert_eq!(doubt(suffix), None, "{suffix}");
+        }
     }
 
     #[test]
