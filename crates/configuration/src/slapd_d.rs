@@ -15,6 +15,8 @@ mod journal_tests;
 mod splice;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -379,8 +381,25 @@ fn writer() -> Writer {
     writer
 }
 
-fn io_error(what: &str, path: &Path, error: &std::io::Error) -> ConfigError {
-    ConfigError::new(Origin::BuiltIn, format!("cannot {what} `{}`: {error}", path.display()))
+fn io_error(what: &str, path: &Path, error: &io::Error) -> ConfigError {
+    let fault = ConfigError::new(Origin::BuiltIn, format!("cannot {what} `{}`: {error}", path.display()));
+    match error.kind() {
+        io::ErrorKind::NotFound if path.is_relative() => {
+            fault.with_help("a relative name starts at the working directory")
+        }
+        io::ErrorKind::PermissionDenied => match owner_above(path) {
+            Some(help) => fault.with_help(help),
+            None => fault,
+        },
+        _ => fault,
+    }
+}
+
+/// Who may do what is denied at this path. What cannot be looked at stands in a directory that denies it.
+fn owner_above(path: &Path) -> Option<String> {
+    let looked_at = |above: &Path| std::fs::metadata(above).ok().map(|found| (above.to_owned(), found.uid()));
+    let (above, owner) = path.ancestors().find_map(looked_at)?;
+    Some(format!("`{}` belongs to the user {owner}: do it as that one, or as root", above.display()))
 }
 
 #[cfg(test)]
@@ -393,6 +412,22 @@ mod tests {
         assert!(checksum_fits(b"# x\n# CRC32 cbf43926\n123456789"));
         assert!(!checksum_fits(b"# x\n# CRC32 cbf43927\n123456789"));
         assert!(checksum_fits(b"dn: cn=config\n"));
+    }
+
+    #[test]
+    fn what_is_not_found_or_denied_has_help() {
+        let error = read(Path::new("no-such.d")).unwrap_err().to_string();
+        let expected = "cannot read `no-such.d`: No such file or directory (os error 2)\n    \
+                        = help: a relative name starts at the working directory";
+        assert_eq!(error, expected);
+        let directory = tempfile::tempdir().unwrap();
+        let owner = std::fs::metadata(directory.path()).unwrap().uid();
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = io_error("read", &directory.path().join("a/b"), &denied).to_string();
+        let help = format!("`{}` belongs to the user {owner}: do it as that one", directory.path().display());
+        assert!(error.contains(&help), "{error}");
+        let error = read(&directory.path().join("none")).unwrap_err().to_string();
+        assert!(!error.contains("= help"), "{error}");
     }
 
     const FILES: [(&str, &str); 3] = [

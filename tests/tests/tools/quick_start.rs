@@ -433,6 +433,21 @@ fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
     assert!(shown(&server.stop(), "password").contains("shown once"));
 }
 
+/// A later start that cannot use its certificate changes nothing: the configuration that asks for it would end every start.
+#[test]
+fn a_later_start_with_a_wrong_certificate_leaves_the_configuration() {
+    let newcomer = Newcomer::new();
+    newcomer.start("ldap://127.0.0.1:0", &[]).stop();
+    fs::write(newcomer.folder.path().join("empty.pem"), "").unwrap();
+    for file in ["missing.pem", "empty.pem"] {
+        let message = newcomer.refused(&["--suffix", "dc=example,dc=com", "--tls-cert", file]);
+        assert!(message.contains("TLSCertificateFile") && message.contains(file), "{message}");
+        let text = newcomer.start("ldap://127.0.0.1:0", &[]).stop();
+        assert_eq!(shown(&text, "password"), "as set before");
+        assert!(!text.contains(file), "{text}");
+    }
+}
+
 /// What `--sample` and `--ldif` load is there at once, and once; a file that is refused leaves a first start.
 #[test]
 fn a_first_start_loads_entries() {

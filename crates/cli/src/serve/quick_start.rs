@@ -122,6 +122,11 @@ pub(super) struct Pair {
 /// The data directory, which is there from now on, by its absolute path: the configuration names it, and the next start may be from
 /// another folder.
 pub(super) fn data_directory(data: &Path) -> anyhow::Result<PathBuf> {
+    anyhow::ensure!(
+        !data.exists() || data.is_dir(),
+        "the data directory {} is a file: name a directory with --data",
+        data.display()
+    );
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -329,11 +334,17 @@ fn self_signed(data: &Path) -> anyhow::Result<Pair> {
     Ok(pair)
 }
 
+/// Writes a file. It is there whole or not at all: a disk that is full leaves no half of it for the next start.
 pub(super) fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+    let part = file.with_extension("part");
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(mode);
-    open.open(file)
-        .and_then(|mut opened| opened.write_all(bytes))
+    let stored = open
+        .open(&part)
+        .and_then(|mut opened| opened.write_all(bytes).and_then(|()| opened.sync_all()))
+        .and_then(|()| fs::rename(&part, file));
+    stored
+        .inspect_err(|_| drop(fs::remove_file(&part)))
         .with_context(|| format!("cannot write {}", file.display()))
 }
 

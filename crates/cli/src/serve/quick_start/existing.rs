@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use larix_configuration::values::ConfigDn;
+use larix_configuration::values::{ConfigDn, TlsSettings};
 use larix_configuration::{Config, Database, QuickReplicas, QuickStart};
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{Verification, verify};
+use larix_engine::time::Clock as _;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
+use larix_server::clock::SystemClock;
+use larix_server::tls::TlsState;
 
 use super::{CONFIGURATION, Prepared, Start, configured, self_signed};
 use crate::serve::served;
@@ -207,6 +210,13 @@ fn certificate(start: &Start<'_>, config: &mut Config, config_dir: &Path) -> any
         (None, None) => return Ok(None),
     };
     let made = (pair.certificate == own).then(|| own.clone());
+    // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
+    let tls = TlsSettings {
+        certificate_file: Some(pair.certificate.clone()),
+        certificate_key_file: Some(pair.key.clone()),
+        ..config.global.tls.clone()
+    };
+    TlsState::load(&tls, SystemClock::new().now())?;
     replace(config, "cn=config", &[(CERTIFICATE, pair.certificate), (KEY, pair.key)])?;
     Ok(made)
 }
