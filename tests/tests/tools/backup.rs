@@ -11,6 +11,7 @@ use std::thread;
 
 use larix_proto::extended::SyncInfo;
 use larix_testkit::packages::MOUNT_NAMESPACE;
+use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, SetAtEnd, Site, packages, until, until_some};
 use larix_tests::client::{Client, run as ask};
 use larix_tests::scripted::ScriptedProvider;
@@ -801,6 +802,30 @@ fn kill_in_the_middle(name: &str, site: &Site, arguments: &[&str], begun: &Path)
     }
     child.kill().expect("it runs");
     child.wait().expect("its end");
+}
+
+/// What a verification restores has the hashes of passwords: where a signal ends it, nothing of that stays.
+#[test]
+fn a_verification_that_is_ended_removes_what_it_restored() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (backup, temporary) = (folder.path().join("backup"), folder.path().join("temporary"));
+    std::fs::create_dir(&temporary).expect("a folder");
+    passes("backup", &site, &["--to", &text(&backup)]);
+    let mut command: Command = Kind::Larix.tool("backup");
+    command.arg("-f").arg(site.configuration()).arg("--verify").arg(&backup);
+    // Slowed down, so that it is not done when it is found at work.
+    command.args(["--load", "--throttle", "10k"]).env("TMPDIR", &temporary);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tool starts");
+    let folders = || std::fs::read_dir(&temporary).expect("a folder").flatten();
+    until("it restores", || {
+        assert!(child.try_wait().expect("its state").is_none(), "it has ended");
+        folders().any(|made| made.path().read_dir().is_ok_and(|mut inside| inside.next().is_some()))
+    });
+    assert!(signal(child.id(), Signal::TERM));
+    let status = child.wait().expect("its end");
+    assert_eq!((status.code(), folders().count()), (Some(143), 0));
 }
 
 #[test]

@@ -260,6 +260,27 @@ fn a_file_names_no_directory_to_fill() {
     }
 }
 
+/// An export that cannot be written leaves nothing in the way of the next one.
+#[test]
+fn an_export_that_cannot_be_written_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("slapd.conf"), "schema core\n").unwrap();
+    let export = |shell: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{shell} exec \"$@\""), "sh"]).arg(larix());
+        command.args(["config", "export", "-f"]).arg(path("slapd.conf"));
+        command.arg("--output").arg(path("out.conf")).output().unwrap()
+    };
+    // As on a full disk: no file may have a byte.
+    let output = export("trap '' XFSZ; ulimit -f 0;");
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(output_text(&output).contains("out.conf: "), "{}", output_text(&output));
+    assert!(!path("out.conf").exists());
+    let output = export("");
+    assert!(output.status.success() && path("out.conf").exists(), "{}", output_text(&output));
+}
+
 /// Records for glued databases go through temporary files: what one of them does not take was never loaded.
 #[test]
 fn a_full_temporary_directory_is_no_success() {

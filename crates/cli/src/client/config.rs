@@ -143,7 +143,11 @@ fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<ExitCode, ClientErro
             };
             let mut options = fs::OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(fault)?;
-            file.write_all(exported.text.as_bytes()).map_err(fault)?;
+            file.write_all(exported.text.as_bytes()).map_err(|error| {
+                // A part of a configuration is of no use, and would keep its name from the next export.
+                let _ = fs::remove_file(path);
+                fault(error)
+            })?;
         }
     }
     if !exported.without_form.is_empty() {

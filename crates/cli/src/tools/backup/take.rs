@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Parser;
 use larix_configuration::Config;
 use larix_configuration::values::Throttle;
@@ -14,6 +14,7 @@ use larix_server::backup::{self, Chain, Manifest, Source};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::pace;
+use crate::signals;
 use crate::terminal::{print_report, say};
 use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 
@@ -93,11 +94,18 @@ fn verify(args: &BackupArgs, directory: &Path) -> anyhow::Result<()> {
 
 fn load(args: &BackupArgs, chain: &Chain) -> anyhow::Result<()> {
     let config = args.config.read()?;
-    let scratch = tempfile::Builder::new().prefix("larix-verify-").tempdir()?;
+    // What is restored is as large as the databases, and has the hashes of passwords: a signal removes it, too.
+    signals::guarded("larix backup: broken off; removing what was restored", |guard| {
+        let scratch = tempfile::Builder::new().prefix("larix-verify-").tempdir();
+        let scratch = scratch.context("no temporary folder")?.keep();
+        guard.set_folder(Some(scratch.clone()));
+        load_into(&scratch, &config, args, chain)
+    })
+}
+
+fn load_into(scratch: &Path, config: &Config, args: &BackupArgs, chain: &Chain) -> anyhow::Result<()> {
     let mut findings = 0;
-    for loaded in
-        chain.load(&config, scratch.path(), &mut pace(args.throttle.unwrap_or(Throttle::Unlimited)))?
-    {
+    for loaded in chain.load(config, scratch, &mut pace(args.throttle.unwrap_or(Throttle::Unlimited)))? {
         loaded.findings.iter().for_each(|finding| eprintln!("{finding}"));
         findings += loaded.findings.len();
         print_report(&format!(
