@@ -70,6 +70,23 @@ fn what_cannot_be_written_is_no_success() {
     }
 }
 
+/// A reader that has gone wants no more: no word, and the status of a program that SIGPIPE has ended.
+#[test]
+fn a_reader_that_has_gone_ends_commands_without_a_word() {
+    for words in [
+        &["version"][..],
+        &["dn", "-f", "/dev/null", "cn=x"],
+        &["cat", "-n", "0", "-f", "/dev/null"],
+        &["config", "export", "-f", "/dev/null"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(larix()).args(words).stdout(writer).output().unwrap();
+        let text = output_text(&output);
+        assert_eq!((output.status.code(), text.as_str()), (Some(141), ""), "{words:?}");
+    }
+}
+
 #[test]
 fn a_socket_that_is_not_there_is_named() {
     for (url, expected) in [

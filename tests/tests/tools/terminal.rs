@@ -152,3 +152,23 @@ fn without_a_terminal_a_line_of_standard_input_is_taken_unless_that_has_the_data
     let output = without_terminal(&server, &["whoami"], "");
     assert!(String::from_utf8_lossy(&output.stderr).contains("ended before"), "{output:?}");
 }
+
+/// What becomes a part of a password unseen is noted, and what is no DN is named.
+#[test]
+fn mistakes_with_a_new_password_are_named() {
+    let (_site, server) = site();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("new").display().to_string();
+    std::fs::write(&file, "new\n").unwrap();
+    for (arguments, expected) in [
+        (
+            &["passwd", "-T", file.as_str(), "cn=x,dc=example,dc=com"][..],
+            "new ends in a line end, which is a part of the password",
+        ),
+        (&["passwd", "-s", "new", "ann"], "\"ann\" is no DN: name the entry"),
+    ] {
+        let output = without_terminal(&server, arguments, "secret\n");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && text.contains(expected), "{text}");
+    }
+}

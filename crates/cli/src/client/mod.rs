@@ -35,6 +35,8 @@ pub(crate) use replica::ReplicaArgs;
 pub(crate) use search::SearchArgs;
 pub(crate) use whoami::WhoamiArgs;
 
+use crate::terminal::READER_GONE;
+
 /// The client subcommands of `larix`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
@@ -72,12 +74,11 @@ pub(crate) fn run(command: &ClientCommand) -> ExitCode {
     let done = done.and_then(|code| io::Write::flush(&mut out).map_err(ClientError::Output).map(|()| code));
     match done {
         Ok(code) => code,
+        Err(error) if error.is_broken_pipe() => ExitCode::from(READER_GONE),
         Err(error) => {
             // What was written so far belongs before the error.
             let _ = io::Write::flush(&mut out);
-            if !error.is_broken_pipe() {
-                eprintln!("{}", error::error_text(&error));
-            }
+            eprintln!("{}", error::error_text(&error));
             error::status_of(&error)
         }
     }

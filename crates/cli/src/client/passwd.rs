@@ -81,10 +81,16 @@ pub(super) fn run(args: &PasswdArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         line.push(b'\n');
         report::write(out, &line)?;
     }
-    let has_no_entry = reply.result.code == ResultCode::NO_SUCH_OBJECT;
-    report::conclude("ldap_passwd", reply.result).map_err(|error| match has_no_entry {
-        true => ClientError::Advised { error: Box::new(error), advice: NO_ENTRY.to_owned() },
-        false => error,
+    let advice = match (reply.result.code, &args.account) {
+        (ResultCode::NO_SUCH_OBJECT, _) => Some(NO_ENTRY.to_owned()),
+        (ResultCode::INVALID_ATTRIBUTE_SYNTAX, Some(name)) if !name.contains('=') => {
+            Some(format!("{name:?} is no DN: name the entry, such as uid=ann,ou=people,dc=example,dc=com"))
+        }
+        _ => None,
+    };
+    report::conclude("ldap_passwd", reply.result).map_err(|error| match advice {
+        Some(advice) => ClientError::Advised { error: Box::new(error), advice },
+        None => error,
     })
 }
 
@@ -95,11 +101,17 @@ fn secret(
     file: Option<&PathBuf>,
 ) -> Result<Option<Vec<u8>>, ClientError> {
     if let Some(path) = file {
-        let read = fs::read(path);
-        return read.map(Some).map_err(|error| ClientError::Input {
+        let read = fs::read(path).map_err(|error| ClientError::Input {
             name: path.display().to_string(),
             why: error.to_string(),
-        });
+        })?;
+        if read.ends_with(b"\n") {
+            eprintln!(
+                "larix: {} ends in a line end, which is a part of the password: printf writes a file without one",
+                path.display()
+            );
+        }
+        return Ok(Some(read));
     }
     let Some(prompt) = prompt else { return Ok(given.map(|text| text.as_bytes().to_vec())) };
     let first = session::ask(prompt)?;
