@@ -151,6 +151,7 @@ fn faults_are_named_before_anything_is_measured() {
         (&["mail", "--smoke", "--port", &port], &[&port, "--port"]),
         (&["mail", "--smoke", "--with", "slapdd"], &["\"slapdd\"", "ldap://HOST:PORT"]),
         (&["mail", "--smoke", "--with", "ldaps://host"], &["ldaps://host"]),
+        (&["mail", "--smoke", "--with", "ldap://127.0.0.1:1"], &["ldap://127.0.0.1:1: cannot connect"]),
         (&["mail", "--smoke", "--with", "/nowhere/slapd"], &["/nowhere/slapd", "package slapd"]),
         (&["mail", "--smoke", "--slapd", "/nowhere/slapd"], &["--with slapd"]),
         (&["mail", "--smoke", "--with-redis", "--redis", "/nowhere/redis-server"], &["package redis-server"]),

@@ -238,6 +238,7 @@ fn peer_by_url(url: &str, args: &CompareArgs) -> anyhow::Result<Peer> {
         bind: args.bind_dn.clone().map(|dn| (dn, args.password.clone())),
         process: args.process,
     };
+    given.check()?;
     Ok(Peer { name: address.to_string(), version: String::new(), access: Access::Given(given) })
 }
 

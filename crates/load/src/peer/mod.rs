@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::Context as _;
+
 pub use configuration::Database;
 pub(crate) use configuration::{Paths, configuration};
 pub use guard::Guard;
@@ -64,6 +66,16 @@ pub struct Given {
     pub bind: Option<(String, String)>,
     /// Its process on this machine, for CPU time and memory.
     pub process: Option<u32>,
+}
+
+impl Given {
+    /// Connects and binds, so that a server that is not there is found before anything is measured.
+    ///
+    /// # Errors
+    /// No connection, or the bind is refused.
+    pub fn check(&self) -> anyhow::Result<()> {
+        Session::open(self.address, self.bind.as_ref()).map(drop).with_context(|| self.url.clone())
+    }
 }
 
 impl Peer {
