@@ -17,6 +17,9 @@ pub(super) struct FileText {
     lines: Vec<String>,
 }
 
+/// What UTF-16 begins with.
+const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
+
 impl FileText {
     /// Reads a file: its lines for excerpts, and its text. One that is included is a regular file; the first may be a pipe.
     /// `fail` makes an error of a message and its help.
@@ -27,6 +30,10 @@ impl FileText {
     ) -> Result<(Self, String), ConfigError> {
         let bytes = if is_included { larix_files::read(path) } else { std::fs::read(path) };
         let bytes = bytes.map_err(|error| unreadable(path, &error, fail))?;
+        if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+            let help = format!("save it as UTF-8, for example: iconv -f UTF-16 -t UTF-8 {}", path.display());
+            return Err(fail(format!("`{}` is in UTF-16", path.display()), &help));
+        }
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => without_foreign_comments(path, error.as_bytes())?,

@@ -220,6 +220,14 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:2:11: `mode` takes no more arguments\n    | mode 0600 x\n    |           ^",
         ),
         (
+            &[("slapd.conf", "database mdb\nsuffix cn=a\nrootdn cn=r,cn=b\nrootpw x\ndirectory $D\n")],
+            "$D/slapd.conf:1: rootpw is of no use: the rootdn \"cn=r,cn=b\" is not below a suffix of this database (\"cn=a\")\n    = help: correct the one or the other, or give the entry itself a userPassword",
+        ),
+        (
+            &[("slapd.conf", "database mdb\nrootdn cn=r\nrootpw x\ndirectory $D\n")],
+            "$D/slapd.conf:1: rootpw is of no use: this database has no suffix that the rootdn could be below\n    = help: add a line such as `suffix dc=example,dc=com`",
+        ),
+        (
             &[("slapd.conf", "database mdb\nsuffix cn=config\ndirectory $D\n")],
             "$D/slapd.conf:1: suffix \"cn=config\" lies within \"cn=config\", which the config database serves\n    = help: choose another suffix",
         ),
@@ -361,6 +369,7 @@ fn comments_may_be_in_another_encoding() {
         // No comment, but the end of a name.
         (b"argsfile /tmp/a\\\n#\xfc\n", ":2:2: not UTF-8 text", "iconv -f ISO-8859-1"),
         (b"database mdb\nrootpw m\xfcll\n", ":2:9: not UTF-8 text", "rootpw ****\n"),
+        (b"\xff\xfed\0a\0t\0a\0", "slapd.conf` is in UTF-16", "iconv -f UTF-16"),
     ] {
         let error = read(text).expect_err(place);
         assert!(error.contains(place) && error.contains(shown), "{error}");

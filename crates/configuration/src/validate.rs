@@ -314,9 +314,19 @@ fn root(database: &Database) -> Result<(), ConfigError> {
     if database.hidden || own.iter().any(|suffix| root.normal.is_within(suffix)) {
         return Ok(());
     }
+    if own.is_empty() {
+        return error(
+            "rootpw is of no use: this database has no suffix that the rootdn could be below".to_owned(),
+            "add a line such as `suffix dc=example,dc=com`",
+        );
+    }
+    let names: Vec<&str> = own.iter().map(NormalDn::as_str).collect();
     error(
-        format!("rootpw is of no use: the rootdn \"{root}\" is not below a suffix of this database"),
-        "choose a rootdn below the suffix, or give the entry itself a userPassword",
+        format!(
+            "rootpw is of no use: the rootdn \"{root}\" is not below a suffix of this database (\"{}\")",
+            names.join("\", \"")
+        ),
+        "correct the one or the other, or give the entry itself a userPassword",
     )
 }
 
