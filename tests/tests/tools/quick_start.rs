@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, until, until_some};
+use larix_testkit::{Authority, Kind, until, until_some};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 
@@ -431,6 +431,25 @@ fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
     assert!(!newcomer.data.join("slapd.d").exists());
     let server = newcomer.start("ldap://127.0.0.1:0", &[]);
     assert!(shown(&server.stop(), "password").contains("shown once"));
+}
+
+/// An expired certificate is served, with a warning where the administrator looks.
+#[test]
+fn an_expired_certificate_is_noted() {
+    let newcomer = Newcomer::new();
+    let expired = |params: &mut rcgen::CertificateParams| params.not_after = rcgen::date_time_ymd(2022, 1, 1);
+    let issued = Authority::new("Root").issue(&rcgen::PKCS_ECDSA_P256_SHA256, "localhost", expired);
+    let (certificate, key) = issued.write(newcomer.folder.path(), "old");
+    let paths = [certificate, key].map(|path| path.display().to_string());
+    // A first start, and a later one.
+    for arguments in [&["--tls-cert", paths[0].as_str(), "--tls-key", paths[1].as_str()][..], &[]] {
+        let text = newcomer.start("ldap://127.0.0.1:0", arguments).stop();
+        let note = shown(&text, "note");
+        assert!(note.contains("the certificate expired on 2022-01-01"), "{note}");
+    }
+    let output = Kind::Larix.tool("test").arg("-F").arg(newcomer.data.join("slapd.d")).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && text.contains("warning: TLSCertificateFile"), "{text}");
 }
 
 /// A later start that cannot use its certificate changes nothing: the configuration that asks for it would end every start.

@@ -192,11 +192,15 @@ impl QuickStartArgs {
         let replicas = self.replicas.replicas()?;
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
         let config_dir = data.join(CONFIGURATION);
-        let prepared = if slapd_d::exists_in(&config_dir) {
+        let mut prepared = if slapd_d::exists_in(&config_dir) {
             existing::again(&start, &config_dir)?
         } else {
             start.first(&config_dir)?
         };
+        // What cannot be used ends the start later, with its reason.
+        if let Ok(loaded) = TlsState::load(&prepared.config.global.tls, SystemClock::new().now()) {
+            prepared.remarks.extend(loaded.notes);
+        }
         Ok(Some(prepared))
     }
 

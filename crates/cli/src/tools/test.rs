@@ -82,6 +82,10 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
     {
         eprintln!("warning: {why}");
     }
-    found.extend(tls.err().map(|error| ConfigError::new(Origin::BuiltIn, error.to_string())));
+    match tls {
+        Ok(loaded) if !args.quiet => loaded.notes.iter().for_each(|note| eprintln!("warning: {note}")),
+        Ok(_) => {}
+        Err(error) => found.push(ConfigError::new(Origin::BuiltIn, error.to_string())),
+    }
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
