@@ -3,9 +3,11 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Authority, Kind, until, until_some};
@@ -431,6 +433,33 @@ fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
     assert!(!newcomer.data.join("slapd.d").exists());
     let server = newcomer.start("ldap://127.0.0.1:0", &[]);
     assert!(shown(&server.stop(), "password").contains("shown once"));
+}
+
+/// Of two first starts at once, one makes the configuration. The other one waits for it, and shows no password of its own.
+#[test]
+fn a_first_start_waits_for_another_one() {
+    let (newcomer, other) = (Newcomer::new(), Newcomer::new());
+    let text = other.start("ldap://127.0.0.1:0", &[]).stop();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    fs::create_dir(&newcomer.data).unwrap();
+    // As a start has it that makes its configuration.
+    let directory = File::open(&newcomer.data).unwrap();
+    directory.lock().unwrap();
+    let inode = format!(":{} ", directory.metadata().unwrap().ino());
+    thread::scope(|scope| {
+        let started = scope.spawn(|| newcomer.start("ldap://127.0.0.1:0", &[]));
+        until("it waits", || {
+            assert!(!newcomer.data.join("slapd.d").exists(), "it does not wait");
+            let locks = fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+        });
+        fs::rename(other.data.join("slapd.d"), newcomer.data.join("slapd.d")).unwrap();
+        fs::remove_dir_all(&other.data).unwrap();
+        directory.unlock().unwrap();
+        let server = started.join().unwrap();
+        server.check(password, "cn=config", &["dn: cn=config"]);
+        assert_eq!(shown(&server.stop(), "password"), "as set before");
+    });
 }
 
 /// An expired certificate is served, with a warning where the administrator looks.

@@ -188,6 +188,9 @@ impl QuickStartArgs {
         check_suffix(suffix)?;
         let data = data_directory(self.data())?;
         demand_readable(&data)?;
+        // Of two first starts at once, the second one waits, and takes the configuration that the first one made: its own password would
+        // be shown, and would not be the one that holds. A file system without locks has to do without.
+        let _alone = fs::File::open(&data).ok().filter(|directory| directory.lock().is_ok());
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let replicas = self.replicas.replicas()?;
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
