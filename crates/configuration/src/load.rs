@@ -50,8 +50,8 @@ impl Location {
                     return Config::from_slapd_conf(file);
                 }
                 let message = format!("there is neither {DEFAULT_DIRECTORY} nor {DEFAULT_FILE}");
-                Err(ConfigError::new(Origin::BuiltIn, message)
-                    .with_help("name a file with -f or a directory with -F"))
+                let help = "name a file with -f or a directory with -F; `larix serve --suffix dc=example,dc=com` makes one";
+                Err(ConfigError::new(Origin::BuiltIn, message).with_help(help))
             }
         }
     }

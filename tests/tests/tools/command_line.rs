@@ -366,6 +366,40 @@ fn without_a_flag_the_tools_say_what_they_read() {
     assert!(output.status.success() && output_text(&output).is_empty(), "{}", output_text(&output));
 }
 
+/// A newcomer leaves the flags away.
+#[test]
+fn where_no_configuration_is_named_the_one_at_hand_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (empty, broken) = (folder.path().join("empty"), folder.path().join("broken"));
+    [&empty, &broken].into_iter().for_each(|etc| fs::create_dir(etc).unwrap());
+    fs::write(broken.join("slapd.conf"), "schemacheck on\n").unwrap();
+    let text = |etc: &Path, arguments: &[&str]| {
+        let output = with_etc(etc, &larix(), arguments)?;
+        assert!(!output.status.success(), "{}", output_text(&output));
+        Some(output_text(&output))
+    };
+    let Some(nothing) = text(&empty, &["serve", "-d", "0", "-h", "ldap://127.0.0.1:0"]) else {
+        packages::note_lack("/etc/ldap and a mount namespace");
+        return;
+    };
+    assert!(nothing.contains("`larix serve --suffix dc=example,dc=com` makes one"), "{nothing}");
+    let here = folder.path().join("larix-data/slapd.d");
+    let convert = ["test", "-f", "/dev/null", "-F", here.to_str().unwrap()];
+    fs::create_dir_all(&here).unwrap();
+    assert!(Command::new(larix()).args(convert).output().unwrap().status.success());
+    for (etc, help) in [(&empty, "name a file with -f"), (&broken, "take the line out")] {
+        let script = r#"cd "$1" && shift && exec "$@""#;
+        let arguments =
+            ["-c", script, "sh", folder.path().to_str().unwrap(), larix().to_str().unwrap(), "cat"]
+                .map(str::to_owned);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = with_etc(etc, Path::new("/bin/sh"), &arguments).unwrap();
+        let text = output_text(&output);
+        let expected = format!("-F larix-data/slapd.d names the configuration here; {help}");
+        assert!(!output.status.success() && text.contains(&expected), "{text}");
+    }
+}
+
 #[test]
 fn a_data_directory_that_cannot_be_read_names_its_owner() {
     let folder = tempfile::tempdir().unwrap();

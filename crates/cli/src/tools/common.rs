@@ -110,7 +110,8 @@ impl ConfigArgs {
     pub(crate) fn load(&self, dry: bool) -> Result<Config, ConfigError> {
         let location = self.location();
         let (clock, random) = (SystemClock::new(), SystemRandom);
-        let config = location.load(&Stamp { clock: &clock, random: &random }, dry)?;
+        let loaded = location.load(&Stamp { clock: &clock, random: &random }, dry);
+        let config = loaded.map_err(|error| self.name_quick_start(error))?;
         if self.file.is_none() && self.directory.is_none() && !is_called_as_slapd() {
             match &config.source {
                 Source::Directory(path) | Source::File(path) => {
@@ -131,6 +132,22 @@ impl ConfigArgs {
             config.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }
         Ok(config)
+    }
+}
+
+impl ConfigArgs {
+    /// Who names no configuration in the folder of a quick start meant that one.
+    fn name_quick_start(&self, error: ConfigError) -> ConfigError {
+        let is_unnamed = self.file.is_none() && self.directory.is_none() && !is_called_as_slapd();
+        if !is_unnamed || !slapd_d::exists_in(Path::new(QUICK_START)) {
+            return error;
+        }
+        let here = format!("-F {QUICK_START} names the configuration here");
+        let help = match &error.help {
+            Some(help) => format!("{here}; {help}"),
+            None => here,
+        };
+        error.with_help(help)
     }
 }
 
