@@ -189,8 +189,26 @@ impl UrlExtension {
     }
 }
 
-/// The URL for a host, a host and a port, or the path of a socket.
+/// The URL for a host, a port, a host and a port, or the path of a socket; or for a URL whose slashes are mistyped.
 pub fn with_scheme(text: &str) -> String {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !text.is_empty() && is_number(text) {
+        return with_scheme(&format!(":{text}"));
+    }
+    for scheme in [UrlScheme::Ldapi, UrlScheme::Ldaps, UrlScheme::Ldap] {
+        let name = scheme.as_str();
+        let (start, rest) = text.split_at_checked(name.len()).unwrap_or_default();
+        let authority = rest.trim_start_matches([':', '/']);
+        // A host may have such a name, with a port behind it.
+        let is_host = authority.len() == rest.len() || is_number(authority);
+        if is_host || !start.eq_ignore_ascii_case(name) {
+            continue;
+        }
+        return match scheme {
+            UrlScheme::Ldapi => with_scheme(&format!("/{authority}")),
+            _ => format!("{name}://{authority}"),
+        };
+    }
     let scheme = match text.rsplit_once(':') {
         _ if text.starts_with('/') => return format!("ldapi://{}", text.replace('/', "%2F")),
         Some((_, "636")) => UrlScheme::Ldaps,
@@ -358,6 +376,12 @@ impl fmt::Display for UrlError {
             Self::NoScheme(text) => write!(f, "there is no scheme: did you mean \"{}\"?", with_scheme(text)),
             Self::MissingSlashes => f.write_str("\"//\" expected after the scheme"),
             Self::Encoding(text) => write!(f, "\"{text}\" is not percent-encoded UTF-8"),
+            Self::Port(port) if port.contains(':') => {
+                write!(
+                    f,
+                    "\"{port}\" is not a port: an IPv6 address stands in brackets, as in ldap://[::1]:389"
+                )
+            }
             Self::Port(port) => write!(f, "\"{port}\" is not a port"),
             Self::Brackets => f.write_str("brackets around the address do not match"),
             Self::Scope(scope) => write!(f, "scope \"{scope}\" is not base, one, sub or subordinate"),

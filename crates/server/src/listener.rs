@@ -129,7 +129,10 @@ impl fmt::Display for ListenError {
                 if host.contains(',') {
                     return f.write_str(SEPARATED);
                 }
-                source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
+                match source {
+                    Some(source) => write!(f, ": {source}"),
+                    None => f.write_str(" of the family that -4 or -6 asks for"),
+                }
             }
             Self::Bind { url, address, source } if source.kind() == io::ErrorKind::AddrInUse => {
                 write!(
@@ -573,6 +576,8 @@ mod tests {
     fn urls_that_do_not() {
         for (text, expected) in [
             ("localhost:389", "not a listener URL"),
+            ("ldap:127.0.0.1:389", "did you mean \"ldap://127.0.0.1:389\"?"),
+            ("3890", "did you mean \"ldap://:3890\"?"),
             ("http://localhost", "unknown scheme \"http\""),
             ("ldap://:99999", "\"99999\" is not a port"),
             ("ldap://[::1", "not a listener URL"),
@@ -604,6 +609,16 @@ mod tests {
         let both = ListenUrl::parse("ldap://127.0.0.1,127.0.0.2").unwrap();
         let error = both.bind(AddressFamily::Any, 8).unwrap_err().to_string();
         assert!(error.contains("no address for host") && error.ends_with("separated by spaces"), "{error}");
+    }
+
+    #[test]
+    fn an_address_of_the_other_family_is_reported_as_that() {
+        for (url, family) in
+            [("ldap://127.0.0.1:0", AddressFamily::V6), ("ldap://[::1]:0", AddressFamily::V4)]
+        {
+            let error = ListenUrl::parse(url).unwrap().bind(family, 8).unwrap_err().to_string();
+            assert!(error.ends_with("of the family that -4 or -6 asks for"), "{error}");
+        }
     }
 
     #[test]

@@ -71,6 +71,21 @@ fn errors() {
 }
 
 #[test]
+fn mistyped_slashes_are_corrected() {
+    for (text, meant) in [
+        ("ldap:localhost:3890", "ldap://localhost:3890"),
+        ("LDAP:/localhost", "ldap://localhost"),
+        ("ldaps:localhost", "ldaps://localhost"),
+        ("ldapi:/run/ldapi", "ldapi://%2Frun%2Fldapi"),
+        ("ldap:3890", "ldap://ldap:3890"),
+    ] {
+        assert_eq!(with_scheme(text), meant, "{text}");
+    }
+    let error = LdapUrl::parse("ldap://::1:3890").expect_err("no brackets").to_string();
+    assert!(error.contains("an IPv6 address stands in brackets"), "{error}");
+}
+
+#[test]
 fn who_leaves_the_scheme_away_is_told_the_url() {
     for (text, meant) in [
         ("localhost", "ldap://localhost"),
@@ -78,6 +93,10 @@ fn who_leaves_the_scheme_away_is_told_the_url() {
         ("[::1]:3890", "ldap://[::1]:3890"),
         ("127.0.0.1:636", "ldaps://127.0.0.1:636"),
         ("/run/slapd/ldapi", "ldapi://%2Frun%2Fslapd%2Fldapi"),
+        ("3890", "ldap://:3890"),
+        ("636", "ldaps://:636"),
+        ("ldap//localhost", "ldap://localhost"),
+        ("ldapserver:3890", "ldap://ldapserver:3890"),
     ] {
         let error = LdapUrl::parse(text).expect_err(text).to_string();
         assert_eq!(error, format!("there is no scheme: did you mean \"{meant}\"?"));
