@@ -511,11 +511,26 @@ fn a_first_start_loads_entries() {
         message.contains("site.ldif") && message.contains("line 7: ") && message.contains("objectClass"),
         "{message}"
     );
-    assert!(
-        newcomer
-            .refused(&["--suffix", "dc=example,dc=com", "--ldif", "other.ldif"])
-            .contains("cannot read other.ldif")
-    );
+    for (name, text, expected) in [
+        ("none.ldif", None, "cannot read none.ldif"),
+        (".", None, "cannot read .: it is a directory"),
+        (
+            "other.ldif",
+            Some("dn: dc=other\nobjectClass: domain\ndc: other\n"),
+            "which has \"dc=example,dc=com\"",
+        ),
+        (
+            "part.ldif",
+            Some("dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n"),
+            "the file has to have it, from the entry \"dc=example,dc=com\" on",
+        ),
+    ] {
+        if let Some(text) = text {
+            fs::write(newcomer.folder.path().join(name), text).unwrap();
+        }
+        let message = newcomer.refused(&["--suffix", "dc=example,dc=com", "--ldif", name]);
+        assert!(message.contains(expected), "{message}");
+    }
     assert!(!newcomer.data.join("slapd.d").exists());
 
     fs::write(&file, base).unwrap();

@@ -1,6 +1,7 @@
 //! What the offline tools share: their common flags, and the way from a configuration to an open database.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -210,12 +211,20 @@ const INPUT_BYTES: usize = 256 << 10;
 pub(crate) fn open_input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead + Send>> {
     match path.filter(|path| *path != Path::new("-")) {
         None => Ok(Box::new(BufReader::new(io::stdin()))),
-        Some(path) => {
-            let file =
-                std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(Box::new(BufReader::with_capacity(INPUT_BYTES, file)))
-        }
+        Some(path) => Ok(Box::new(BufReader::with_capacity(INPUT_BYTES, open_file(path)?))),
     }
+}
+
+/// A file to be read.
+///
+/// # Errors
+/// Names the file. A directory is one that can be opened, and not read.
+pub(crate) fn open_file(path: &Path) -> anyhow::Result<File> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if file.metadata().is_ok_and(|found| found.is_dir()) {
+        bail!("cannot read {}: it is a directory", path.display());
+    }
+    Ok(file)
 }
 
 /// What [`DatabaseArgs`] chose.

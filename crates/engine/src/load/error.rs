@@ -74,10 +74,12 @@ const VALUE_SHOWN_MAX: usize = 64;
 /// Adds the value that a result speaks of by its number; `values` are those of its attribute.
 #[must_use]
 pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
-    let Some(value) = result.invalid_value().and_then(|(_, number)| values.get(number)) else {
-        return result;
-    };
+    let invalid = result.invalid_value().and_then(|(name, number)| Some((name, values.get(number)?)));
+    let Some((name, value)) = invalid else { return result };
     let shown = match std::str::from_utf8(value) {
+        Ok(text) if text.len() <= VALUE_SHOWN_MAX && name.eq_ignore_ascii_case("objectClass") => {
+            format!("{text:?}: the schema has no class of this name")
+        }
         Ok(text) if text.len() <= VALUE_SHOWN_MAX => format!("{text:?}"),
         Ok(_) => return result,
         Err(_) => "it is not UTF-8, which most syntaxes want".to_owned(),

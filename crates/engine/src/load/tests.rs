@@ -287,7 +287,10 @@ fn a_value_that_is_refused_is_shown() {
     let site = Site::new();
     let options = LoadOptions { value_check: true, ..LoadOptions::default() };
     for (attributes, message) in [
-        ("objectClass: nosuchClass\ncn: X\n", "objectClass: value #0 invalid per syntax: \"nosuchClass\""),
+        (
+            "objectClass: nosuchClass\ncn: X\n",
+            "objectClass: value #0 invalid per syntax: \"nosuchClass\": the schema has no class of this name",
+        ),
         (
             "objectClass: person\ncn: X\nsn: x\nseeAlso: nonsense\n",
             "seeAlso: value #0 invalid per syntax: \"nonsense\"",

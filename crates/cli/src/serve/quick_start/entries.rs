@@ -1,13 +1,12 @@
 //! The entries that a first start loads: `--ldif` and `--sample`.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use larix_configuration::Config;
 use larix_engine::csn::Csn;
-use larix_engine::load::{self, LoadContext, LoadOptions, Unobserved};
+use larix_engine::load::{self, LoadContext, LoadError, LoadOptions, RecordFault, Unobserved};
 use larix_engine::password::{Hasher, Scheme};
 use larix_proto::dn::{Dn, Rdn};
 use larix_proto::ldif::Writer;
@@ -19,6 +18,7 @@ use sha1::{Digest as _, Sha1};
 use uuid::Uuid;
 
 use super::Start;
+use crate::tools::common::open_file;
 
 /// A dozen people and three groups of them, below `@SUFFIX@`, whose own entry is `@BASE@`.
 const SAMPLE: &str = include_str!("sample.ldif");
@@ -68,10 +68,23 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
             .with_context(|| format!("cannot make the entry {suffix}"))?;
         return Ok(Loaded { entries, sample_password: None });
     };
-    let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let opened = open_file(file)?;
     let entries = load_text(config, &mut BufReader::new(opened), clock)
+        .map_err(|error| name_suffix(error, suffix))
         .with_context(|| format!("cannot load {}", file.display()))?;
     Ok(Loaded { entries, sample_password: None })
+}
+
+/// The file of another directory, or a part of one, is answered with what is missing.
+fn name_suffix(error: anyhow::Error, suffix: &str) -> anyhow::Error {
+    let Some(LoadError::Record(record)) = error.downcast_ref::<LoadError>() else { return error };
+    match record.fault {
+        RecordFault::OutsideSuffixes => {
+            anyhow!("{error}, which has {suffix:?}: --suffix has to be the name of the topmost entry")
+        }
+        RecordFault::NoSuperior => anyhow!("{error}: the file has to have it, from the entry {suffix:?} on"),
+        _ => error,
+    }
 }
 
 /// An entry for a suffix of a kind that is usual, as lines of LDIF.
