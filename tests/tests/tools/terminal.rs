@@ -153,9 +153,9 @@ fn without_a_terminal_a_line_of_standard_input_is_taken_unless_that_has_the_data
     assert!(String::from_utf8_lossy(&output.stderr).contains("ended before"), "{output:?}");
 }
 
-/// What becomes a part of a password unseen is noted, and what is no DN is named.
+/// What becomes a part of a password unseen is noted, what is no DN is named, and a base that is nowhere is answered with where to look.
 #[test]
-fn mistakes_with_a_new_password_are_named() {
+fn mistakes_are_named() {
     let (_site, server) = site();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("new").display().to_string();
@@ -166,6 +166,7 @@ fn mistakes_with_a_new_password_are_named() {
             "new ends in a line end, which is a part of the password",
         ),
         (&["passwd", "-s", "new", "ann"], "\"ann\" is no DN: name the entry"),
+        (&["search", "-b", "dc=exmaple,dc=com"], "is it misspelt? The server's suffixes: larix search"),
     ] {
         let output = without_terminal(&server, arguments, "secret\n");
         let text = String::from_utf8(output.stderr).unwrap();

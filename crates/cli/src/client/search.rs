@@ -200,22 +200,22 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         remarks: &remarks,
     };
     let Some(path) = &args.file else {
-        let code = search.all_pages(filter, &heading, &mut output, true)?;
-        let advice = match code {
-            ResultCode::NO_SUCH_OBJECT => no_base(args, base)?,
+        let result = search.all_pages(filter, &heading, &mut output, true)?;
+        let advice = match result.code {
+            ResultCode::NO_SUCH_OBJECT => no_base(args, base, &result)?,
             ResultCode::INVALID_DN_SYNTAX => {
                 Some(format!("{base:?} is no DN: -b takes a whole name, as in -b dc=example,dc=com"))
             }
             _ => None,
         };
         advice.iter().for_each(|advice| eprintln!("larix: {advice}"));
-        return Ok(report::status(code));
+        return Ok(report::status(result.code));
     };
     search.each_line(path, filter, &heading, &mut output)
 }
 
 /// What may be the reason where the server shows no entry at the base.
-fn no_base(args: &SearchArgs, base: &str) -> Result<Option<String>, ClientError> {
+fn no_base(args: &SearchArgs, base: &str, result: &LdapResult) -> Result<Option<String>, ClientError> {
     let conf = session::ldap_conf();
     if base.is_empty() {
         return Ok(Some("no base was named: -b does, as in -b dc=example,dc=com".to_owned()));
@@ -229,9 +229,16 @@ fn no_base(args: &SearchArgs, base: &str) -> Result<Option<String>, ClientError>
         Some(url) => session::is_anonymous(&args.common, url),
         None => false,
     };
-    let advice =
-        "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W";
-    Ok(is_anonymous.then(|| advice.to_owned()))
+    let advice = match is_anonymous {
+        true => Some(
+            "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W",
+        ),
+        false if result.matched_dn.is_empty() => Some(
+            "nothing is shown at or above this base: is it misspelt? The server's suffixes: larix search -b \"\" -s base namingContexts",
+        ),
+        false => None,
+    };
+    Ok(advice.map(str::to_owned))
 }
 
 fn parse_filter(text: &str) -> Result<FilterBuf, ClientError> {
@@ -291,7 +298,7 @@ impl Search<'_> {
                 status = error::status_of(&error);
                 continue;
             }
-            let code = self.all_pages(&filter, heading, output, false)?;
+            let code = self.all_pages(&filter, heading, output, false)?.code;
             if code != ResultCode::SUCCESS {
                 status = report::status(code);
                 if !self.args.go_on {
@@ -308,18 +315,18 @@ impl Search<'_> {
         heading: &Heading<'_>,
         output: &mut Output<'_>,
         with_heading: bool,
-    ) -> Result<ResultCode, ClientError> {
+    ) -> Result<LdapResult, ClientError> {
         let filter = parse_filter(filter)?;
         let mut cookie = Vec::new();
         loop {
             if with_heading {
                 output.heading(heading)?;
             }
-            let Some(done) = self.once(&filter, &cookie, output)? else { return Ok(ResultCode::SUCCESS) };
+            let Some(done) = self.once(&filter, &cookie, output)? else { return Ok(LdapResult::success()) };
             let more = !done.cookie.is_empty() && done.result.code == ResultCode::SUCCESS;
             output.finish(more)?;
             if !more {
-                return Ok(done.result.code);
+                return Ok(done.result);
             }
             cookie = done.cookie;
             if self.paging.is_some_and(|paging| paging.prompt) {
