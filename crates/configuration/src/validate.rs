@@ -12,7 +12,7 @@ use larix_schema::{AttributeDescription, DescriptionError, NormalDn, SECRET_ATTR
 
 use super::diagnostic::{ConfigError, Origin};
 use super::kinds::{LdapSettings, MetaSettings, relay};
-use super::model::{AccessLine, Config, Database, Overlay};
+use super::model::{AccessLine, Config, Database, Overlay, Source};
 use super::remote_auth::Realm;
 use super::values::ChangeLog;
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
@@ -417,10 +417,10 @@ impl Config {
                 }
                 Ok(_) => return error(format!("`{path}` is not a directory"), "name a directory".to_owned()),
                 Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-                    return error(
-                        format!("the database directory `{path}` does not exist"),
-                        format!("make it: mkdir -p -m 700 {path}"),
-                    );
+                    let message = format!("the database directory `{path}` does not exist");
+                    let help =
+                        self.moved_to(database).unwrap_or_else(|| format!("make it: mkdir -p -m 700 {path}"));
+                    return error(message, help);
                 }
                 Err(why) => {
                     return error(
@@ -431,6 +431,20 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// What to do about a directory of `larix serve --suffix` that has another name now: its slapd.d stands beside the data.
+    fn moved_to(&self, database: &Database) -> Option<String> {
+        let Source::Directory(directory) = &self.source else { return None };
+        let beside = directory.parent().filter(|_| database.kind.is_in_lmdb())?;
+        let (suffix, is_there) = (database.suffixes.first()?, beside.join("data.mdb").is_file());
+        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
+        is_there.then(|| {
+            format!(
+                "was it moved? `larix serve --suffix \"{suffix}\" --data {}` writes the new paths into the configuration",
+                beside.display()
+            )
+        })
     }
 
     /// Whether the files of the `rootDSE` lines are there. What is in them is read when the server starts.

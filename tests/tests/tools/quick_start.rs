@@ -179,6 +179,14 @@ fn changes_are_there_at_the_next_start() {
     let moved = newcomer.folder.path().join("moved");
     fs::rename(&newcomer.data, &moved).unwrap();
     let earlier = std::mem::replace(&mut newcomer.data, moved);
+    // Who names the configuration alone is not sent to make an empty directory.
+    for arguments in [&["serve", "-d", "0", "-h", "ldap://127.0.0.1:0"][..], &["cat"]] {
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        let output = command.args(arguments).arg("-F").arg(newcomer.data.join("slapd.d")).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        let mend = format!("--data {}` writes the new paths", newcomer.data.display());
+        assert!(!output.status.success() && text.contains(&mend), "{text}");
+    }
     let server = newcomer.start("ldaps://127.0.0.1:0", &[]);
     let now = |attribute: &str, rest: &str| format!("{attribute}: {}{rest}", newcomer.data.display());
     server.check(
@@ -192,6 +200,11 @@ fn changes_are_there_at_the_next_start() {
     );
     server.check("changed", "olcDatabase={1}mdb,cn=config", &[&now("olcDbDirectory", "")]);
     assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));
+
+    // A database that is gone is not taken for one that was empty.
+    fs::remove_file(newcomer.data.join("data.mdb")).unwrap();
+    let text = newcomer.start("ldaps://127.0.0.1:0", &[]).stop();
+    assert!(shown(&text, "note").starts_with("there was no data.mdb in "), "{text}");
 }
 
 /// `tests/tests/tools/guide_blocks.rs` types the guide's first page.

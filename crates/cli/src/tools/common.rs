@@ -472,6 +472,9 @@ pub(crate) fn open(
             LmdbOptions { file_mode, create: access == Access::Write, ..defaults }
         }
     };
+    if !mdb.directory.exists() {
+        config.check_directories().map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
     let store = LmdbStore::open(&mdb.directory, &TABLES, &options)?;
     Database::open(store, Arc::clone(&config.schema), settings, &SystemRandom)
         .map_err(|error| anyhow::anyhow!("{}: {error}", mdb.directory.display()))

@@ -13,6 +13,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_server::clock::SystemClock;
 use larix_server::tls::TlsState;
+use larix_store::lmdb::DATA_FILE;
 
 use super::{CONFIGURATION, Prepared, Start, configured, self_signed};
 use crate::serve::served;
@@ -32,6 +33,14 @@ pub(super) fn again(start: &Start<'_>, config_dir: &Path) -> anyhow::Result<Prep
     if let Some(earlier) = moved_from(start, &config, number, config_dir)? {
         move_along(start, &mut config, number, &earlier)?;
         remarks.push(format!("the data directory was moved here from {}", earlier.display()));
+    }
+    let mut files = fs::read_dir(start.data).into_iter().flatten().flatten();
+    // A longer name may be that of a database which is put in its place when it is opened.
+    if !files.any(|file| file.file_name().to_string_lossy().starts_with(DATA_FILE)) {
+        remarks.push(format!(
+            "there was no {DATA_FILE} in {}: the database is empty; larix restore puts a backup back",
+            start.data.display()
+        ));
     }
     remarks.extend(replicas(start, &mut config, number, config_dir)?);
     let self_signed = certificate(start, &mut config, config_dir)?;
