@@ -430,6 +430,32 @@ mod tests {
         assert!(!error.contains("= help"), "{error}");
     }
 
+    #[test]
+    fn a_data_directory_that_was_moved_is_recognised_by_its_file() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path().join("slapd.d");
+        std::fs::create_dir_all(place.join("cn=config")).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(place.join(file), text).unwrap();
+        write(FILES[0].0, FILES[0].1);
+        let database = |number: u32, directory: &Path| {
+            let text = format!(
+                "dn: olcDatabase={{{number}}}mdb\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\n\
+                 olcDatabase: {{{number}}}mdb\nolcSuffix: cn=s{number}\nolcDbDirectory: {}\n",
+                directory.display()
+            );
+            write(&format!("cn=config/olcDatabase={{{number}}}mdb.ldif"), &text);
+        };
+        let help = || read(&place).unwrap().check_directories().unwrap_err().to_string();
+        database(1, &root.path().join("gone"));
+        assert!(help().contains("make it: mkdir"), "{}", help());
+        std::fs::write(root.path().join("data.mdb"), "").unwrap();
+        let moved = format!("larix serve --suffix \"cn=s1\" --data {}`", root.path().display());
+        assert!(help().contains(&moved), "{}", help());
+        // It is another database's.
+        database(2, root.path());
+        assert!(help().contains("make it: mkdir"), "{}", help());
+    }
+
     const FILES: [(&str, &str); 3] = [
         ("cn=config.ldif", "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n"),
         (

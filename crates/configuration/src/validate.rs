@@ -439,7 +439,10 @@ impl Config {
         let beside = directory.parent().filter(|_| database.kind.is_in_lmdb())?;
         let (suffix, is_there) = (database.suffixes.first()?, beside.join("data.mdb").is_file());
         let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
-        is_there.then(|| {
+        let found = std::fs::canonicalize(beside).ok()?;
+        let mut others = self.databases.iter().filter_map(|other| other.kind.directory());
+        let is_another_ones = others.any(|used| std::fs::canonicalize(used).is_ok_and(|used| used == found));
+        (is_there && !is_another_ones).then(|| {
             format!(
                 "was it moved? `larix serve --suffix \"{suffix}\" --data {}` writes the new paths into the configuration",
                 beside.display()
