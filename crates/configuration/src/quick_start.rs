@@ -38,10 +38,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
             run(&mut builder, keyword, &[&path.to_string_lossy()])?;
         }
     }
-    // The names in it may come with the files; everything else is right or wrong already.
-    if let Err(why) = ConfigDn::parse_relaxed(&builder.schema(), &start.suffix) {
-        return Err(no_suffix(&start.suffix, &why));
-    }
+    check_form(&mut builder, &start.suffix)?;
     let root = start.root_dn.clone().unwrap_or_else(|| administrator(&start.suffix));
     // One administrator for all: cn=config knows the same name, whose password the database has.
     run(&mut builder, "database", &["config"])?;
@@ -107,6 +104,12 @@ fn administrator(suffix: &str) -> String {
         true => "cn=admin".to_owned(),
         false => format!("cn=admin,{suffix}"),
     }
+}
+
+/// The names in the suffix may come with the files; the rest of it is right or wrong before.
+fn check_form(builder: &mut Builder, suffix: &str) -> Result<(), ConfigError> {
+    let parsed = ConfigDn::parse_relaxed(&builder.schema(), suffix);
+    parsed.map(drop).map_err(|why| no_suffix(suffix, &why))
 }
 
 fn check_suffix(builder: &mut Builder, suffix: &str) -> Result<(), ConfigError> {
