@@ -153,7 +153,8 @@ fn without_a_terminal_a_line_of_standard_input_is_taken_unless_that_has_the_data
     assert!(String::from_utf8_lossy(&output.stderr).contains("ended before"), "{output:?}");
 }
 
-/// What becomes a part of a password unseen is noted, what is no DN is named, and a base that is nowhere is answered with where to look.
+/// What becomes a part of a password unseen is noted, what is no DN is named, and a base that is nowhere is answered with where to look, and
+/// an anonymous change with the flags.
 #[test]
 fn mistakes_are_named() {
     let (_site, server) = site();
@@ -172,4 +173,9 @@ fn mistakes_are_named() {
         let text = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && text.contains(expected), "{text}");
     }
+    std::fs::write(&file, entry("x")).unwrap();
+    let mut anonymous = Command::new(Kind::Larix.program().unwrap());
+    let output = anonymous.args(["modify", "-a", "-x", "-H", &url(&server), "-f", &file]).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("this client is anonymous: -D names who changes it"), "{text}");
 }

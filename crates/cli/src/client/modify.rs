@@ -224,6 +224,8 @@ fn show(
 
 /// What servers say of a name below none of their suffixes.
 const NO_SUFFIX: &str = "no global superior knowledge";
+/// What they say to a client that has not bound.
+const ANONYMOUS: &str = "modifications require authentication";
 
 /// What the result alone does not say: which entry is missing, which value was meant.
 fn advice(record: &Record, result: &LdapResult) -> Option<String> {
@@ -231,6 +233,9 @@ fn advice(record: &Record, result: &LdapResult) -> Option<String> {
     match result.code {
         ResultCode::NO_SUCH_OBJECT if adds => {
             Some("the entry above it is missing: add that one first".to_owned())
+        }
+        ResultCode::STRONGER_AUTH_REQUIRED if result.diagnostic == ANONYMOUS => {
+            Some("this client is anonymous: -D names who changes it, and -W asks for the password".to_owned())
         }
         ResultCode::UNWILLING_TO_PERFORM if result.diagnostic == NO_SUFFIX => Some(
             "no database of the server has a suffix above this name; its suffixes: larix search -b \"\" -s base namingContexts"
