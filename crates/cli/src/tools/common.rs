@@ -412,9 +412,8 @@ fn why_in_engine(
     config: &Config,
     is_meant: impl Fn(&larix_configuration::Database) -> bool,
 ) -> Option<anyhow::Error> {
-    let is_it = |database: &&larix_configuration::Database| {
-        database.kind.is_in_shared_engine() && is_meant(database)
-    };
+    let is_it =
+        |database: &&larix_configuration::Database| database.kind.is_in_shared_engine() && is_meant(database);
     let suffixes = &config.databases.iter().find(is_it)?.suffixes;
     let suffix = suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
     Some(anyhow::anyhow!(

@@ -559,8 +559,7 @@ fn engines_that_hold_something_else_are_refused() {
         assert!(text.contains(expected), "{damage}: {text}");
         assert!(!text.contains("never-shown"), "{text}");
     }
-    let more =
-        [TABLES.as_slice(), &[TableSpec::new(TableId(9), "new", TableKind::Ordered)]].concat();
+    let more = [TABLES.as_slice(), &[TableSpec::new(TableId(9), "new", TableKind::Ordered)]].concat();
     let (store, name) = fresh(&engine);
     drop(store);
     assert!(KvStore::open(&address(&engine, &name), &more, &no_make).is_err());

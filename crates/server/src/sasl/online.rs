@@ -54,8 +54,8 @@ impl Lookups for Online<'_> {
 
     fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn, meter: &Meter) -> bool {
         // Of all that the search would find, only this one entry is of interest.
-        let asked_by = (&self.searcher(who), &*self.server.clock);
-        self.generation.databases.identity_among(asked_by, url, (entry, meter))
+        let databases = &self.generation.databases;
+        databases.identity_among((&self.searcher(who), &*self.server.clock), url, (entry, meter))
     }
 
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
