@@ -6,13 +6,18 @@ use larix_engine::Entry;
 use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::{Entries, Failure, Refusal};
 use larix_proto::{LdapResult, ResultCode, Scope};
-use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, MatchingRule, NormalDn, Schema};
 
 use super::compiled::{Compiled, Group, Url};
 use super::{GroupSet, Settings};
 
 /// Memberships that a change of a whole tree may end and make, together.
 pub(super) const MOVED_MAX: usize = 1_000_000;
+
+/// Equality rules of strings that heed case, and others that take such strings for equal, too.
+const EXACT_RULES: [&str; 2] = ["2.5.13.5", "1.3.6.1.4.1.1466.109.114.1"];
+const IGNORING_RULES: [&str; 2] = ["2.5.13.2", "1.3.6.1.4.1.1466.109.114.2"];
+const NUMBER_RULES: [&str; 3] = ["2.5.13.8", "2.5.13.14", "2.5.13.20"];
 
 /// By the equality key of the member attribute, as they are stored.
 pub(super) type Members = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -175,6 +180,14 @@ pub(super) fn retain_last(
     Ok(())
 }
 
+/// Whether values that are equal by the member attribute's rule are equal by that of the attribute that they come from.
+fn implies(member: &MatchingRule, source: &MatchingRule) -> bool {
+    let is_exact = EXACT_RULES.contains(&member.oid);
+    member == source
+        || is_exact && (EXACT_RULES.contains(&source.oid) || NUMBER_RULES.contains(&source.oid))
+        || (is_exact || IGNORING_RULES.contains(&member.oid)) && IGNORING_RULES.contains(&source.oid)
+}
+
 /// Whether a URL finds an entry with this value.
 fn is_value(
     (set, schema): (&GroupSet, &Schema),
@@ -182,8 +195,13 @@ fn is_value(
     entries: &dyn Entries,
     (wanted, value): (&[u8], &[u8]),
 ) -> Result<bool, Failure> {
-    let Ok(has_value) = schema.bind_equality(attribute, value) else { return Ok(false) };
-    let filter = BoundFilter::And(vec![url.filter.clone(), BoundFilter::Equality(has_value)]);
+    let rule = schema.attribute(set.member.attribute).equality;
+    let has_value = schema.bind_equality(attribute, value).ok();
+    let filter = match has_value.filter(|has_value| rule.is_some_and(|rule| implies(rule, has_value.rule))) {
+        Some(has_value) => BoundFilter::And(vec![url.filter.clone(), BoundFilter::Equality(has_value)]),
+        // Another entry may have the same member in other letters.
+        None => url.filter.clone(),
+    };
     let mut found_any = false;
     entries.search(&InternalSearch::new(&url.base, url.scope, &filter), &mut |found| {
         found.source().visit_exact(attribute, &mut |value| {

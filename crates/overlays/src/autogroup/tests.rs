@@ -156,6 +156,28 @@ fn members_need_not_be_names() {
     }
 }
 
+/// The attribute that they come from may heed case where the member attribute does not, and the other way round.
+#[test]
+fn a_member_in_other_letters_stays() {
+    let other = |source: &str, member: &str, expected: &str| {
+        let line = format!("autogroup-attrset findingGroup findsURL {member}");
+        let classes = CLASSES.replace("$ ou )", &format!("$ ou $ {member} )"));
+        let fixture = ruled_with(&classes, &[(&DESCRIPTOR, &line)], &[]);
+        fixture.apply(TREE);
+        fixture.apply(&(person("p", "x") + &format!("{source}: One\n")));
+        fixture.apply(&(person("q", "x") + &format!("{source}: one\n")));
+        fixture.apply(&group("g", &[&format!("ldap:///ou=People,{SUFFIX}?{source}?sub?(sn=x)")]));
+        let change = format!("dn: cn=p,ou=People,{SUFFIX}\nchangetype: modify\ndelete: {source}\n");
+        fixture.apply(&change);
+        let shown = fixture.show(&format!("cn=g,{SUFFIX}"));
+        let head = format!("{member}: ");
+        let left: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix(&head)).collect();
+        assert_eq!(left.join("|"), expected, "{source}: {member}");
+    };
+    other("labeledURI", "description", "One");
+    other("title", "labeledURI", "one");
+}
+
 #[test]
 fn members_that_follow_make_no_others() {
     let (own, numbers) = ((&DESCRIPTOR, LINES), (&crate::usn::DESCRIPTOR, ""));
