@@ -160,7 +160,7 @@ fn refer<N: Snapshot>(seen: &GuardedEntry<'_, N>, target: &str) -> Result<LdapRe
     let dn = seen.view.dn(&seen.reader.view)?;
     let urls = referral::urls(&seen.reader)?;
     let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), Some(target), None::<Scope>);
-    Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL).matched(dn) })
+    Ok(referral::answer(urls, dn))
 }
 
 fn compare_entry<N: Snapshot>(

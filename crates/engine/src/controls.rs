@@ -75,6 +75,7 @@ pub struct ControlValues {
     /// RFC 6171.
     pub dont_use_copy: bool,
     /// draft-wahl-ldap-session: for the log alone.
+    /// The last of them: a request may have several, and each proxy adds one (draft-wahl-ldap-session section 2.2).
     pub session_tracking: Option<SessionTracking>,
     /// RFC 5805: the transaction's identifier.
     pub transaction: Option<Vec<u8>>,
@@ -311,7 +312,7 @@ impl RequestControls {
                 }
                 Some(known) if known.goes_with(operation) => {
                     let name = known.name;
-                    if seen.contains(&known.oid) {
+                    if seen.contains(&known.oid) && known.oid != oid::SESSION_TRACKING {
                         return Err(protocol_error(format!("{name} control specified multiple times")));
                     }
                     seen.push(known.oid);

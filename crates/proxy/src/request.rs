@@ -86,7 +86,6 @@ impl Proxy {
         request_context: &RequestContext<'_>,
         controls: &RequestControls,
     ) -> Vec<ControlBuf> {
-        let settings = &self.settings;
         let own = |oid: &str| {
             matches!(
                 oid,
@@ -94,7 +93,7 @@ impl Proxy {
                     | oid::PROXIED_AUTHORIZATION_V1
                     | oid::PAGED_RESULTS
                     | oid::PROXY_HOPS
-            ) || (settings.session_tracking && oid == oid::SESSION_TRACKING)
+            )
         };
         let sent = Controls::parse(&controls.sent).unwrap_or_default();
         let mut all: Vec<ControlBuf> =

@@ -57,6 +57,12 @@ fn values() {
     assert_eq!(subentries.unwrap().subentries, Some(true));
     let assertion = parse(&[control(oid::ASSERTION, true, Some(b"\x87\x02cn"))], Modify);
     assert_eq!(assertion.unwrap().assertion.as_ref().unwrap().as_ber(), b"\x87\x02cn");
+    let tracking = |identifier| {
+        let value = [0x30, 12, 4, 1, b'a', 4, 1, b'b', 4, 1, b'1', 4, 1, identifier];
+        control(oid::SESSION_TRACKING, false, Some(&value))
+    };
+    let several = parse(&[tracking(b'x'), tracking(b'y')], Search).unwrap();
+    assert_eq!(several.session_tracking.as_ref().map(|last| last.identifier.as_str()), Some("y"));
 }
 
 #[test]
@@ -76,6 +82,10 @@ fn faults() {
     );
     check(
         &[control(oid::PAGED_RESULTS, true, Some(b"\x30\x05\x02\x01\xff\x04\x00"))],
+        "paged results control size invalid",
+    );
+    check(
+        &[control(oid::PAGED_RESULTS, true, Some(b"\x30\x09\x02\x05\x00\x80\x00\x00\x00\x04\x00"))],
         "paged results control size invalid",
     );
     check(&[control(oid::SUBENTRIES, true, Some(b"\x01"))], "subentries control value encoding is bogus");

@@ -10,6 +10,9 @@ use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
 use super::protocol_error;
 use crate::budget::{Exceeded, RequestLimit, RequestLimits};
 
+/// The largest page that a client may ask for: maxInt of RFC 4511 (RFC 2696 section 2).
+const PAGE_SIZE_MAX: u32 = i32::MAX as u32;
+
 /// The sync request control (RFC 4533 section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentSync {
@@ -301,7 +304,8 @@ pub(super) fn paged_results(control: &Control<'_>, name: &str) -> Result<PagedRe
     };
     let (size, cookie) =
         decode().map_err(|_| protocol_error("paged results control could not be decoded"))?;
-    let size = u32::try_from(size).map_err(|_| protocol_error("paged results control size invalid"))?;
+    let size = u32::try_from(size).ok().filter(|size| *size <= PAGE_SIZE_MAX);
+    let size = size.ok_or_else(|| protocol_error("paged results control size invalid"))?;
     Ok(PagedResults { critical: control.critical, size, cookie })
 }
 

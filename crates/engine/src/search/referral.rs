@@ -1,7 +1,7 @@
 //! Referral objects (RFC 3296): the URLs of an entry, rewritten to what was asked for.
 
-use larix_proto::Scope;
 use larix_proto::url::{LdapUrl, UrlError};
+use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Snapshot;
 
@@ -20,6 +20,15 @@ pub fn urls<S: Snapshot>(entry: &EntryReader<'_, S>) -> Result<Vec<String>, Faul
         true
     })?;
     Ok(urls)
+}
+
+/// The answer that sends a client to these URLs: noSuchObject without one, as in OpenLDAP, because a referral has to name one (RFC 4511
+/// section 4.1.9).
+pub(crate) fn answer(referrals: Vec<String>, matched: String) -> LdapResult {
+    if referrals.is_empty() {
+        return LdapResult::with(ResultCode::NO_SUCH_OBJECT, "bad_referral object").matched(matched);
+    }
+    LdapResult { matched_dn: matched, referrals, ..LdapResult::new(ResultCode::REFERRAL) }
 }
 
 /// Rewrites URLs of the referral object `base` for a request on `target`, an entry at or below it. Without a target it

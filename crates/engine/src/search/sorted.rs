@@ -99,12 +99,14 @@ fn answer<N: Snapshot>(
         if let Some(step) = pace.next()? {
             return Ok(step);
         }
-        let previous = done.checked_sub(1).and_then(|at| matches.get(at));
-        if let Some((last_key, last)) = previous
-            && let Some(control) = task.page_is_full(*last, last_key.clone(), Some(matches.len() as u64))
-        {
-            task.response_controls.push(control);
-            return Ok(task.done(LdapResult::success()));
+        if task.pages.is_some() {
+            // Nothing is before the first: a page of no entries ends there.
+            let previous = done.checked_sub(1).and_then(|at| matches.get(at));
+            let (key, last) = previous.map_or((Vec::new(), EntryId::ROOT), |(key, id)| (key.clone(), *id));
+            if let Some(control) = task.page_is_full(last, key, Some(matches.len() as u64)) {
+                task.response_controls.push(control);
+                return Ok(task.done(LdapResult::success()));
+            }
         }
         // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
         if let Some(record) = view.record(*id)? {

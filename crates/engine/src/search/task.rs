@@ -538,9 +538,7 @@ impl SearchTask {
         let target = pretty(&seen.view.schema, self.requested_base());
         let target = Some(target.as_str());
         let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), target, Some(self.scope));
-        let diagnostic = if urls.is_empty() { "bad_referral object" } else { "" };
-        let result = LdapResult::with(ResultCode::REFERRAL, diagnostic).matched(dn);
-        Ok(LdapResult { referrals: urls, ..result })
+        Ok(referral::answer(urls, dn))
     }
 
     /// The DN of an entry, if the subject may know that it exists.

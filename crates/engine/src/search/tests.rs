@@ -406,6 +406,10 @@ fn pages_cover_everything_once() {
     for size in [10, 25, 4] {
         assert_eq!(all_pages(&fixture, &by_sn, size).0, sorted, "{size}");
     }
+    // A page of no entries, and then no more of them.
+    for spec in [&spec, &by_sn] {
+        assert_eq!(all_pages(&fixture, spec, 0), (Vec::new(), 2, ResultCode::SUCCESS));
+    }
     fixture.limits = Some(Limits { size_total: PagedTotal::Count(12), ..Limits::default() });
     let (names, pages, code) = all_pages(&fixture, &spec, 5);
     assert_eq!((names.len(), pages, code), (12, 3, ResultCode::SIZE_LIMIT_EXCEEDED));

@@ -298,7 +298,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// Where entries are that nothing here is a superior of.
     pub(crate) fn default_referral(&self, referrals: &[String]) -> LdapResult {
         let target = Some(self.envelope.target);
-        refer(referral::rewrite(self.context.schema, referrals, None, target, None), String::new())
+        referral::answer(referral::rewrite(self.context.schema, referrals, None, target, None), String::new())
     }
 
     /// The answer that a referral entry gives to requests at or below it.
@@ -306,7 +306,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let dn = self.view.dn(&current.view()?)?;
         let urls = referral::urls(&self.reader(current)?)?;
         let target = Some(self.envelope.target);
-        Ok(refer(referral::rewrite(self.context.schema, &urls, Some(&dn), target, None), dn))
+        Ok(referral::answer(referral::rewrite(self.context.schema, &urls, Some(&dn), target, None), dn))
     }
 
     /// Refuses a change of a referral entry unless it is managed as an entry.
@@ -646,10 +646,6 @@ impl<V: Snapshot> StoredSets<'_, V> {
 /// A large set is gone through for a change of it whose values are so many times fewer, at most: to ask for one takes some five times
 /// as long as to go past it.
 const JOINED: u64 = 4;
-
-pub(crate) fn refer(referrals: Vec<String>, matched: String) -> LdapResult {
-    LdapResult { matched_dn: matched, referrals, ..LdapResult::new(ResultCode::REFERRAL) }
-}
 
 pub(crate) fn insufficient(text: &str) -> LdapResult {
     refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)

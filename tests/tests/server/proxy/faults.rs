@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use larix_proto::ber::{Tag, write};
-use larix_proto::control::{ControlValue as _, PagedResults};
+use larix_proto::control::{ControlValue as _, PagedResults, SessionTracking};
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::extended::{ExtendedValue as _, VerifyCredentials};
 use larix_proto::{
@@ -168,6 +168,31 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     connection.write_all(&request).unwrap();
     let abandon = next(&mut target);
     assert_eq!(Message::decode(&abandon).unwrap().request, Request::Abandon(id));
+}
+
+/// A proxy adds its own session behind those that came with the request (draft-wahl-ldap-session section 2.2).
+#[test]
+fn sessions_of_clients_go_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = proxy(listener.local_addr().unwrap(), "session-tracking-request yes");
+    let mut connection = TcpStream::connect(front.server.address).unwrap();
+    let filter = FilterBuf::parse("(uid=ann)").unwrap();
+    let session = |identifier: &str| {
+        SessionTracking { source_ip: "", source_name: "", format: "1.2.3", identifier }.to_control(false)
+    };
+    let mut request = Vec::new();
+    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+    client::search(&mut request, MessageId(1), &search, &[session("first"), session("second")]);
+    connection.write_all(&request).unwrap();
+    let mut target = accepted(&listener);
+    target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    answer_bind(&mut target);
+    let search = next(&mut target);
+    let controls = Message::decode(&search).unwrap().controls;
+    let sessions = controls.iter().filter(|control| control.oid == oid::SESSION_TRACKING);
+    let identifiers: Vec<String> =
+        sessions.map(|sent| SessionTracking::decode(sent.value).unwrap().identifier.to_owned()).collect();
+    assert_eq!(identifiers, ["first", "second", ""]);
 }
 
 /// The target may have made it before its connection ended, and the answer says so.
