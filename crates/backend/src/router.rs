@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use larix_engine::access::AccessPolicy;
-use larix_engine::controls::{OverlayControl, RequestControls};
+use larix_engine::controls::{ControlValues, OverlayControl, RequestControls};
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
 use larix_engine::{Fault, Frontend};
@@ -320,24 +320,30 @@ impl Routes {
         let backend = special.unwrap_or_else(|| self.holder(base));
         let tree = if special.is_some() { None } else { self.tree_above(base) };
         self.check_heeded((backend, tree), controls)?;
-        // Another server's content is that server's to provide. What overlays make of it is not.
-        let is_passed_on = || backend.behind().is_none() && backend.heeds(oid::SYNC_REQUEST);
+        // Another server's content is that server's to provide, and so are its changes. What overlays make of them is not.
+        let is_passed_on = |control| backend.behind().is_none() && backend.heeds(control);
         if let Some(control) = &controls.sync
-            && !backend.provides_content()
-            && !is_passed_on()
+            && !is_passed_on(oid::SYNC_REQUEST)
         {
-            if control.critical {
+            if backend.provides_content() {
+                // A content comes in no order that a client could choose.
+                if orders(controls) {
+                    return Err(not_heeded());
+                }
+            } else if control.critical {
                 return Err(self.no_content_there());
+            } else {
+                controls.values_mut().into_iter().for_each(ControlValues::pass_sync_over);
             }
-            controls.values_mut().into_iter().for_each(|values| values.sync = None);
         }
         if let Some(control) = &controls.persistent
             && !backend.tells_changes()
+            && !is_passed_on(oid::PERSISTENT_SEARCH)
         {
             if control.critical {
                 return Err(self.no_changes_there());
             }
-            controls.values_mut().into_iter().for_each(|values| values.persistent = None);
+            controls.values_mut().into_iter().for_each(ControlValues::pass_persistent_over);
         }
         // A provider's content is one, whatever it consists of; and so are changes.
         let is_whole = special.is_some() || controls.sync.is_some() || controls.persistent.is_some();
@@ -533,6 +539,12 @@ impl Backend for Routes {
     fn announce(&self, announced: &mut Announced) {
         self.mounts.all().iter().for_each(|mount| mount.backend.announce(announced));
     }
+}
+
+/// Whether a search insists on an order.
+fn orders(controls: &RequestControls) -> bool {
+    controls.sort.as_ref().is_some_and(|sort| sort.critical)
+        || controls.vlv.as_ref().is_some_and(|view| view.critical)
 }
 
 fn not_heeded() -> LdapResult {

@@ -159,6 +159,18 @@ impl ControlValues {
         self.overlays.iter().find(|sent| sent.control.oid == oid)
     }
 
+    /// Passes over a sync request: another server that has a part of the content does not get it, either.
+    pub fn pass_sync_over(&mut self) {
+        self.sync = None;
+        self.send_on(oid::SYNC_REQUEST, |_| None);
+    }
+
+    /// The same of a persistent search.
+    pub fn pass_persistent_over(&mut self) {
+        self.persistent = None;
+        self.send_on(oid::PERSISTENT_SEARCH, |_| None);
+    }
+
     /// Changes a control for who passes the request on, or takes it away.
     fn send_on(&mut self, oid: &str, change: impl Fn(ControlBuf) -> Option<ControlBuf>) {
         let mut kept = Vec::new();

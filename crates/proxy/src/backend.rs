@@ -225,7 +225,7 @@ impl Backend for ProxyBackend {
     }
 
     fn heeds(&self, control: &str) -> bool {
-        control == oid::SYNC_REQUEST
+        matches!(control, oid::SYNC_REQUEST | oid::PERSISTENT_SEARCH)
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {

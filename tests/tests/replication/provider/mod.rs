@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use larix_load::generate::Random;
-use larix_proto::control::{SyncMode, SyncRequest};
+use larix_proto::control::{SortKey, SortRequest, SyncMode, SyncRequest};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue as _, FilterBuf, MessageId, Response, Scope, client};
 use larix_testkit::{Kind, Site, until};
@@ -431,6 +431,28 @@ fn places_are_told_to_servers_of_our_kind() {
             let rdn = dn.split(',').next().filter(|_| is_peer && dn != "dc=example,dc=com");
             assert_eq!(name.as_deref(), rdn.map(str::as_bytes), "{dn}");
         }
+    }
+}
+
+/// A content comes in no order that a client could choose: to leave a critical control out would be wrong, and another one may be left
+/// out.
+#[test]
+fn a_content_has_no_order() {
+    let site = site("");
+    site.load(&content(2));
+    let server = site.start().expect("the provider");
+    let mut client = admin(server.address);
+    let key = SortKey { attribute: "uid", ordering_rule: Some("caseIgnoreOrderingMatch"), reverse: false };
+    for (is_critical, expected) in [(false, 0), (true, 12)] {
+        let sync = SyncRequest { mode: SyncMode::RefreshOnly, cookie: None, reload_hint: false };
+        let sort = SortRequest { keys: vec![key] }.to_control(is_critical);
+        let filter = FilterBuf::every_entry();
+        let search = client::Search::new("dc=example,dc=com", Scope::Subtree, filter.as_filter());
+        let mut request = Vec::new();
+        client::search(&mut request, MessageId(5), &search, &[sync.to_control(true), sort]);
+        let answer = client.exchange(&request);
+        let end = Response::decode_message(answer.last().expect("an end")).expect("a response").response;
+        assert_eq!(end.result().map(|(_, result)| result.code.0), Some(expected), "{is_critical}");
     }
 }
 

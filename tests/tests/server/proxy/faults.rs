@@ -9,7 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use larix_proto::ber::{Tag, write};
-use larix_proto::control::{ControlValue as _, PagedResults, SessionTracking};
+use larix_proto::control::{
+    ControlValue as _, PagedResults, PersistentSearch, SessionTracking, SyncMode, SyncRequest,
+};
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::extended::{ExtendedValue as _, VerifyCredentials};
 use larix_proto::{
@@ -168,6 +170,43 @@ fn what_is_abandoned_is_abandoned_at_the_target() {
     connection.write_all(&request).unwrap();
     let abandon = next(&mut target);
     assert_eq!(Message::decode(&abandon).unwrap().request, Request::Abandon(id));
+}
+
+/// Elsewhere the search would have no end, and the other targets would not be asked.
+#[test]
+fn searches_for_changes_are_one_targets() {
+    let mode = SyncMode::RefreshAndPersist;
+    let controls = [
+        SyncRequest { mode, cookie: None, reload_hint: false }.to_control(false),
+        PersistentSearch { change_types: 15, changes_only: true, return_ecs: true }.to_control(false),
+    ];
+    let filter = FilterBuf::parse("(uid=ann)").unwrap();
+    for (kind, below, goes_on) in [("ldap", "", true), ("meta", "/dc=example,dc=com", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let body = format!("database {kind}\nsuffix {SUFFIX}\nuri \"ldap://{address}{below}\"\n");
+        let front = Running::start(Kind::Larix, &body, "");
+        let mut connection = TcpStream::connect(front.server.address).unwrap();
+        let mut target = None;
+        for (id, control) in (1..).zip(&controls) {
+            let mut request = Vec::new();
+            let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
+            client::search(&mut request, MessageId(id), &search, std::slice::from_ref(control));
+            connection.write_all(&request).unwrap();
+            let target = target.get_or_insert_with(|| {
+                let mut target = accepted(&listener);
+                target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                answer_bind(&mut target);
+                target
+            });
+            let search = next(target);
+            let message = Message::decode(&search).unwrap();
+            let has_gone_on = message.controls.iter().any(|sent| sent.oid == control.oid);
+            assert_eq!(has_gone_on, goes_on, "{kind}: {}", control.oid);
+            target.write_all(&done(message.id)).unwrap();
+            next(&mut connection);
+        }
+    }
 }
 
 /// A proxy adds its own session behind those that came with the request (draft-wahl-ldap-session section 2.2).
