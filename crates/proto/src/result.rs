@@ -43,6 +43,15 @@ impl LdapResult {
         Some((name, rest.split_once(' ')?.0.parse().ok()?))
     }
 
+    /// The same for a change that another server or a program may have made, and whose answer was lost.
+    #[must_use]
+    pub fn with_unknown_outcome(self) -> Self {
+        let why = &self.diagnostic;
+        let text =
+            format!("{why}; whether the change was made is unknown: read the entry before you try again");
+        Self { diagnostic: text, ..self }
+    }
+
     /// Adds the DN of the last entry that was found.
     #[must_use]
     pub fn matched(self, dn: impl Into<String>) -> Self {
@@ -80,6 +89,11 @@ pub enum ResponseOp {
 }
 
 impl ResponseOp {
+    /// Whether the operation changes something, or may.
+    pub const fn is_of_change(self) -> bool {
+        matches!(self, Self::Modify | Self::Add | Self::Delete | Self::ModifyDn | Self::Extended)
+    }
+
     /// The response that the tag of a request calls for (RFC 4511 section 4.2 and on); none for requests without one, and for what is
     /// no request.
     pub fn to_request(tag: Tag) -> Option<Self> {

@@ -36,6 +36,8 @@ fn serve(listener: UnixListener) -> Receiver<String> {
                 // It keeps the connection, and says nothing.
                 std::mem::forget(stream);
                 continue;
+            } else if has("\ndn: cn=ends") {
+                String::new()
             } else if has("base: cn=many") {
                 let entry =
                     |number| format!("dn: cn={number},cn=many,o=x\ncn: {number}\nobjectClass: person\n\n");
@@ -145,6 +147,24 @@ fn a_program_answers_requests() {
         if !request.starts_with("search") {
             assert_eq!(codes_alone(&own.0), codes_alone(&other.0), "{request}");
         }
+    }
+}
+
+/// The program may have made it, and has ended since.
+#[test]
+fn the_outcome_of_a_change_without_an_answer_is_unknown() {
+    for (request, is_change) in [
+        ("delete cn=ends,o=x", true),
+        ("modify cn=ends,o=x\n  replace sn: a", true),
+        ("compare cn=ends,o=x sn:a", false),
+    ] {
+        let (answer, text) = answers(Kind::Larix, &["as cn=ann,o=x pw", request]).remove(1);
+        assert!(text.contains("dn: cn=ends,o=x") && answer.contains("=> 80"), "{request}: {answer}");
+        assert_eq!(
+            answer.contains("whether the change was made is unknown"),
+            is_change,
+            "{request}: {answer}"
+        );
     }
 }
 

@@ -184,6 +184,9 @@ impl Balancer {
             self.one_less(backend);
         }
         match operation.kind {
+            Kind::Plain(op) if op.is_of_change() => {
+                self.answer_for(operation, &result.clone().with_unknown_outcome());
+            }
             Kind::Plain(_) => self.answer_for(operation, result),
             _ => self.fail_bind(operation.to, result, now),
         }

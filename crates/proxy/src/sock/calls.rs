@@ -58,6 +58,8 @@ pub(super) enum Sink {
 #[derive(Debug)]
 pub(super) enum ProgramAnswer {
     Result(LdapResult),
+    /// It has had the operation, and no answer that can be used came: what the client gets.
+    Lost(LdapResult),
     /// The operation is to go on behind it.
     Continue,
 }
@@ -339,8 +341,8 @@ impl Shared {
     fn one_result(&self, stream: &UnixStream, began: Monotonic) -> ProgramAnswer {
         let remaining = || self.remaining(began).ok_or_else(|| io::Error::from(io::ErrorKind::TimedOut));
         let mut answer = Answer::new(BufReader::new(Patient { stream, remaining }));
-        ProgramAnswer::Result(match answer.next() {
-            Ok(SocketResponse::Result(result)) => result,
+        ProgramAnswer::Lost(match answer.next() {
+            Ok(SocketResponse::Result(result)) => return ProgramAnswer::Result(result),
             Ok(SocketResponse::Continue) if self.may_continue => return ProgramAnswer::Continue,
             Ok(SocketResponse::Continue) => self.lie(&nothing_behind()),
             Ok(SocketResponse::Entry(dn, _)) => {

@@ -293,7 +293,8 @@ impl ProgramInFront {
         let continued = Arc::<Continued>::default();
         let state = Arc::clone(&continued);
         let answered = move |answer| match answer {
-            ProgramAnswer::Result(result) => done(result.into()),
+            // What the database has is as it was.
+            ProgramAnswer::Result(result) | ProgramAnswer::Lost(result) => done(result.into()),
             ProgramAnswer::Continue if state.is_given_up() => {
                 done(LdapResult::new(ResultCode::CANCELED).into())
             }

@@ -80,14 +80,20 @@ impl SocketBackend {
         Self { program: Program::new(settings, context, false), naming_contexts }
     }
 
-    /// Hands a request over that has one answer.
-    fn ask(&self, context: &Context<'_>, text: Zeroizing<Vec<u8>>, done: Done<LdapResult>) -> Pending {
+    /// Hands a request over that has one answer; `is_change`: the program may have made a change although its answer was lost.
+    fn ask(
+        &self,
+        context: &Context<'_>,
+        (text, is_change): (Zeroizing<Vec<u8>>, bool),
+        done: Done<LdapResult>,
+    ) -> Pending {
         let give_up = self.program.ask(
             context,
             text,
             Box::new(move |answer| {
                 done(match answer {
-                    ProgramAnswer::Result(result) => result,
+                    ProgramAnswer::Lost(result) if is_change => result.with_unknown_outcome(),
+                    ProgramAnswer::Result(result) | ProgramAnswer::Lost(result) => result,
                     // The program was not asked this.
                     ProgramAnswer::Continue => LdapResult::new(ResultCode::OTHER),
                 });
@@ -139,7 +145,7 @@ impl Backend for SocketBackend {
             Err(result) => return Reply::Now((result, Vec::new())),
         };
         let done = later();
-        Reply::Later(self.ask(context, text, Box::new(move |result| done((result, Vec::new())))))
+        Reply::Later(self.ask(context, (text, false), Box::new(move |result| done((result, Vec::new())))))
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
@@ -155,7 +161,7 @@ impl Backend for SocketBackend {
             Err(refused) => return Reply::Now(refused.into()),
         };
         let done = later();
-        Reply::Later(self.ask(context, text, Box::new(move |result| done(result.into()))))
+        Reply::Later(self.ask(context, (text, false), Box::new(move |result| done(result.into()))))
     }
 
     fn modify_password(
@@ -166,7 +172,7 @@ impl Backend for SocketBackend {
     ) -> Reply<PasswordChanged> {
         let text = self.program.password(context, &change);
         let done = later();
-        Reply::Later(self.ask(context, text, Box::new(move |result| done(result.into()))))
+        Reply::Later(self.ask(context, (text, true), Box::new(move |result| done(result.into()))))
     }
 
     fn extended(
@@ -177,7 +183,7 @@ impl Backend for SocketBackend {
     ) -> Reply<ExtendedAnswer> {
         let text = self.program.extended(context, request.oid, request.value);
         let done = later();
-        Reply::Later(self.ask(context, text, Box::new(move |result| done(result.into()))))
+        Reply::Later(self.ask(context, (text, true), Box::new(move |result| done(result.into()))))
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
@@ -197,7 +203,7 @@ impl Backend for SocketBackend {
                 return Pending::default();
             }
         };
-        self.ask(context, text, Box::new(move |result| done(WriteOutcome::from(result))))
+        self.ask(context, (text, true), Box::new(move |result| done(WriteOutcome::from(result))))
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {

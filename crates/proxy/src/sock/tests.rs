@@ -36,7 +36,9 @@ fn ask_with(calls: &Calls, text: Vec<u8>) -> (Arc<CallState>, Receiver<LdapResul
     let (sender, results) = mpsc::channel();
     let state = Arc::<CallState>::default();
     let done = Box::new(move |answer| match answer {
-        ProgramAnswer::Result(result) => sender.send(result).unwrap_or_default(),
+        ProgramAnswer::Result(result) | ProgramAnswer::Lost(result) => {
+            sender.send(result).unwrap_or_default();
+        }
         ProgramAnswer::Continue => panic!("nothing stands behind it"),
     });
     calls.submit(Call {

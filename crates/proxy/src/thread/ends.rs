@@ -336,14 +336,10 @@ fn never_sent() -> LdapResult {
 
 /// The result of a request that the target has had and not answered.
 pub(super) fn unanswered(job: &Job, result: LdapResult) -> LdapResult {
-    if !job.kind.is_change() {
-        return result;
+    match job.kind.is_change() {
+        true => result.with_unknown_outcome(),
+        false => result,
     }
-    let text = format!(
-        "{}; whether the change was made is unknown: read the entry before you try again",
-        result.diagnostic
-    );
-    LdapResult { diagnostic: text, ..result }
 }
 
 /// Ends a request that was taken from where it waited.

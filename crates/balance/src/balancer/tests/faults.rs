@@ -35,7 +35,12 @@ fn a_server_that_lies_loses_its_connection_alone() {
         world.balancer.upstream_received(liar, &lie, world.now);
         assert!(world.settle().contains(&liar), "{name}");
         let answers = world.answers(one);
-        assert_eq!(answers, ["1 Delete 52 the connection to the server was lost"], "{name}");
+        let unknown = "whether the change was made is unknown: read the entry before you try again";
+        assert_eq!(
+            answers,
+            [format!("1 Delete 52 the connection to the server was lost; {unknown}")],
+            "{name}"
+        );
         world.answer(honest, other.id, ResponseOp::Delete, ResultCode::SUCCESS, "two");
         assert_eq!(world.answers(two), ["1 Delete 0 two"]);
         let number = PeerFault::NAMES.iter().position(|known| *known == name).unwrap();
