@@ -25,6 +25,8 @@ pub(super) struct Forwarded<'a> {
     pub(super) is_write: bool,
     /// It asks for a page of a search, of which the server remembers where it ended.
     pub(super) is_page: bool,
+    /// The server is to carry it out as the client. A cancel is about the connection: servers refuse it with the control for that.
+    pub(super) is_as_client: bool,
 }
 
 /// The type of the answer to a request.
@@ -102,9 +104,19 @@ impl Balancer {
             }
         };
         let is_write = is_write(&message.request);
-        let sent = Forwarded { id, message: message.id, op, request, is_write, is_page: false };
+        let sent =
+            Forwarded { id, message: message.id, op, request, is_write, is_page: false, is_as_client: true };
+        let is_critical = || message.controls.iter().any(|control| control.critical);
         match message.request {
             Request::Bind(bind) => self.bind(&sent, &bind, now),
+            // What the balancer carries out itself has no controls.
+            Request::Extended(ExtendedRequest { name: oid::START_TLS | oid::CANCEL, .. })
+                if is_critical() =>
+            {
+                let code = ResultCode::UNAVAILABLE_CRITICAL_EXTENSION;
+                self.refused(id, message.id, op, code, "critical extension is unavailable");
+                true
+            }
             Request::Extended(ExtendedRequest { name: oid::START_TLS, .. }) => {
                 self.start_tls(id, message.id, has_more);
                 true
@@ -301,7 +313,8 @@ impl Balancer {
             return true;
         };
         // Credentials are the balancer's to verify.
-        let is_of_client = upstream.pool == Pool::Shared && matches!(kind, Kind::Plain(_));
+        let is_of_client =
+            upstream.pool == Pool::Shared && matches!(kind, Kind::Plain(_)) && sent.is_as_client;
         let extra: &[u8] = if is_of_client { &client.authorization } else { &[] };
         let deadline = self.settings.bind.timeout.map(|timeout| now + timeout);
         let pool = upstream.pool;
@@ -387,7 +400,7 @@ impl Balancer {
         else {
             return;
         };
-        let mapped = Forwarded { request, is_write: false, ..*sent };
+        let mapped = Forwarded { request, is_write: false, is_as_client: false, ..*sent };
         if !self.send(place.upstream, &mapped, Kind::Plain(ResponseOp::Extended), now) {
             // It does not wait: what it is to cancel goes on.
             if let Some(client) = self.clients.get_mut(&sent.id) {

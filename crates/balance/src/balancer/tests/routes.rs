@@ -289,9 +289,27 @@ fn abandon_and_cancel_name_the_servers_id() {
     world.send(two, cancel(10, 7));
     let sent = world.requests(upstream);
     assert_eq!(sent[0].what, format!("extended {}", oid::CANCEL));
+    assert_eq!(sent[0].identity, None, "no server takes it with one");
     world.answer(upstream, requests[1].id, ResponseOp::SearchDone, ResultCode::CANCELED, "");
     world.answer(upstream, sent[0].id, ResponseOp::Extended, ResultCode::SUCCESS, "");
     assert_eq!(world.answers(two), ["7 SearchDone 118", "10 Extended 0"]);
+}
+
+/// A control that is not heeded, and has to be, refuses the request (RFC 4511 section 4.1.11).
+#[test]
+fn what_the_balancer_does_itself_has_no_critical_controls() {
+    let mut world = World::new(&conf(1, 1, ""));
+    let client = world.client();
+    let upstream = world.upstreams(Pool::Shared)[0];
+    world.search(client, 1, "dc=x");
+    assert_eq!(world.requests(upstream).len(), 1);
+    let cancel: &[u8] = &[0x30, 3, 2, 1, 1];
+    for (id, name, value) in [(2, oid::CANCEL, Some(cancel)), (3, oid::START_TLS, None)] {
+        let control = ControlBuf { oid: "1.2.3".into(), critical: true, value: None };
+        world.send(client, |out| client::extended(out, MessageId(id), name, value, &[control]));
+        assert_eq!(world.answers(client), [format!("{id} Extended 12 critical extension is unavailable")]);
+    }
+    assert_eq!(world.requests(upstream), []);
 }
 
 #[test]
