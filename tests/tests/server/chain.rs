@@ -91,6 +91,7 @@ search ou=people,dc=example,dc=com sub (objectClass=*) sn
 search ou=people,dc=example,dc=com one (sn=b*) sn
 search uid=ann,ou=people,dc=example,dc=com base (objectClass=*) sn
 search ou=people,dc=example,dc=com base (objectClass=*) ou with manageDSAit
+search uid=ann,ou=people,dc=example,dc=com base (objectClass=*) sn with manageDSAit
 search cn=local,dc=example,dc=com base (objectClass=*) cn
 search dc=example,dc=com sub (sn=nobody) cn
 add uid=dan,ou=people,dc=example,dc=com

@@ -117,10 +117,7 @@ impl Interceptor for Chain {
         let behavior = Behavior::of(&search.controls, self.0.behavior);
         // A cookie of another server's page would be taken for one of a page here.
         let controls = &search.controls;
-        let is_whole = controls.sync.is_some()
-            || controls.paged.is_some()
-            || controls.manage_dsa_it
-            || controls.domain_scope;
+        let is_whole = controls.sync.is_some() || controls.paged.is_some() || controls.domain_scope;
         let Some(behavior) = behavior.filter(|_| !is_whole && next.refers(search.base, false)) else {
             return next.open(context, search);
         };
