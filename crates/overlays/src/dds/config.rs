@@ -25,11 +25,15 @@ pub(super) fn build(
 ) -> Result<Arc<dyn Overlay>, SettingError> {
     let schema = context.schema;
     let described = |name| described(schema, "overlay dds", name);
-    let filter = FilterBuf::parse("(objectClass=dynamicObject)")
-        .map_err(|error| SettingError::new(format!("overlay dds: {error}")))?;
+    let filter = |text| {
+        let parsed = FilterBuf::parse(text);
+        let parsed = parsed.map_err(|error| SettingError::new(format!("overlay dds: {error}")))?;
+        Ok::<_, SettingError>(schema.bind_filter(parsed.as_filter()))
+    };
     Ok(Arc::new(DynamicObjects {
         lifetimes: lifetimes(settings)?,
-        dynamic: schema.bind_filter(filter.as_filter()),
+        dynamic: filter("(objectClass=dynamicObject)")?,
+        misplaced: filter("(&(entryTtl=*)(!(objectClass=dynamicObject)))")?,
         object_class: described("objectClass")?,
         ttl: described("entryTtl")?,
         expires: described("entryExpireTimestamp")?,

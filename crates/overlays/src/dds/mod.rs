@@ -67,6 +67,8 @@ struct DynamicObjects {
     lifetimes: Lifetimes,
     /// `(objectClass=dynamicObject)`
     dynamic: BoundFilter,
+    /// `(&(entryTtl=*)(!(objectClass=dynamicObject)))`: what no entry is.
+    misplaced: BoundFilter,
     object_class: AttributeDescription,
     ttl: AttributeDescription,
     expires: AttributeDescription,
@@ -82,7 +84,8 @@ impl Overlay for DynamicObjects {
             true => {
                 Interests::DYNAMIC_OBJECTS.and(Interests::PREPARE).and(Interests::SHOW).and(Interests::TICK)
             }
-            false => Interests::DYNAMIC_OBJECTS,
+            // What is static has no time to live then, either.
+            false => Interests::DYNAMIC_OBJECTS.and(Interests::PREPARE),
         }
     }
 

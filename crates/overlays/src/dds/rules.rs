@@ -17,7 +17,7 @@ pub(super) fn prepare(own: &DynamicObjects, change: &PendingChange<'_>) -> Resul
     match change.operation {
         Prepared::Add { dn, entry, .. } => added(own, change, dn, entry),
         Prepared::Modify { dn, mods } => modified(own, change, dn, mods),
-        Prepared::ModifyDn(rename) if rename.new_superior.is_some() => {
+        Prepared::ModifyDn(rename) if own.lifetimes.on && rename.new_superior.is_some() => {
             let text = "static entry cannot have dynamicObject as newSuperior";
             Ok(follow(NewPosition::below(own, rename.target(), text)))
         }
@@ -36,7 +36,14 @@ fn added(
     entry: &Entry,
 ) -> Result<Additions, Refusal> {
     let has_class = |name: &str| has_class(change.schema, entry.attribute(&own.object_class), name);
-    if !has_class("dynamicObject") {
+    let is_dynamic = has_class("dynamicObject");
+    if !is_dynamic && entry.attribute(&own.ttl).is_some() {
+        return Err(only_in_dynamic(own, change.schema).into());
+    }
+    if !own.lifetimes.on {
+        return Ok(Additions::default());
+    }
+    if !is_dynamic {
         let text = "no static subordinate entries allowed for dynamicObject";
         return Ok(follow(NewPosition::below(own, dn.clone(), text)));
     }
@@ -74,6 +81,15 @@ fn modified(
         let attribute = attribute.clone();
         mods.iter().filter(move |one| one.description == attribute)
     };
+    if !own.lifetimes.on {
+        let concerns = of(&own.ttl).chain(of(&own.object_class)).next().is_some();
+        let refusal = only_in_dynamic(own, change.schema);
+        let follow_up = concerns.then(|| {
+            let misplaced = Misplaced { dn: dn.clone(), filter: own.misplaced.clone(), refusal };
+            Box::new(misplaced) as Box<dyn FollowUp>
+        });
+        return Ok(Additions { follow_up, ..Additions::default() });
+    }
     let mut altered = None;
     if let Some(last) = of(&own.ttl).last() {
         if last.kind == ChangeKind::Increment {
@@ -97,6 +113,12 @@ fn modified(
         Box::new(kind) as Box<dyn FollowUp>
     });
     Ok(Additions { altered, follow_up, ..Additions::default() })
+}
+
+/// What slapd's check of the schema answers.
+fn only_in_dynamic(own: &DynamicObjects, schema: &Schema) -> LdapResult {
+    let text = format!("attribute \"{}\" only allowed in dynamic object", own.ttl.to_text(schema));
+    LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, text)
 }
 
 fn expires(now: Timestamp, ttl: u64) -> String {
@@ -129,8 +151,8 @@ fn has_class(schema: &Schema, classes: Option<&EntryAttribute>, name: &str) -> b
     classes.into_iter().any(|class| class.id == wanted.id || schema.is_subclass(class.id, wanted.id))
 }
 
-fn is_dynamic(entries: &dyn Entries, dn: &NormalDn, dynamic: &BoundFilter) -> Result<bool, Failure> {
-    Ok(entries.finds_any(&InternalSearch::new(dn, Scope::Base, dynamic))?.entries > 0)
+fn is_found(entries: &dyn Entries, dn: &NormalDn, filter: &BoundFilter) -> Result<bool, Failure> {
+    Ok(entries.finds_any(&InternalSearch::new(dn, Scope::Base, filter))?.entries > 0)
 }
 
 /// An entry that stands at a new place: a static one does not stand below a dynamic one.
@@ -154,7 +176,7 @@ impl FollowUp for NewPosition {
         _: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
         let Some(parent) = self.dn.parent() else { return Ok(Vec::new()) };
-        let is_dynamic = |dn: &NormalDn| is_dynamic(around.after, dn, &self.dynamic);
+        let is_dynamic = |dn: &NormalDn| is_found(around.after, dn, &self.dynamic);
         if is_dynamic(&parent)? && !is_dynamic(&self.dn)? {
             return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, self.text).into());
         }
@@ -200,7 +222,7 @@ impl FollowUp for Kind {
         around: &AroundChange<'_>,
         _: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
-        let is_dynamic = |entries| is_dynamic(entries, &self.dn, &self.dynamic);
+        let is_dynamic = |entries| is_found(entries, &self.dn, &self.dynamic);
         let text = match (is_dynamic(around.before)?, is_dynamic(around.after)?) {
             (true, false) => "objectClass modification cannot turn dynamicObject into static entry",
             (false, true) => "objectClass modification cannot turn static entry into dynamicObject",
@@ -208,5 +230,26 @@ impl FollowUp for Kind {
             _ => return Ok(Vec::new()),
         };
         Err(LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, text).into())
+    }
+}
+
+/// An entry whose classes or entryTtl were changed while `dds-state` is off: a static one has no time to live.
+#[derive(Debug)]
+struct Misplaced {
+    dn: NormalDn,
+    filter: BoundFilter,
+    refusal: LdapResult,
+}
+
+impl FollowUp for Misplaced {
+    fn consequences(
+        self: Box<Self>,
+        around: &AroundChange<'_>,
+        _: &Schema,
+    ) -> Result<Vec<Consequence>, Refusal> {
+        match is_found(around.after, &self.dn, &self.filter)? {
+            true => Err(self.refusal.into()),
+            false => Ok(Vec::new()),
+        }
     }
 }

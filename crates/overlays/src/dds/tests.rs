@@ -199,6 +199,40 @@ fn off_it_keeps_entries_as_they_are() {
     assert_eq!(found(&fixture, "(cn=a)", &["entryTtl"]), "a");
 }
 
+/// slapd's check of the schema has that rule, whatever `dds-state` is.
+#[test]
+fn a_static_entry_has_no_time_to_live() {
+    let only = "65 attribute \"entryTtl\" only allowed in dynamic object";
+    let class = |more: &str| {
+        format!(
+            "dn: cn=a,{SUFFIX}\ncontrol: {RELAX} true\nchangetype: modify\ndelete: objectClass\n\
+             objectClass: dynamicObject\n{more}"
+        )
+    };
+    for (line, refused, made_static, both) in [
+        (
+            "dds-state on",
+            "65 refresh operation only applies to dynamic objects",
+            "65 objectClass modification cannot turn dynamicObject into static entry",
+            "65 a dynamicObject has an entryTtl",
+        ),
+        ("dds-state off", only, only, "0"),
+    ] {
+        let fixture = directory(&[(&DESCRIPTOR, line)]);
+        fixture.apply(TREE);
+        let relaxed = format!("control: {RELAX} true\nchangetype");
+        let add = |name: &str| dynamic(name).replace("changetype", &relaxed);
+        let fixed = add("b").replace("objectClass: dynamicObject\n", "");
+        assert_eq!(fixture.change(&(fixed.clone() + "entryTtl: 100\n")), only, "{line}");
+        assert_eq!(fixture.change(&fixed), "0", "{line}");
+        assert_eq!(fixture.change(&(add("a") + "entryTtl: 100\n")), "0", "{line}");
+        assert_eq!(fixture.change(&replace("b", "entryTtl", "10")), refused, "{line}");
+        assert_eq!(fixture.change(&replace("a", "entryTtl", "10")), "0", "{line}");
+        assert_eq!(fixture.change(&class("")), made_static, "{line}");
+        assert_eq!(fixture.change(&class("-\ndelete: entryTtl\n")), both, "{line}");
+    }
+}
+
 #[test]
 fn refreshes_are_understood() {
     let requests = Requests::through((&DESCRIPTOR, intercept), "dds-min-ttl 1h").unwrap();
