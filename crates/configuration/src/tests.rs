@@ -893,12 +893,13 @@ fn an_overlay_below_an_overlay_is_read_and_has_no_effect() {
 fn numbers_below_0() {
     let text = "include $D/core.schema\nconcurrency -1\nmaxderefdepth -1\ndatabase mdb\nsuffix cn=x\ndirectory $D\n\
                 add_content_acl\n\
-                maxderefdepth -2\nsearchstack -1\n";
+                maxderefdepth -2\nsearchstack -1\noverlay lastbind\nlastbind-precision -1\n";
     let (_keep, config) =
         read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
     let config = config.unwrap();
     assert_eq!(config.databases[1].shared.max_deref_depth, 0);
     assert_eq!(config.databases[1].settings.get("olcMaxDerefDepth").to_vec(), [b"-2"]);
+    assert_eq!(config.databases[1].last_bind_precision, 0);
     // A switch that says nothing is on.
     assert!(config.databases[1].shared.add_content_acl);
 }

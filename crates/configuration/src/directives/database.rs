@@ -42,7 +42,8 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("lastbind-precision", "olcLastBindPrecision", Scope::Database, Form::Whole, |b, c| {
-        b.open_database()?.last_bind_precision = c.number(0)?;
+        // The overlay's line in OpenLDAP 2.5, too, which takes it as a signed number.
+        b.open_database()?.last_bind_precision = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("lastbind-send-assert", "olcLastBindSendAssert", Scope::Database, Form::Switch, |b, c| {
