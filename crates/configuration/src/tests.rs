@@ -160,6 +160,10 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:3:23: attribute \"nosuch\": attribute type undefined\n    | autogroup-memberof-ad nosuch\n    |                       ^^^^^^\n    = help: include the schema that defines it",
         ),
         (
+            &[("slapd.conf", "database mdb\noverlay autogroup\nautogroup-memberof-ad objectClass\n")],
+            "$D/slapd.conf:3:23: \"objectClass\" has no names as values\n    | autogroup-memberof-ad objectClass\n    |                       ^^^^^^^^^^^\n    = help: name the attribute with the groups of an entry, such as memberOf",
+        ),
+        (
             &[("slapd.conf", "database mdb\nindex cn\n  eq,foo\n")],
             "$D/slapd.conf:3:3: index type \"foo\" undefined\n    |   eq,foo\n    |   ^^^^^^\n    = help: some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes",
         ),

@@ -42,10 +42,15 @@ pub(super) fn check(schema: &Schema, words: &[String]) -> Result<(), WordFault> 
 
 pub(super) fn check_attribute(schema: &Schema, words: &[String]) -> Result<(), WordFault> {
     let Some(name) = words.first() else { return Ok(()) };
-    schema.describe(name).map(|_| ()).map_err(|error| {
+    let described = schema.describe(name).map_err(|error| {
         WordFault::new(0, format!("attribute \"{name}\": {error}"))
             .with_help("include the schema that defines it")
-    })
+    })?;
+    if !schema.attribute(described.attribute).syntax.is_dn() {
+        let fault = WordFault::new(0, format!("\"{name}\" has no names as values"));
+        return Err(fault.with_help("name the attribute with the groups of an entry, such as memberOf"));
+    }
+    Ok(())
 }
 
 fn set(schema: &Schema, words: &[String]) -> Result<GroupSet, WordFault> {
