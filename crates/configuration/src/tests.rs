@@ -177,7 +177,7 @@ fn errors_point_at_the_word() {
         ),
         (
             &[("slapd.conf", "password-hash {SSHA9}\n")],
-            "$D/slapd.conf:1:15: no password scheme `{SSHA9}`\n    | password-hash {SSHA9}\n    |               ^^^^^^^\n    = help: one of {SSHA}, {SHA}, {SMD5}, {MD5}, {SSHA256}, {SHA256}, {SSHA384}, {SHA384}, {SSHA512}, {SHA512}, {ARGON2}, {PBKDF2}, {PBKDF2-SHA1}, {PBKDF2-SHA256}, {PBKDF2-SHA512}, {CRYPT}, {SCRAM-SHA-1}, {SCRAM-SHA-256}, {SCRAM-SHA-512}, {TOTP1}, {TOTP256}, {TOTP512}, {TOTP1ANDPW}, {TOTP256ANDPW}, {TOTP512ANDPW}, {CLEARTEXT}",
+            "$D/slapd.conf:1:15: no password scheme `{SSHA9}`\n    | password-hash {SSHA9}\n    |               ^^^^^^^\n    = help: one of {SSHA}, {SHA}, {SMD5}, {MD5}, {SSHA256}, {SHA256}, {SSHA384}, {SHA384}, {SSHA512}, {SHA512}, {ARGON2}, {PBKDF2}, {PBKDF2-SHA1}, {PBKDF2-SHA256}, {PBKDF2-SHA512}, {CRYPT}, {APR1}, {BSDMD5}, {NS-MTA-MD5}, {SCRAM-SHA-1}, {SCRAM-SHA-256}, {SCRAM-SHA-512}, {TOTP1}, {TOTP256}, {TOTP512}, {TOTP1ANDPW}, {TOTP256ANDPW}, {TOTP512ANDPW}, {CLEARTEXT}",
         ),
         (
             &[("slapd.conf", "include $D/a.conf\n"), ("a.conf", "\nidletimeout x\n")],

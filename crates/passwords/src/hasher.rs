@@ -9,8 +9,8 @@ use super::scheme::Scheme;
 use super::sha_crypt_text::ShaCrypt;
 use super::verification::PASSWORD_MAX;
 use super::{
-    argon2id, cost_limits, digest, md5_crypt, pbkdf2_scheme, radix64, scram_scheme, sha_crypt_text,
-    totp_scheme,
+    argon2id, contrib_md5, cost_limits, digest, md5_crypt, pbkdf2_scheme, radix64, scram_scheme,
+    sha_crypt_text, totp_scheme,
 };
 use crate::random::RandomSource;
 
@@ -98,6 +98,7 @@ impl Hasher {
             return Err(HashError::TooLong { len: password.len() });
         }
         let refused = || HashError::Cost(self.scheme);
+        let md5 = |magic: &[u8]| contrib_md5::encode(magic, salt_text(8, random).as_bytes(), password);
         let text = match self.scheme {
             Scheme::Cleartext => return Ok(Zeroizing::new(password.to_vec())),
             Scheme::Digest { algorithm, salted } => {
@@ -113,6 +114,9 @@ impl Hasher {
                 argon2id::encode(&self.argon2, &kdf_salt(random), password).ok_or_else(refused)?
             }
             Scheme::Crypt => self.crypt(password, random).ok_or_else(refused)?,
+            Scheme::Apr1 => md5(contrib_md5::APR1),
+            Scheme::BsdMd5 => md5(contrib_md5::BSD),
+            Scheme::NsMtaMd5 => contrib_md5::encode_netscape(&kdf_salt(random), password),
             Scheme::Scram(hash) => scram_scheme::encode(hash, &kdf_salt(random), password),
             Scheme::Totp { with_password, .. } => return self.time_based(with_password, password, random),
         };

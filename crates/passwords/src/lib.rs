@@ -3,13 +3,14 @@
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
 //! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme,
 //! and `{CRYPT}` with MD5 (`$1$`), bcrypt (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt
-//! (`$y$`) and DES (the traditional and BSDi's). `{TOTP1}` and its kin take codes that hold for a time: see [`time_based`]. `{SASL}` names a user whose password another program knows: see
+//! (`$y$`) and DES (the traditional and BSDi's). `{APR1}`, `{BSDMD5}` and `{NS-MTA-MD5}` are those of contributed modules. `{TOTP1}` and its kin take codes that hold for a time: see [`time_based`]. `{SASL}` names a user whose password another program knows: see
 //! [`pass_through`]. Others that ask another program (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and
 //! [`Verification::Unusable`] says so.
 //!
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.
 
 mod argon2id;
+mod contrib_md5;
 mod cost_limits;
 mod crypt;
 mod des_crypt;
@@ -61,7 +62,15 @@ pub fn cost(stored: &[u8]) -> Cost {
         return Cost::Heavy;
     }
     match Scheme::split(stored) {
-        Some((Some(Scheme::Argon2 | Scheme::Crypt | Scheme::Pbkdf2(_) | Scheme::Scram(_)), _)) => Cost::Heavy,
+        Some((Some(scheme), _)) => match scheme {
+            Scheme::Argon2
+            | Scheme::Crypt
+            | Scheme::Apr1
+            | Scheme::BsdMd5
+            | Scheme::Pbkdf2(_)
+            | Scheme::Scram(_) => Cost::Heavy,
+            Scheme::Cleartext | Scheme::Digest { .. } | Scheme::NsMtaMd5 | Scheme::Totp { .. } => Cost::Light,
+        },
         _ => Cost::Light,
     }
 }
@@ -104,6 +113,9 @@ fn verify_hash(scheme: Scheme, stored: &[u8], password: &[u8]) -> Option<Verific
         Scheme::Pbkdf2(algorithm) => pbkdf2_scheme::verify(algorithm, stored, password),
         Scheme::Argon2 => argon2id::verify(stored, password),
         Scheme::Crypt => crypt::verify(stored, password),
+        Scheme::Apr1 => contrib_md5::verify(contrib_md5::APR1, stored, password),
+        Scheme::BsdMd5 => contrib_md5::verify(contrib_md5::BSD, stored, password),
+        Scheme::NsMtaMd5 => contrib_md5::verify_netscape(stored, password),
         Scheme::Scram(hash) => scram_scheme::verify(hash, stored, password),
         Scheme::Totp { .. } => Some(Verification::Unusable(Unusable::TimeBased(scheme))),
     }

@@ -17,6 +17,12 @@ pub enum Scheme {
     Argon2,
     /// crypt(3), by the prefix of the value.
     Crypt,
+    /// MD5-crypt as Apache has it, in base64 (contrib's pw-apr1).
+    Apr1,
+    /// MD5-crypt in base64 (contrib's pw-apr1).
+    BsdMd5,
+    /// MD5 with the salt on both sides, in hexadecimal digits (contrib's pw-netscape).
+    NsMtaMd5,
     /// What SCRAM needs of a password (RFC 5803), which serves binds with a password as well.
     Scram(scram::Hash),
     /// Codes that hold for a time (RFC 6238), with a password before them or alone.
@@ -58,7 +64,7 @@ const fn totp(algorithm: Algorithm, with_password: bool) -> Scheme {
 }
 
 /// Every name; the first one of a scheme is the one written.
-const NAMES: [(&str, Scheme); 26] = [
+const NAMES: [(&str, Scheme); 29] = [
     ("{SSHA}", digest(Algorithm::Sha1, true)),
     ("{SHA}", digest(Algorithm::Sha1, false)),
     ("{SMD5}", digest(Algorithm::Md5, true)),
@@ -75,6 +81,9 @@ const NAMES: [(&str, Scheme); 26] = [
     ("{PBKDF2-SHA256}", Scheme::Pbkdf2(Algorithm::Sha256)),
     ("{PBKDF2-SHA512}", Scheme::Pbkdf2(Algorithm::Sha512)),
     ("{CRYPT}", Scheme::Crypt),
+    ("{APR1}", Scheme::Apr1),
+    ("{BSDMD5}", Scheme::BsdMd5),
+    ("{NS-MTA-MD5}", Scheme::NsMtaMd5),
     ("{SCRAM-SHA-1}", Scheme::Scram(scram::Hash::Sha1)),
     ("{SCRAM-SHA-256}", Scheme::Scram(scram::Hash::Sha256)),
     ("{SCRAM-SHA-512}", Scheme::Scram(scram::Hash::Sha512)),

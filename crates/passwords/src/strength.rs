@@ -117,7 +117,7 @@ pub fn rounds(stored: &[u8]) -> u64 {
     let number = |name: &str| number_in(settings, name).unwrap_or(0);
     let Some((Some(scheme), rest)) = Scheme::split(stored) else { return 0 };
     match scheme {
-        Scheme::Cleartext | Scheme::Digest { .. } | Scheme::Totp { .. } => 0,
+        Scheme::Cleartext | Scheme::Digest { .. } | Scheme::NsMtaMd5 | Scheme::Totp { .. } => 0,
         Scheme::Pbkdf2(_) | Scheme::Scram(_) => number("}"),
         // Each KiB in each pass is one block.
         Scheme::Argon2 => number("m=").saturating_mul(number("t=")),
@@ -130,7 +130,7 @@ pub fn rounds(stored: &[u8]) -> u64 {
         }
         Scheme::Crypt if rest.starts_with(b"$y$") => yescrypt_rounds(rest),
         // MD5's 1,000, DES's 25, BSDi's within its own limit.
-        Scheme::Crypt => 1_000,
+        Scheme::Crypt | Scheme::Apr1 | Scheme::BsdMd5 => 1_000,
     }
 }
 
@@ -169,8 +169,8 @@ fn rank(scheme: Scheme, stored: &[u8]) -> u8 {
     match scheme {
         Scheme::Cleartext | Scheme::Totp { .. } => 0,
         Scheme::Digest { salted: false, .. } => 1,
-        Scheme::Digest { salted: true, algorithm: Algorithm::Md5 | Algorithm::Sha1 } => 2,
-        Scheme::Digest { salted: true, .. } => 3,
+        Scheme::Digest { salted: true, algorithm: Algorithm::Md5 | Algorithm::Sha1 } | Scheme::NsMtaMd5 => 2,
+        Scheme::Digest { salted: true, .. } | Scheme::Apr1 | Scheme::BsdMd5 => 3,
         Scheme::Crypt if stored.get(7) != Some(&b'$') && !stored.is_empty() => 1,
         Scheme::Crypt if stored.starts_with(b"{CRYPT}$1$") => 3,
         Scheme::Pbkdf2(_) | Scheme::Scram(_) => 4,
@@ -189,7 +189,16 @@ mod tests {
     fn decoys_are_as_good_as_what_they_stand_for() {
         let random = SeededRandom::new(5);
         let small = Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 };
-        for name in ["{SSHA}", "{SSHA512}", "{PBKDF2-SHA256}", "{ARGON2}", "{CRYPT}", "{SCRAM-SHA-256}"] {
+        for name in [
+            "{SSHA}",
+            "{SSHA512}",
+            "{PBKDF2-SHA256}",
+            "{ARGON2}",
+            "{CRYPT}",
+            "{APR1}",
+            "{NS-MTA-MD5}",
+            "{SCRAM-SHA-256}",
+        ] {
             let scheme = Scheme::from_name(name).unwrap();
             for crypt in [CryptMethod::Sha512 { rounds: None }, CryptMethod::Bcrypt { cost: 4 }] {
                 let hasher = Hasher { argon2: small, crypt, pbkdf2_rounds: 10, ..Hasher::new(scheme) };
@@ -224,6 +233,7 @@ mod tests {
             ("{CRYPT}$6$rounds=999999$salt$AAAA", 999_999),
             ("{CRYPT}$6$salt$AAAA", 5_000),
             ("{CRYPT}$1$salt$AAAA", 1_000),
+            ("{APR1}AAAA", 1_000),
             ("{CRYPT}$y$j9T$salt$AAAA", 4_096 * 32),
             ("{CRYPT}$y$??$salt$AAAA", 1 << 18),
             ("{SCRAM-SHA-256}4096:AAAA$AAAA:AAAA", 4_096),
@@ -250,6 +260,8 @@ mod tests {
             ("{PBKDF2-SHA256}5000$AAAA$AAAA", &pbkdf2, true),
             ("{PBKDF2-SHA256}20000$AAAA$AAAA", &pbkdf2, false),
             ("{CRYPT}$1$AAAA$AAAA", &pbkdf2, true),
+            ("{APR1}AAAA", &pbkdf2, true),
+            ("{NS-MTA-MD5}AAAA", &Hasher::new(Scheme::Apr1), true),
             ("{CRYPT}abNANd1rDfiNc", &argon, true),
             ("{CRYPT}abNANd1rDfiNc", &Hasher::new(Scheme::Crypt), true),
             ("{CRYPT}$1$AAAA$AAAA", &Hasher::new(Scheme::Crypt), false),

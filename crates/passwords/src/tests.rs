@@ -1,4 +1,4 @@
-//! Values made by Debian's slappasswd 2.5.13 (with pw-sha2, pw-pbkdf2 and argon2), and round trips.
+//! Values made by Debian's slappasswd 2.5.13 (with pw-sha2, pw-pbkdf2, pw-apr1 and argon2), and round trips.
 
 use super::*;
 use crate::random::SeededRandom;
@@ -30,6 +30,10 @@ const WRITTEN_BY_SLAPPASSWD: &[&str] = &[
     "{PBKDF2-SHA512}10000$ebcLC4palY.BeniDuQx6vg$s4yKI9zNAS/m8ikfnDDoNtfosH1O9JjnEvA91Lu7xb3ESQdYThcfuTx/nOlVXo4OgG5PBzKdki2tZfOPoTTm/g",
     "{CRYPT}$y$j9T$abcdefghijklmnop$3dL1LkYnZM.OVXuVdnnaKVDlLYT92dRwOzDZ5XiVCe.",
     "{CRYPT}$y$j8T$saltsalt$MXbdvaeI0rWvmFzsdotkaHLVWCX/uAFos1nl7I2PdQ9",
+    "{APR1}iQYJQr0C7pp0kRQ7l3fuiEhZQkUzSmo1",
+    "{BSDMD5}3YVh+4eb7LbhowrAMQchzTI0SE9HanZ5",
+    // Its module makes none; a slapd with it took this one.
+    "{NS-MTA-MD5}58c50b7804d5fd28e9af454ea1a291e70123456789abcdef0123456789ABCDEF",
     "{CLEARTEXT}secret",
     "secret",
 ];
@@ -73,6 +77,9 @@ fn unusable_values_match_nothing() {
         "{ARGON2}$argon2id$v=19$m=4194304,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oA",
         Unusable::TooCostly(Scheme::Argon2),
     );
+    check("{APR1}secret", Unusable::Malformed(Scheme::Apr1));
+    check("{BSDMD5}3YVh+4eb7LbhowrAMQchzQ==", Unusable::Malformed(Scheme::BsdMd5));
+    check("{NS-MTA-MD5}58c50b7804d5fd28", Unusable::Malformed(Scheme::NsMtaMd5));
     check("{PBKDF2}10000$abc", Unusable::Malformed(Scheme::Pbkdf2(Algorithm::Sha1)));
     check("{PBKDF2}0$abcd$abcd", Unusable::Malformed(Scheme::Pbkdf2(Algorithm::Sha1)));
     // Braces that enclose nothing are no scheme.

@@ -180,9 +180,9 @@ fn set_option(hasher: &mut Hasher, option: &str) -> Result<(), String> {
             }
             Ok(())
         }
-        "pw-sha2" | "pw-totp" => Ok(()),
+        "pw-apr1" | "pw-netscape" | "pw-sha2" | "pw-totp" => Ok(()),
         _ => Err(refused(&format!(
-            "no password module `{module}`: one of argon2, pw-pbkdf2, pw-sha2, pw-totp"
+            "no password module `{module}`: one of argon2, pw-apr1, pw-netscape, pw-pbkdf2, pw-sha2, pw-totp"
         ))),
     }
 }

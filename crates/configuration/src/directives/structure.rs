@@ -157,6 +157,8 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
                     "argon2"
                         | "pw-sha2"
                         | "pw-pbkdf2"
+                        | "pw-apr1"
+                        | "pw-netscape"
                         | "pw-argon2"
                         | "pw-totp"
                         | "lload"
