@@ -8,8 +8,8 @@ use md5::{Digest, Md5};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::md5_crypt;
 use super::verification::Verification;
+use super::{digest, md5_crypt};
 
 /// What `{APR1}` hashes beside password and salt.
 pub(super) const APR1: &[u8] = b"$apr1$";
@@ -23,7 +23,7 @@ const NETSCAPE_PART_LEN: usize = 32;
 
 /// Base64 of the hash of MD5-crypt and its salt. `None` if the stored text is not of this form.
 pub(super) fn verify(magic: &[u8], stored: &[u8], password: &[u8]) -> Option<Verification> {
-    let decoded = Zeroizing::new(STANDARD.decode(stored.trim_ascii_end()).ok()?);
+    let decoded = digest::decoded(stored)?;
     let (expected, salt) = decoded.split_at_checked(HASH_LEN).filter(|(_, salt)| !salt.is_empty())?;
     let computed = md5_crypt::compute(magic, salt, password);
     Some(Verification::of(computed[..].ct_eq(expected)))

@@ -19,13 +19,20 @@ pub(super) fn verify(
     stored: &[u8],
     password: &[u8],
 ) -> Option<Verification> {
-    let decoded = Zeroizing::new(STANDARD.decode(stored.trim_ascii_end()).ok()?);
+    let decoded = decoded(stored)?;
     let (expected, salt) = decoded.split_at_checked(algorithm.output_len())?;
     if !salted && !salt.is_empty() {
         return None;
     }
     let computed = hash(algorithm, &[password, salt]);
     Some(Verification::of(computed.ct_eq(expected)))
+}
+
+/// Base64, in which white space means nothing wherever it stands, as in OpenLDAP: values come with line breaks, too.
+pub(super) fn decoded(stored: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let written = stored.iter().copied().filter(|byte| !byte.is_ascii_whitespace());
+    let written = Zeroizing::new(written.collect::<Vec<u8>>());
+    Some(Zeroizing::new(STANDARD.decode(&*written).ok()?))
 }
 
 pub(super) fn encode(algorithm: Algorithm, salt: &[u8], password: &[u8]) -> String {

@@ -16,6 +16,10 @@ const WRITTEN_BY_SLAPPASSWD: &[&str] = &[
     "{SSHA384}KCOVVyIHObZecg7Fr0mJbTgmrMFRa5RrcBkxdmokg/qu5lu2YmHN7YLqqFHKII28MR8ZJBO6Kus=",
     "{SHA512}vSsar3708Jvp9Szi2NWZZ02Bqp1qRCFpbcTZPdBhnWgs5WtNZKnvCXdhztmeD2cmW192CF5bDufKRpayrW/isg==",
     "{SSHA512}vWHHsYscpgopi48zQG59+LFkCcj6md3fZBm65m9oVKR9MUHh/UwIgbv7+EDIeqx6B6U8rFG2E6Ku6Zx8qxtCl0xv051RotiR",
+    // With white space, which slapd skips.
+    "{SSHA} jlziJgp6OwJiI593mTsHTcxxdcTQu3aM",
+    "{SHA512}vSsar3708Jvp9Szi2NWZZ02Bqp1qRCFpbcTZPdBhnWgs5WtNZKnvCXdhztmeD2cm\n W192CF5bDufKRpayrW/isg==\n",
+    "{APR1}iQYJQr0C7pp0kRQ7\tl3fuiEhZQkUzSmo1",
     "{ARGON2}$argon2i$v=19$m=4096,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oAEos9m8ZD3xHmuj9UtPGi/LakhcoZODRPJN9ugxE",
     // As its module stores it, the terminating NUL included.
     "{ARGON2}$argon2i$v=19$m=4096,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oAEos9m8ZD3xHmuj9UtPGi/LakhcoZODRPJN9ugxE\0",
