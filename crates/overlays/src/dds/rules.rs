@@ -83,8 +83,8 @@ fn modified(
     };
     if !own.lifetimes.on {
         let concerns = of(&own.ttl).chain(of(&own.object_class)).next().is_some();
-        let refusal = only_in_dynamic(own, change.schema);
         let follow_up = concerns.then(|| {
+            let refusal = only_in_dynamic(own, change.schema);
             let misplaced = Misplaced { dn: dn.clone(), filter: own.misplaced.clone(), refusal };
             Box::new(misplaced) as Box<dyn FollowUp>
         });
