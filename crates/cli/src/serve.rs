@@ -26,7 +26,7 @@ use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
-use crate::terminal::{at_least_one, known_cookie, known_option, print_answer, say};
+use crate::terminal::{at_least_one, distinct_cookies, known_cookie, known_option, print_answer, say};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -151,6 +151,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         load(arguments)?;
         return print_answer("config file testing succeeded\n");
     }
+    distinct_cookies(&arguments.cookie).map_err(anyhow::Error::msg)?;
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
     let made_here = arguments.quick.is_wanted() || arguments.join.is_wanted();

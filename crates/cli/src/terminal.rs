@@ -137,11 +137,29 @@ pub(crate) fn known_option(option: &str) -> Result<String, String> {
 /// # Errors
 /// One that names no consumer.
 pub(crate) fn known_cookie(cookie: &str) -> Result<String, String> {
-    let rid = cookie.split(',').find_map(|part| part.strip_prefix("rid="));
-    match rid.and_then(|rid| rid.parse::<u16>().ok()) {
-        Some(0..=999) => Ok(cookie.to_owned()),
-        _ => Err(format!("`{cookie}` names no consumer: rid=N, from 0 to 999, then perhaps csn=...")),
+    match replica_id(cookie) {
+        Some(_) => Ok(cookie.to_owned()),
+        None => Err(format!("`{cookie}` names no consumer: rid=N, from 0 to 999, then perhaps csn=...")),
     }
+}
+
+fn replica_id(cookie: &str) -> Option<u16> {
+    let rid = cookie.split(',').find_map(|part| part.strip_prefix("rid="))?;
+    rid.parse().ok().filter(|rid| *rid <= 999)
+}
+
+/// Whether each of these cookies of `-c` is another consumer's.
+///
+/// # Errors
+/// Two of one consumer.
+pub(crate) fn distinct_cookies(cookies: &[String]) -> Result<(), String> {
+    for (at, cookie) in cookies.iter().enumerate() {
+        let same = cookies.iter().take(at).find(|earlier| replica_id(earlier) == replica_id(cookie));
+        if let Some(same) = same {
+            return Err(format!("`-c {same}` and `-c {cookie}` are one consumer's: name each rid once"));
+        }
+    }
+    Ok(())
 }
 
 /// The terminal of this process, also where standard input is redirected.
@@ -339,6 +357,18 @@ mod tests {
                 format!("`{cookie}` names no consumer: rid=N, from 0 to 999, then perhaps csn=...");
             assert_eq!(known_cookie(cookie), Err(expected));
         }
+    }
+
+    #[test]
+    fn a_consumer_has_one_cookie() {
+        let check = |cookies: &[&str], expected: Result<(), &str>| {
+            let cookies: Vec<String> = cookies.iter().map(|cookie| (*cookie).to_owned()).collect();
+            assert_eq!(distinct_cookies(&cookies), expected.map_err(str::to_owned));
+        };
+        check(&[], Ok(()));
+        check(&["rid=1", "rid=2"], Ok(()));
+        let text = "`-c rid=001` and `-c sid=2,rid=1` are one consumer's: name each rid once";
+        check(&["rid=001", "rid=2", "sid=2,rid=1"], Err(text));
     }
 
     #[test]
