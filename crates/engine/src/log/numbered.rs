@@ -120,6 +120,16 @@ impl<'s, S: Snapshot> NumberedRows<'s, S> {
         Ok(Self { scans, direction })
     }
 
+    /// The same of those of one server ID.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(super) fn of_one(snapshot: &'s S, after: LogKey, direction: Direction) -> Result<Self, Fault> {
+        let (prefix, after) = (after.server_id.to_be_bytes(), after.to_bytes());
+        let rows = snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&after), direction)?;
+        Ok(Self { scans: vec![rows.peekable()], direction })
+    }
+
     /// Which scan has the next row; none if all are at their end.
     fn next_scan(&mut self) -> Result<Option<usize>, Fault> {
         let mut next: Option<(u64, usize)> = None;

@@ -1,8 +1,10 @@
 //! How long records stay in the change log, and how the oldest ones go: in slices, a few along with each change.
+//!
+//! Sequences go on when the server gets another ID, so the oldest records may be of an earlier one.
 
-use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use larix_store::{Direction, Snapshot, WriteSet};
 
-use super::{LogHead, LogKey, first_sequence};
+use super::{LogHead, LogKey, NumberedRows, first_number, keep_claimed, positions};
 use crate::fault::Fault;
 use crate::tables::LOG;
 use crate::time::Timestamp;
@@ -48,12 +50,14 @@ pub struct TrimState {
     pub needed: u64,
 }
 
-/// Where the log of the server begins.
+/// Where the log begins.
 #[derive(Copy, Clone, Debug)]
 pub struct Trimmer {
     server_id: u16,
     /// The oldest record's.
     first: u64,
+    /// The last record's of another server ID; 0 without one.
+    last_of_others: u64,
     /// The oldest record's, once it was read.
     head: Option<LogHead>,
     /// More has to go than the last slice took.
@@ -62,8 +66,10 @@ pub struct Trimmer {
 
 impl Trimmer {
     pub fn new<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<Self, Fault> {
-        let first = first_sequence(snapshot, server_id)?.max(1);
-        Ok(Self { server_id, first, head: None, behind: false })
+        let first = first_number(snapshot)?.max(1);
+        let others = positions(snapshot)?.into_iter().filter(|last| last.server_id != server_id);
+        let last_of_others = others.map(|last| last.sequence).max().unwrap_or(0);
+        Ok(Self { server_id, first, last_of_others, head: None, behind: false })
     }
 
     /// The sequence of the oldest record; beyond the last one when there is none.
@@ -87,21 +93,17 @@ impl Trimmer {
     ) -> Result<Self, Fault> {
         let TrimState { retention, last_sequence, .. } = *now;
         if retention.age.is_none() && retention.size.is_none() {
-            return Ok(self.by_count(set, now, limit));
+            return self.by_count(snapshot, set, now, limit);
         }
         if self.head.is_some_and(|head| !now.is_over(head)) {
             return Ok(Self { behind: false, ..*self });
         }
         let mut after = Self { head: None, behind: false, ..*self };
-        let prefix = self.server_id.to_be_bytes();
-        let start = LogKey { server_id: self.server_id, sequence: self.first.saturating_sub(1) }.to_bytes();
-        let rows = snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&start), Direction::Forward)?;
-        for (removed, row) in (0..).zip(rows) {
+        let mut gone = Gone::of(self.server_id);
+        for (removed, row) in (0..).zip(self.oldest(snapshot)?) {
             let (key, record) = row?;
             let damaged = Fault::Damaged { what: "a record of the change log" };
-            let Some((key, head)) = LogKey::from_bytes(&key).zip(LogHead::of(&record)) else {
-                return Err(damaged);
-            };
+            let head = LogHead::of(&record).ok_or(damaged)?;
             after = Self { first: key.sequence, head: Some(head), ..after };
             if key.sequence >= last_sequence || key.sequence >= now.needed || !now.is_over(head) {
                 break;
@@ -110,25 +112,82 @@ impl Trimmer {
                 after.behind = true;
                 break;
             }
-            set.delete(LOG, &key.to_bytes());
+            gone.take(key, set);
             // What comes behind it may be of this very group and not be read yet.
             after = Self { first: key.sequence + 1, head: None, ..after };
         }
+        gone.keep_claims(snapshot, set)?;
         Ok(after)
     }
 
-    /// Needs to read nothing: sequences have no gaps.
-    fn by_count(&self, set: &mut WriteSet, now: &TrimState, limit: u64) -> Self {
+    /// Needs to read nothing where all records are of one server ID: sequences have no gaps.
+    fn by_count<S: Snapshot>(
+        &self,
+        snapshot: &S,
+        set: &mut WriteSet,
+        now: &TrimState,
+        limit: u64,
+    ) -> Result<Self, Fault> {
         let due = (now.last_sequence + 1).saturating_sub(LogRetention::records(now.last_entry_id));
         let due = due.min(now.needed);
         if due < self.first + TRIMMED_TOGETHER {
-            return Self { head: None, behind: false, ..*self };
+            return Ok(Self { head: None, behind: false, ..*self });
         }
         let first = due.clamp(self.first, self.first + limit.max(TRIMMED_TOGETHER));
-        for sequence in self.first..first {
-            set.delete(LOG, &LogKey { server_id: self.server_id, sequence }.to_bytes());
+        let mut gone = Gone::of(self.server_id);
+        if self.is_of_one() {
+            for sequence in self.first..first {
+                gone.take(LogKey { server_id: self.server_id, sequence }, set);
+            }
+        } else {
+            for row in self.oldest(snapshot)? {
+                let (key, _) = row?;
+                if key.sequence >= first {
+                    break;
+                }
+                gone.take(key, set);
+            }
         }
-        Self { first, head: None, behind: false, ..*self }
+        gone.keep_claims(snapshot, set)?;
+        Ok(Self { first, head: None, behind: false, ..*self })
+    }
+
+    /// Whether all records are of this server ID.
+    fn is_of_one(&self) -> bool {
+        self.first > self.last_of_others
+    }
+
+    fn oldest<'s, S: Snapshot>(&self, snapshot: &'s S) -> Result<NumberedRows<'s, S>, Fault> {
+        let sequence = self.first.saturating_sub(1);
+        if self.is_of_one() {
+            let after = LogKey { server_id: self.server_id, sequence };
+            return NumberedRows::of_one(snapshot, after, Direction::Forward);
+        }
+        NumberedRows::after(snapshot, sequence, Direction::Forward)
+    }
+}
+
+/// Records that go.
+struct Gone {
+    server_id: u16,
+    /// One is of another server ID.
+    has_others: bool,
+}
+
+impl Gone {
+    /// The log's writer has this server ID.
+    fn of(server_id: u16) -> Self {
+        Self { server_id, has_others: false }
+    }
+
+    fn take(&mut self, key: LogKey, set: &mut WriteSet) {
+        self.has_others |= key.server_id != self.server_id;
+        set.delete(LOG, &key.to_bytes());
+    }
+
+    /// The last record of a server ID may be all that says how far the server had come under it.
+    fn keep_claims<S: Snapshot>(self, snapshot: &S, set: &mut WriteSet) -> Result<(), Fault> {
+        if self.has_others { keep_claimed(snapshot, set) } else { Ok(()) }
     }
 }
 

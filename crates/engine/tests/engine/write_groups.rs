@@ -399,8 +399,10 @@ fn overlays_refuse_and_add() {
 
 #[test]
 fn the_log_keeps_its_newest_records() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     fixture.apply(TREE);
+    // The oldest are of another server ID: sequences go on under the next one.
+    fixture.change_server_id(2);
     let (sender, receiver) = mpsc::channel();
     let changes = log::RECORDS_MIN + 2_000;
     for number in 0..changes {
@@ -413,19 +415,48 @@ fn the_log_keeps_its_newest_records() {
         assert_eq!(describe(&outcome), "0");
     }
     let snapshot = fixture.database().store().snapshot().unwrap();
-    let (first, last) =
-        (log::first_sequence(&snapshot, 1).unwrap(), log::last_sequence(&snapshot, 1).unwrap());
+    assert_eq!(server_ids(&snapshot), (vec![2], vec![1, 2]));
+    let (first, last) = (log::first_number(&snapshot).unwrap(), log::last_number(&snapshot).unwrap());
     assert!(first > 1, "nothing was trimmed");
     let retained = log::RECORDS_MIN..log::RECORDS_MIN + log::TRIMMED_TOGETHER;
     assert!(retained.contains(&(last + 1 - first)), "{first} to {last}");
     let mut expected = first;
-    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |key, _| {
+    log::visit_after(&snapshot, LogKey { server_id: 2, sequence: 0 }, &mut |key, _| {
         assert_eq!(key.sequence, expected);
         expected += 1;
         true
     })
     .unwrap();
     assert_eq!(expected, last + 1);
+}
+
+/// Of which server IDs there are records, and of which there is a contextCSN.
+fn server_ids(snapshot: &impl Snapshot) -> (Vec<u16>, Vec<u16>) {
+    let of_records = log::positions(snapshot).unwrap().iter().map(|last| last.server_id).collect();
+    (of_records, log::context_csns(snapshot).unwrap().iter().map(|csn| csn.server_id).collect())
+}
+
+#[test]
+fn old_records_of_former_server_ids_go() {
+    let schema = schema("");
+    let log_retention = log::LogRetention { age: Some(100), size: None };
+    let settings = DatabaseSettings { log_retention, ..settings(&schema) };
+    let mut fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    for server_id in [2, 1, 3] {
+        fixture.change_server_id(server_id);
+        for number in 0..30 {
+            fixture.clock.advance_micros(10_000_000);
+            fixture.apply(&replace_sn(&format!("Bo {number:08}")));
+        }
+    }
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    // How far the server had come under them stays.
+    assert_eq!(server_ids(&snapshot), (vec![3], vec![1, 2, 3]));
+    let kept = log::last_number(&snapshot).unwrap() + 1 - log::first_number(&snapshot).unwrap();
+    assert!((10..=12).contains(&kept), "{kept}");
+    let view = fixture.database().view(&snapshot).unwrap();
+    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
 }
 
 /// How many records of the log are left, and the last one's sequence, after `changes` changes, one every `seconds`.
