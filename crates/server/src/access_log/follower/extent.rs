@@ -69,7 +69,7 @@ impl Extent {
 /// servers' changes come in any order while a refresh comes in.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
-    csns: Vec<Csn>,
+    pub(super) csns: Vec<Csn>,
     /// What of it came with entries as they are.
     whole: Vec<Csn>,
     sequence: u64,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use larix_engine::Fault;
 use larix_engine::audit::{self, AuditFacts, Request};
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LogRecord, LoggedChange, NumberedRows};
+use larix_engine::log::{self, CsnVector, LogKey, LogRecord, LoggedChange, NumberedRows};
 use larix_engine::replica::{EntryPlace, EntryPlaces};
 use larix_engine::tables::{META, meta};
 use larix_engine::time::{Clock as _, Timestamp};
@@ -62,7 +62,9 @@ impl<H: OverlayHost> LogWriter<H> {
         };
         let room = Room::of(self.served()?.database());
         let before = progress.contexts.get(&source.name).cloned();
-        let contexts = before.into_iter().chain([Context::now(&snapshot)?]);
+        let context = Context::now(&snapshot)?;
+        let mut unwanted = Unwanted::new(&context, database.settings().shadow);
+        let contexts = before.into_iter().chain([context]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
@@ -88,6 +90,7 @@ impl<H: OverlayHost> LogWriter<H> {
             reached = key;
             let facts = || self.facts_of(database.instance(), key.sequence);
             let place = places.as_mut().map(|places| places.of_record(&view, &record)).transpose()?.flatten();
+            let own = Some(record.csn).filter(|csn| csn.server_id == key.server_id && !record.local);
             if let Some((end, mut change)) =
                 record_of(record, place.as_ref(), &suffix, recorder, (schema, now), facts)
             {
@@ -96,8 +99,11 @@ impl<H: OverlayHost> LogWriter<H> {
                     left_out.extend(change.csn);
                 }
                 changes.push((end, change));
+            } else {
+                unwanted.pass(own);
             }
         }
+        recording.context_csns.extend(unwanted.last);
         if ended {
             // Another server may have recorded more than this one has followed: what is recorded stays so.
             reached = if target.sequence > from.sequence { target } else { from };
@@ -186,6 +192,25 @@ impl<H: OverlayHost> LogWriter<H> {
             ));
         }
         Ok(stored)
+    }
+}
+
+/// Changes of this server that a recorder does not want (`logops`, `logbase`). The log has come as far as they say, too: a replica that
+/// has them asks it for what comes behind, and while changes are made, the log never has all that the database has.
+struct Unwanted {
+    known: CsnVector,
+    /// What bears this server's ID may come from its provider, in any order.
+    is_shadow: bool,
+    last: Option<Csn>,
+}
+
+impl Unwanted {
+    fn new(context: &Context, is_shadow: bool) -> Self {
+        Self { known: context.csns.iter().copied().collect(), is_shadow, last: None }
+    }
+
+    fn pass(&mut self, own: Option<Csn>) {
+        self.last = self.last.max(own.filter(|csn| !self.is_shadow && self.known.covers(csn)));
     }
 }
 

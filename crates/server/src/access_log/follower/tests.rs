@@ -8,6 +8,7 @@ use larix_engine::audit::Operations;
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::Csn;
 use larix_engine::database::Suffix;
+use larix_engine::log;
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::TABLES;
@@ -97,6 +98,10 @@ fn environment(server_id: u16, seed: u64) -> WriterEnvironment {
 
 impl Machine {
     fn new(schema: &Arc<Schema>, stores: &[SharedStore; 2]) -> Self {
+        Self::recording(schema, stores, Operations::WRITES)
+    }
+
+    fn recording(schema: &Arc<Schema>, stores: &[SharedStore; 2], operations: Operations) -> Self {
         let (database, log) =
             (host(schema, stores[0].another(), SUFFIX), host(schema, stores[1].another(), LOG));
         let frontend = Frontend {
@@ -111,7 +116,7 @@ impl Machine {
         let writer = LogWriter::new(log.clone(), Arc::new(SystemClock::new()), server_log);
         let settings = AccessLogSettings {
             database: ConfigDn::parse_relaxed(schema, LOG).unwrap(),
-            operations: Operations::WRITES,
+            operations,
             bases: Vec::new(),
             success_only: true,
             old: None,
@@ -320,6 +325,31 @@ fn a_server_that_fails_records_all_of_it_in_smaller_commits() {
     check(&one, 2);
     one.record();
     check(&one, 9);
+}
+
+/// A replica that has them asks the log for what comes behind, while the log is read up to the next one.
+#[test]
+fn a_log_has_come_as_far_as_changes_that_it_does_not_want() {
+    let (schema, stores) = (schema(), stores());
+    let mut one = Machine::recording(&schema, &stores, "delete".parse().unwrap());
+    one.set_term(1);
+    one.record();
+    (0..3).for_each(|number| one.add(&schema, number));
+    let mut changes = Vec::new();
+    let snapshot = one.database.served.database().store().snapshot().unwrap();
+    log::visit_outlines_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, outline| {
+        changes.push(outline.csn);
+        true
+    })
+    .unwrap();
+    // One change in each commit.
+    one.progress.shrunk = SHRUNK_MAX;
+    for (change, more) in changes.into_iter().zip([true, true, false]) {
+        assert_eq!(one.round(), Ok(more));
+        let snapshot = one.log.served.database().store().snapshot().unwrap();
+        assert_eq!(log::context_csns(&snapshot).unwrap(), [change]);
+    }
+    check(&one, 0);
 }
 
 fn stores() -> [SharedStore; 2] {
