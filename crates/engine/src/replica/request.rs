@@ -152,7 +152,7 @@ impl AttributeShare {
 
     /// Whether the provider's word on this attribute counts. What identifies an entry always is the provider's.
     pub fn covers(&self, schema: &Schema, description: &AttributeDescription) -> bool {
-        const IDENTITY: [&str; 3] = ["objectClass", "entryUUID", "entryCSN"];
+        const IDENTITY: [&str; 4] = ["objectClass", "structuralObjectClass", "entryUUID", "entryCSN"];
         let kind = schema.attribute(description.attribute);
         if IDENTITY.contains(&kind.name()) {
             return true;
@@ -176,6 +176,11 @@ impl AttributeShare {
         let mut share = self.clone();
         share.except.extend(others.iter().copied().map(AttributeDescription::plain));
         share
+    }
+
+    /// Whether it names what is replicated (`attrs`): an entry may come without the attributes of its name.
+    pub fn is_selection(&self) -> bool {
+        self.only.is_some()
     }
 
     /// Whether it covers everything.
@@ -337,6 +342,8 @@ mod tests {
             }
         };
         check(&[], &[], &["cn", "createTimestamp"], &[]);
+        let identity = ["objectClass", "structuralObjectClass", "entryUUID", "entryCSN"];
+        check(&["cn"], &identity, &identity, &["sn", "createTimestamp"]);
         check(&["name"], &[], &["cn", "cn;lang-en", "entryCSN"], &["description", "createTimestamp"]);
         check(&["cn;lang-en"], &[], &["cn;lang-en"], &["cn"]);
         // A supertype is no reason to leave out what names an entry, and without its classes there is none.

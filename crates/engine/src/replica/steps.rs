@@ -130,12 +130,13 @@ fn entry_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, rules: &ReplicaRules) 
         .collect();
     let context = op.context;
     let mode = CheckMode { relax: true, add: true, auxiliary_needs_rule: false, dynamic_objects: true };
+    let is_classed = !entry.values(context.known.structural_object_class).is_empty();
     if rules.schema_checking {
         check_entry(context.schema, context.known, &mut entry, mode, &NoLargeSets)?;
-    } else if entry.values(context.known.structural_object_class).is_empty() {
+    } else if !is_classed || rules.attributes.is_selection() {
         let mut checked = entry.clone();
         // A provider that sends no operational attributes leaves it to us; of an entry that breaks the rules it is
-        // unknown.
+        // unknown. Nor do all send the values of the name.
         if check_entry(context.schema, context.known, &mut checked, mode, &NoLargeSets).is_ok() {
             entry = checked;
         }
