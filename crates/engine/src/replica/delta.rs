@@ -11,12 +11,12 @@ use super::steps::{self, LocalEntry};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
 use crate::change::prepare::{Change, ChangeKind, RequiredAccess, naming_changes, refuse};
 use crate::csn::Csn;
-use crate::entry::{EntrySource, split_rdn};
+use crate::entry::{Entry, EntrySource, split_rdn};
 use crate::failure::Failure;
 use crate::log::{LogRecord, LoggedChange, NumberedRows};
 use crate::write::AttributeValues;
 use crate::write::operational::Stamp;
-use crate::write::operator::{LogMark, Operator, logged};
+use crate::write::operator::{CurrentEntry, LogMark, Operator, logged};
 use crate::write::{entry_state, modify, values};
 
 /// Records of the log that are looked through for newer changes of an entry.
@@ -174,7 +174,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             self.step(|op| {
                 let current = op.current_entry(local.id)?;
                 let pretty_dn = op.view.dn(&current.view()?)?;
-                let entry = difference::changed(op, &current, pretty_dn.clone(), &softened)?;
+                let entry = changed(op, &current, pretty_dn.clone(), &softened)?;
                 modify::store(op, &current, &entry)?;
                 let all: Vec<&Change> = softened.iter().collect();
                 op.log_marked(
@@ -295,6 +295,21 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 }
 
+/// The stored entry with a record's changes made. A record that takes all classes away does not tell what its provider has.
+fn changed<V: Snapshot>(
+    op: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    pretty_dn: String,
+    changes: &[Change],
+) -> Result<Entry, Failure> {
+    let entry = difference::changed(op, current, pretty_dn, changes)?;
+    if entry.values(op.context.known.object_class).is_empty() {
+        let text = format!("\"{}\": no objectClass attribute", entry.dn);
+        return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text).into());
+    }
+    Ok(entry)
+}
+
 /// The entry under its new name, with what else is changed; `csn`: its own from then on.
 fn renamed<V: Snapshot>(
     op: &Operator<'_, V>,
@@ -314,7 +329,7 @@ fn renamed<V: Snapshot>(
     }
     all.extend(naming_changes(op.schema(), split_rdn(&pretty_dn).0, ChangeKind::SoftAdd)?);
     all.extend(changes.iter().cloned());
-    let entry = difference::changed(op, &current, pretty_dn.clone(), &all)?;
+    let entry = changed(op, &current, pretty_dn.clone(), &all)?;
     let attributes = whole(op, &current, &entry)?;
     let modifier = op.stamp.name.clone();
     let uuid = local.uuid;
@@ -335,8 +350,8 @@ fn renamed<V: Snapshot>(
 /// All attributes of an entry as adds: kept ones are read.
 fn whole<V: Snapshot>(
     op: &Operator<'_, V>,
-    current: &crate::write::operator::CurrentEntry<'_>,
-    entry: &crate::Entry,
+    current: &CurrentEntry<'_>,
+    entry: &Entry,
 ) -> Result<Vec<Change>, Failure> {
     let reader = op.reader(current)?;
     let schema = op.schema();

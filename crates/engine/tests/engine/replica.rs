@@ -377,6 +377,18 @@ fn delta(csn: Csn, mods: &[LoggedModification]) -> ReplicatedChange {
     }
 }
 
+#[test]
+fn a_record_that_takes_all_classes_away_is_refused() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
+    for kind in [LoggedKind::Delete, LoggedKind::Replace] {
+        let outcome = apply(&f, [delta(csn(2, 6), &[modification(kind, "objectClass", &[])])]);
+        assert_eq!(outcome, format!("65 \"{A}\": no objectClass attribute"));
+    }
+    assert_eq!(f.value(A, "entryCSN"), Some(csn(2, 1).to_string()));
+    find_nothing(&f);
+}
+
 fn descriptions(fixture: &replicated::Memory) -> Vec<String> {
     let id = fixture.schema.attribute_type("description").unwrap().id;
     let entry = fixture.entry(A).unwrap();
