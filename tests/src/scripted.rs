@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use larix_proto::control::{EntryState, SyncState};
-use larix_proto::encode::{EntryEncoder, bind_result, intermediate};
+use larix_proto::encode::{EntryEncoder, bind_result, extended_result, intermediate};
 use larix_proto::extended::SyncInfo;
-use larix_proto::{ControlValue, Frame, LdapResult, Message, MessageId, Request, frame};
+use larix_proto::{ControlValue, Frame, LdapResult, Message, MessageId, Request, ResultCode, frame};
 use larix_testkit::accepted;
 
 use crate::raw::PATIENCE;
@@ -42,7 +42,7 @@ impl ScriptedProvider {
         accepted(&self.listener)
     }
 
-    /// Waits for a consumer and its search; every bind succeeds.
+    /// Waits for a consumer and its search; every bind succeeds, and no extended operation is known.
     ///
     /// # Panics
     /// What comes is something else.
@@ -59,6 +59,13 @@ impl ScriptedProvider {
                     Request::Bind(_) => {
                         let mut out = Vec::new();
                         bind_result(&mut out, message.id, &LdapResult::success(), None, &[]);
+                        socket.write_all(&out).expect("the consumer takes it");
+                    }
+                    // Any answer is a sign of life.
+                    Request::Extended(_) => {
+                        let mut out = Vec::new();
+                        let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, "");
+                        extended_result(&mut out, message.id, &result, None, None, &[]);
                         socket.write_all(&out).expect("the consumer takes it");
                     }
                     other => panic!("{other:?}"),

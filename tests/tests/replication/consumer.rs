@@ -638,17 +638,19 @@ fn a_provider_that_stands_still_is_left() {
 }
 
 #[test]
-fn a_provider_that_answers_no_bind_gives_way_to_the_next() {
-    let (silent, other) = (ScriptedProvider::start(), ScriptedProvider::start());
-    let line = format!(
-        "syncrepl rid=001 provider=\"ldap://{} ldap://{}\" searchbase={SUFFIX} type=refreshAndPersist retry=\"3600 +\" \
-         bindmethod=simple binddn={ADMIN} credentials=secret timeout=5\n",
-        silent.address, other.address
-    );
-    let mut consumer = Member::new(Kind::Larix, "", &line).started();
-    let held = silent.accept_silently();
-    drop((other.accept(), held));
-    consumer.kill();
+fn a_provider_that_answers_nothing_gives_way_to_the_next() {
+    for bind in [format!("binddn={ADMIN} credentials=secret"), String::new()] {
+        let (silent, other) = (ScriptedProvider::start(), ScriptedProvider::start());
+        let line = format!(
+            "syncrepl rid=001 provider=\"ldap://{} ldap://{}\" searchbase={SUFFIX} type=refreshAndPersist \
+             retry=\"3600 +\" bindmethod=simple {bind} timeout=5\n",
+            silent.address, other.address
+        );
+        let mut consumer = Member::new(Kind::Larix, "", &line).started();
+        let held = silent.accept_silently();
+        drop((other.accept(), held));
+        consumer.kill();
+    }
 }
 
 /// The next one may have TLS, or be a local socket.

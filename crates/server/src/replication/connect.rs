@@ -10,6 +10,7 @@ use larix_client::{
 use larix_configuration::values::{SecurityProperties, StartTls, SyncReplication, TlsSettings};
 use larix_engine::time::RandomSource as _;
 use larix_proto::url::LdapUrl;
+use larix_proto::{client, oid};
 
 use crate::clock::SystemRandom;
 use crate::tls::end_point_binding;
@@ -79,13 +80,20 @@ fn connect_to(
         }
         note = Some(format!("goes on without TLS: StartTLS was answered {result}"));
     }
-    if let Some(credentials) = credentials(line)? {
-        if let (Some(properties), true) = (&line.bind.properties, line.bind.sasl)
-            && let Some(why) = forbidden(properties, &credentials, session.connection.is_private())
-        {
-            return Err(ClientError::Usage(format!("secprops: {why}")));
+    match credentials(line)? {
+        Some(credentials) => {
+            if let (Some(properties), true) = (&line.bind.properties, line.bind.sasl)
+                && let Some(why) = forbidden(properties, &credentials, session.connection.is_private())
+            {
+                return Err(ClientError::Usage(format!("secprops: {why}")));
+            }
+            session.bind(&credentials)?;
         }
-        session.bind(&credentials)?;
+        // A bind would have been answered. Whatever the provider says now, it does not stand still: else the next one is asked.
+        None if line.providers.len() > 1 => {
+            session.call(|out, id, _| client::extended(out, id, oid::WHO_AM_I, None, &[]))?;
+        }
+        None => {}
     }
     Ok((session, note))
 }
