@@ -775,4 +775,14 @@ fn clocks_that_are_ahead_are_told_of() {
         Some(ask(&mut client, monitor)).filter(|figures| figures.contains("ahead=2"))
     });
     assert!(figures.contains("clock_ahead_us=863") && figures.contains("sid=003"), "{figures}");
+    // What bears our own ID counts as ours, as behind a restore: all know it, and what comes next is to be news to them.
+    let own = in_seconds(864_000).replace("#003#", "#001#");
+    search.inform(&SyncInfo::NewCookie(format!("rid=003,sid=003,csn={own}").as_bytes()));
+    consumer.wait_for_log("it is our own id, so our next changes come behind them");
+    let dn = format!("uid=u1,ou=people,{SUFFIX}");
+    let changes = || {
+        assert_eq!(ask(&mut client, &format!("modify \"{dn}\"\n  replace description: own")), "=> 0\n");
+        csn_of(&dn) > Some(own.clone())
+    };
+    until("our own changes come behind it", changes);
 }
