@@ -290,14 +290,29 @@ impl Search<'_> {
                 Stepped::Done(result, _) => break Some(result.code),
             }
         };
-        let (mut rest, mut messages) = (out.as_slice(), Vec::new());
-        while let Frame::Complete { len } = frame(rest, limits::PDU_CEILING).unwrap() {
-            let (pdu, after) = rest.split_at(len);
-            messages.push(short(pdu));
-            rest = after;
-        }
-        (messages, ended)
+        (read(&out), ended)
     }
+
+    /// The first messages, as few as there can be.
+    fn first_messages(&mut self) -> Vec<String> {
+        let mut out = Vec::new();
+        while out.is_empty() {
+            let clock = &*self.site.clock;
+            let budget = Budget { candidates: 1, nanos: u64::MAX, bytes: 1 << 20, clock };
+            assert!(matches!(self.search.step(budget, &mut out), Stepped::More));
+        }
+        read(&out)
+    }
+}
+
+fn read(mut rest: &[u8]) -> Vec<String> {
+    let mut messages = Vec::new();
+    while let Frame::Complete { len } = frame(rest, limits::PDU_CEILING).unwrap() {
+        let (pdu, after) = rest.split_at(len);
+        messages.push(short(pdu));
+        rest = after;
+    }
+    messages
 }
 
 fn short(pdu: &[u8]) -> String {
@@ -380,6 +395,22 @@ fn what_others_told_out_of_order_is_claimed_at_its_end() {
             let last = if shadow { "add 8" } else { "add 8 =2:9" };
             assert_eq!(search.messages(), ["add 7", last, "cookie =2:11"], "{who:?}");
         }
+    }
+}
+
+/// A slapd that is sent an entry below a name which it does not know makes a glue entry there, and then renames nothing to that name.
+#[test]
+fn a_superior_that_is_renamed_during_a_refresh_goes_first() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(2, "cn=box,dc=example,dc=com", csn(OWN, 2));
+        site.change(3, "cn=a,dc=example,dc=com", csn(OWN, 3));
+        site.change(4, "cn=b,cn=box,dc=example,dc=com", csn(OWN, 4));
+        let mut search = site.ask(who, &[csn(OWN, 2)]);
+        assert_eq!(search.first_messages(), ["add 3"], "{who:?}");
+        site.change(2, "cn=crate,dc=example,dc=com", csn(OWN, 5));
+        let messages = search.messages();
+        assert_eq!(messages[..3], ["add 2", "add 4", "refreshed =2:4"], "{who:?}: {messages:?}");
     }
 }
 

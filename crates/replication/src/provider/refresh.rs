@@ -64,6 +64,8 @@ pub(super) struct LogRefresh {
     high: Option<Csn>,
     /// For each part.
     passes: Vec<PassProgress>,
+    /// The last record of each part's log that was looked at.
+    late: Vec<u64>,
     /// It tells of more than is sent one by one.
     gives_up: bool,
 }
@@ -111,6 +113,7 @@ impl LogRefresh {
             low: None,
             high: None,
             passes: search.parts.iter().map(|_| PassProgress::default()).collect(),
+            late: vec![0; search.parts.len()],
             gives_up: false,
         }))
     }
@@ -137,8 +140,12 @@ impl LogRefresh {
             At::Sends => match self.order.front() {
                 Some((_, part, _)) => *part,
                 None => {
-                    let done = self.send_deletes(search.message, None, budget, out);
-                    return Ok(done && !self.again());
+                    let done = self.send_deletes(search.message, None, budget, out) && !self.again();
+                    if done {
+                        // What was only to go before others comes in its turn.
+                        search.parts.iter_mut().for_each(|part| part.changed.clear());
+                    }
+                    return Ok(done);
                 }
             },
         };

@@ -53,6 +53,9 @@ impl LogRefresh {
             Some(until) => until,
             None => log::last_sequence(&snapshot, server_id).map_err(|fault| failed(&fault))?,
         };
+        if let Some(late) = self.late.get_mut(number) {
+            *late = until;
+        }
         let Some(passes) = self.passes.get_mut(number) else { return Ok(true) };
         let mut passes = std::mem::take(passes);
         let mut scanned = Scanned { last: after, ..Scanned::default() };

@@ -5,6 +5,7 @@
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
+use larix_engine::log::{self, LogKey, OutlineKind};
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, state_control};
 use larix_engine::{EntryView, View};
@@ -15,7 +16,7 @@ use larix_proto::{LdapResult, MessageId, ResultCode, encode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-use super::changed::{Change, Changed, topmost};
+use super::changed::{Change, Changed, note, topmost};
 use super::pending_deletes::Tombstone;
 use super::{LogRefresh, fate};
 use crate::provider::decide::cookie;
@@ -84,6 +85,7 @@ impl LogRefresh {
         let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        self.note_late(number, &view, changed)?;
         for _ in 0..budget.candidates {
             let Some(&(csn, _, id)) = self.order.front().filter(|(_, of, _)| *of == number) else { break };
             if out.len() >= budget.bytes || !self.send_deletes(part.task.message(), Some(csn), budget, out) {
@@ -97,6 +99,29 @@ impl LogRefresh {
             }
         }
         Ok(())
+    }
+
+    /// Takes in what came into being, or was renamed, since the log was looked at: what is sent from here on may be below it. A slapd makes
+    /// a glue entry in the place of a superior that it does not know, and then can rename nothing to that name.
+    fn note_late<N: Snapshot>(
+        &mut self,
+        number: usize,
+        view: &View<'_, N>,
+        changed: &mut Changed,
+    ) -> Result<(), LdapResult> {
+        let (known, server_id) = (&self.known, self.server_id);
+        let Some(late) = self.late.get_mut(number).filter(|_| !self.peer) else { return Ok(()) };
+        let after = LogKey { server_id, sequence: *late };
+        let visited = log::visit_outlines_after(view.snapshot, after, &mut |key, outline| {
+            *late = key.sequence;
+            let is_named = matches!(outline.kind, OutlineKind::Add | OutlineKind::ModifyDn { .. });
+            if is_named && !(outline.local || outline.absent || known.covers(&outline.csn)) {
+                // Its turn comes in the persist stage: nothing waits for its old name here.
+                note(changed, &outline, true);
+            }
+            true
+        });
+        visited.map_err(|fault| failed(&fault))
     }
 
     /// Sends an entry; before it what has to be there, or out of its way.
