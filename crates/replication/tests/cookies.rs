@@ -414,6 +414,25 @@ fn a_superior_that_is_renamed_during_a_refresh_goes_first() {
     }
 }
 
+/// The same in a pass over the content.
+#[test]
+fn a_superior_that_is_renamed_during_a_pass_goes_first() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(2, "cn=box,dc=example,dc=com", csn(OWN, 2));
+        site.change(3, "cn=b,cn=box,dc=example,dc=com", csn(OWN, 3));
+        let mut search = site.ask(who, &[]);
+        let mut before = Vec::new();
+        while !before.contains(&"add 2".to_owned()) {
+            before.extend(search.first_messages());
+        }
+        assert!(!before.contains(&"add 3".to_owned()), "{who:?}: {before:?}");
+        site.change(2, "cn=crate,dc=example,dc=com", csn(OWN, 4));
+        let messages = search.messages();
+        assert_eq!(messages[..3], ["add 1", "add 2", "add 3"], "{who:?}: {messages:?}");
+    }
+}
+
 #[test]
 fn a_slapd_hears_of_a_delete_whatever_others_told_it() {
     for (who, expected) in [
