@@ -422,11 +422,10 @@ fn a_superior_that_is_renamed_during_a_pass_goes_first() {
         site.change(2, "cn=box,dc=example,dc=com", csn(OWN, 2));
         site.change(3, "cn=b,cn=box,dc=example,dc=com", csn(OWN, 3));
         let mut search = site.ask(who, &[]);
-        let mut before = Vec::new();
-        while !before.contains(&"add 2".to_owned()) {
+        let mut before: Vec<String> = Vec::new();
+        while before.last().is_none_or(|last| last != "add 2") {
             before.extend(search.first_messages());
         }
-        assert!(!before.contains(&"add 3".to_owned()), "{who:?}: {before:?}");
         site.change(2, "cn=crate,dc=example,dc=com", csn(OWN, 4));
         let messages = search.messages();
         assert_eq!(messages[..3], ["add 1", "add 2", "add 3"], "{who:?}: {messages:?}");
