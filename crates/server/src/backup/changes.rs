@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use larix_engine::Fault;
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LogRecord};
+use larix_engine::log::{self, LogKey, LogRecord, NumberedRows};
 use larix_engine::write::replay::StoredRecord;
 use larix_store::lmdb::LmdbStore;
-use larix_store::{Snapshot, Store};
+use larix_store::{Direction, Snapshot, Store};
 use sha2::{Digest, Sha256};
 
 use super::manifest::{DatabaseBackup, Position, StoredFile};
@@ -82,6 +82,10 @@ struct Ahead {
     history: Option<String>,
     /// The last record of each server.
     ends: Vec<LogKey>,
+    /// What the backup has of each of them: up to this sequence.
+    begins: Vec<u64>,
+    /// Nothing is missing behind the backup, so that sequences give the order of all changes. Not looked at where one server ID made all.
+    is_gapless: bool,
     last_record: Option<String>,
     csns: Vec<Csn>,
 }
@@ -120,9 +124,18 @@ fn ahead(store: &LmdbStore, before: &DatabaseBackup) -> Result<Ahead, BackupErro
         _ => {}
     }
     let ends = log::positions(&snapshot).map_err(failed)?;
+    let mut begins = Vec::with_capacity(ends.len());
+    let last = before.last_position().map_or(0, |last| last.sequence);
+    let is_of_one = matches!(ends.as_slice(), [end] if before.position(end.server_id) > 0);
+    let is_gapless = !is_of_one && is_gapless(&snapshot, last).map_err(failed)?;
     for end in &ends {
         let first = log::first_sequence(&snapshot, end.server_id).map_err(failed)?;
-        let known = before.position(end.server_id);
+        let mut known = before.position(end.server_id);
+        if first > known + 1 && is_gapless {
+            // What comes before its first record is another server ID's.
+            known = first - 1;
+        }
+        begins.push(known);
         if known > end.sequence {
             let last = end.sequence;
             return Err(refused(&format!("the database has changes up to {last}, the backup up to {known}")));
@@ -145,7 +158,20 @@ fn ahead(store: &LmdbStore, before: &DatabaseBackup) -> Result<Ahead, BackupErro
     }
     let last_record = last_record(&snapshot, &ends).map_err(failed)?;
     let csns = log::context_csns(&snapshot).map_err(failed)?;
-    Ok(Ahead { history, ends, last_record, csns })
+    Ok(Ahead { history, ends, begins, is_gapless, last_record, csns })
+}
+
+/// Whether all changes behind a number are there, under whichever server IDs: sequences go on when the ID changes.
+fn is_gapless<N: Snapshot>(snapshot: &N, after: u64) -> Result<bool, Fault> {
+    let mut last = after;
+    for row in NumberedRows::after(snapshot, after, Direction::Forward)? {
+        let (key, _) = row?;
+        if key.sequence != last + 1 {
+            return Ok(false);
+        }
+        last = key.sequence;
+    }
+    Ok(true)
 }
 
 fn trimmed(before: &DatabaseBackup, feed: &Feed, first: u64) -> BackupError {
@@ -167,19 +193,20 @@ pub(super) fn write(
     pace: &mut Pace<'_>,
 ) -> Result<DatabaseBackup, BackupError> {
     let failed = |fault: Fault| BackupError::database(store.path(), fault);
-    let Ahead { history, ends, last_record, csns } = ahead(store, before)?;
+    let Ahead { history, ends, begins, is_gapless, last_record, csns } = ahead(store, before)?;
     let full_path = directory.join(&path);
     let mut file = private().open(&full_path).map_err(BackupError::io("write", &full_path))?;
     let mut feeds: Vec<Feed> = ends
         .iter()
-        .map(|end| Feed {
+        .zip(begins)
+        .map(|(end, after)| Feed {
             server_id: end.server_id,
-            after: before.position(end.server_id),
+            after,
             end: end.sequence,
             waiting: VecDeque::new(),
         })
         .collect();
-    let in_sequence = are_in_sequence(&feeds);
+    let in_sequence = is_gapless || are_in_sequence(&feeds);
     pace.begin(full_path.display().to_string(), 0);
     let mut out = Output { file: &mut file, hash: Sha256::new(), bytes: 0, buffer: HEAD.to_vec() };
     let mut count = 0;
@@ -316,7 +343,7 @@ mod tests {
     use larix_engine::EntryId;
     use larix_engine::log::{LoggedChange, RecordForm};
     use larix_engine::tables::{LOG, TABLES};
-    use larix_engine::time::Timestamp;
+    use larix_engine::time::{SeededRandom, Timestamp};
     use larix_store::lmdb::LmdbOptions;
     use larix_store::{Durability, Transaction as _, WriteSet};
     use uuid::Uuid;
@@ -327,7 +354,7 @@ mod tests {
         store.transaction().unwrap().commit(set, Durability::NoSync).unwrap();
     }
 
-    fn log_of(store: &LmdbStore, sequences: std::ops::RangeInclusive<u64>) {
+    fn log_of(store: &LmdbStore, server_id: u16, sequences: std::ops::RangeInclusive<u64>) {
         let mut set = WriteSet::new();
         for sequence in sequences {
             let record = LogRecord {
@@ -345,14 +372,14 @@ mod tests {
                 old: Vec::new(),
                 form: RecordForm::AsDone,
             };
-            log::append(&mut set, LogKey { server_id: 0, sequence }, &record);
+            log::append(&mut set, LogKey { server_id, sequence }, &record);
         }
         commit(store, &set);
     }
 
-    fn trim(store: &LmdbStore, sequences: std::ops::RangeInclusive<u64>) {
+    fn trim(store: &LmdbStore, server_id: u16, sequences: std::ops::RangeInclusive<u64>) {
         let mut set = WriteSet::new();
-        sequences.for_each(|sequence| set.delete(LOG, &LogKey { server_id: 0, sequence }.to_bytes()));
+        sequences.for_each(|sequence| set.delete(LOG, &LogKey { server_id, sequence }.to_bytes()));
         commit(store, &set);
     }
 
@@ -363,13 +390,13 @@ mod tests {
         let store = LmdbStore::open(folder.path(), &TABLES, &LmdbOptions::default()).unwrap();
         let slice = SLICE_RECORDS as u64;
         let end = 2 * slice + 10;
-        log_of(&store, 1..=end);
+        log_of(&store, 0, 1..=end);
         for (trimmed, gap) in [(1, None), (slice, None), (slice + 1, Some(slice + 2)), (end, Some(0))] {
             let mut feed = Feed { server_id: 0, after: 0, end, waiting: VecDeque::new() };
             assert!(feed.fill(&store).is_ok());
             assert_eq!(feed.waiting.len() as u64, slice);
             feed.waiting.clear();
-            trim(&store, 1..=trimmed);
+            trim(&store, 0, 1..=trimmed);
             let filled = feed.fill(&store);
             let found = match &filled {
                 Ok(()) => None,
@@ -380,7 +407,42 @@ mod tests {
             if gap.is_none() {
                 assert_eq!(feed.waiting.front().map(|(_, (key, _))| key.sequence), Some(slice + 1));
             }
-            log_of(&store, 1..=end);
+            log_of(&store, 0, 1..=end);
         }
+    }
+
+    /// Sequences go on under the next server ID.
+    #[test]
+    fn an_increment_goes_on_across_a_change_of_the_server_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = LmdbStore::open(folder.path(), &TABLES, &LmdbOptions::default()).unwrap();
+        let mut set = WriteSet::new();
+        let history = log::put_history(&mut set, &SeededRandom::new(1));
+        commit(&store, &set);
+        log_of(&store, 1, 1..=10);
+        log_of(&store, 2, 11..=20);
+        log_of(&store, 1, 21..=30);
+        let check = |positions: &[(u16, u64)], expected: Option<&[u64]>| {
+            let position = |at: &(u16, u64)| Position { server_id: at.0, sequence: at.1 };
+            let before = DatabaseBackup {
+                suffixes: Vec::new(),
+                file: StoredFile::of_bytes("changes", &[]),
+                entries: 0,
+                context_csn: Vec::new(),
+                history: Some(history.to_string()),
+                positions: positions.iter().map(position).collect(),
+                last_record: None,
+            };
+            let begins = ahead(&store, &before).ok().map(|ahead| ahead.begins);
+            assert_eq!(begins.as_deref(), expected, "{positions:?}");
+        };
+        check(&[], Some(&[0, 10]));
+        check(&[(1, 8)], Some(&[8, 10]));
+        check(&[(1, 10), (2, 15)], Some(&[10, 15]));
+        trim(&store, 1, 1..=10);
+        trim(&store, 2, 11..=12);
+        check(&[(1, 10), (2, 12)], Some(&[20, 12]));
+        // Changes 11 and 12 are not there any more.
+        check(&[(1, 10)], None);
     }
 }
