@@ -149,7 +149,7 @@ fn called_as_lloadd_it_ends_at_a_hangup() {
     let server = site.start().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let conf = folder.path().join("lloadd.conf");
-    let port = larix_testkit::process::free_port();
+    let port = free_port();
     // Without an identity of its own everybody is anonymous.
     let text = format!(
         "disable proxyauthz\ntier roundrobin\nbackend-server uri=ldap://{} numconns=1 bindconns=1\n",

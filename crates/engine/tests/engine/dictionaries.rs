@@ -17,7 +17,7 @@ const BEGUN: u32 = 2_048;
 const SERVES: u32 = 2_300;
 /// Each some times as long as the writer waits for changes before it uses the time; the last ones are long enough for a machine that
 /// has much else to do.
-const PAUSES: [Duration; 5] = [1, 1, 2, 5, 15].map(Duration::from_secs);
+const PAUSE_SECONDS: [u64; 5] = [1, 1, 2, 5, 15];
 
 fn dn(n: u32) -> String {
     format!("cn=user {n},ou=People,dc=example,dc=com")
@@ -88,7 +88,7 @@ fn it_is_made_while_nothing_comes() {
     fixture.apply(TREE);
     (0..BEGUN + 8).for_each(|n| fixture.apply(&add(n)));
     let (_never, nothing) = mpsc::channel::<()>();
-    for (n, pause) in (BEGUN + 8..).zip(PAUSES) {
+    for (n, pause) in (BEGUN + 8..).zip(PAUSE_SECONDS.map(Duration::from_secs)) {
         assert_eq!(nothing.recv_timeout(pause), Err(RecvTimeoutError::Timeout));
         fixture.apply(&add(n));
         if dictionaries(&fixture) > 0 {
