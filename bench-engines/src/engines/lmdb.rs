@@ -11,7 +11,7 @@ use larix_store::{
 use super::{Durability, Engine, Record, Touched};
 
 const TABLE: TableId = TableId(0);
-const TABLES: [TableSpec; 1] = [TableSpec { id: TABLE, name: "records", kind: TableKind::Ordered }];
+const TABLES: [TableSpec; 1] = [TableSpec::new(TABLE, "records", TableKind::Ordered)];
 
 pub(super) struct Lmdb {
     store: LmdbStore,
