@@ -152,7 +152,9 @@ impl Worker {
                 let run = || tasks.block_on(&runtime, core.clone().run(&mut orders, &mut sweeps));
                 match panics::contained(run) {
                     Ok(LoopEnd::Stopped) => break,
-                    Ok(LoopEnd::Left) => core.carry_out_outside(),
+                    Ok(LoopEnd::Left) => {
+                        let _ = panics::contained(|| core.carry_out_outside());
+                    }
                     Err(_) => {}
                 }
             }
@@ -427,6 +429,8 @@ impl Core {
         // One that was accepted since is counted before it is served.
         if left.is_some() && self.count.load(Ordering::Relaxed) == 1 {
             self.left_at.store(self.server.clock.monotonic().0, Ordering::Relaxed);
+            // The loop did not rest. Where the engine hangs, the log shows what waits for it.
+            log::hand_over();
             if panics::contained(writer::carry_out_deferred).is_err() {
                 // Nobody answers what was asked.
                 for handle in self.open.borrow().values() {

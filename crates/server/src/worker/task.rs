@@ -238,13 +238,14 @@ impl<'c> Task<'c> {
         Poll::Pending
     }
 
-    /// Whether nothing but the answer to one change is on its way to a client that waits for each answer.
+    /// Whether nothing but the answer to one change is on its way to a client that waits for each answer. What the socket has not taken yet
+    /// of earlier answers could not be sent meanwhile.
     fn waits_for_answer(&mut self) -> bool {
         if self.unawaited > 0 {
             self.unawaited -= 1;
             return false;
         }
-        self.connection.pending() == 1
+        self.connection.pending() == 1 && !self.owes_output()
     }
 
     /// Notes a client that has sent something before it had the answer to a change for which the thread had left its loop.

@@ -1,7 +1,7 @@
 //! A client that is alone on its event loop and waits for each answer: the thread of that loop carries out its changes, and nobody else waits
 //! for them.
 
-use larix_proto::Scope;
+use larix_proto::{FilterBuf, MessageId, Scope, client};
 use larix_testkit::postgresql::Engine;
 use larix_tests::raw::{Raw, bind, replace, search};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
@@ -11,10 +11,19 @@ use super::{PAUSE, description, fill, nodes_with, until};
 /// The longest lease: nobody looks at it again during the test.
 const LEASE: u32 = 300;
 const CHANGES: u32 = 200;
+/// Behind answers that their client does not read.
+const BEHIND_ANSWERS: u32 = 50;
+/// So many answers of so many bytes: more than the kernel takes, and no more than the server keeps for a client.
+const UNREAD: (u32, usize) = (3, 100_000);
 
 /// A node with two event loops that leads, and has the first entries.
 fn node(engine: &Engine) -> Member {
-    let nodes = nodes_with(&engine.database().1, 1, LEASE, ("", ""));
+    node_with(engine, "")
+}
+
+/// `global` stands before the databases.
+fn node_with(engine: &Engine, global: &str) -> Member {
+    let nodes = nodes_with(&engine.database().1, 1, LEASE, (global, ""));
     let mut node = nodes.into_iter().next().expect("a node").arguments(&["-d", "256", "--workers", "2"]);
     node.start();
     fill(&node);
@@ -85,6 +94,40 @@ fn changes_of_a_client_that_waits_for_no_answer_go_to_the_writer() {
     node.stop();
 }
 
+/// The rest of the answers goes out although the engine makes the client wait for the one to its change.
+#[test]
+fn changes_of_a_client_that_has_not_taken_its_answers_go_to_the_writer() {
+    let Some(engine) = Engine::start() else { return };
+    let mut node = node_with(&engine, "tcp-buffer write=16384\n");
+    let (ann, people) = (format!("cn=ann,ou=people,{SUFFIX}"), format!("ou=people,{SUFFIX}"));
+    let mut slow = connect(&node);
+    let long = replace(2, &people, "description", &"x".repeat(UNREAD.1));
+    assert_eq!(slow.ask(&long).map(|answer| answer.code), Some(0));
+    // On the other loop.
+    let mut watcher = node.client();
+    let filter = FilterBuf::parse("(objectClass=*)").expect("a filter");
+    let search = client::Search {
+        attributes: &["description"],
+        ..client::Search::new(&people, Scope::Base, filter.as_filter())
+    };
+    let mut searches = Vec::new();
+    for number in 0..UNREAD.0 {
+        client::search(&mut searches, MessageId(number + 3), &search, &[]);
+    }
+    assert!(slow.send(&searches));
+    let before = waits_of_writer(&node);
+    for number in 0..BEHIND_ANSWERS {
+        assert!(slow.send(&describe(number + 10)));
+        until("it is made", || watcher.value(&ann, "description") == Some((number + 10).to_string()));
+    }
+    let waited = waits_of_writer(&node) - before;
+    assert!(waited > u64::from(BEHIND_ANSWERS), "the writer's thread has waited {waited} times");
+    for _ in 0..UNREAD.0 + BEHIND_ANSWERS {
+        assert_eq!(slow.answer().map(|answer| answer.code), Some(0));
+    }
+    node.stop();
+}
+
 #[test]
 fn nobody_waits_with_a_lone_client_for_an_engine_that_hangs() {
     let Some(engine) = Engine::start() else { return };
@@ -97,7 +140,7 @@ fn nobody_waits_with_a_lone_client_for_an_engine_that_hangs() {
     assert!(lone.send(&describe(2)));
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| lone.answer().map(|answer| answer.code));
-        let mut others = Vec::new();
+        let (mut others, mut is_logged) = (Vec::new(), false);
         while !waiting.is_finished() {
             // A loop that was left just now still gets connections.
             std::thread::park_timeout(10 * PAUSE);
@@ -105,7 +148,10 @@ fn nobody_waits_with_a_lone_client_for_an_engine_that_hangs() {
             let root = client.ask(&search(1, "", Scope::Base, "(objectClass=*)"));
             assert_eq!(root.map(|answer| answer.code), Some(0));
             others.push(client);
+            let log = node.log();
+            is_logged |= !waiting.is_finished() && log.contains(" op=2 MOD dn=");
         }
+        assert!(is_logged, "the log does not have what waits");
         assert!(others.len() > 10, "{} others were answered meanwhile", others.len());
         assert_ne!(waiting.join().expect("an answer"), None);
     });
