@@ -7,6 +7,7 @@ use larix_store::Snapshot;
 
 use super::operator::Operator;
 use crate::access::Privilege;
+use crate::budget::{Exceeded, RequestLimit};
 use crate::entry::EntryId;
 use crate::fault::Fault;
 
@@ -65,13 +66,21 @@ fn taken<V: Snapshot>(
     let resolved = (operator.resolve(dn)?.id, operator.resolve(&superior)?.id);
     let (Some(id), Some(superior_id)) = resolved else { return Ok(refused) };
     let current = operator.current_entry(superior_id)?;
-    if operator.may_change_children(&superior, Some(&current), Privilege::Add)?
-        || matched(operator, dn, id)?.is_some()
-    {
+    // What is answered where no such entry is.
+    let otherwise = match operator.may_change_children(&superior, Some(&current), Privilege::Add) {
+        Ok(true) => return Ok(refused),
+        Ok(false) => LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "no write access to parent"),
+        Err(Fault::StepsSpent) => {
+            let most = operator.context.settings.request_limits.most(RequestLimit::Steps);
+            Exceeded { limit: RequestLimit::Steps, most }.into()
+        }
+        Err(fault) => return Err(fault),
+    };
+    if matched(operator, dn, id)?.is_some() {
         return Ok(refused);
     }
     Ok(match matched(operator, &superior, superior_id)? {
-        Some(_) => LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "no write access to parent"),
+        Some(_) => otherwise,
         None => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
     })
 }

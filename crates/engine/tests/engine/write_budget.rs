@@ -52,6 +52,24 @@ fn access_rules_take_so_many_steps_of_a_change() {
     }
 }
 
+/// Whether the entry is there or not, and no other change of the group fails.
+#[test]
+fn rules_about_the_superior_that_take_too_much_tell_of_no_entry() {
+    let hidden = format!("to dn.base=\"{BO}\" by * none");
+    let children = "to attrs=children by set=\"this/seeAlso/cn & [none]\" none by users write";
+    let mut fixture = limited(&[&hidden, children], 1_000);
+    add_values(&fixture, "ou=People,dc=example,dc=com", "seeAlso", &names(200));
+    fixture.bind(ANN);
+    let add = |cn: &str| {
+        let dn = format!("cn={cn},ou=People,dc=example,dc=com");
+        fixture.change(&format!("dn: {dn}\nchangetype: add\nobjectClass: person\ncn: {cn}\nsn: x\n"))
+    };
+    let refused = "11 more than 1000 steps of work on one entry (request-limits steps=)";
+    for (cn, answer) in [("Bo", refused), ("Nobody", refused), ("Ann Lee", "68")] {
+        assert_eq!(add(cn), answer, "{cn}");
+    }
+}
+
 /// An account must not cost the others theirs: what is beyond the limit matches nothing.
 #[test]
 fn a_bind_looks_at_so_many_passwords() {
