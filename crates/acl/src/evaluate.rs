@@ -26,6 +26,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) ask: &'a Ask<'a>,
     required: Privileges,
     steps: u32,
+    /// Whether both ways were followed of something that holds for some values of an entry that is known.
+    forked: bool,
     /// Whether the rules gone through were chosen for the item: then it is not asked about again.
     chosen: bool,
     /// Whether something could not be looked up.
@@ -34,7 +36,7 @@ pub(super) struct Evaluation<'a> {
 
 impl<'a> Evaluation<'a> {
     pub(super) const fn new(policy: &'a AccessPolicy, ask: &'a Ask<'a>, required: Privileges) -> Self {
-        Self { policy, ask, required, steps: 0, chosen: false, failed: Cell::new(false) }
+        Self { policy, ask, required, steps: 0, forked: false, chosen: false, failed: Cell::new(false) }
     }
 
     /// For rules that are known to speak about the item, or about the class of it.
@@ -103,6 +105,7 @@ impl<'a> Evaluation<'a> {
                     Flow::Break(now) => granted = now,
                 },
                 Holds::Unknown(missing) => {
+                    self.fork();
                     let concerned = match self.clauses(rule, &rule.by, rest, granted) {
                         Flow::Answer(answer) => answer,
                         Flow::Break(now) => self.rules(rest, now),
@@ -147,6 +150,7 @@ impl<'a> Evaluation<'a> {
                     FlowControl::Continue => granted = applied,
                 },
                 Holds::Unknown(missing) => {
+                    self.fork();
                     let matched = match clause.control {
                         FlowControl::Stop => self.decide(applied),
                         FlowControl::Break => self.rules(later, applied),
@@ -161,9 +165,18 @@ impl<'a> Evaluation<'a> {
         Flow::Answer(self.decide(Privileges::NONE))
     }
 
-    /// Whether a question about many has taken more than it may. One about a single value of an entry has one way through the rules.
+    /// Whether a question about many has taken more than it may. One about a single value of an entry has one way through the rules, and so
+    /// has one about all values until a rule may be about some of them: to ask about each value goes through as many clauses each time.
     fn asks_too_much(&self) -> bool {
-        self.steps > STEPS_MAX && (self.ask.target.is_none() || matches!(self.ask.value, Value::Unknown))
+        self.steps > STEPS_MAX
+            && (self.ask.target.is_none() || self.forked && matches!(self.ask.value, Value::Unknown))
+    }
+
+    /// Both ways are followed from here on. Of an entry that is known, what was gone through before does not count.
+    fn fork(&mut self) {
+        if self.ask.target.is_some() && !self.forked {
+            (self.forked, self.steps) = (true, 0);
+        }
     }
 
     fn remaining(

@@ -246,6 +246,28 @@ fn check_alone(fixture: &Fixture, policy: &AccessPolicy, question: &str) -> bool
     policy.check(&fixture.subject(BOB), &target, item, privilege_of(privilege))
 }
 
+/// Nothing doubles before a rule may be about some of the values.
+#[test]
+fn a_long_list_is_gone_through_once_for_all_values() {
+    let clauses: String = (0..600).map(|n| format!(" by dn.exact=\"cn=somebody {n},dc=x\" none")).collect();
+    let fixture = Fixture::new();
+    let entry = fixture.find(&fixture.dn(ANN)).expect(ANN);
+    let facts = fixture.facts(entry);
+    let target = AccessTarget { dn: &entry.dn, entry: &facts };
+    let (bob, title) = (fixture.subject(BOB), fixture.describe("title"));
+    let long = format!("access to attrs=title{clauses} by * break");
+    for (rules, expected) in [
+        ("access to * by * read", Verdict::Granted),
+        ("access to * by * none", Verdict::Denied),
+        ("access to attrs=title val=x by * none\naccess to * by * read", Verdict::PerValue),
+        ("access to attrs=title val=x by * read\naccess to * by * read", Verdict::Granted),
+    ] {
+        let policy = fixture.policy(&format!("{long}\n{rules}"));
+        let verdict = policy.attribute_verdict(&bob, &target, &title, Privilege::Read);
+        assert_eq!(verdict, expected, "{rules}");
+    }
+}
+
 #[test]
 fn sets_by_url() {
     // slapacl answers the first question of a run so, and no other: its offline database is searched once.
