@@ -139,22 +139,33 @@ fn answer<N: Snapshot>(
         return refer(&seen, request.entry);
     }
     if !found {
-        if !seen.allows_entry(Privilege::Disclose)? {
+        if !is_disclosed(&seen)? {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?));
     }
-    let code = compare_entry(&seen, context, request, asserted)?;
-    let is_verdict = matches!(code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
-    // An error tells that there is such an entry.
-    if !is_verdict && !seen.allows_entry(Privilege::Disclose)? {
+    let compared = compare_entry(&seen, context, request, asserted);
+    // An error tells that there is such an entry, and so does the limit of steps.
+    let is_telling = match &compared {
+        Ok(code) => !matches!(*code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE),
+        Err(fault) => matches!(fault, Fault::StepsSpent),
+    };
+    if is_telling && !is_disclosed(&seen)? {
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
     }
-    Ok(LdapResult::new(code))
+    compared.map(LdapResult::new)
+}
+
+/// Whether the client may know of the entry, whatever steps were taken before. Rules that take too much deny.
+fn is_disclosed<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<bool, Fault> {
+    match seen.with_entry(seen.reader).allows_entry(Privilege::Disclose) {
+        Err(Fault::StepsSpent) => Ok(false),
+        may => may,
+    }
 }
 
 fn refer<N: Snapshot>(seen: &GuardedEntry<'_, N>, target: &str) -> Result<LdapResult, Fault> {
-    if !seen.allows_entry(Privilege::Disclose)? {
+    if !is_disclosed(seen)? {
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
     }
     let dn = seen.view.dn(&seen.reader.view)?;

@@ -3,8 +3,10 @@
 use larix_proto::{CompareRequest, FilterBuf, ResultCode};
 use larix_store::Store;
 
+use crate::budget::{RequestLimit, RequestLimits};
 use crate::compare::{CompareContext, compare};
 use crate::controls::RequestControls;
+use crate::database::DatabaseSettings;
 use crate::fixture::{Fixture, SUFFIX, schema};
 
 const LDIF: &str = "\
@@ -92,6 +94,26 @@ fn results() {
         let assertion = Some(FilterBuf::parse(filter).unwrap());
         let controls = plain.with(|values| values.assertion = assertion);
         assert_eq!(code(&fixture, &controls, ann, "cn", "ann"), expected.0, "{filter}");
+    }
+}
+
+#[test]
+fn what_takes_too_much_tells_of_no_hidden_entry() {
+    let bo = "cn=bo,dc=example,dc=com";
+    let mut ldif = format!("{LDIF}\ndn: {bo}\nobjectClass: inetOrgPerson\ncn: Bo\nsn: Bo\n");
+    (0..200).for_each(|n| ldif.push_str(&format!("seeAlso: cn=somebody {n},dc=example,dc=com\n")));
+    let fixture = Fixture::memory(&[], &ldif);
+    let settings = DatabaseSettings::clone(&fixture.database.settings());
+    let request_limits = RequestLimits::default().with(RequestLimit::Steps, 1_000);
+    fixture.reconfigure(DatabaseSettings { request_limits, ..settings });
+    let set = "set=\"this/seeAlso/cn & [none]\"";
+    let costly = format!("to dn.base=\"{bo}\" attrs=cn by {set} compare by * none");
+    for (level, expected) in
+        [("none", ResultCode::NO_SUCH_OBJECT), ("disclose", ResultCode::ADMIN_LIMIT_EXCEEDED)]
+    {
+        let rest = format!("to dn.base=\"{bo}\" by * {level}");
+        fixture.restrict(&[&costly, &rest, "to * by * compare"]);
+        assert_eq!(code(&fixture, &RequestControls::default(), bo, "cn", "x"), expected.0, "{level}");
     }
 }
 

@@ -244,6 +244,24 @@ fn what_access_rules_look_at_is_charged() {
     assert_eq!(outcome(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
 }
 
+/// A first try on the loop must not answer in place of the whole, and what the whole lacks steps for tells of no entry.
+#[test]
+fn rules_about_the_base_that_take_too_much_deny() {
+    let fixture = people(300);
+    let base = format!("cn=all,{SUFFIX}");
+    let rule = format!("to dn.base=\"{base}\" by set=\"this/member/cn & [none]\" read by * disclose");
+    fixture.restrict(&[&rule, "to * by * read"]);
+    let spec = SearchSpec { base: &base, ..SearchSpec::default() };
+    // The set takes some 3,300 steps, and is evaluated twice: may the base be searched, may it be known?
+    for (steps, code) in
+        [(100_000, ResultCode::INSUFFICIENT_ACCESS_RIGHTS), (1_000, ResultCode::NO_SUCH_OBJECT)]
+    {
+        limit(&fixture, RequestLimit::Steps, steps);
+        let (_, _, answered) = slices(&fixture, &spec);
+        assert_eq!(outcome(&answered), (code, "", 0), "{steps}");
+    }
+}
+
 /// For a search that waits for changes.
 #[test]
 fn a_look_at_a_changed_entry_has_so_many_steps() {

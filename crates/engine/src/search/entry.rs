@@ -12,7 +12,7 @@ use crate::access::{
     AccessPolicy, AccessTarget, Decisions, EntryFacts, EntrySearch, Item, ItemClass, ItemKind, Memo,
     Privilege, Reach, Subject, Verdict,
 };
-use crate::budget::Meter;
+use crate::budget::{Meter, RequestLimit};
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntryReader, EntrySource, Target};
 use crate::fault::Fault;
@@ -168,7 +168,20 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         let required = Privilege::Search.required();
         let collected =
             self.gate.policy.collected_for(self.gate.subject, &self.target()?, Item::Entry, required);
-        Ok(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
+        self.judged(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
+    }
+
+    /// What the rules grant on an entry of which the client may not know. Rules that take more than a request has deny: the error would
+    /// tell that the entry is there. A first try with fewer steps has no answer.
+    ///
+    /// # Errors
+    /// [`Fault::StepsSpent`] from a first try; a store that cannot be read.
+    pub fn granted(&self, may: Result<bool, Fault>) -> Result<bool, Fault> {
+        let most = self.view.settings.request_limits.most(RequestLimit::Steps);
+        match may {
+            Err(Fault::StepsSpent) if self.gate.steps >= most => Ok(false),
+            may => may,
+        }
     }
 
     /// Whether the subject has the privilege on the entry's place as a superior.

@@ -479,8 +479,8 @@ impl SearchTask {
     /// Whether the base may be searched.
     fn check_base<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<(), End> {
         let view = seen.view;
-        if !seen.allows_entry(Privilege::Search)? {
-            let code = if seen.discloses_refusal()? {
+        if !seen.granted(seen.allows_entry(Privilege::Search))? {
+            let code = if seen.granted(seen.discloses_refusal())? {
                 ResultCode::INSUFFICIENT_ACCESS_RIGHTS
             } else {
                 ResultCode::NO_SUCH_OBJECT
@@ -519,7 +519,7 @@ impl SearchTask {
         };
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
-        if !seen.allows_entry(Privilege::Disclose)? {
+        if !seen.granted(seen.allows_entry(Privilege::Disclose))? {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
         if seen.reader.view.flags().has(RecordFlags::REFERRAL) {
@@ -550,7 +550,8 @@ impl SearchTask {
     ) -> Result<Option<String>, Fault> {
         let Some(record) = view.record(id)? else { return Ok(None) };
         let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
-        if seen.allows_entry(Privilege::Disclose)? { view.dn(&seen.reader.view).map(Some) } else { Ok(None) }
+        let may = seen.granted(seen.allows_entry(Privilege::Disclose))?;
+        if may { view.dn(&seen.reader.view).map(Some) } else { Ok(None) }
     }
 }
 
