@@ -432,6 +432,75 @@ fn a_superior_that_is_renamed_during_a_pass_goes_first() {
     }
 }
 
+/// One that came into being meanwhile, too, where an entry was moved below it.
+#[test]
+fn a_new_superior_of_a_refresh_goes_first() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(2, "cn=a,dc=example,dc=com", csn(OWN, 2));
+        site.change(3, "cn=b,dc=example,dc=com", csn(OWN, 3));
+        site.change(4, "cn=c,dc=example,dc=com", csn(OWN, 4));
+        let mut search = site.ask(who, &[csn(OWN, 2)]);
+        assert_eq!(search.first_messages(), ["add 3"], "{who:?}");
+        site.change(5, "cn=new,dc=example,dc=com", csn(OWN, 5));
+        site.change(6, "cn=other,dc=example,dc=com", csn(OWN, 6));
+        site.change(4, "cn=c,cn=new,dc=example,dc=com", csn(OWN, 7));
+        let messages = search.messages();
+        assert_eq!(messages[..3], ["add 5", "add 4", "refreshed =2:4"], "{who:?}: {messages:?}");
+    }
+}
+
+/// What is sent out of its turn is the consumer's: it is told of the delete.
+#[test]
+fn what_a_pass_sent_early_is_deleted_behind_it() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(2, "cn=top,dc=example,dc=com", csn(OWN, 2));
+        site.change(3, "cn=a,cn=top,dc=example,dc=com", csn(OWN, 3));
+        site.change(5, "cn=e,cn=top,dc=example,dc=com", csn(OWN, 4));
+        site.change(4, "cn=b,cn=top,dc=example,dc=com", csn(OWN, 5));
+        let mut search = site.ask_for("cn=top,dc=example,dc=com", who, &[], RefreshQueue::default());
+        assert_eq!(search.first_messages(), ["add 2"], "{who:?}");
+        site.change(4, "cn=c,cn=top,dc=example,dc=com", csn(OWN, 6));
+        let early = search.first_messages();
+        assert_eq!(early[..2], ["add 2", "add 4"], "{who:?}: {early:?}");
+        site.remove(4, csn(OWN, 7));
+        let messages = search.messages();
+        assert!(messages.iter().any(|message| message.starts_with("delete 4")), "{who:?}: {messages:?}");
+    }
+}
+
+/// A name that another one has for the consumer still is free when that was told to leave it: in the persist stage.
+#[test]
+fn a_name_that_was_left_during_a_pass_is_not_taken_early() {
+    for who in [Who::Slapd, Who::Copy] {
+        for is_swapped in [false, true] {
+            let site = Site::new();
+            let (a, b) = ("cn=a,dc=example,dc=com", "cn=b,dc=example,dc=com");
+            site.change(2, a, csn(OWN, 2));
+            site.change(3, b, csn(OWN, 3));
+            let mut search = site.ask(who, &[]);
+            let mut before: Vec<String> = Vec::new();
+            while before.last().is_none_or(|last| last != "add 3") {
+                before.extend(search.first_messages());
+            }
+            if is_swapped {
+                site.change(2, "cn=c,dc=example,dc=com", csn(OWN, 4));
+                site.change(3, a, csn(OWN, 5));
+                site.change(2, b, csn(OWN, 6));
+            } else {
+                site.remove(2, csn(OWN, 4));
+                site.change(3, a, csn(OWN, 5));
+            }
+            let messages = search.messages();
+            let place = |begin: &str| messages.iter().position(|message| message.starts_with(begin));
+            assert_eq!(place("by content"), Some(0), "{who:?}, {is_swapped}: {messages:?}");
+            let (freed, taken) = (place("delete 2"), place("modify 3"));
+            assert!(freed.is_some() && freed < taken, "{who:?}, {is_swapped}: {messages:?}");
+        }
+    }
+}
+
 #[test]
 fn a_slapd_hears_of_a_delete_whatever_others_told_it() {
     for (who, expected) in [

@@ -216,6 +216,13 @@ impl SearchTask {
         self.refresh.take().map(|refresh| *refresh)
     }
 
+    /// The consumer of the pass was sent an entry beside it.
+    pub fn note_sent(&mut self, id: EntryId) {
+        if let Some(view) = self.refresh.as_mut().and_then(|refresh| refresh.view.as_mut()) {
+            view.insert(id);
+        }
+    }
+
     /// Its message.
     pub fn message(&self) -> MessageId {
         self.answer.message

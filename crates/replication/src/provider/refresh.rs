@@ -9,7 +9,7 @@ mod scan;
 mod sending;
 mod walk;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use larix_engine::View;
 use larix_engine::csn::Csn;
@@ -29,6 +29,10 @@ use super::passes::PassProgress;
 use super::session::{DatabaseSearch, SyncSearch, failed};
 use pending_deletes::PendingDeletes;
 use scan::begin;
+
+/// Names that a refresh keeps in mind: those that entries have left, by a rename or a delete, since it began. With more, what is renamed
+/// comes in its turn alone.
+const LATE_NAMES_MAX: usize = 1 << 16;
 
 /// A refresh from the log.
 #[derive(Debug)]
@@ -66,6 +70,8 @@ pub(super) struct LogRefresh {
     passes: Vec<PassProgress>,
     /// The last record of each part's log that was looked at.
     late: Vec<u64>,
+    /// Names that entries have left since then, and may have for the consumer still.
+    late_names: BTreeSet<String>,
     /// It tells of more than is sent one by one.
     gives_up: bool,
 }
@@ -114,6 +120,7 @@ impl LogRefresh {
             high: None,
             passes: search.parts.iter().map(|_| PassProgress::default()).collect(),
             late: vec![0; search.parts.len()],
+            late_names: BTreeSet::new(),
             gives_up: false,
         }))
     }
@@ -140,12 +147,13 @@ impl LogRefresh {
             At::Sends => match self.order.front() {
                 Some((_, part, _)) => *part,
                 None => {
-                    let done = self.send_deletes(search.message, None, budget, out) && !self.again();
-                    if done {
-                        // What was only to go before others comes in its turn.
-                        search.parts.iter_mut().for_each(|part| part.changed.clear());
+                    if !self.send_deletes(search.message, None, budget, out) {
+                        return Ok(false);
                     }
-                    return Ok(done);
+                    // What was only to go before others comes in its turn.
+                    search.parts.iter_mut().for_each(|part| part.changed.clear());
+                    self.late_names.clear();
+                    return Ok(!self.again());
                 }
             },
         };

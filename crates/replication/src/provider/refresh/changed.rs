@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
-use larix_engine::log::{LogOutline, OutlineKind};
+use larix_engine::log::{CsnVector, LogOutline, OutlineKind};
+use larix_engine::search::synchronised::entry_csn;
 use larix_engine::{EntryView, View, tree};
 use larix_proto::LdapResult;
 use larix_store::{Snapshot, Store};
@@ -98,6 +99,57 @@ pub(in crate::provider) fn moved_with<S: Store, N: Snapshot>(
 ) -> Result<Option<Vec<EntryId>>, LdapResult> {
     let moved = tree::subtree(view.snapshot, top, part.moved_max).map_err(|fault| failed(&fault))?;
     Ok(Some(moved).filter(|moved| moved.len() < part.moved_max))
+}
+
+/// What has come into being above moved entries while a refresh was under way (`start`: how far the server had come before) goes before
+/// what is below it.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(super) fn note_above<N: Snapshot>(
+    view: &View<'_, N>,
+    changed: &mut Changed,
+    (start, passes): (&CsnVector, &PassProgress),
+    moved: &[EntryId],
+) -> Result<(), LdapResult> {
+    for id in moved {
+        for above in path_of(view, *id)? {
+            if changed.contains_key(&above) || passes.is_done(above) {
+                continue;
+            }
+            let csn = entry_csn(view, above).map_err(|fault| failed(&fault))?;
+            if let Some(csn) = csn.filter(|csn| !start.covers(csn)) {
+                changed.insert(above, Change { named: true, ..Change::new(Uuid::nil(), csn) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An entry that is there, and those above it.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(super) fn path_of<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Vec<EntryId>, LdapResult> {
+    let (mut path, mut at) = (Vec::new(), id);
+    while at != EntryId::ROOT {
+        let Some(stored) = view.stored(at).map_err(|fault| failed(&fault))? else { break };
+        let entry = EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
+        path.push(at);
+        at = entry.parent();
+    }
+    Ok(path)
+}
+
+/// What an entry is called now, in small letters; none if it is not there.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(super) fn name_of<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<String>, LdapResult> {
+    let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
+    let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
+    let name = view.dn(&entry).map_err(|fault| failed(&fault))?;
+    Ok(Some(name.to_lowercase()))
 }
 
 /// The highest of an entry and its superiors that has another name than before, and is not under way.

@@ -14,7 +14,7 @@ use crate::provider::proof::proves_deletes;
 use crate::provider::session::{DatabaseSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
-const SCAN_RECORDS: u64 = 2_048;
+pub(super) const SCAN_RECORDS: u64 = 2_048;
 
 /// What a slice came to.
 #[derive(Default)]

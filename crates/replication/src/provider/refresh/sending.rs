@@ -3,12 +3,12 @@
 //! When a slapd receives a delete it assumes that it has seen everything up to the delete's CSN. It then passes over older entries
 //! that come later, and tells others that it has them. **So an entry goes before every delete that came after any of its changes.**
 
+use larix_engine::View;
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, LogKey, OutlineKind};
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, state_control};
-use larix_engine::{EntryView, View};
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
@@ -16,9 +16,10 @@ use larix_proto::{LdapResult, MessageId, ResultCode, encode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-use super::changed::{Change, Changed, note, topmost};
+use super::changed::{Change, Changed, name_of, note, note_above, topmost};
 use super::pending_deletes::Tombstone;
-use super::{LogRefresh, fate};
+use super::scan::SCAN_RECORDS;
+use super::{LATE_NAMES_MAX, LogRefresh, fate};
 use crate::provider::decide::cookie;
 use crate::provider::passes::PassProgress;
 use crate::provider::proof::proved;
@@ -85,7 +86,9 @@ impl LogRefresh {
         let database = part.served.database()?;
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
-        self.note_late(number, &view, changed)?;
+        if !self.note_late(number, &view, changed)? {
+            return Ok(());
+        }
         for _ in 0..budget.candidates {
             let Some(&(csn, _, id)) = self.order.front().filter(|(_, of, _)| *of == number) else { break };
             if out.len() >= budget.bytes || !self.send_deletes(part.task.message(), Some(csn), budget, out) {
@@ -101,27 +104,48 @@ impl LogRefresh {
         Ok(())
     }
 
-    /// Takes in what came into being, or was renamed, since the log was looked at: what is sent from here on may be below it. A slapd makes
-    /// a glue entry in the place of a superior that it does not know, and then can rename nothing to that name.
+    /// Takes in what was renamed since the log was looked at: what is sent from here on may be below it. A slapd makes a glue entry in
+    /// the place of a superior that it does not know, and then can rename nothing to that name. False: there is more of the log.
     fn note_late<N: Snapshot>(
         &mut self,
         number: usize,
         view: &View<'_, N>,
         changed: &mut Changed,
-    ) -> Result<(), LdapResult> {
-        let (known, server_id) = (&self.known, self.server_id);
-        let Some(late) = self.late.get_mut(number).filter(|_| !self.peer) else { return Ok(()) };
+    ) -> Result<bool, LdapResult> {
+        let (known, names, server_id) = (&self.known, &mut self.late_names, self.server_id);
+        let Some(late) = self.late.get_mut(number) else { return Ok(true) };
+        if self.peer || names.len() > LATE_NAMES_MAX {
+            return Ok(true);
+        }
+        let (mut moved, mut count) = (Vec::new(), 0);
         let after = LogKey { server_id, sequence: *late };
         let visited = log::visit_outlines_after(view.snapshot, after, &mut |key, outline| {
+            if count == SCAN_RECORDS {
+                return false;
+            }
+            count += 1;
             *late = key.sequence;
-            let is_named = matches!(outline.kind, OutlineKind::Add | OutlineKind::ModifyDn { .. });
-            if is_named && !(outline.local || outline.absent || known.covers(&outline.csn)) {
-                // Its turn comes in the persist stage: nothing waits for its old name here.
+            let leaves = matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete);
+            let is_known = outline.kind != OutlineKind::Delete && known.covers(&outline.csn);
+            if !leaves || outline.local || outline.absent || is_known {
+                return true;
+            }
+            // Its turn comes in the persist stage: nothing waits for its old name here, and it waits for that stage if its new name has
+            // to be freed first.
+            let is_free = !names.contains(&outline.dn_behind().to_lowercase());
+            names.insert(outline.dn.to_lowercase());
+            if let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind
+                && is_free
+            {
+                moved.extend(new_superior.as_ref().map(|_| outline.entry));
                 note(changed, &outline, true);
             }
             true
         });
-        visited.map_err(|fault| failed(&fault))
+        visited.map_err(|fault| failed(&fault))?;
+        let nothing = PassProgress::default();
+        note_above(view, changed, (&self.start, self.passes.get(number).unwrap_or(&nothing)), &moved)?;
+        Ok(count < SCAN_RECORDS)
     }
 
     /// Sends an entry; before it what has to be there, or out of its way.
@@ -213,9 +237,6 @@ impl LogRefresh {
         if self.stale_names.is_empty() && !self.pending_deletes.has_names() {
             return Ok(None);
         }
-        let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
-        let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
-        let name = view.dn(&entry).map_err(|fault| failed(&fault))?;
-        Ok(Some(name.to_lowercase()))
+        name_of(view, id)
     }
 }
