@@ -42,6 +42,8 @@ const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# C
 const TOP: &str = "cn=config.ldif";
 /// Deeper than any entry under cn=config.
 const MAX_DEPTH: usize = 8;
+/// What has limits of sizes and times.
+const LIMITS: [&str; 3] = ["olcSizeLimit", "olcTimeLimit", "olcLimits"];
 /// Values of an attribute that are written piece by piece.
 const MANY: usize = 256;
 
@@ -136,14 +138,20 @@ fn mend_values(all: &mut [ConfigEntry], notes: &mut Notes) {
         for attribute in &mut entry.attributes {
             let name = attribute.description.as_str();
             let is_rule = name.eq_ignore_ascii_case("olcAccess");
-            let mend: fn(&[u8]) -> Option<Vec<u8>> = if is_rule { without_keyword } else { in_quotes };
+            let is_limit = LIMITS.iter().any(|limit| name.eq_ignore_ascii_case(limit));
+            let mend: fn(&[u8]) -> Option<Vec<u8>> = match (is_rule, is_limit) {
+                (true, _) => without_keyword,
+                (_, true) => within_limits,
+                _ => in_quotes,
+            };
             let is_wrong = attribute.values.iter().any(|value| mend(value).is_some());
-            if !is_wrong || !is_rule && !takes_word(kind.as_deref(), name) {
+            if !is_wrong || !is_rule && !is_limit && !takes_word(kind.as_deref(), name) {
                 continue;
             }
-            let what = match is_rule {
-                true => "begins with `access`, which is left out",
-                false => "has blanks and no quotes, and is read as one word",
+            let what = match (is_rule, is_limit) {
+                (true, _) => "begins with `access`, which is left out",
+                (_, true) => "has a limit above 2147483647, which is read as that",
+                _ => "has blanks and no quotes, and is read as one word",
             };
             let origin = Origin::Value { dn: Arc::from(entry.dn.as_str()), attribute: name.to_owned() };
             notes.push(origin, format!("{what}: the next change of this entry mends it"));
@@ -168,6 +176,36 @@ fn without_keyword(value: &[u8]) -> Option<Vec<u8>> {
     let (keyword, rest) = rule.trim_start().split_once(line::is_space)?;
     let has_keyword = keyword.eq_ignore_ascii_case("access");
     has_keyword.then(|| format!("{number}{}", rest.trim_start()).into_bytes())
+}
+
+/// A value whose limits are above 2147483647, with that number: no client can ask for more.
+fn within_limits(value: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(value).ok()?;
+    let is_above = |number: &str| {
+        let number = line::c_integer(number).and_then(|number| u32::try_from(number).ok());
+        number.is_some_and(|number| i32::try_from(number).is_err())
+    };
+    let is_limit = |key: &str| {
+        let kind = key.get(..4).unwrap_or_default();
+        kind.eq_ignore_ascii_case("size") || kind.eq_ignore_ascii_case("time")
+    };
+    let (mut mended, mut is_mended) = (String::new(), false);
+    for piece in text.split_inclusive(line::is_space) {
+        let word = piece.trim_end_matches(line::is_space);
+        let number = match word.split_once('=') {
+            Some((key, number)) if is_limit(key) => number,
+            Some(_) => "",
+            None => word,
+        };
+        match piece.split_once(number).filter(|_| is_above(number)) {
+            Some((before, after)) => {
+                mended.push_str(&format!("{before}{}{after}", i32::MAX));
+                is_mended = true;
+            }
+            None => mended.push_str(piece),
+        }
+    }
+    is_mended.then(|| mended.into_bytes())
 }
 
 /// Notes folders with files of entries whose superior has no file: nothing of them is read.
@@ -430,32 +468,6 @@ mod tests {
         assert!(!error.contains("= help"), "{error}");
     }
 
-    #[test]
-    fn a_data_directory_that_was_moved_is_recognised_by_its_file() {
-        let root = tempfile::tempdir().unwrap();
-        let place = root.path().join("slapd.d");
-        std::fs::create_dir_all(place.join("cn=config")).unwrap();
-        let write = |file: &str, text: &str| std::fs::write(place.join(file), text).unwrap();
-        write(FILES[0].0, FILES[0].1);
-        let database = |number: u32, directory: &Path| {
-            let text = format!(
-                "dn: olcDatabase={{{number}}}mdb\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\n\
-                 olcDatabase: {{{number}}}mdb\nolcSuffix: cn=s{number}\nolcDbDirectory: {}\n",
-                directory.display()
-            );
-            write(&format!("cn=config/olcDatabase={{{number}}}mdb.ldif"), &text);
-        };
-        let help = || read(&place).unwrap().check_directories().unwrap_err().to_string();
-        database(1, &root.path().join("gone"));
-        assert!(help().contains("make it: mkdir"), "{}", help());
-        std::fs::write(root.path().join("data.mdb"), "").unwrap();
-        let moved = format!("larix serve --suffix \"cn=s1\" --data {}`", root.path().display());
-        assert!(help().contains(&moved), "{}", help());
-        // It is another database's.
-        database(2, root.path());
-        assert!(help().contains("make it: mkdir"), "{}", help());
-    }
-
     const FILES: [(&str, &str); 3] = [
         ("cn=config.ldif", "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n"),
         (
@@ -500,24 +512,38 @@ mod tests {
         assert!(error.contains("cn=config: olcNoSuch: no such attribute is known"), "{error}");
     }
 
-    /// slapd takes neither.
+    /// slapd takes none of it.
     #[test]
     fn what_an_earlier_version_took_is_read() {
-        let rules = "olcAccess: {0}to attrs=cn by * read\nolcAccess: {1}access  to * by * none\n";
-        let directory =
-            directory([Some("olcSaslRealm: a b\nolcArgsFile: \"/a b\"\n"), Some(rules), Some("")]);
+        let global = "olcSaslRealm: a b\nolcArgsFile: \"/a b\"\nolcSizeLimit: 4294967295\n";
+        let rules = "olcAccess: {0}to attrs=cn by * read\nolcAccess: {1}access  to * by * none\n\
+                     olcLimits: {0}dn.exact=\"cn=3000000000,cn=one\" time.soft=5  size.hard=3000000000\n\
+                     olcTimeLimit: 2147483647\n";
+        let directory = directory([Some(global), Some(rules), Some("")]);
         let mut config = read(directory.path()).unwrap();
         assert_eq!(config.global.sasl.realm.as_deref(), Some("a b"));
         let notes: Vec<String> = config.notes.iter().map(ToString::to_string).collect();
-        for expected in ["olcSaslRealm: has blanks and no quotes", "olcAccess: begins with `access`"] {
+        for expected in [
+            "olcSaslRealm: has blanks and no quotes",
+            "olcAccess: begins with `access`",
+            "olcSizeLimit: has a limit above",
+            "olcLimits: has a limit above",
+        ] {
             assert!(notes.iter().any(|note| note.contains(expected)), "{notes:?}");
         }
-        assert!(!notes.iter().any(|note| note.contains("olcArgsFile: has blanks")), "{notes:?}");
+        for right in ["olcArgsFile: has", "olcTimeLimit: has"] {
+            assert!(!notes.iter().any(|note| note.contains(right)), "{notes:?}");
+        }
         let entries = config.entries();
-        assert_eq!(entries[0].values("olcSaslRealm").to_vec(), [b"\"a b\""]);
-        let rules = entries.iter().flat_map(|entry| entry.values("olcAccess").iter());
-        let rules: Vec<&str> = rules.filter_map(|value| std::str::from_utf8(value).ok()).collect();
-        assert_eq!(rules, ["{0}to attrs=cn by * read", "{1}to * by * none"]);
+        let shown = |attribute: &str| -> Vec<String> {
+            let values = entries.iter().flat_map(|entry| entry.values(attribute).to_vec());
+            values.map(|value| String::from_utf8(value).unwrap()).collect()
+        };
+        assert_eq!(shown("olcSaslRealm"), ["\"a b\""]);
+        assert_eq!(shown("olcAccess"), ["{0}to attrs=cn by * read", "{1}to * by * none"]);
+        assert_eq!(shown("olcSizeLimit"), ["2147483647"]);
+        let limits = "{0}dn.exact=\"cn=3000000000,cn=one\" time.soft=5  size.hard=2147483647";
+        assert_eq!(shown("olcLimits"), [limits]);
         assert!(!read_again(&mut config, directory.path()).unwrap(), "the files are those that were read");
     }
 
