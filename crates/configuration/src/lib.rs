@@ -15,6 +15,7 @@ mod definition;
 mod diagnostic;
 mod difference;
 mod directives;
+mod directories;
 mod engine;
 mod entries;
 mod entry;
@@ -66,6 +67,7 @@ pub use kinds::{
 };
 #[cfg(feature = "kv")]
 pub use kinds::{Consistency, KvSettings, check_node};
+pub use line::quoted;
 pub use listing::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{

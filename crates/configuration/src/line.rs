@@ -195,9 +195,9 @@ pub(super) fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     value
 }
 
-/// One word of an olc value, in quotes if it needs them. What cuts the value takes the last quote within the word away, so that one stands
-/// there twice. A quote before a blank ends the word: slapd has no form for such words.
-pub(super) fn quoted(word: &str) -> String {
+/// One word as a value under cn=config that slapd cuts at blanks, such as a path: in quotes if it needs them. What cuts the value takes the
+/// last quote within the word away, so that one stands there twice. A quote before a blank ends the word: slapd has no form for such words.
+pub fn quoted(word: &str) -> String {
     match word.rfind('"') {
         None if word.is_empty() || word.contains(is_space) => format!("\"{word}\""),
         None => word.to_owned(),

@@ -1,6 +1,5 @@
 //! The configuration as a whole: what no single directive can see.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use larix_schema::{AttributeDescription, DescriptionError, NormalDn, SECRET_ATTR
 
 use super::diagnostic::{ConfigError, Origin};
 use super::kinds::{LdapSettings, MetaSettings, relay};
-use super::model::{AccessLine, Config, Database, Overlay, Source};
+use super::model::{AccessLine, Config, Database, Overlay};
 use super::remote_auth::Realm;
 use super::values::ChangeLog;
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
@@ -347,7 +346,7 @@ fn directory(
     Ok(())
 }
 
-fn shared_directory(database: &Database, path: &Path, first: &Origin) -> ConfigError {
+pub(super) fn shared_directory(database: &Database, path: &Path, first: &Origin) -> ConfigError {
     let message = format!("its directory `{}` is that of the database at {first}", path.display());
     ConfigError::new(database.origin.clone(), message).with_help("give each database a directory of its own")
 }
@@ -392,62 +391,6 @@ impl Config {
             database.kind.refusals(self, database, &mut found);
         }
         found
-    }
-
-    /// Whether every database's directory is there and can be written to.
-    ///
-    /// # Errors
-    /// Names the directory, and how to make it.
-    pub fn check_directories(&self) -> Result<(), ConfigError> {
-        // By device and number: a directory may have several names.
-        let mut seen: Vec<((u64, u64), &Origin)> = Vec::new();
-        for database in self.databases.iter().filter(|database| !database.disabled) {
-            let Some(directory) = database.kind.directory() else { continue };
-            let path = directory.display();
-            let error = |message: String, help: String| {
-                Err(ConfigError::new(database.origin.clone(), message).with_help(help))
-            };
-            match std::fs::metadata(directory) {
-                Ok(found) if found.is_dir() => {
-                    let identity = (found.dev(), found.ino());
-                    if let Some((_, first)) = seen.iter().find(|(other, _)| *other == identity) {
-                        return Err(shared_directory(database, directory, first));
-                    }
-                    seen.push((identity, &database.origin));
-                }
-                Ok(_) => return error(format!("`{path}` is not a directory"), "name a directory".to_owned()),
-                Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-                    let message = format!("the database directory `{path}` does not exist");
-                    let help =
-                        self.moved_to(database).unwrap_or_else(|| format!("make it: mkdir -p -m 700 {path}"));
-                    return error(message, help);
-                }
-                Err(why) => {
-                    return error(
-                        format!("the database directory `{path}` cannot be used: {why}"),
-                        "check its owner and mode".to_owned(),
-                    );
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What to do about a directory of `larix serve --suffix` that has another name now: its slapd.d stands beside the data.
-    fn moved_to(&self, database: &Database) -> Option<String> {
-        let Source::Directory(directory) = &self.source else { return None };
-        let beside = directory.parent().filter(|_| database.kind.is_in_lmdb())?;
-        let (suffix, is_there) = (database.suffixes.first()?, beside.join("data.mdb").is_file());
-        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
-        let found = std::fs::canonicalize(beside).ok()?;
-        let mut others = self.databases.iter().filter_map(|other| other.kind.directory());
-        let is_another_ones = others.any(|used| std::fs::canonicalize(used).is_ok_and(|used| used == found));
-        (is_there && !is_another_ones).then(|| {
-            format!(
-                "was it moved? `larix serve --suffix \"{suffix}\" --data {}` writes the new paths into the configuration",
-                beside.display()
-            )
-        })
     }
 
     /// Whether the files of the `rootDSE` lines are there. What is in them is read when the server starts.

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -200,10 +200,66 @@ fn changes_are_there_at_the_next_start() {
     server.check("changed", "olcDatabase={1}mdb,cn=config", &[&now("olcDbDirectory", "")]);
     assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));
 
-    // A database that is gone is not taken for one that was empty.
-    fs::remove_file(newcomer.data.join("data.mdb")).unwrap();
+    // A database that is gone is not taken for one that was empty, whatever is beside its place.
+    fs::rename(newcomer.data.join("data.mdb"), newcomer.data.join("data.mdb.old")).unwrap();
     let text = newcomer.start("ldaps://127.0.0.1:0", &[]).stop();
     assert!(shown(&text, "note").starts_with("there was no data.mdb in "), "{text}");
+}
+
+/// The path of a data directory may have a blank: it stands in quotes under cn=config. What is below moves with it.
+#[test]
+fn a_data_directory_with_a_blank_moves_with_all_that_is_below() {
+    let mut newcomer = Newcomer::new();
+    newcomer.data = newcomer.folder.path().join("a b");
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    fs::create_dir(newcomer.data.join("log")).unwrap();
+    let directory = format!("olcDbDirectory: \"{}/log\"\n", newcomer.data.display());
+    let database = "dn: olcDatabase=mdb,cn=config\nchangetype: add\nobjectClass: olcDatabaseConfig\n\
+                    objectClass: olcMdbConfig\nolcDatabase: mdb\nolcSuffix: cn=log\n";
+    server.change(password, &format!("{database}{directory}"));
+    server.stop();
+    newcomer.start("ldaps://127.0.0.1:0", &[]).stop();
+
+    let moved = newcomer.folder.path().join("c d");
+    fs::rename(&newcomer.data, &moved).unwrap();
+    newcomer.data = moved;
+    let server = newcomer.start("ldaps://127.0.0.1:0", &[]);
+    let path = |attribute: &str, rest: &str| format!("{attribute}: \"{}{rest}\"", newcomer.data.display());
+    server.check(password, "cn=config", &[&path("olcTLSCertificateFile", "/server.pem")]);
+    server.check(password, "olcDatabase={1}mdb,cn=config", &[&path("olcDbDirectory", "")]);
+    server.check(password, "olcDatabase={3}mdb,cn=config", &[&path("olcDbDirectory", "/log")]);
+    server.stop();
+}
+
+/// A file system that is not mounted is not taken for a directory that was moved.
+#[test]
+fn a_database_that_was_elsewhere_has_not_moved() {
+    let newcomer = Newcomer::new();
+    newcomer.start("ldap://127.0.0.1:0", &[]).stop();
+    let file = newcomer.data.join("slapd.d/cn=config/olcDatabase={1}mdb.ldif");
+    let text = fs::read_to_string(&file).unwrap();
+    let line = |directory: &Path| format!("olcDbDirectory: {}\n", directory.display());
+    let changed = text.replace(&line(&newcomer.data), &line(&newcomer.folder.path().join("gone")));
+    assert_ne!(changed, text);
+    fs::write(&file, &changed).unwrap();
+    let message = newcomer.refused(&["--suffix", "dc=example,dc=com"]);
+    assert!(message.contains("/gone, not in --data") && message.contains("cannot be had"), "{message}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), changed);
+}
+
+/// What a start left that was killed amid its certificate does not open the key to all.
+#[test]
+fn the_key_is_its_owner_s_alone() {
+    let newcomer = Newcomer::new();
+    fs::create_dir(&newcomer.data).unwrap();
+    let part = newcomer.data.join("server.part");
+    fs::write(&part, "half").unwrap();
+    fs::set_permissions(&part, fs::Permissions::from_mode(0o644)).unwrap();
+    newcomer.start("ldaps://127.0.0.1:0", &[]).stop();
+    assert_eq!(fs::metadata(newcomer.data.join("server.key")).unwrap().mode() & 0o777, 0o600);
+    assert!(!part.exists());
 }
 
 /// `tests/tests/tools/guide_blocks.rs` types the guide's first page.
@@ -458,6 +514,12 @@ fn a_first_start_waits_for_another_one() {
     let directory = File::open(&newcomer.data).unwrap();
     directory.lock().unwrap();
     let inode = format!(":{} ", directory.metadata().unwrap().ino());
+    let said = newcomer.folder.path().join("said");
+    let mut command = newcomer.command(&["--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0"]);
+    command.stdout(Stdio::null()).stderr(File::create(&said).unwrap());
+    let waiting = larix_testkit::Running(command.spawn().unwrap());
+    until("it says so", || fs::read_to_string(&said).unwrap().contains("as by another start"));
+    drop(waiting);
     thread::scope(|scope| {
         let started = scope.spawn(|| newcomer.start("ldap://127.0.0.1:0", &[]));
         until("it waits", || {
@@ -546,6 +608,11 @@ fn a_first_start_loads_entries() {
     assert!(!newcomer.data.join("slapd.d").exists());
 
     fs::write(&file, base).unwrap();
+    // Where the configuration cannot be written, the next start meets no entries that this one has loaded.
+    fs::write(newcomer.data.join("slapd.d"), "").unwrap();
+    newcomer.refused(&given);
+    assert!(!newcomer.data.join("data.mdb").exists());
+    fs::remove_file(newcomer.data.join("slapd.d")).unwrap();
     let server = newcomer.start("ldap://127.0.0.1:0", &given[2..]);
     let password = {
         let text = fs::read_to_string(&server.shown).unwrap();

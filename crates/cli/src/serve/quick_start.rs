@@ -4,7 +4,7 @@ mod entries;
 mod existing;
 mod replicas;
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use larix_server::Bound;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::generated_password::generate_password;
 use larix_server::tls::TlsState;
+use larix_store::lmdb;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use zeroize::Zeroizing;
 
@@ -147,6 +148,25 @@ fn demand_readable(data: &Path) -> anyhow::Result<()> {
     })
 }
 
+/// Of two first starts at once, the second one waits, and takes the configuration that the first one made: its own password would be shown,
+/// and would not be the one that holds. A file system without locks has to do without.
+fn alone(data: &Path) -> Option<File> {
+    let directory = File::open(data).ok()?;
+    match directory.try_lock() {
+        Ok(()) => Some(directory),
+        Err(TryLockError::WouldBlock) => {
+            let path = data.display();
+            // Without a reader it waits all the same.
+            let _ = writeln!(
+                io::stderr(),
+                "larix: {path} is locked, as by another start that makes its configuration: waiting (`fuser {path}` says for which)"
+            );
+            directory.lock().ok().map(|()| directory)
+        }
+        Err(TryLockError::Error(_)) => None,
+    }
+}
+
 impl QuickStartArgs {
     /// Whether there is a `--suffix`.
     pub(super) fn is_wanted(&self) -> bool {
@@ -188,9 +208,7 @@ impl QuickStartArgs {
         check_suffix(suffix)?;
         let data = data_directory(self.data())?;
         demand_readable(&data)?;
-        // Of two first starts at once, the second one waits, and takes the configuration that the first one made: its own password would
-        // be shown, and would not be the one that holds. A file system without locks has to do without.
-        let _alone = fs::File::open(&data).ok().filter(|directory| directory.lock().is_ok());
+        let _alone = alone(&data);
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let replicas = self.replicas.replicas()?;
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
@@ -280,13 +298,18 @@ impl Start<'_> {
         let clock = SystemClock::new();
         TlsState::load(&config.global.tls, clock.now())?;
         // Before the configuration: where the entries are refused, the next start is a first one again.
+        let had_database = lmdb::is_there(data).unwrap_or(true);
         let loaded = entries::load(self, &config, &clock)?;
         let news = match loaded.entries {
             0 => replicas.map(|_| "the entries come from the other servers".to_owned()),
             1 => Some("an entry was loaded".to_owned()),
             more => Some(format!("{more} entries were loaded")),
         };
-        convert(&config, config_dir, &Stamp { clock: &clock, random: &SystemRandom })?;
+        let converted = convert(&config, config_dir, &Stamp { clock: &clock, random: &SystemRandom });
+        if converted.is_err() && loaded.entries > 0 && !had_database {
+            entries::take_back(data);
+        }
+        converted?;
         Ok(Prepared {
             suffix: suffix.to_owned(),
             data: data.to_owned(),
@@ -344,8 +367,10 @@ fn self_signed(data: &Path) -> anyhow::Result<Pair> {
 /// Writes a file. It is there whole or not at all: a disk that is full leaves no half of it for the next start.
 pub(super) fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let part = file.with_extension("part");
+    // What a start left that was killed has the mode of its own file, which may be one that all may read.
+    let _ = fs::remove_file(&part);
     let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(mode);
+    open.write(true).create_new(true).mode(mode);
     let stored = open
         .open(&part)
         .and_then(|mut opened| opened.write_all(bytes).and_then(|()| opened.sync_all()))

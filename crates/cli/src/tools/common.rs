@@ -471,8 +471,8 @@ pub(crate) fn open(
             LmdbOptions { file_mode, create: access == Access::Write, ..defaults }
         }
     };
-    if !mdb.directory.exists() {
-        config.check_directories().map_err(|error| anyhow::anyhow!("{error}"))?;
+    if !mdb.directory.try_exists().unwrap_or(true) {
+        config.check_directory(database, &mdb.directory).map_err(|error| anyhow::anyhow!("{error}"))?;
     }
     let store = LmdbStore::open(&mdb.directory, &TABLES, &options)?;
     Database::open(store, Arc::clone(&config.schema), settings, &SystemRandom)
@@ -592,6 +592,18 @@ mod tests {
         let object = "olcDatabase={-1}frontend,cn=config".to_owned();
         let operation = WriteOperation::Modify { object, changes };
         change_configuration(config, operation, RequestControls::default()).code
+    }
+
+    #[test]
+    fn a_missing_directory_is_that_of_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        let database = |suffix: &str| format!("database mdb\nsuffix {suffix}\ndirectory /nowhere/{suffix}\n");
+        std::fs::write(&file, database("cn=x") + &database("cn=y")).unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        let Err(error) = open(&config, &config.databases[2], Access::Read) else { panic!("it opens") };
+        let error = error.to_string();
+        assert!(error.contains("the database directory `/nowhere/cn=y` does not exist"), "{error}");
     }
 
     #[test]

@@ -38,7 +38,8 @@ use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
 pub use open::{
-    DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT, wait_for_readers,
+    DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT, is_there,
+    wait_for_readers,
 };
 pub use owner::give_to_owner;
 pub use pages::{DamagedPage, PageEvent};

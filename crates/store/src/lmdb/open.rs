@@ -117,6 +117,14 @@ const WRITER_ATTEMPTS: u32 = 5;
 /// holds the environment.
 const KEPT_PAUSES: u32 = 500;
 
+/// Whether a directory has a store, be it one that is put in its place when it is opened.
+///
+/// # Errors
+/// The directory cannot be looked at.
+pub fn is_there(directory: &Path) -> io::Result<bool> {
+    Ok(directory.join(DATA_FILE).try_exists()? || replace::is_pending(directory)?)
+}
+
 pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
     check_directory(path, options)?;

@@ -74,6 +74,17 @@ impl DirectoryLock {
             .map_err(|error| named("make", &path, &error))?;
         Ok(Replacement { directory, path, _lock: self })
     }
+
+    /// Removes the store of the directory, which no process has open.
+    ///
+    /// # Errors
+    /// Names the file that cannot be removed.
+    pub fn remove_store(&self) -> io::Result<()> {
+        // First: beside other data it would name a wrong root.
+        remove_readers_file(self.path())?;
+        let data = self.path().join(DATA_FILE);
+        absent(fs::remove_file(&data)).map_err(|error| named("remove", &data, &error))
+    }
 }
 
 impl Replacement<'_> {

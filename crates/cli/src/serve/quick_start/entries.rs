@@ -13,7 +13,7 @@ use larix_proto::ldif::Writer;
 use larix_schema::Schema;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::generated_password::generate_password;
-use larix_store::lmdb::LmdbOptions;
+use larix_store::lmdb::{DirectoryLock, LmdbOptions};
 use sha1::{Digest as _, Sha1};
 use uuid::Uuid;
 
@@ -73,6 +73,14 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
         .map_err(|error| name_suffix(error, suffix))
         .with_context(|| format!("cannot load {}", file.display()))?;
     Ok(Loaded { entries, sample_password: None })
+}
+
+/// Removes the database that a start has loaded which then came to nothing: the next one is a first one again, and loads the same. What
+/// cannot be removed is reported by that one, as entries that exist.
+pub(super) fn take_back(data: &Path) {
+    if let Ok(lock) = DirectoryLock::acquire(data, &LmdbOptions::default()) {
+        let _ = lock.remove_store();
+    }
 }
 
 /// The file of another directory, or a part of one, is answered with what is missing.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use larix_configuration::values::{ConfigDn, TlsSettings};
-use larix_configuration::{Config, Database, QuickReplicas, QuickStart};
+use larix_configuration::{Config, Database, QuickReplicas, QuickStart, quoted};
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{Verification, verify};
 use larix_engine::time::Clock as _;
@@ -13,7 +13,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_server::clock::SystemClock;
 use larix_server::tls::TlsState;
-use larix_store::lmdb::DATA_FILE;
+use larix_store::lmdb::{self, DATA_FILE};
 
 use super::{CONFIGURATION, Prepared, Start, configured, self_signed};
 use crate::serve::served;
@@ -21,6 +21,9 @@ use crate::tools::common::{change_configuration, demand_directory};
 
 const CERTIFICATE: &str = "olcTLSCertificateFile";
 const KEY: &str = "olcTLSCertificateKeyFile";
+/// Files of TLS that may be beside the data.
+const TLS_FILES: [&str; 5] =
+    [CERTIFICATE, KEY, "olcTLSCACertificateFile", "olcTLSCACertificatePath", "olcTLSCRLFile"];
 
 /// Takes the configuration in `config_dir`.
 ///
@@ -34,9 +37,8 @@ pub(super) fn again(start: &Start<'_>, config_dir: &Path) -> anyhow::Result<Prep
         move_along(start, &mut config, number, &earlier)?;
         remarks.push(format!("the data directory was moved here from {}", earlier.display()));
     }
-    let mut files = fs::read_dir(start.data).into_iter().flatten().flatten();
-    // A longer name may be that of a database which is put in its place when it is opened.
-    if !files.any(|file| file.file_name().to_string_lossy().starts_with(DATA_FILE)) {
+    let is_stored_here = config.databases.get(number).is_some_and(|database| database.kind.mdb().is_some());
+    if is_stored_here && lmdb::is_there(start.data).is_ok_and(|is_there| !is_there) {
         remarks.push(format!(
             "there was no {DATA_FILE} in {}: the database is empty; larix restore puts a backup back",
             start.data.display()
@@ -113,7 +115,14 @@ fn moved_from(
     };
     match fs::canonicalize(&settings.directory) {
         Ok(directory) if directory == start.data => Ok(None),
-        Err(_) => Ok(Some(settings.directory.clone())),
+        Err(_) if has_moved(start, config, &settings.directory) => Ok(Some(settings.directory.clone())),
+        Err(error) => anyhow::bail!(
+            "the configuration in {} keeps \"{}\" in {}, not in --data {}, and that directory cannot be had: {error}",
+            config_dir.display(),
+            start.suffix,
+            settings.directory.display(),
+            start.data.display(),
+        ),
         Ok(directory) => anyhow::bail!(
             "the configuration in {} keeps \"{}\" in {}, not in --data {}: start with that directory, or with \
              -F {} and without --suffix",
@@ -126,17 +135,45 @@ fn moved_from(
     }
 }
 
-/// Paths below the earlier data directory become paths below this one.
+/// Whether a directory that is gone is the data directory under its earlier name, in which the slapd.d was. A file system that is not
+/// mounted is gone, too: an empty database would be served in its place.
+fn has_moved(start: &Start<'_>, config: &Config, directory: &Path) -> bool {
+    let is_used = |place: &Path| config.databases.iter().any(|it| it.kind.directory() == Some(place));
+    let has_data = || lmdb::is_there(start.data).unwrap_or(false);
+    match config.earlier_place() {
+        Some(place) if place == start.data => false,
+        Some(place) => place == directory || !is_used(place) && has_data(),
+        None => has_data(),
+    }
+}
+
+/// Paths below the earlier data directory become paths below this one. The database that shows the move to the next start comes behind
+/// all others: a start that was killed in between is completed.
 fn move_along(start: &Start<'_>, config: &mut Config, number: usize, earlier: &Path) -> anyhow::Result<()> {
-    let mut global = vec![("olcConfigDir", start.data.join(CONFIGURATION))];
-    for attribute in [CERTIFICATE, KEY] {
-        let below = configured(config, attribute)
-            .and_then(|value| Path::new(&value).strip_prefix(earlier).map(|rest| start.data.join(rest)).ok());
-        global.extend(below.map(|path| (attribute, path)));
+    let moved = |path: &Path| path.strip_prefix(earlier).ok().map(|rest| start.data.join(rest));
+    let now = |attribute: &'static str| {
+        let path = configured(config, attribute)?;
+        Some((attribute, word(&moved(Path::new(&path))?)))
+    };
+    let files: Vec<_> = TLS_FILES.into_iter().filter_map(now).collect();
+    if !files.is_empty() {
+        replace(config, "cn=config", &files)?;
+    }
+    let others = config.databases.iter().enumerate().filter(|(other, _)| *other != number);
+    let below = others.filter_map(|(other, database)| {
+        let path = moved(database.kind.directory()?)?;
+        // slapd takes that of another kind whole, quotes and all.
+        let is_word = database.kind.mdb().is_some();
+        let value = if is_word { word(&path) } else { path.to_string_lossy().into_owned() };
+        Some((format!("olcDatabase={{{other}}}{},cn=config", database.kind.name()), value))
+    });
+    for (entry, directory) in below.collect::<Vec<_>>() {
+        replace(config, &entry, &[("olcDbDirectory", directory)])?;
     }
     let database = format!("olcDatabase={{{number}}}mdb,cn=config");
-    replace(config, &database, &[("olcDbDirectory", start.data.to_owned())])?;
-    replace(config, "cn=config", &global)
+    replace(config, &database, &[("olcDbDirectory", word(start.data))])?;
+    let place = start.data.join(CONFIGURATION).to_string_lossy().into_owned();
+    replace(config, "cn=config", &[("olcConfigDir", place)])
 }
 
 /// The list of servers and their password become the configuration's, where the flags have them.
@@ -226,13 +263,18 @@ fn certificate(start: &Start<'_>, config: &mut Config, config_dir: &Path) -> any
         ..config.global.tls.clone()
     };
     TlsState::load(&tls, SystemClock::new().now())?;
-    replace(config, "cn=config", &[(CERTIFICATE, pair.certificate), (KEY, pair.key)])?;
+    replace(config, "cn=config", &[(CERTIFICATE, word(&pair.certificate)), (KEY, word(&pair.key))])?;
     Ok(made)
 }
 
-fn replace(config: &mut Config, entry: &str, values: &[(&str, PathBuf)]) -> anyhow::Result<()> {
-    let bytes = |path: &PathBuf| vec![path.to_string_lossy().into_owned().into_bytes()];
-    let values: Vec<_> = values.iter().map(|(attribute, path)| (*attribute, bytes(path))).collect();
+/// A path as a value that is cut at blanks.
+fn word(path: &Path) -> String {
+    quoted(&path.to_string_lossy())
+}
+
+fn replace(config: &mut Config, entry: &str, values: &[(&str, String)]) -> anyhow::Result<()> {
+    let values: Vec<_> =
+        values.iter().map(|(attribute, value)| (*attribute, vec![value.clone().into_bytes()])).collect();
     replace_values(config, entry, &values)
 }
 
