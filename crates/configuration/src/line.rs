@@ -208,6 +208,13 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
+/// The word of which [`quoted`] made this value. One that does not begin with a quote is the word.
+pub fn unquoted(value: &str) -> String {
+    let value = value.trim();
+    let first = || value_words(value).into_iter().next().map(|word| word.text).unwrap_or_default();
+    if value.starts_with('"') { first() } else { value.to_owned() }
+}
+
 /// A command as one olc value: its name, and its arguments in quotes.
 pub(super) fn join_command(words: &[String]) -> String {
     let mut value = String::new();
@@ -305,6 +312,16 @@ mod tests {
     #[test]
     fn definitions_on_one_line() {
         assert_eq!(collapse("( 1.2  NAME\t\t'a  b' \n  DESC 'x' ) "), "( 1.2 NAME 'a  b' DESC 'x' )");
+    }
+
+    #[test]
+    fn one_word_and_back() {
+        for (value, expected) in
+            [("/a", "/a"), (r#""/a b""#, "/a b"), (r#""/a""b""#, "/a\"b"), ("/a b ", "/a b"), ("\"\"", "")]
+        {
+            assert_eq!(unquoted(value), expected, "{value}");
+            assert_eq!(unquoted(&quoted(expected)), expected, "{value}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use larix_configuration::slapd_d::{self, Stamp};
-use larix_configuration::{Config, ConfigEntry};
+use larix_configuration::{Config, ConfigEntry, quoted, unquoted};
 use larix_server::clock::{SystemClock, SystemRandom};
 
 /// Where slapd looks for a database whose configuration names no directory.
@@ -64,8 +64,15 @@ fn write(
 }
 
 fn moved(entry: ConfigEntry, directory_of: &dyn Fn(&Path) -> Option<String>) -> ConfigEntry {
-    let is_mdb = entry.values("objectClass").iter().any(|class| class.eq_ignore_ascii_case(b"olcMdbConfig"));
-    let directory = entry.values(DIRECTORY).first().map(|value| String::from_utf8_lossy(value).into_owned());
+    let has_class =
+        |name: &[u8]| entry.values("objectClass").iter().any(|class| class.eq_ignore_ascii_case(name));
+    let is_mdb = has_class(b"olcMdbConfig");
+    // slapd takes that of a database ldif whole, quotes and all.
+    let is_word = !has_class(b"olcLdifConfig");
+    let directory = entry.values(DIRECTORY).first().map(|value| {
+        let value = String::from_utf8_lossy(value);
+        if is_word { unquoted(&value) } else { value.into_owned() }
+    });
     let dn = entry.dn.clone();
     let mut attributes = entry.into_ldif();
     attributes
@@ -76,6 +83,7 @@ fn moved(entry: ConfigEntry, directory_of: &dyn Fn(&Path) -> Option<String>) -> 
         directory_of(&path.canonicalize().unwrap_or_else(|_| path.to_owned()))
     }) {
         attributes.retain(|attribute| !attribute.description.eq_ignore_ascii_case(DIRECTORY));
+        let new = if is_word { quoted(&new) } else { new };
         attributes.push(crate::tools::common::ldif_attribute(DIRECTORY.to_owned(), vec![new.into_bytes()]));
     }
     ConfigEntry::from_ldif(dn, attributes)
@@ -124,6 +132,23 @@ fn lines(entry: ConfigEntry) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_with_a_blank_is_moved() {
+        let shown = |class: &str, directory: &str| {
+            let attribute = |name: &str, value: &str| {
+                crate::tools::common::ldif_attribute(name.to_owned(), vec![value.as_bytes().to_vec()])
+            };
+            let attributes = vec![attribute("objectClass", class), attribute(DIRECTORY, directory)];
+            let entry = ConfigEntry::from_ldif("olcDatabase={1}x,cn=config".to_owned(), attributes);
+            let directory_of = |path: &Path| (path == Path::new("/no where")).then(|| "/to here".to_owned());
+            let now = moved(entry, &directory_of).values(DIRECTORY).to_vec();
+            now.iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("olcMdbConfig", "\"/no where\""), ["\"/to here\""]);
+        assert_eq!(shown("olcLdifConfig", "/no where"), ["/to here"]);
+        assert_eq!(shown("olcMdbConfig", "\"/else where\""), ["\"/else where\""]);
+    }
 
     #[test]
     fn passwords_are_stored_as_slapd_stores_them() {

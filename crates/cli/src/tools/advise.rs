@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use larix_configuration::Config;
+use larix_configuration::{Config, unquoted};
 use larix_engine::database::View;
 use larix_engine::index::Kinds;
 use larix_engine::plan::advice::{self, Advice, IndexCost, Lines};
@@ -403,10 +403,11 @@ impl Found {
         }
         let Some(mdb) = section.kind.mdb() else { return Ok(()) };
         let directory = mdb.directory.to_string_lossy();
+        let is_its = |value: &Vec<u8>| unquoted(&String::from_utf8_lossy(value)) == directory;
         let entries = config.entries();
         let entry = entries
             .iter()
-            .find(|entry| entry.values("olcDbDirectory").contains(directory.as_bytes()))
+            .find(|entry| entry.values("olcDbDirectory").first().is_some_and(is_its))
             .context("cn=config has no entry of the database")?;
         let lines = entry.values("olcDbIndex").iter();
         let before: Vec<String> = lines.map(|value| String::from_utf8_lossy(value).into_owned()).collect();
