@@ -343,7 +343,7 @@ mod tests {
         };
         check(&[], &[], &["cn", "createTimestamp"], &[]);
         let identity = ["objectClass", "structuralObjectClass", "entryUUID", "entryCSN"];
-        check(&["cn"], &identity, &identity, &["sn", "createTimestamp"]);
+        check(&["cn"], &identity, &identity, &["description", "createTimestamp"]);
         check(&["name"], &[], &["cn", "cn;lang-en", "entryCSN"], &["description", "createTimestamp"]);
         check(&["cn;lang-en"], &[], &["cn;lang-en"], &["cn"]);
         // A supertype is no reason to leave out what names an entry, and without its classes there is none.
