@@ -11,6 +11,8 @@ use super::{PAUSE, description, fill, nodes_with, until};
 /// The longest lease: nobody looks at it again during the test.
 const LEASE: u32 = 300;
 const CHANGES: u32 = 200;
+/// Of a client, before its first change.
+const SEARCHES: u32 = 100;
 /// Behind answers that their client does not read.
 const BEHIND_ANSWERS: u32 = 50;
 /// So many answers of so many bytes: more than the kernel takes, and no more than the server keeps for a client.
@@ -80,14 +82,24 @@ fn changes_of_a_client_that_waits_for_no_answer_go_to_the_writer() {
     let Some(engine) = Engine::start() else { return };
     let mut node = node(&engine);
     let mut hurried = connect(&node);
-    // Otherwise the client's kernel waits for an answer before it sends more.
-    hurried.socket.set_nodelay(true).expect("a socket");
+    // So many that no other change has the number of its change.
+    for number in 0..SEARCHES {
+        let root = hurried.ask(&search(number + 2, "", Scope::Base, "(objectClass=*)"));
+        assert_eq!(root.map(|answer| answer.code), Some(0));
+    }
+    // When the loop is left, it has handed over its log: what comes then waits in the socket.
+    engine.hang();
+    assert!(hurried.send(&describe(SEARCHES)));
+    let change = format!(" op={} MOD dn=", SEARCHES + 1);
+    until("the loop is left", || node.log().contains(&change));
+    assert!(hurried.send(&search(SEARCHES + 3, "", Scope::Base, "(objectClass=*)")));
+    engine.go_on();
+    let answers = [(); 2].map(|()| hurried.answer());
+    assert!(answers.iter().all(Option::is_some), "{answers:?}");
+    until("it writes", || hurried.ask(&describe(1)).map(|answer| answer.code) == Some(0));
     let before = waits_of_writer(&node);
     for number in 0..CHANGES {
-        assert!(hurried.send(&describe(number)));
-        assert!(hurried.send(&search(CHANGES + number + 2, "", Scope::Base, "(objectClass=*)")));
-        let codes = [(); 2].map(|()| hurried.answer().map(|answer| answer.code));
-        assert_eq!(codes, [Some(0); 2]);
+        assert_eq!(hurried.ask(&describe(number)).map(|answer| answer.code), Some(0));
     }
     let waited = waits_of_writer(&node) - before;
     assert!(waited > u64::from(CHANGES), "the writer's thread has waited {waited} times");
