@@ -13,9 +13,9 @@ use socket2::Socket;
 use crate::job::{Numbered, Owner, Sorting, envelope};
 use crate::open::{Activity, OpenConnection};
 
-/// Sorted answers that a server has for one connection at most. slapd has five, and keeps one of which a part was asked for until the
-/// connection ends; to further sorting it answers `busy`.
-pub(crate) const SORTED_MAX: usize = 4;
+/// Sorted answers that are asked of one connection at a time. slapd has five at most, and keeps one of which a part was asked for until
+/// the connection ends; to further sorting it answers `busy`. It still counts one for a moment after its end was sent.
+pub(crate) const SORTED_MAX: usize = 3;
 /// If nobody asks for the next page for so long, others may read an answer over the connection.
 const PAGING_IDLE: Duration = Duration::from_secs(60);
 
