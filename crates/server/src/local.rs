@@ -116,7 +116,10 @@ impl LocalConnection {
                     }
                     self.connection.resume()
                 }
-                Turn::Close => break,
+                Turn::Close => {
+                    writer::hand_over_deferred();
+                    break;
+                }
                 Turn::Idle if self.connection.pending() == 0 => break,
                 Turn::Idle => {
                     if writer::is_keeping() {
@@ -137,7 +140,6 @@ impl LocalConnection {
                 }
             };
         }
-        writer::hand_over_deferred();
         writer::may_keep(false);
         lmdb::rest_snapshots();
         log::hand_over();
