@@ -1,9 +1,9 @@
 //! Files that a configuration names. A thread that reads a pipe waits for a writer that may never come, and a device may have no
-//! end: only regular files are read, and no pipe is written to.
+//! end: only regular files are read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -36,21 +36,6 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file for writing, empty, and waits for nobody. A file that is not there is made; a device is left as it is.
-///
-/// # Errors
-/// A file that cannot be opened, and a pipe or a socket, with a reader or without one.
-pub fn create(path: &Path) -> io::Result<File> {
-    let pipe = || io::Error::other("it is a pipe or a socket, and no file");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = options.open(path).map_err(|error| match error.raw_os_error() {
-        Some(number) if number == Errno::NXIO.raw_os_error() => pipe(),
-        _ => error,
-    })?;
-    if file.metadata()?.file_type().is_fifo() { Err(pipe()) } else { Ok(file) }
-}
-
 /// The text of a regular file.
 ///
 /// # Errors
@@ -64,7 +49,6 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::io::Write as _;
 
     use rustix::fs::{CWD, Mode, mkfifoat};
 
@@ -87,22 +71,5 @@ mod tests {
             );
         }
         assert_eq!(read_to_string(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
-    }
-
-    #[test]
-    fn no_pipe_is_written_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, pipe) = (folder.path().join("file"), folder.path().join("pipe"));
-        for text in ["longer", "text"] {
-            create(&file).unwrap().write_all(text.as_bytes()).unwrap();
-            assert_eq!(read_to_string(&file).unwrap(), text);
-        }
-        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
-        let refused = || create(&pipe).unwrap_err().to_string();
-        assert_eq!(refused(), "it is a pipe or a socket, and no file");
-        let _reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
-        assert_eq!(refused(), "it is a pipe or a socket, and no file");
-        assert!(create(Path::new("/dev/null")).is_ok());
-        assert_eq!(create(folder.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 }

@@ -11,8 +11,6 @@ use super::{PAUSE, description, fill, nodes_with, until};
 /// The longest lease: nobody looks at it again during the test.
 const LEASE: u32 = 300;
 const CHANGES: u32 = 200;
-/// Of a client, before its first change.
-const SEARCHES: u32 = 100;
 /// Behind answers that their client does not read.
 const BEHIND_ANSWERS: u32 = 50;
 /// So many answers of so many bytes: more than the kernel takes, and no more than the server keeps for a client.
@@ -25,7 +23,12 @@ fn node(engine: &Engine) -> Member {
 
 /// `global` stands before the databases.
 fn node_with(engine: &Engine, global: &str) -> Member {
-    let nodes = nodes_with(&engine.database().1, 1, LEASE, (global, ""));
+    node_at(&engine.database().1, global)
+}
+
+/// On the database with this address.
+fn node_at(address: &str, global: &str) -> Member {
+    let nodes = nodes_with(address, 1, LEASE, (global, ""));
     let mut node = nodes.into_iter().next().expect("a node").arguments(&["-d", "256", "--workers", "2"]);
     node.start();
     fill(&node);
@@ -80,23 +83,35 @@ fn changes_of_a_lone_client_go_through_no_other_thread() {
 #[test]
 fn changes_of_a_client_that_waits_for_no_answer_go_to_the_writer() {
     let Some(engine) = Engine::start() else { return };
-    let mut node = node(&engine);
+    let (name, address) = engine.database();
+    let mut node = node_at(&address, "");
     let mut hurried = connect(&node);
-    // So many that no other change has the number of its change.
-    for number in 0..SEARCHES {
-        let root = hurried.ask(&search(number + 2, "", Scope::Base, "(objectClass=*)"));
-        assert_eq!(root.map(|answer| answer.code), Some(0));
-    }
-    // When the loop is left, it has handed over its log: what comes then waits in the socket.
-    engine.hang();
-    assert!(hurried.send(&describe(SEARCHES)));
-    let change = format!(" op={} MOD dn=", SEARCHES + 1);
-    until("the loop is left", || node.log().contains(&change));
-    assert!(hurried.send(&search(SEARCHES + 3, "", Scope::Base, "(objectClass=*)")));
-    engine.go_on();
-    let answers = [(); 2].map(|()| hurried.answer());
+    assert_eq!(hurried.ask(&describe(0)).map(|answer| answer.code), Some(0));
+    let counts = |text: &str| engine.sql(&name, text).is_some_and(|count| count != "0");
+    let answers = std::thread::scope(|scope| {
+        // The engine reads, and does not write.
+        let lock = "BEGIN; LOCK TABLE larix.rows IN SHARE MODE; SELECT pg_sleep(3600)";
+        let lock = scope.spawn(|| engine.sql(&name, lock));
+        until("the lock", || {
+            counts(
+                "SELECT count(*) FROM pg_locks WHERE mode = 'ShareLock' AND granted AND relation IS NOT NULL",
+            )
+        });
+        assert!(hurried.send(&describe(1)));
+        until("the loop is left for the commit", || {
+            counts(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'relation'",
+            )
+        });
+        assert!(hurried.send(&search(4, "", Scope::Base, "(objectClass=*)")));
+        let unlock = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3600)%' AND \
+                      pid <> pg_backend_pid()";
+        engine.sql("postgres", unlock).expect("unlock");
+        assert_eq!(lock.join().expect("the lock ends"), None);
+        [(); 2].map(|()| hurried.answer())
+    });
     assert!(answers.iter().all(Option::is_some), "{answers:?}");
-    until("it writes", || hurried.ask(&describe(1)).map(|answer| answer.code) == Some(0));
+    until("it writes", || hurried.ask(&describe(3)).map(|answer| answer.code) == Some(0));
     let before = waits_of_writer(&node);
     for number in 0..CHANGES {
         assert_eq!(hurried.ask(&describe(number)).map(|answer| answer.code), Some(0));
