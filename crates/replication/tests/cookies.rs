@@ -450,7 +450,7 @@ fn a_new_superior_of_a_refresh_goes_first() {
     }
 }
 
-/// What is sent out of its turn is the consumer's: it is told of the delete.
+/// What is sent out of its turn is the consumer's: it also gets the delete.
 #[test]
 fn what_a_pass_sent_early_is_deleted_behind_it() {
     for who in [Who::Slapd, Who::Copy] {
