@@ -22,6 +22,7 @@ use crate::operation::{
     PasswordChanged, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
+use crate::shared_content::SharedContent;
 
 /// A database as requests see it.
 ///
@@ -148,6 +149,12 @@ pub trait Backend: Any + Debug + Send + Sync {
 
     /// How far it has come with the changes of its provider, if it is a shadow that keeps a contextCSN.
     fn replica_progress(&self, _dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
+        None
+    }
+
+    /// Its content, if other servers change it in place and this server may remember what was there before. Who has had another server
+    /// change an entry lets it catch up before the answer.
+    fn shared_content(&self, _dn: &NormalDn) -> Option<Arc<dyn SharedContent>> {
         None
     }
 

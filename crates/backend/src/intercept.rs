@@ -26,6 +26,7 @@ use crate::operation::{
     PasswordChanged, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
+use crate::shared_content::SharedContent;
 
 pub use intercepted::{Behind, Intercepted};
 pub use stack::Stack;
@@ -209,6 +210,11 @@ impl<'a> Next<'a> {
     /// As [`Backend::replica_progress`].
     pub fn replica_progress(self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
         self.backend.replica_progress(dn)
+    }
+
+    /// As [`Backend::shared_content`].
+    pub fn shared_content(self, dn: &NormalDn) -> Option<Arc<dyn SharedContent>> {
+        self.backend.shared_content(dn)
     }
 
     /// As [`Backend::find`].

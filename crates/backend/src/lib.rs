@@ -23,6 +23,7 @@ mod renames;
 mod replica_progress;
 mod router;
 mod rules_in_front;
+mod shared_content;
 mod tells_changes;
 
 pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
@@ -43,4 +44,5 @@ pub use renames::RenamesWithin;
 pub use replica_progress::ReplicaProgress;
 pub use router::{Router, Special};
 pub use rules_in_front::{ReadRights, RulesInFront};
+pub use shared_content::SharedContent;
 pub use tells_changes::TellsChanges;

@@ -22,6 +22,7 @@ use crate::operation::{
     Search, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
+use crate::shared_content::SharedContent;
 
 /// What a database has for those glued below it.
 #[derive(Clone, Debug)]
@@ -175,6 +176,10 @@ impl Backend for Parts {
 
     fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
         self.holder(dn).replica_progress(dn)
+    }
+
+    fn shared_content(&self, dn: &NormalDn) -> Option<Arc<dyn SharedContent>> {
+        self.holder(dn).shared_content(dn)
     }
 
     fn announce(&self, _: &mut Announced) {}

@@ -23,6 +23,7 @@ use crate::operation::{
 };
 use crate::over_glue::{GluedTree, OverGlue};
 use crate::replica_progress::ReplicaProgress;
+use crate::shared_content::SharedContent;
 
 /// Names that no database holds as such.
 #[derive(Debug)]
@@ -526,6 +527,10 @@ impl Backend for Routes {
 
     fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
         self.holder(dn).replica_progress(dn)
+    }
+
+    fn shared_content(&self, dn: &NormalDn) -> Option<Arc<dyn SharedContent>> {
+        self.holder(dn).shared_content(dn)
     }
 
     fn provides_content(&self) -> bool {

@@ -7,6 +7,7 @@ mod consistency;
 mod digests;
 mod etcd;
 mod follower;
+mod forwarding;
 mod identities;
 mod join;
 mod lone_client;

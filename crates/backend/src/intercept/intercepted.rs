@@ -20,6 +20,7 @@ use crate::operation::{
     Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
+use crate::shared_content::SharedContent;
 
 /// A backend with overlays in front of it.
 #[derive(Debug)]
@@ -144,6 +145,10 @@ impl Backend for Intercepted {
 
     fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
         self.backend.replica_progress(dn)
+    }
+
+    fn shared_content(&self, dn: &NormalDn) -> Option<Arc<dyn SharedContent>> {
+        self.backend.shared_content(dn)
     }
 
     fn heeds(&self, control: &str) -> bool {

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChanged, Pending, ReplicaProgress, Reply, Search, Verdict,
+    Operations, PasswordChange, PasswordChanged, Pending, ReplicaProgress, Reply, Search, SharedContent,
+    Verdict,
 };
 use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -48,6 +49,8 @@ fn is_referral(result: &LdapResult) -> bool {
 struct Start {
     following: Following,
     original: OriginalRequest,
+    /// What has to know of a change before it is answered.
+    shared_content: Option<Arc<dyn SharedContent>>,
 }
 
 impl Chain {
@@ -58,7 +61,8 @@ impl Chain {
 
     fn start(&self, asker: Asker, original: OriginalRequest) -> Option<Start> {
         let behavior = self.wish(&original.controls)?;
-        Some(Start { following: Following::new(Arc::clone(&self.0), asker, behavior), original })
+        let following = Following::new(Arc::clone(&self.0), asker, behavior);
+        Some(Start { following, original, shared_content: None })
     }
 
     /// The same of a change.
@@ -68,8 +72,9 @@ impl Chain {
         dn: &NormalDn,
         (asker, original): (Asker, OriginalRequest),
     ) -> Option<Start> {
-        let Start { following, original } = self.start(asker, original)?;
-        Some(Start { following: following.awaiting(self.awaited(next, dn)), original })
+        let Start { following, original, .. } = self.start(asker, original)?;
+        let following = following.awaiting(self.awaited(next, dn));
+        Some(Start { following, original, shared_content: next.shared_content(dn) })
     }
 
     /// The shadow to which a change of this entry has to come back.
@@ -80,7 +85,15 @@ impl Chain {
 
 impl Start {
     fn follow(self, referral: LdapResult, done: impl FnOnce(Outcome) + Send + 'static) -> Pending {
-        self.following.begin(self.original, referral, Box::new(done))
+        let Self { following, original, shared_content } = self;
+        let Some(shared_content) = shared_content else {
+            return following.begin(original, referral, Box::new(done));
+        };
+        let caught_up = move |outcome: Outcome| match outcome.result.code {
+            ResultCode::SUCCESS => shared_content.catch_up(Box::new(move || done(outcome))),
+            _ => done(outcome),
+        };
+        following.begin(original, referral, Box::new(caught_up))
     }
 }
 

@@ -242,6 +242,11 @@ impl Node {
         self.opening.settings()
     }
 
+    /// Whether reads may show what was there before another node's last change.
+    pub(crate) fn may_read_what_was_before(&self) -> bool {
+        self.settings.consistency != Consistency::Strict
+    }
+
     fn store(&self) -> Option<&KvStore> {
         Some(self.served()?.database().store())
     }

@@ -6,6 +6,7 @@ mod judge;
 mod mailbox;
 mod password_modify;
 mod search;
+mod shared_content;
 mod sync;
 pub(super) use judge::counting;
 
@@ -34,7 +35,8 @@ use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Alone, Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, First,
-    Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, SharedContent,
+    Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -478,6 +480,11 @@ impl Backend for Clustered {
 
     fn provides_content(&self) -> bool {
         self.node().database_settings().provider.is_some()
+    }
+
+    fn shared_content(&self, _: &NormalDn) -> Option<Arc<dyn SharedContent>> {
+        let node = self.node();
+        node.may_read_what_was_before().then(|| Arc::clone(node) as Arc<dyn SharedContent>)
     }
 
     fn announce(&self, announced: &mut Announced) {
