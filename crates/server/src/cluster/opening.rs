@@ -99,14 +99,12 @@ impl Plan {
         clock: &SystemClock,
     ) -> Result<Database<SharedStore>, DatabaseOpenError> {
         let began = clock.monotonic();
-        let opened = || {
-            Database::open(
-                Arc::clone(store),
-                Arc::clone(&self.schema),
-                (*self.database).clone(),
-                &SystemRandom,
-            )
+        let open = || {
+            let (schema, settings) = (Arc::clone(&self.schema), (*self.database).clone());
+            Database::open(Arc::clone(store), schema, settings, &SystemRandom)
         };
+        // What was not there a moment ago may be there now, also where reads do not ask.
+        let opened = || store.afresh(&open);
         loop {
             match opened() {
                 Err(DatabaseOpenError::Empty) => {}

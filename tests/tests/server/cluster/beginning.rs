@@ -32,6 +32,25 @@ fn a_node_knows_who_writes_before_it_serves() {
     nodes[0].stop();
 }
 
+/// One of the nodes makes the database. The others, which do not ask the engine before each read, see it at once.
+#[test]
+fn nodes_that_start_together_find_the_database_that_one_of_them_makes() {
+    let Some(engine) = Engine::start() else { return };
+    // Which one comes first, and whether another one looks just before it, is chance.
+    for _ in 0..4 {
+        let mut nodes = nodes_with(&engine.database().1, 3, 4, ("", "read-consistency session"));
+        std::thread::scope(|scope| {
+            for node in &mut nodes {
+                scope.spawn(|| node.start());
+            }
+        });
+        for node in &nodes {
+            assert!(!node.log().contains("the database is empty"), "{}", node.log());
+        }
+        nodes.iter_mut().for_each(Member::stop);
+    }
+}
+
 /// A second directory that was given the store of a first one is refused, and does not take the right to write where both have begun on an empty
 /// store.
 #[test]
