@@ -3,7 +3,7 @@
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::{Server, free_port};
 use larix_testkit::{Kind, until};
-use larix_tests::replicas::Member;
+use larix_tests::replicas::{Member, ask};
 
 use super::{change, describe, fill, nodes_with};
 
@@ -27,7 +27,7 @@ fn a_node_knows_who_writes_before_it_serves() {
     // What it was before leaves a lease behind: nobody is there, and least of all is a client to come back here.
     nodes[0].kill();
     nodes[0].start();
-    let refused = change(&nodes[0], &describe("in vain"));
+    let refused = ask(&mut nodes[0].client(), &describe("in vain"));
     assert!(!refused.starts_with("=> 10"), "{refused}");
     nodes[0].stop();
 }
