@@ -78,6 +78,38 @@ fn databases_of_slapd_2_4_can_be_changed() {
     }
 }
 
+/// They have no effect, and an entry may have them until somebody deletes them.
+#[test]
+fn settings_of_slapd_2_4_can_be_deleted() {
+    for (kind, class) in [("hdb", "olcHdbConfig"), ("mdb", "olcMdbConfig")] {
+        let dn = format!("olcDatabase={{1}}{kind},cn=config");
+        let start = format!(
+            "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n\n\
+             dn: {dn}\nobjectClass: olcDatabaseConfig\nobjectClass: {class}\nolcDatabase: {{1}}{kind}\nolcSuffix: cn=old\n\
+             olcDbDirectory: /tmp/larix-test/old\nolcDbCacheSize: 1000\nolcDbIDLcacheSize: 3000\n\
+             olcDbChecksum: FALSE\nolcDbLinearIndex: FALSE\nolcDbConfig: {{0}}set_cachesize 0 1 0\n\
+             olcDbConfig: {{1}}set_lk_max_objects 1500\nstructuralObjectClass: {class}\n"
+        );
+        let mut config = Config::from_entries(entries(&start), Source::QuickStart).unwrap();
+        let cases: &[(&str, &str, &[&str])] = &[
+            ("delete: olcDbCacheSize\n", "olcDbCacheSize", &[]),
+            ("delete: olcDbIDLcacheSize\nolcDbIDLcacheSize: 3000\n", "olcDbIDLcacheSize", &[]),
+            ("replace: olcDbChecksum\nolcDbChecksum: TRUE\n", "olcDbChecksum", &["TRUE"]),
+            ("replace: olcDbLinearIndex\n", "olcDbLinearIndex", &[]),
+            ("delete: olcDbConfig\nolcDbConfig: {0}\n", "olcDbConfig", &["{0}set_lk_max_objects 1500"]),
+        ];
+        for (change, name, left) in cases {
+            let operation = operations(&format!("dn: {dn}\nchangetype: modify\n{change}")).remove(0);
+            let changed = TestSources::new().change(&config, operation, RequestControls::default());
+            let changed = changed.unwrap_or_else(|refusal| panic!("{kind}, {change}: {:?}", refusal.0));
+            let after = changed.after.expect(kind);
+            let values: Vec<_> = after.values(name).iter().map(|v| String::from_utf8_lossy(v)).collect();
+            assert_eq!(values, *left, "{kind}: {change}");
+            config = changed.config;
+        }
+    }
+}
+
 #[test]
 fn new_entries_get_their_number() {
     let database = |rdn: &str| {

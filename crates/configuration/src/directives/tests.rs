@@ -192,15 +192,8 @@ fn the_schema_defines_every_attribute() {
         builder.add_schema_text(overlay.schema, overlay.name).unwrap();
     }
     let schema = builder.build();
-    // Of databases that OpenLDAP no longer has.
-    let retired = |name: &str| {
-        ["olcDbCache", "olcDbConfig", "olcDbCrypt", "olcDbDN", "olcDbDirty", "olcDbIDL", "olcDbLinear"]
-            .iter()
-            .chain(&["olcDbLock", "olcDbShm"])
-            .any(|start| name.starts_with(start))
-    };
     let mut faults = Vec::new();
-    for directive in all().filter(|d| !d.attribute.is_empty() && !retired(d.attribute)) {
+    for directive in all().filter(|directive| !directive.attribute.is_empty()) {
         let name = directive.attribute.split(';').next().unwrap_or_default();
         let Some(kind) = schema.attribute_type(name) else {
             faults.push(format!("{}: not defined", directive.attribute));
