@@ -6,7 +6,7 @@ pub(super) mod directive;
 use std::sync::Arc;
 
 use larix_engine::overlay::{Descriptor, Piece, WordFault};
-use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
+use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind, SyntaxKind};
 
 use super::balancer;
 use super::defaults::is_default;
@@ -337,6 +337,9 @@ impl Builder {
             self.section = Section::Database(number);
             return applied;
         }
+        let decimal = self.decimal(call);
+        let arguments = decimal.as_ref().map_or(call.arguments, std::slice::from_ref);
+        let call = &Call { arguments, ..*call };
         check_arguments(call)?;
         self.check_words(call)?;
         if directive.scope == Scope::GlobalFirst
@@ -397,6 +400,19 @@ impl Builder {
     fn is_of_cache(&self, directive: &Directive) -> bool {
         directive.scope == Scope::Kind(CACHE_KIND)
             && self.context().kind.is_none_or(|kind| kind.name != CACHE_KIND)
+    }
+
+    /// A number in the digits in which slapd shows it: slapd.conf may have C's `0x10` for 16 and `010` for 8. `None`: it stands in these digits,
+    /// or the attribute is not one of numbers.
+    fn decimal(&mut self, call: &Call<'_>) -> Option<String> {
+        let [word] = call.arguments else { return None };
+        let shown = line::c_integer(word)?.to_string();
+        if shown == *word {
+            return None;
+        }
+        let schema = self.schema();
+        let kind = schema.attribute_type(call.directive.attribute)?;
+        (kind.syntax.kind == SyntaxKind::Integer).then_some(shown)
     }
 
     /// What the directive itself says about its arguments. Before the schema is read, this is not known.

@@ -8,6 +8,8 @@
 //! olc values: white space separates, a backslash is a character like any other, and a quote closes only before white
 //! space or the end.
 
+pub(super) use larix_engine::overlay::settings::c_integer;
+
 /// One argument and where it stands in the logical line (byte offsets).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
@@ -246,20 +248,6 @@ pub(super) fn collapse(definition: &str) -> String {
 /// What separates the words of a value, as C has it: other blanks of Unicode do not.
 pub(super) fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
-}
-
-/// An integer in C's notation.
-pub(super) fn c_integer(word: &str) -> Option<i64> {
-    let (negative, digits) = match word.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, word),
-    };
-    let value = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hex) => i64::from_str_radix(hex, 16),
-        None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(digits, 8),
-        None => digits.parse(),
-    };
-    value.ok().filter(|value| *value >= 0).map(|value| if negative { -value } else { value })
 }
 
 #[cfg(test)]

@@ -118,6 +118,43 @@ fn an_unknown_password_scheme_beside_known_ones_is_left_out() {
     }
 }
 
+/// slapd.conf may have a number as C writes it, in front of overlays, too; cn=config shows it in decimal digits, as slapd does.
+#[test]
+fn numbers_as_c_writes_them_are_shown_in_decimal_digits() {
+    let text = "include $D/core.schema\nidletimeout 0x10\nconn_max_pending 010\ndatabase mdb\nsuffix cn=x\n\
+                directory $D\nmaxentrysize 0x10000\noverlay syncprov\nsyncprov-sessionlog 0x64\noverlay sssvlv\n\
+                sssvlv-maxkeys 010\noverlay dds\ndds-max-dynamicObjects 0X1f\n";
+    let (_keep, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let entries = config.unwrap().entries();
+    let shown = |name: &str| -> Vec<String> {
+        let values = entries.iter().flat_map(|entry| entry.values(name).iter());
+        values.map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    };
+    for (name, number) in [
+        ("olcIdleTimeout", "16"),
+        ("olcConnMaxPending", "8"),
+        ("olcDbMaxEntrySize", "65536"),
+        ("olcSpSessionlog", "100"),
+        ("olcSssVlvMaxKeys", "8"),
+        ("olcDDSmaxDynamicObjects", "31"),
+    ] {
+        assert_eq!(shown(name), [number], "{name}");
+    }
+    for (line, fault) in [
+        ("idletimeout 0x\n", "`0x` is not a number"),
+        ("idletimeout 08\n", "`08` is not a number"),
+        (
+            "database mdb\nsuffix cn=x\ndirectory $D\noverlay sssvlv\nsssvlv-maxkeys 0y1\n",
+            "`0y1` is not a number",
+        ),
+    ] {
+        let (_keep, config) = read(&[("slapd.conf", line)]);
+        let why = config.unwrap_err();
+        assert!(why.contains(fault), "{line}: {why}");
+    }
+}
+
 #[test]
 fn log_levels_without_lines_are_noted() {
     let (_keep, config) = read(&[("slapd.conf", "loglevel stats acl 0x22 sync any none 0\n")]);

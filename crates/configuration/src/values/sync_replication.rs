@@ -14,6 +14,7 @@ use larix_schema::Schema;
 use zeroize::Zeroizing;
 
 use super::{ConfigDn, SecurityProperties};
+use crate::line::c_integer;
 
 /// Seconds between the refreshes of a consumer that does not persist: a day.
 const DEFAULT_INTERVAL: u32 = 86_400;
@@ -254,9 +255,9 @@ impl SyncReplication {
             "timelimit" => self.time_limit = limit(key, value)?,
             "schemachecking" => self.schema_checking = !value.eq_ignore_ascii_case("off"),
             "lazycommit" => self.lazy_commit = true,
-            "network-timeout" => self.network_timeout = number(key, value)?,
-            "timeout" => self.timeout = number(key, value)?,
-            "tcp-user-timeout" => self.user_timeout = number(key, value)?,
+            "network-timeout" => self.network_timeout = c_number(key, value)?,
+            "timeout" => self.timeout = c_number(key, value)?,
+            "tcp-user-timeout" => self.user_timeout = c_number(key, value)?,
             "keepalive" => self.keep_alive = Some(keep_alive(value)?),
             "starttls" => self.start_tls = start_tls(value)?,
             "syncdata" => self.data = data(value)?,
@@ -548,6 +549,12 @@ fn limit(key: &str, value: &str) -> Result<u32, Wrong> {
 
 fn number(key: &str, value: &str) -> Result<u32, Wrong> {
     value.parse().map_err(|_| wrong(key, value, "a number, 0 for no limit"))
+}
+
+/// A number that slapd reads as C does, which it does not do with the others of a line.
+fn c_number(key: &str, value: &str) -> Result<u32, Wrong> {
+    let number = c_integer(value).and_then(|number| u32::try_from(number).ok());
+    number.ok_or_else(|| wrong(key, value, "a number, 0 for no limit"))
 }
 
 fn keep_alive(value: &str) -> Result<KeepAlive, Wrong> {

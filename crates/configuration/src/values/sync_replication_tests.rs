@@ -52,6 +52,15 @@ fn every_key() {
     assert_eq!((line.data, line.delete_percent), (SyncData::AccessLog, 80));
 }
 
+/// As slapd reads each of them.
+#[test]
+fn times_of_connections_may_be_written_as_c_does() {
+    let line =
+        parse(&format!("{LEAST}|network-timeout=0x10|timeout=010|tcp-user-timeout=0x1f4|sizelimit=010"));
+    let line = line.unwrap();
+    assert_eq!((line.network_timeout, line.timeout, line.user_timeout, line.size_limit), (16, 8, 500, 10));
+}
+
 #[test]
 fn what_is_wrong_is_named() {
     let check = |more: &str, at: Option<usize>, expected: &str| {

@@ -113,6 +113,21 @@ impl ShownDn {
     }
 }
 
+/// A number as strtol(3) reads it: decimal, hexadecimal behind `0x`, or octal behind `0`.
+pub fn c_integer(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (radix, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(digits) => (16, digits),
+        None if digits.len() > 1 && digits.starts_with('0') => (8, digits),
+        None => (10, digits),
+    };
+    let is_plain = digits.chars().all(|digit| digit.is_digit(radix));
+    i64::from_str_radix(digits, radix).ok().filter(|_| is_plain).map(|number| sign * number)
+}
+
 /// The attribute description that a setting names.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_engine::overlay::settings::{SettingError, Settings, described};
+use larix_engine::overlay::settings::{SettingError, Settings, c_integer, described};
 use larix_engine::overlay::{BackLinkRule, BuildContext, Overlay};
 use larix_engine::write::BACK_LINKS_LIMIT;
 use larix_proto::ResultCode;
@@ -105,12 +105,9 @@ fn dangling(settings: &Settings) -> Result<Dangling, SettingError> {
     })
 }
 
-/// A result code by its number (decimal, or hexadecimal behind `0x`) or by its name in RFC 4511; none for success.
+/// A result code by its number, as C writes it, or by its name in RFC 4511; none for success.
 fn result_code(text: &str) -> Option<ResultCode> {
-    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    };
+    let number = c_integer(text).and_then(|number| u32::try_from(number).ok());
     let named =
         |code: &ResultCode| code.name().is_some_and(|name| name.replace('_', "").eq_ignore_ascii_case(text));
     let code = match number {
@@ -145,6 +142,10 @@ mod tests {
             ),
             (
                 "memberof-dangling ERROR\nmemberof-dangling-error 0x35\n",
+                Dangling::Error(ResultCode::UNWILLING_TO_PERFORM),
+            ),
+            (
+                "memberof-dangling error\nmemberof-dangling-error 065\n",
                 Dangling::Error(ResultCode::UNWILLING_TO_PERFORM),
             ),
             ("memberof-dangling ignore\nmemberof-dangling-error 32\n", Dangling::Ignore),

@@ -7,7 +7,7 @@ use larix_backend::{Delays, Interceptor};
 use larix_engine::Entry;
 use larix_engine::entry::EntryAttribute;
 use larix_engine::overlay::BuildContext;
-use larix_engine::overlay::settings::{SettingError, Settings, Value};
+use larix_engine::overlay::settings::{SettingError, Settings, Value, c_integer};
 use larix_proto::ldif;
 use larix_proto::{Dn, ResultCode};
 use larix_schema::{NormalDn, Schema};
@@ -74,7 +74,7 @@ fn item(
     };
     let (normal, pretty) =
         (schema.normalize_rdn(only).map_err(unknown)?, schema.pretty_rdn(only).map_err(unknown)?);
-    let code = number(code)
+    let code = c_integer(code)
         .and_then(|code| u32::try_from(code).ok())
         .ok_or_else(|| fault(format!("\"{code}\" is not a result code")))?;
     let mut response = Response::from(ResultCode(code));
@@ -93,21 +93,6 @@ fn item(
     let shown = format!("{pretty},{parent_text}");
     let entry = entry(schema, names, (shown, only), (&response, &kinds)).map_err(fault)?;
     Ok(Item { dn: NormalDn::join(&normal, parent), kinds, response, entry })
-}
-
-/// A number as strtol(3) reads it.
-fn number(text: &str) -> Option<i64> {
-    let (sign, digits) = match text.strip_prefix('-') {
-        Some(digits) => (-1, digits),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let (radix, digits) = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(digits) => (16, digits),
-        None if digits.len() > 1 && digits.starts_with('0') => (8, digits),
-        None => (10, digits),
-    };
-    let is_plain = digits.chars().all(|digit| digit.is_digit(radix));
-    i64::from_str_radix(digits, radix).ok().filter(|_| is_plain).map(|number| sign * number)
 }
 
 /// The operations of `op=`.
