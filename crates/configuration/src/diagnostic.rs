@@ -210,6 +210,8 @@ fn without_credentials(text: &str) -> String {
 pub struct Note {
     pub origin: Origin,
     pub text: String,
+    /// The log has it whatever its level.
+    pub is_warning: bool,
 }
 
 impl fmt::Display for Note {
@@ -224,7 +226,12 @@ pub struct Notes(Vec<Note>);
 
 impl Notes {
     pub fn push(&mut self, origin: Origin, text: impl Into<String>) {
-        self.0.push(Note { origin, text: text.into() });
+        self.0.push(Note { origin, text: text.into(), is_warning: false });
+    }
+
+    /// The same of what keeps somebody out.
+    pub fn warn(&mut self, origin: Origin, text: &str) {
+        self.0.push(Note { origin, text: format!("warning: {text}"), is_warning: true });
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, Note> {

@@ -118,6 +118,33 @@ fn an_unknown_password_scheme_beside_known_ones_is_left_out() {
     }
 }
 
+/// slapd takes them in silence, and nobody logs in any more.
+#[test]
+fn a_rootpw_that_no_password_matches_is_a_warning() {
+    for (value, why) in [
+        ("secret", None),
+        ("{SASL}ann@EXAMPLE.COM", None),
+        ("{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM", None),
+        ("{SSHA}garbage", Some("the stored {SSHA} password is malformed")),
+        ("{SSAH}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM", Some("the stored password has an unknown scheme")),
+    ] {
+        let lines = format!("database null\nsuffix cn=x\nrootdn cn=x\nrootpw {value}");
+        let forms = super::fixture::in_all_forms(&["core"], &lines);
+        for config in forms.unwrap_or_else(|why| panic!("{value}: {why}")) {
+            let warnings: Vec<_> = config.notes.iter().filter(|note| note.is_warning).collect();
+            let Some(why) = why else {
+                assert!(warnings.is_empty(), "{value}: {warnings:?}");
+                continue;
+            };
+            let [warning] = warnings.as_slice() else { panic!("{value}: {warnings:?}") };
+            let expected = format!(
+                "warning: no password matches this rootpw: {why}; `larix hash-password` prints a value"
+            );
+            assert_eq!(warning.text, expected);
+        }
+    }
+}
+
 /// slapd.conf may have a number as C writes it, in front of overlays, too; cn=config shows it in decimal digits, as slapd does.
 #[test]
 fn numbers_as_c_writes_them_are_shown_in_decimal_digits() {
@@ -647,7 +674,7 @@ fn quick_start_is_complete() {
         suffix: "dc=example,dc=com".to_owned(),
         directory: "/nowhere".into(),
         root_dn: None,
-        root_password: Some(b"{SSHA}x".to_vec()),
+        root_password: Some(b"{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM".to_vec()),
         tls_certificate: None,
         tls_key: None,
         replicas: None,

@@ -1,6 +1,6 @@
 //! `{ARGON2}` and a PHC string: `$argon2id$v=19$m=19456,t=2,p=1$<salt>$<hash>`.
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, MIN_SALT_LEN, Params, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use subtle::ConstantTimeEq;
@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::cost_limits;
 use super::scheme::Scheme;
-use super::verification::Verification;
+use super::verification::{Unusable, Verification};
 
 /// The cost of an Argon2 hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,14 +34,23 @@ const HASH_MAX: usize = 128;
 pub(super) fn verify(stored: &[u8], password: &[u8]) -> Option<Verification> {
     let phc = Phc::parse(stored)?;
     let cost = &phc.cost;
-    if cost.memory_kib > cost_limits::ARGON2_MEMORY_MAX
-        || cost.passes > cost_limits::ARGON2_PASSES_MAX
-        || cost.lanes > cost_limits::ARGON2_LANES_MAX
-    {
+    if phc.is_too_costly() {
         return Some(Verification::too_costly(Scheme::Argon2));
     }
     let computed = derive(phc.algorithm, phc.version, cost, &phc.salt, phc.hash.len(), password)?;
     Some(Verification::of(computed.ct_eq(&phc.hash)))
+}
+
+/// What is wrong with the text.
+pub(super) fn unusable(stored: &[u8]) -> Option<Unusable> {
+    let malformed = Some(Unusable::Malformed(Scheme::Argon2));
+    let Some(phc) = Phc::parse(stored) else { return malformed };
+    if phc.is_too_costly() {
+        return Some(Unusable::TooCostly(Scheme::Argon2));
+    }
+    let Argon2Cost { memory_kib, passes, lanes } = phc.cost;
+    let is_possible = Params::new(memory_kib, passes, lanes, Some(phc.hash.len())).is_ok();
+    if is_possible && phc.salt.len() >= MIN_SALT_LEN { None } else { malformed }
 }
 
 /// `None` if the costs are outside of what Argon2 allows.
@@ -80,6 +89,13 @@ struct Phc {
 }
 
 impl Phc {
+    fn is_too_costly(&self) -> bool {
+        let cost = &self.cost;
+        cost.memory_kib > cost_limits::ARGON2_MEMORY_MAX
+            || cost.passes > cost_limits::ARGON2_PASSES_MAX
+            || cost.lanes > cost_limits::ARGON2_LANES_MAX
+    }
+
     fn parse(stored: &[u8]) -> Option<Self> {
         // OpenLDAP's module, when built with libargon2, stores the string's terminating NUL.
         let text = std::str::from_utf8(stored).ok()?.trim_end_matches(['\0', ' ', '\n']);

@@ -36,7 +36,7 @@ pub use argon2id::Argon2Cost;
 pub use hasher::{CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
 pub use scram_scheme::{ScramSecret, scram_secret};
-pub use strength::{better, decoy, rounds, settings_of};
+pub use strength::{better, decoy, rounds, settings_of, unusable};
 pub use totp_scheme::{CODE_DIGITS, TIME_STEP, TimeBased, password_behind, time_based, to_base32};
 pub use verification::{PASSWORD_MAX, Unusable, Verification};
 

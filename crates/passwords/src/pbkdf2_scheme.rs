@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::cost_limits;
 use super::scheme::{Algorithm, Scheme};
-use super::verification::Verification;
+use super::verification::{Unusable, Verification};
 
 /// Written as base64 with `+`; `.` is put in afterwards.
 const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD_ALPHABET, CONFIG);
@@ -21,19 +21,39 @@ const CONFIG: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent);
 
 pub(super) fn verify(algorithm: Algorithm, stored: &[u8], password: &[u8]) -> Option<Verification> {
-    let stored = std::str::from_utf8(stored).ok()?.trim_end();
-    let mut parts = stored.splitn(3, '$');
-    let rounds: u32 = parts.next()?.parse().ok().filter(|rounds| *rounds > 0)?;
-    let salt = decode(parts.next()?)?;
-    let expected = Zeroizing::new(decode(parts.next()?)?);
-    if expected.len() != algorithm.output_len() {
-        return None;
-    }
+    let Parts { rounds, salt, expected } = Parts::read(algorithm, stored)?;
     if rounds > cost_limits::PBKDF2_ROUNDS_MAX {
         return Some(Verification::too_costly(Scheme::Pbkdf2(algorithm)));
     }
     let computed = derive(algorithm, &salt, rounds, password)?;
     Some(Verification::of(computed.ct_eq(&expected)))
+}
+
+/// What is wrong with the text.
+pub(super) fn unusable(algorithm: Algorithm, stored: &[u8]) -> Option<Unusable> {
+    let scheme = Scheme::Pbkdf2(algorithm);
+    match Parts::read(algorithm, stored) {
+        None => Some(Unusable::Malformed(scheme)),
+        Some(parts) if parts.rounds > cost_limits::PBKDF2_ROUNDS_MAX => Some(Unusable::TooCostly(scheme)),
+        Some(_) => None,
+    }
+}
+
+struct Parts {
+    rounds: u32,
+    salt: Vec<u8>,
+    expected: Zeroizing<Vec<u8>>,
+}
+
+impl Parts {
+    fn read(algorithm: Algorithm, stored: &[u8]) -> Option<Self> {
+        let stored = std::str::from_utf8(stored).ok()?.trim_end();
+        let mut parts = stored.splitn(3, '$');
+        let rounds: u32 = parts.next()?.parse().ok().filter(|rounds| *rounds > 0)?;
+        let salt = decode(parts.next()?)?;
+        let expected = Zeroizing::new(decode(parts.next()?)?);
+        (expected.len() == algorithm.output_len()).then_some(Self { rounds, salt, expected })
+    }
 }
 
 /// `None` for a hash function the scheme does not have.

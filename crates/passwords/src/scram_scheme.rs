@@ -5,11 +5,17 @@ use larix_sasl::scram::{Hash, ITERATIONS, Verifier};
 use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
-use super::verification::{PASSWORD_MAX, Verification};
+use super::verification::{PASSWORD_MAX, Unusable, Verification};
 
 pub(super) fn verify(hash: Hash, stored: &[u8], password: &[u8]) -> Option<Verification> {
     let verifier = Verifier::parse(hash, std::str::from_utf8(stored).ok()?)?;
     Some(if verifier.is_of(password) { Verification::Match } else { Verification::Mismatch })
+}
+
+/// What is wrong with the text.
+pub(super) fn unusable(hash: Hash, stored: &[u8]) -> Option<Unusable> {
+    let verifier = std::str::from_utf8(stored).ok().and_then(|text| Verifier::parse(hash, text));
+    if verifier.is_some() { None } else { Some(Unusable::Malformed(Scheme::Scram(hash))) }
 }
 
 pub(super) fn encode(hash: Hash, salt: &[u8], password: &[u8]) -> String {

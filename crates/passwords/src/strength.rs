@@ -1,11 +1,47 @@
-//! What a stored value tells without a password: what comparing with it costs, and whether it should be stored anew.
+//! What a stored value tells without a password: whether any can match it, what comparing with it costs, and whether it should be
+//! stored anew.
 
 use zeroize::Zeroizing;
 
-use super::compared;
 use super::cost_limits;
 use super::hasher::Hasher;
 use super::scheme::{Algorithm, Scheme};
+use super::scram_scheme;
+use super::totp_scheme::time_based;
+use super::verification::{Unusable, Verification};
+use super::{argon2id, crypt, pbkdf2_scheme};
+use super::{compared, pass_through, verify};
+
+/// The scheme of a value that stands for a key of the account's entry.
+const OF_KEY: &[u8] = b"{K5KEY}";
+
+/// Why no password matches a stored value, as far as the value tells; nothing that takes long is computed. What says where the password is
+/// (`{SASL}`, `{K5KEY}`) may match.
+pub fn unusable(stored: &[u8]) -> Option<Unusable> {
+    let (scheme, rest) = Scheme::split(stored)?;
+    let is_key = stored.get(..OF_KEY.len()).is_some_and(|name| name.eq_ignore_ascii_case(OF_KEY));
+    if is_key || pass_through(stored).is_some() {
+        return None;
+    }
+    let Some(scheme) = scheme else { return Some(Unusable::UnknownScheme) };
+    match scheme {
+        Scheme::Cleartext => None,
+        Scheme::Digest { .. } | Scheme::Apr1 | Scheme::BsdMd5 | Scheme::NsMtaMd5 => {
+            match verify(stored, b"") {
+                Verification::Unusable(why) => Some(why),
+                _ => None,
+            }
+        }
+        Scheme::Pbkdf2(algorithm) => pbkdf2_scheme::unusable(algorithm, rest),
+        Scheme::Argon2 => argon2id::unusable(rest),
+        Scheme::Crypt => crypt::unusable(rest),
+        Scheme::Scram(hash) => scram_scheme::unusable(hash, rest),
+        Scheme::Totp { .. } => match time_based(stored) {
+            Some(found) => found.password.and_then(unusable),
+            None => Some(Unusable::Malformed(scheme)),
+        },
+    }
+}
 
 /// What of a stored value says how it is computed: its scheme and costs, without salt and hash.
 ///
@@ -183,7 +219,7 @@ fn rank(scheme: Scheme, stored: &[u8]) -> u8 {
 mod tests {
     use super::*;
     use crate::random::SeededRandom;
-    use crate::{Argon2Cost, CryptMethod, Verification, verify};
+    use crate::{Argon2Cost, CryptMethod};
 
     #[test]
     fn decoys_are_as_good_as_what_they_stand_for() {

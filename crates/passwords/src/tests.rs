@@ -46,6 +46,7 @@ const WRITTEN_BY_SLAPPASSWD: &[&str] = &[
 fn values_of_slappasswd_verify() {
     for stored in WRITTEN_BY_SLAPPASSWD {
         assert_eq!(verify(stored.as_bytes(), b"secret"), Verification::Match, "{stored}");
+        assert_eq!(unusable(stored.as_bytes()), None, "{stored}");
         for wrong in ["", "Secret", "secre", "secret "] {
             assert_eq!(
                 verify(stored.as_bytes(), wrong.as_bytes()),
@@ -60,6 +61,8 @@ fn values_of_slappasswd_verify() {
 fn unusable_values_match_nothing() {
     let check = |stored: &str, expected: Unusable| {
         assert_eq!(verify(stored.as_bytes(), b"secret"), Verification::Unusable(expected), "{stored}");
+        let is_elsewhere = pass_through(stored.as_bytes()).is_some();
+        assert_eq!(unusable(stored.as_bytes()).is_some(), !is_elsewhere, "{stored}");
     };
     let ssha = Scheme::SSHA;
     check("{FOO}secret", Unusable::UnknownScheme);
@@ -91,6 +94,36 @@ fn unusable_values_match_nothing() {
     assert_eq!(verify(b"{secret", b"{secret"), Verification::Match);
 }
 
+/// It is seen without a password, and without computing what takes long.
+#[test]
+fn values_that_no_password_matches_are_seen() {
+    for (stored, expected) in [
+        ("secret", false),
+        ("{CLEARTEXT}secret", false),
+        ("{k5key}", false),
+        ("{KERBEROS}ann@EXAMPLE.COM", true),
+        ("{SSHA}garbage", true),
+        ("{CRYPT}abNANd1rDfiNc", false),
+        ("{CRYPT}_J9..rasmz0.F/jqjWck", false),
+        ("{CRYPT}*", true),
+        ("{CRYPT}!$6$8DNGr.1PUo.K1yzF$qaYcHp", true),
+        ("{CRYPT}$6$8DNGr.1PUo.K1yzF$qaYcHp", true),
+        ("{PBKDF2-SHA256}999999999$1bct5/ABpsG3JUHesdvmaA$EXk9LWa5DGxF3P/BBuTO63F7Eq98zqhPVsWEoNNDsFo", true),
+        (
+            "{ARGON2}$argon2id$v=19$m=1,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oAEos9m8ZD3xHmuj9UtPGi/LakhcoZODRPJN9ugxE",
+            true,
+        ),
+        ("{ARGON2}$argon2id$v=19$m=4096,t=3,p=1$tt1G$T4oAEos9m8ZD3xHmuj9UtPGi/LakhcoZODRPJN9ugxE", true),
+        ("{SCRAM-SHA-256}4096:AAAA", true),
+        ("{TOTP1}MFXG4===", false),
+        ("{TOTP1}1", true),
+        ("{TOTP1ANDPW}MFXG4===|{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM", false),
+        ("{TOTP1ANDPW}MFXG4===|{SSHA}garbage", true),
+    ] {
+        assert_eq!(unusable(stored.as_bytes()).is_some(), expected, "{stored}");
+    }
+}
+
 #[test]
 fn every_scheme_round_trips() {
     let random = SeededRandom::new(7);
@@ -108,6 +141,7 @@ fn every_scheme_round_trips() {
             let shown = String::from_utf8_lossy(&stored).into_owned();
             assert_eq!(verify(&stored, b"p\xc3\xa4ss"), Verification::Match, "{shown}");
             assert_eq!(verify(&stored, b"pass"), Verification::Mismatch, "{shown}");
+            assert_eq!(unusable(&stored), None, "{shown}");
             assert_eq!(is_hashed(&stored), scheme != Scheme::Cleartext, "{shown}");
         }
     }

@@ -219,9 +219,7 @@ impl Bound {
         let clock = Arc::new(SystemClock::new());
         let (log, log_thread) = self.start_log(&config)?;
         log.watch_panics();
-        for note in &config.notes {
-            log.line(LogLevel::CONFIG, format_args!("{note}"));
-        }
+        config.notes.iter().for_each(|note| log.note(note));
         for listener in &self.listeners {
             listener
                 .set_buffers(&config.global.tcp_buffers)

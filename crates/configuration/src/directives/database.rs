@@ -1,6 +1,7 @@
 //! Directives of a database of any kind.
 
 use larix_engine::access::AccessRule;
+use larix_engine::password;
 
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
@@ -28,6 +29,11 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("rootpw", "olcRootPW", Scope::Database, Form::Secret, |b, c| {
+        if let Some(why) = password::unusable(c.bytes) {
+            let text =
+                format!("no password matches this rootpw: {why}; `larix hash-password` prints a value");
+            b.notes.warn(c.origin.clone(), &text);
+        }
         b.open_database()?.root_password = Some(c.bytes.to_vec());
         Ok(())
     }),

@@ -20,7 +20,7 @@ use crate::balancer::{self, ServerTls};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::generation::Generation;
 use crate::http::{HttpChange, HttpListener};
-use crate::log::{LogLevel, LogSettings};
+use crate::log::LogSettings;
 use crate::replication;
 use crate::server::Server;
 use crate::tls::{Loaded, TlsState};
@@ -247,7 +247,7 @@ impl<'s> Transition<'s> {
             server.log.notice(format_args!("{setting} was changed: that takes effect at the next start"));
         }
         for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
-            server.log.line(LogLevel::CONFIG, format_args!("{note}"));
+            server.log.note(note);
         }
         replication::follow(server);
         endpoints.tools.follow(server, &server.generation_in_force());

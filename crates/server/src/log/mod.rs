@@ -26,6 +26,7 @@ pub(crate) use operation::{OperationLine, Response, Seconds, What};
 pub use settings::{LogCall, LogSettings};
 pub use syslog::syslog_facility;
 
+use larix_configuration::Note;
 use larix_configuration::values::LogFormat;
 use larix_schema::Schema;
 
@@ -287,6 +288,14 @@ impl Log {
     /// The same for what is wrong, or about to be.
     pub fn warning(&self, text: fmt::Arguments<'_>) {
         self.add((LogLevel::ANY, Severity::Warning, Kind::Text), text);
+    }
+
+    /// What there is to say about the configuration.
+    pub fn note(&self, note: &Note) {
+        match note.is_warning {
+            true => self.warning(format_args!("{note}")),
+            false => self.line(LogLevel::CONFIG, format_args!("{note}")),
+        }
     }
 
     /// Logs each panic of any thread from now on. For the first server of the process.
