@@ -174,6 +174,7 @@ impl Bound {
         hardening::forbid_new_privileges()
             .map_err(|source| ServeError::Start { what: "without new privileges", source })?;
         hardening::keep_files_private();
+        check_port_file(options.port_file.as_deref())?;
         Ok(Self { listeners, sockets, http, admin, options, other_user: privileges.change_user() })
     }
 
@@ -429,6 +430,17 @@ fn reachable(url: &str) -> String {
         }
     }
     url.to_owned()
+}
+
+/// Whether the port file can be written. It is once the server serves, and then it would be late to refuse that.
+fn check_port_file(path: Option<&Path>) -> Result<(), ServeError> {
+    let Some(path) = path else { return Ok(()) };
+    let part = path.with_extension("part");
+    let tried = match path.is_dir() {
+        true => Err(io::ErrorKind::IsADirectory.into()),
+        false => std::fs::write(&part, "").and_then(|()| std::fs::remove_file(&part)),
+    };
+    tried.map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
 }
 
 /// Written beside and renamed: a program that waits for the file never reads half of it.

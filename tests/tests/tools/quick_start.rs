@@ -673,3 +673,21 @@ fn processes_with(argument: &str) -> Vec<String> {
     };
     all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(has).collect()
 }
+
+/// Nothing has been made then, and no password shown that is lost with the end of the server.
+#[test]
+fn a_port_file_that_cannot_be_written_is_refused_first() {
+    let newcomer = Newcomer::new();
+    fs::create_dir(newcomer.folder.path().join("folder")).unwrap();
+    for file in ["nowhere/ports", "folder"] {
+        let output = newcomer
+            .command(&["--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0", "--port-file", file])
+            .output()
+            .unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{file}");
+        assert!(message.contains(&format!("cannot write the port file {file}: ")), "{message}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{file}");
+        assert!(!newcomer.data.exists(), "{file}");
+    }
+}
