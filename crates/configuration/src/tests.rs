@@ -183,6 +183,24 @@ fn numbers_as_c_writes_them_are_shown_in_decimal_digits() {
 }
 
 #[test]
+fn log_levels_are_names_or_numbers_as_c_writes_them() {
+    for (words, expected) in [
+        ("stats", Some(0x100)),
+        ("STATS sync", Some(0x4100)),
+        ("256 0x4000", Some(0x4100)),
+        ("0400", Some(0x100)),
+        ("-1", Some(u32::MAX)),
+        ("-0x1", Some(u32::MAX)),
+        ("0", Some(0)),
+        ("09", None),
+        ("stats,sync", None),
+    ] {
+        let (_keep, config) = read(&[("slapd.conf", &format!("loglevel {words}\n"))]);
+        assert_eq!(config.ok().map(|config| config.global.log_level.0), expected, "{words}");
+    }
+}
+
+#[test]
 fn log_levels_without_lines_are_noted() {
     let (_keep, config) = read(&[("slapd.conf", "loglevel stats acl 0x22 sync any none 0\n")]);
     let config = config.unwrap();

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::line::c_integer;
+
 /// `loglevel` and `-d`: OpenLDAP's bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLevel(pub u32);
@@ -58,7 +60,7 @@ impl LogLevel {
         self.0 & bits != 0
     }
 
-    /// One word: a name, or bits in decimal or hexadecimal (`-1` is all).
+    /// One word: a name, or bits as C writes a number (`-1` is all).
     pub fn parse_word(word: &str) -> Option<Self> {
         if let Some((_, bits)) = Self::NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) {
             return Some(Self(*bits));
@@ -66,11 +68,7 @@ impl LogLevel {
         if word.eq_ignore_ascii_case("pcache") {
             return Some(Self(Self::PCACHE));
         }
-        let (digits, radix) = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
-            Some(hex) => (hex, 16),
-            None => (word, 10),
-        };
-        let number = i64::from_str_radix(digits, radix).ok()?;
+        let number = c_integer(word)?;
         // Negative numbers are two's complement, as C reads them.
         u32::try_from(number).ok().or_else(|| i32::try_from(number).ok().map(i32::cast_unsigned)).map(Self)
     }
