@@ -605,6 +605,9 @@ impl<S: Service> Connection<S> {
             LdapResult::success()
         } else if let Some(at) = self.waiting.iter().position(|w| w.operation.id == id && !w.abandoned) {
             self.cancel_waiting(at)
+        } else if id == operation.id {
+            // No operation that cancels others can be cancelled (RFC 3909 section 3), least of all by itself.
+            LdapResult::with(ResultCode::CANNOT_CANCEL, "that is this operation itself")
         } else {
             LdapResult::with(ResultCode::NO_SUCH_OPERATION, "message ID not found")
         };

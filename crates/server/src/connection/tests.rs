@@ -297,6 +297,7 @@ fn whole_exchanges() {
         Turn::Close,
     );
     check("cancel of nothing", &[cancel(1, 9)], &["1:78:119"], Turn::Idle);
+    check("cancel of itself", &[cancel(1, 1)], &["1:78:121"], Turn::Idle);
     check("abandon of nothing", &[abandon(1, 9), delete(2)], &["2:6b:0"], Turn::Idle);
 }
 
