@@ -95,3 +95,30 @@ fn entries_that_the_schema_does_not_permit_are_found() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), both, "{kind:?}");
     }
 }
+
+/// With the overlay that allows them, dynamic objects (RFC 2589) follow the schema; only they have a time to live.
+#[test]
+fn a_time_to_live_is_for_dynamic_objects() {
+    const DYNAMIC: &str = "dn: cn=meeting,dc=example,dc=com\nobjectClass: person\nobjectClass: dynamicObject\n\
+        structuralObjectClass: person\ncn: meeting\nsn: m\nentryTtl: 86400\n\
+        entryExpireTimestamp: 20990101000000Z\n";
+    const STATIC: &str = "dn: cn=static,dc=example,dc=com\nobjectClass: person\nstructuralObjectClass: person\n\
+        cn: static\nsn: s\nentryTtl: 86400\n";
+    let only = "attribute \"entryTtl\" only allowed in dynamic object";
+    for kind in kinds() {
+        let site = Site::new(kind, &format!("moduleload dds\n{BODY}overlay dds\n"));
+        site.load(ENTRIES);
+        site.load(DYNAMIC);
+        let (succeeds, out, errors) = run(kind, "schema", &site, &[]);
+        assert_eq!((succeeds, out.as_str()), (true, ""), "{kind:?}: {errors}");
+        let file = site.path().join("static.ldif").display().to_string();
+        std::fs::write(&file, STATIC).unwrap();
+        let (succeeds, _, errors) = run(kind, "add", &site, &["-l", &file]);
+        assert!(!succeeds && errors.contains(only), "{kind:?}: {errors}");
+        let (succeeds, _, errors) = run(kind, "add", &site, &["-s", "-l", &file]);
+        assert!(succeeds, "{kind:?}: {errors}");
+        let (_, out, errors) = run(kind, "schema", &site, &[]);
+        let expected = format!("# (65) Object class violation: {only}\ndn: cn=static,dc=example,dc=com\n\n");
+        assert_eq!(out, expected, "{kind:?}: {errors}");
+    }
+}

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use larix_engine::entry::Entry;
-use larix_engine::overlay::Failure;
+use larix_engine::overlay::{Failure, Interests};
 use larix_engine::search::entry::GuardedEntry;
 use larix_engine::write::KnownSchema;
 use larix_engine::write::change::NoLargeSets;
@@ -121,7 +121,11 @@ impl Check<'_> {
             let mut entry = seen.reader.to_owned(dn, true).map_err(fault)?;
             let found = match undefined(view, seen)? {
                 Some(result) => Some(result),
-                None => violation(&view.schema, known, &mut entry)?,
+                None => {
+                    let dynamic_objects = view.settings.overlays.want(Interests::DYNAMIC_OBJECTS);
+                    let mode = CheckMode { dynamic_objects, alone: true, ..CheckMode::default() };
+                    violation(&view.schema, known, &mut entry, mode)?
+                }
             };
             let Some(result) = found else { return Ok(true) };
             let colon = if result.diagnostic.is_empty() { "" } else { ": " };
@@ -152,8 +156,13 @@ fn undefined<S: Snapshot>(
 }
 
 /// What the schema has against an entry: its classes, its name, its attributes, then the syntax of its values.
-fn violation(schema: &Schema, known: &KnownSchema, entry: &mut Entry) -> anyhow::Result<Option<LdapResult>> {
-    match check_entry(schema, known, entry, CheckMode::default(), &NoLargeSets) {
+fn violation(
+    schema: &Schema,
+    known: &KnownSchema,
+    entry: &mut Entry,
+    mode: CheckMode,
+) -> anyhow::Result<Option<LdapResult>> {
+    match check_entry(schema, known, entry, mode, &NoLargeSets) {
         Ok(()) => {}
         Err(Failure::Refused(result)) => return Ok(Some(result)),
         Err(Failure::Storage(fault)) => return Err(anyhow::anyhow!("{fault}")),

@@ -431,7 +431,7 @@ impl<'c> Checker<'c> {
             check_part(self.schema(), entry).map_err(RecordFault::Refused)?;
         } else if self.options.schema_check {
             let dynamic_objects = self.context.settings.overlays.want(Interests::DYNAMIC_OBJECTS);
-            let mode = CheckMode { add: true, dynamic_objects, ..CheckMode::default() };
+            let mode = CheckMode { add: true, dynamic_objects, alone: true, ..CheckMode::default() };
             return check_entry(self.schema(), &self.known, entry, mode, &NoLargeSets).map_err(|failure| {
                 RecordFault::Refused(match failure {
                     Failure::Refused(result) => result,

@@ -129,7 +129,7 @@ fn entry_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, rules: &ReplicaRules) 
         .map(|change| EntryAttribute::new(change.description.clone(), change.values.clone()))
         .collect();
     let context = op.context;
-    let mode = CheckMode { relax: true, add: true, auxiliary_needs_rule: false, dynamic_objects: true };
+    let mode = CheckMode { relax: true, add: true, dynamic_objects: true, ..CheckMode::default() };
     let is_classed = !entry.values(context.known.structural_object_class).is_empty();
     if rules.schema_checking {
         check_entry(context.schema, context.known, &mut entry, mode, &NoLargeSets)?;
@@ -254,7 +254,7 @@ pub(super) fn change<V: Snapshot>(
     let place = |description: &AttributeDescription| places.get(description).copied();
     entry.attributes.sort_by_cached_key(|attribute| place(&attribute.description).unwrap_or(usize::MAX));
     if rules.schema_checking {
-        let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false, dynamic_objects: true };
+        let mode = CheckMode { relax: true, dynamic_objects: true, ..CheckMode::default() };
         let sets = crate::write::operator::StoredSets::new(op.reader(&current)?);
         check_entry(op.context.schema, op.context.known, &mut entry, mode, &sets)?;
     }

@@ -29,6 +29,8 @@ pub struct CheckMode {
     pub auxiliary_needs_rule: bool,
     /// Dynamic objects (RFC 2589) may stand here.
     pub dynamic_objects: bool,
+    /// No overlay looks at the entry, which is loaded or stored: what it would say of dynamic objects is said here.
+    pub alone: bool,
 }
 
 /// Checks `entry` and completes it: on an add `structuralObjectClass` is set and naming values that are missing are
@@ -191,6 +193,7 @@ fn check_permitted(
         PermittedIn::Referral if !classes.referral => "only allowed in the referral",
         PermittedIn::Subentry if !classes.subentry => "only allowed in the subentry",
         PermittedIn::Dynamic if !mode.dynamic_objects => "not supported in context",
+        PermittedIn::Dynamic if mode.alone && !classes.dynamic => "only allowed in dynamic object",
         PermittedIn::Nowhere => "not supported!",
         PermittedIn::Alias | PermittedIn::Referral | PermittedIn::Subentry | PermittedIn::Dynamic => {
             return Ok(());
