@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::entry::ConfigEntry;
-use super::model::{Config, QuickStart, Source};
+use super::model::{Config, Earlier, QuickStart, Source};
 use super::slapd_d::{self, Stamp};
 use super::{entries, quick_start, slapd_conf};
 
@@ -92,7 +92,7 @@ impl Config {
     /// # Errors
     /// Names the entry, the attribute and the value.
     pub fn from_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
-        entries::from_entries(all.into_iter().map(Arc::new).collect(), source, None)
+        entries::from_entries(all.into_iter().map(Arc::new).collect(), source, Earlier::Nothing)
     }
 
     /// The same for a configuration that takes this one's place: attribute types and object classes that both have keep
@@ -101,7 +101,7 @@ impl Config {
     /// # Errors
     /// As [`Self::from_entries`].
     pub fn followed_by(&self, all: Vec<Arc<ConfigEntry>>) -> Result<Self, ConfigError> {
-        entries::from_entries(all, self.source.clone(), Some(self))
+        entries::from_entries(all, self.source.clone(), Earlier::Before(self))
     }
 
     /// The entries under cn=config, parents before children.

@@ -26,6 +26,17 @@ use super::values::{
 };
 use super::values::{PasswordCosts, PasswordReset};
 
+/// What stands in a configuration already. An earlier version took some of it that is refused now where it is new.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Earlier<'c> {
+    /// Nothing.
+    Nothing,
+    /// All of it, where the configuration is kept.
+    Kept,
+    /// This configuration, before a change.
+    Before(&'c Config),
+}
+
 /// The whole configuration of one server. Immutable once published.
 #[derive(Debug, Clone)]
 pub struct Config {

@@ -28,7 +28,7 @@ use super::diagnostic::{ConfigError, ConfigFault, Notes, Origin};
 use super::entries::{EntryName, from_entries, kind_of, split_number, takes_word};
 use super::entry::{ConfigAttribute, ConfigEntry};
 use super::line;
-use super::model::{Config, Source};
+use super::model::{Config, Earlier, Source};
 use super::text::{Piece, Text, crc32};
 
 pub use add::{add_entries, merge_entries};
@@ -69,7 +69,7 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
         .with_help(help));
     }
     let source = Source::Directory(directory.to_owned());
-    let mut config = from_entries(all.into_iter().map(Arc::new).collect(), source, None)
+    let mut config = from_entries(all.into_iter().map(Arc::new).collect(), source, Earlier::Kept)
         .map_err(|error| with_files(error, directory))?;
     for note in &notes {
         config.notes.push(note.origin.clone(), note.text.clone());
@@ -442,6 +442,9 @@ fn owner_above(path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use larix_engine::controls::RequestControls;
+
+    use super::super::change::fixture::{TestSources, operations};
     use super::*;
 
     #[test]
@@ -545,6 +548,35 @@ mod tests {
         let limits = "{0}dn.exact=\"cn=3000000000,cn=one\" time.soft=5  size.hard=2147483647";
         assert_eq!(shown("olcLimits"), [limits]);
         assert!(!read_again(&mut config, directory.path()).unwrap(), "the files are those that were read");
+    }
+
+    /// The server starts, and the suffix can be changed while it serves; none comes in that way.
+    #[test]
+    fn a_suffix_of_another_kind_that_an_earlier_version_took_is_read() {
+        let directory = directory([
+            Some(""),
+            Some("olcSuffix: cn=a,cn=config\nstructuralObjectClass: olcMdbConfig\n"),
+            Some(""),
+        ]);
+        let config = read(directory.path()).unwrap();
+        let warnings = |config: &Config| -> Vec<String> {
+            config.notes.iter().filter(|note| note.is_warning).map(ToString::to_string).collect()
+        };
+        let warning = "olcDatabase={1}mdb,cn=config: olcDatabase: warning: suffix \"cn=a,cn=config\" lies within \
+                       \"cn=config\", which the config database serves: nothing reaches the entries there; choose another olcSuffix";
+        assert_eq!(warnings(&config), [warning]);
+        let changed = |config: &Config, change: &str| {
+            let ldif = format!("dn: olcDatabase={{1}}mdb,cn=config\nchangetype: modify\n{change}\n");
+            TestSources::new().change(config, operations(&ldif).remove(0), RequestControls::default())
+        };
+        let locked = changed(&config, "replace: olcReadOnly\nolcReadOnly: TRUE").unwrap().config;
+        assert_eq!(warnings(&locked), [warning]);
+        let refused = changed(&locked, "add: olcSuffix\nolcSuffix: cn=b,cn=config").unwrap_err();
+        assert!(refused.0.diagnostic.contains("suffix \"cn=b,cn=config\" lies within"), "{refused}");
+        let mended = changed(&locked, "delete: olcSuffix\nolcSuffix: cn=a,cn=config").unwrap().config;
+        assert_eq!(warnings(&mended), [""; 0]);
+        let refused = changed(&mended, "add: olcSuffix\nolcSuffix: cn=a,cn=config").unwrap_err();
+        assert!(refused.0.diagnostic.contains("suffix \"cn=a,cn=config\" lies within"), "{refused}");
     }
 
     #[test]

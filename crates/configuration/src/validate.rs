@@ -11,7 +11,7 @@ use larix_schema::{AttributeDescription, DescriptionError, NormalDn, SECRET_ATTR
 
 use super::diagnostic::{ConfigError, Origin};
 use super::kinds::{LdapSettings, MetaSettings, relay};
-use super::model::{AccessLine, Config, Database, Overlay};
+use super::model::{AccessLine, Config, Database, Earlier, Overlay};
 use super::remote_auth::Realm;
 use super::values::ChangeLog;
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
@@ -20,12 +20,24 @@ use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 ///
 /// # Errors
 /// All faults of databases, or else all of overlays, or else the first one of the rest.
-pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
+pub(super) fn complete(config: Config) -> Result<Config, ConfigError> {
+    complete_after(config, Earlier::Nothing)
+}
+
+/// The same of one that follows another, or stands already.
+///
+/// # Errors
+/// As [`complete`].
+pub(super) fn complete_after(mut config: Config, earlier: Earlier<'_>) -> Result<Config, ConfigError> {
     let mut served: Vec<(NormalDn, usize)> = Vec::new();
+    let mut unreached: Vec<(Origin, String)> = Vec::new();
     let mut directories: Vec<(PathBuf, Origin)> = Vec::new();
     let mut found = Vec::new();
     for (number, database) in config.databases.iter().enumerate() {
-        found.extend(suffixes(database, number, &config, &mut served).err());
+        match suffixes(database, number, &config, earlier, &mut served) {
+            Ok(texts) => unreached.extend(texts.into_iter().map(|text| (database.origin.clone(), text))),
+            Err(fault) => found.push(fault),
+        }
         found.extend(root(database).err());
         if let Some(path) = database.kind.directory() {
             found.extend(directory(database, path, &mut directories).err());
@@ -47,6 +59,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     balance(&mut config)?;
     access(&config)?;
     access_notes(&mut config);
+    unreached.into_iter().for_each(|(origin, text)| config.notes.warn(origin, &text));
     for database in &config.databases {
         if database.kind.is_stored() && database.suffixes.is_empty() {
             config.notes.push(database.origin.clone(), "this database has no suffix, so nothing reaches it");
@@ -238,20 +251,42 @@ fn open_passwords(
     }
 }
 
+impl Earlier<'_> {
+    /// Whether a database has this suffix, which lies within that of another kind.
+    fn has_unreached(self, suffix: &NormalDn) -> bool {
+        let config = match self {
+            Self::Nothing => return false,
+            Self::Kept => return true,
+            Self::Before(config) => config,
+        };
+        let databases = config.databases.iter().filter(|database| !database.hidden);
+        databases.flat_map(|database| &database.suffixes).any(|own| own.normal == *suffix)
+            && kind_above(suffix, config).is_some()
+    }
+}
+
+/// Whether requests reach the database by its suffixes. Answers what is to be said of those that stand already, and that none does.
 fn suffixes(
     database: &Database,
     number: usize,
     config: &Config,
+    earlier: Earlier<'_>,
     served: &mut Vec<(NormalDn, usize)>,
-) -> Result<(), ConfigError> {
+) -> Result<Vec<String>, ConfigError> {
+    let mut unreached = Vec::new();
     if database.hidden {
-        return Ok(());
+        return Ok(unreached);
     }
     for suffix in &database.suffixes {
         let own = suffix.normal.clone();
         if let Some((kind, above)) = kind_above(&own, config) {
             let message =
                 format!("suffix \"{suffix}\" lies within \"{above}\", which the {kind} database serves");
+            if earlier.has_unreached(&own) {
+                unreached
+                    .push(format!("{message}: nothing reaches the entries there; choose another olcSuffix"));
+                continue;
+            }
             return Err(ConfigError::new(database.origin.clone(), message).with_help("choose another suffix"));
         }
         if let Some((_, first)) = served.iter().find(|(other, _)| own.is_within(other)) {
@@ -279,7 +314,7 @@ fn suffixes(
         }
         served.push((own, number));
     }
-    Ok(())
+    Ok(unreached)
 }
 
 /// The database whose suffix comes with its kind, if that has this name: its kind, and the suffix as shown. Requests go there, whatever

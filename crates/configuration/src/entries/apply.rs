@@ -13,7 +13,7 @@ use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::kinds::{DatabaseKind, SERVER_KIND, target_attributes};
 use super::super::line;
-use super::super::model::{Config, ModuleList, SchemaSection, Source};
+use super::super::model::{Config, Earlier, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
 use super::super::value_list::ValueList;
 use super::super::{chain, translucent};
@@ -55,7 +55,7 @@ pub(crate) fn is_plain(description: &str) -> bool {
 pub(crate) fn from_entries(
     mut all: Vec<Arc<ConfigEntry>>,
     source: Source,
-    earlier: Option<&Config>,
+    earlier: Earlier<'_>,
 ) -> Result<Config, ConfigError> {
     let mut named = Vec::with_capacity(all.len());
     for mut entry in all.drain(..) {
@@ -71,7 +71,10 @@ pub(crate) fn from_entries(
         );
     }
     let mut builder = Builder::new(true);
-    let reusable = earlier.map(|earlier| ReusableSchema::find(earlier, &named));
+    let reusable = match earlier {
+        Earlier::Before(config) => Some(ReusableSchema::find(config, &named)),
+        Earlier::Nothing | Earlier::Kept => None,
+    };
     if let Some(reusable) = &reusable {
         reusable.followed_by(&mut builder);
     }
@@ -98,7 +101,7 @@ pub(crate) fn from_entries(
     ConfigError::together(faults.found)?;
     let mut config = builder.finish(source);
     config.read_entries = Some(named.into_iter().map(|(_, entry)| entry).collect());
-    super::super::validate::complete(config)
+    super::super::validate::complete_after(config, earlier)
 }
 
 /// So many faults are shown.
