@@ -72,6 +72,8 @@ pub(crate) struct Operation {
     pub(crate) is_answered: bool,
     /// It begins or prolongs the client's restriction to one server.
     pub(crate) is_write: bool,
+    /// Its answer alone says whether the server has changed something.
+    pub(crate) may_change: bool,
     /// It asks for a page of a search.
     pub(crate) is_page: bool,
     /// That was the last page.

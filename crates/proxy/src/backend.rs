@@ -180,9 +180,8 @@ impl Backend for ProxyBackend {
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let asker = self.asker(context);
-        if request.oid == oid::WHO_AM_I
-            && !(self.proxy.settings.proxies_who_am_i && has_bound(&self.proxy, &asker))
-        {
+        let is_question = request.oid == oid::WHO_AM_I;
+        if is_question && !(self.proxy.settings.proxies_who_am_i && has_bound(&self.proxy, &asker)) {
             return Reply::Now(Extended::not_served().into());
         }
         let request_context = match self.proxy.request_context(&asker, request.controls.hops, Kind::Extended)
@@ -197,7 +196,7 @@ impl Backend for ProxyBackend {
             controls: outcome.controls,
             ..ExtendedAnswer::from(outcome.result)
         };
-        Reply::Later(self.proxy.submit(request_context, body, false, (later(), map)))
+        Reply::Later(self.proxy.submit(request_context, body, is_question, (later(), map)))
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {

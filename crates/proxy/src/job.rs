@@ -89,6 +89,11 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// Whether the target is another one afterwards, or may be.
+    pub(crate) const fn is_change(&self) -> bool {
+        self.kind.is_change() && !self.is_repeatable
+    }
+
     /// The same request with another body, whose answers go elsewhere.
     pub(crate) fn with(&self, body: Zeroizing<Vec<u8>>, sink: Sink) -> Self {
         Self {

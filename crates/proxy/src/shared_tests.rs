@@ -148,3 +148,17 @@ fn a_search_ends_whose_request_is_lost() {
     assert_eq!(result.code, ResultCode::SUCCESS);
     assert!(matches!(feed.take(), (FeedItem::Nothing, _)));
 }
+
+/// Who am I is an extended operation, and may be asked once more.
+#[test]
+fn a_question_is_no_change() {
+    for (kind, is_repeatable, is_change) in [
+        (Kind::Extended, false, true),
+        (Kind::Extended, true, false),
+        (Kind::Delete, false, true),
+        (Kind::Compare, true, false),
+        (Kind::Bind, false, false),
+    ] {
+        assert_eq!(Job { kind, is_repeatable, ..job() }.is_change(), is_change, "{kind:?}");
+    }
+}

@@ -258,6 +258,7 @@ impl Balancer {
                         sent: now,
                         is_answered: false,
                         is_write: false,
+                        may_change: false,
                         is_page: false,
                         ends_pages: false,
                     };
@@ -394,6 +395,7 @@ impl Balancer {
                     sent: now,
                     is_answered: false,
                     is_write: false,
+                    may_change: false,
                     is_page: false,
                     ends_pages: false,
                 };

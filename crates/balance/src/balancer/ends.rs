@@ -184,7 +184,7 @@ impl Balancer {
             self.one_less(backend);
         }
         match operation.kind {
-            Kind::Plain(op) if op.is_of_change() => {
+            Kind::Plain(_) if operation.may_change => {
                 self.answer_for(operation, &result.clone().with_unknown_outcome());
             }
             Kind::Plain(_) => self.answer_for(operation, result),

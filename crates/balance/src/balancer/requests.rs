@@ -23,6 +23,8 @@ pub(super) struct Forwarded<'a> {
     pub(super) op: ResponseOp,
     pub(super) request: envelope::Request<'a>,
     pub(super) is_write: bool,
+    /// Its answer alone says whether the server has changed something.
+    pub(super) may_change: bool,
     /// It asks for a page of a search, of which the server remembers where it ended.
     pub(super) is_page: bool,
     /// The server is to carry it out as the client. A cancel is about the connection: servers refuse it with the control for that.
@@ -103,9 +105,16 @@ impl Balancer {
                 return true;
             }
         };
-        let is_write = is_write(&message.request);
-        let sent =
-            Forwarded { id, message: message.id, op, request, is_write, is_page: false, is_as_client: true };
+        let sent = Forwarded {
+            id,
+            message: message.id,
+            op,
+            request,
+            is_write: is_write(&message.request),
+            may_change: op.is_of_change() && !is_question(&message.request),
+            is_page: false,
+            is_as_client: true,
+        };
         let is_critical = || message.controls.iter().any(|control| control.critical);
         match message.request {
             Request::Bind(bind) => self.bind(&sent, &bind, now),
@@ -330,6 +339,7 @@ impl Balancer {
                     sent: now,
                     is_answered: false,
                     is_write: sent.is_write,
+                    may_change: sent.may_change,
                     is_page: sent.is_page,
                     ends_pages: false,
                 };
@@ -451,6 +461,11 @@ impl Balancer {
             authorize(&self.settings, client, name, identity);
         }
     }
+}
+
+/// Whether it is an extended operation that changes nothing.
+fn is_question(request: &Request<'_>) -> bool {
+    matches!(request, Request::Extended(ExtendedRequest { name: oid::WHO_AM_I | oid::CANCEL, .. }))
 }
 
 /// Whether it begins `write_coherence`: anything but a search, a compare or a bind. An extended operation does if it is known to change

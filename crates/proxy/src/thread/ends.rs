@@ -57,7 +57,7 @@ impl Exchange {
             let removed = connection.waiting.remove(at);
             self.forget(number);
             match (removed, result) {
-                (Some((_, job)), None) if job.kind.is_change() => job.sink.end_unsent(never_sent()),
+                (Some((_, job)), None) if job.is_change() => job.sink.end_unsent(never_sent()),
                 (removed, result) => answer(removed, result),
             }
             return;
@@ -67,7 +67,7 @@ impl Exchange {
         let Some(message) = message else { return };
         if result.is_none()
             && let Some((_, job)) = connection.sent.get_mut(&message)
-            && job.kind.is_change()
+            && job.is_change()
             // Late is late.
             && job.deadline.is_none_or(|deadline| deadline > now + LATER)
         {
@@ -336,7 +336,7 @@ fn never_sent() -> LdapResult {
 
 /// The result of a request that the target has had and not answered.
 pub(super) fn unanswered(job: &Job, result: LdapResult) -> LdapResult {
-    match job.kind.is_change() {
+    match job.is_change() {
         true => result.with_unknown_outcome(),
         false => result,
     }

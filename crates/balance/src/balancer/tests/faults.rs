@@ -53,6 +53,22 @@ fn a_server_that_lies_loses_its_connection_alone() {
     }
 }
 
+/// Who may have changed something is told so, and nobody else.
+#[test]
+fn a_lost_question_is_no_change() {
+    for (name, is_change) in [(oid::WHO_AM_I, false), (oid::PASSWORD_MODIFY, true), ("1.2.3", true)] {
+        let mut world = World::new(&conf(1, 1, ""));
+        let client = world.client();
+        world.send(client, |out| larix_proto::client::extended(out, MessageId(1), name, None, &[]));
+        let (upstream, _) = world.one_request();
+        world.balancer.upstream_received(upstream, b"garbage", world.now);
+        let answers = world.answers(client);
+        let [answer] = answers.as_slice() else { panic!("{name}: {answers:?}") };
+        assert!(answer.starts_with("1 Extended 52 the connection to the server was lost"), "{answer}");
+        assert_eq!(answer.contains("whether the change was made is unknown"), is_change, "{name}");
+    }
+}
+
 #[test]
 fn answers_before_a_lie_are_true() {
     let mut world = World::new(&conf(1, 1, ""));
