@@ -182,6 +182,30 @@ fn numbers_as_c_writes_them_are_shown_in_decimal_digits() {
     }
 }
 
+/// slapd starts with each of them.
+#[test]
+fn numbers_that_mean_nothing_here_are_taken() {
+    let forms = |database: &str| {
+        let lines = format!("database mdb\nsuffix cn=x\ndirectory /tmp/larix-test/x\n{database}");
+        super::fixture::in_all_forms(&["core"], &lines).unwrap_or_else(|why| panic!("{database}: {why}"))
+    };
+    for (mode, expected, note) in [
+        ("0640", Some(0o640), None),
+        ("-rw-r-----", Some(0o640), None),
+        ("600", None, Some("`mode` has no effect: 600 is 01130 in octal, which is no file mode")),
+    ] {
+        for config in forms(&format!("mode {mode}")) {
+            assert_eq!(config.databases[1].kind.mdb().expect("mdb").mode, expected, "{mode}");
+            let found = config.notes.iter().find(|note| note.text.starts_with("`mode`"));
+            assert_eq!(
+                found.map(|found| note.is_some_and(|it| found.text.starts_with(it))),
+                note.map(|_| true)
+            );
+        }
+    }
+    forms("overlay sssvlv\nsssvlv-maxkeys -1\nsssvlv-max -1");
+}
+
 #[test]
 fn log_levels_are_names_or_numbers_as_c_writes_them() {
     for (words, expected) in [

@@ -297,9 +297,16 @@ fn mode(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         })
     };
     let number = c_integer(text).and_then(|mode| u32::try_from(mode).ok());
-    let mode = number.or_else(|| symbolic(text)).filter(|mode| *mode <= 0o777).ok_or_else(|| {
+    let mode = number.or_else(|| symbolic(text)).ok_or_else(|| {
         Fault::argument(0, format!("`{text}` is not a file mode")).with_help("such as 0600 or -rw-------")
     })?;
+    if mode > 0o777 {
+        // slapd takes any number. Most lack the 0 that makes them octal.
+        builder.mdb()?.mode = None;
+        let why = format!("{text} is 0{mode:o} in octal, which is no file mode; write 0600 or -rw-------");
+        builder.note_without_effect(call, "mode", &why);
+        return Ok(());
+    }
     builder.mdb()?.mode = Some(mode);
     Ok(())
 }

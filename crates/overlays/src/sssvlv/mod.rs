@@ -52,11 +52,8 @@ fn check_number(_: &Schema, words: &[String]) -> Result<(), WordFault> {
 }
 
 fn build(settings: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
-    let keys_max = match settings.text("olcSssVlvMaxKeys") {
-        None => None,
-        Some(value) => Some(value.parse().map_err(|_| {
-            SettingError::new(format!("sssvlv-maxkeys \"{value}\": not a number of sort keys"))
-        })?),
-    };
+    let keys_max = settings.number::<i32>("sssvlv-maxkeys", "olcSssVlvMaxKeys")?;
+    // As in slapd: below 0 there are no fewer than none.
+    let keys_max = keys_max.map(|most| u32::try_from(most).unwrap_or(0));
     Ok(Arc::new(Sorting { keys_max }))
 }
