@@ -53,7 +53,7 @@ fn a_server_that_lies_loses_its_connection_alone() {
     }
 }
 
-/// Who may have changed something is told so, and nobody else.
+/// The answer says so of what may have changed something, and of nothing else.
 #[test]
 fn a_lost_question_is_no_change() {
     for (name, is_change) in [(oid::WHO_AM_I, false), (oid::PASSWORD_MODIFY, true), ("1.2.3", true)] {
