@@ -14,6 +14,7 @@ use larix_proto::{limits, oid};
 use self::values::{action, backend_server, bind_conf, milliseconds, object_identifier, seconds, size};
 use super::conf_file::{ConfLine, conf_lines};
 use super::diagnostic::{ConfigError, Origin};
+use super::line::c_integer;
 use super::values::TlsVerify;
 
 pub(crate) use self::config_settings::{BACKEND_CLASS, CLASS, MODULE, SHOWN_ALWAYS, TIER_CLASS};
@@ -201,11 +202,11 @@ fn single(settings: &mut BalanceSettings, keyword: &str, value: &str) -> Result<
         "idletimeout" => settings.idle_timeout = seconds(keyword, value)?,
         "client_max_pending" => settings.client_max_pending = size(keyword, value)?,
         "write_coherence" => {
-            settings.write_coherence = match value.parse::<i64>() {
-                Ok(0) => Coherence::Off,
-                Ok(seconds) if seconds < 0 => Coherence::UntilBind,
-                Ok(seconds) => Coherence::For(Duration::from_secs(seconds.unsigned_abs())),
-                Err(_) => {
+            settings.write_coherence = match c_integer(value) {
+                Some(0) => Coherence::Off,
+                Some(seconds) if seconds < 0 => Coherence::UntilBind,
+                Some(seconds) => Coherence::For(Duration::from_secs(seconds.unsigned_abs())),
+                None => {
                     return Err(Wrong::of(keyword, value, "seconds, 0 for off, -1 for until the next bind"));
                 }
             };

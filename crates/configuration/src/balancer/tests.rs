@@ -52,6 +52,22 @@ tier bestof
 backend-server uri=ldapi://%2Frun%2Fslapd
 ";
 
+/// As lloadd reads them.
+#[test]
+fn numbers_may_be_written_as_c_does() {
+    let text = "idletimeout 0x10\nwrite_coherence 010\nclient_max_pending 0x20\nfeature proxyauthz\n\
+                bindconf bindmethod=simple binddn=cn=test credentials=pass timeout=010\n\
+                tier roundrobin\nbackend-server uri=ldap://a numconns=0x3 bindconns=2 retry=010 max-pending-ops=0\n";
+    let settings = read_text(text).unwrap();
+    assert_eq!(settings.idle_timeout, Some(Duration::from_secs(16)));
+    assert_eq!(settings.write_coherence, Coherence::For(Duration::from_secs(8)));
+    assert_eq!(settings.client_max_pending, 32);
+    assert_eq!(settings.bind.timeout, Some(Duration::from_secs(8)));
+    assert_eq!(settings.tiers[0].backends[0].connections, 3);
+    let refused = read_text(&text.replace("idletimeout 0x10", "idletimeout 08")).unwrap_err();
+    assert!(refused.contains("seconds, 0 for no limit"), "{refused}");
+}
+
 #[test]
 fn a_whole_file() {
     let settings = read_text(WHOLE).unwrap();

@@ -6,6 +6,7 @@ use larix_client::{Credentials, KeepAlive, Mechanism, SaslPassword};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use zeroize::Zeroizing;
 
+use super::super::line::c_integer;
 use super::super::values::TLS_KEYS;
 use super::settings::{Action, BackendSettings, BindSettings, ProxyHeader, StartTls, Strategy};
 
@@ -265,24 +266,29 @@ pub(super) fn object_identifier(value: &str) -> Result<String, Wrong> {
     Err(Wrong::new(format!("`{value}` is no OID"), "numbers with dots, such as 1.2.840.113556.1.4.319"))
 }
 
+/// A number as C writes it, from 0 up.
+fn whole(value: &str) -> Option<u32> {
+    c_integer(value).and_then(|number| u32::try_from(number).ok())
+}
+
 pub(super) fn number(key: &str, value: &str) -> Result<u32, Wrong> {
-    value.parse().map_err(|_| Wrong::of(key, value, "a number"))
+    whole(value).ok_or_else(|| Wrong::of(key, value, "a number"))
 }
 
 pub(super) fn size(key: &str, value: &str) -> Result<usize, Wrong> {
-    let number = value.parse::<u32>().ok().and_then(|number| usize::try_from(number).ok());
+    let number = whole(value).and_then(|number| usize::try_from(number).ok());
     number.ok_or_else(|| Wrong::of(key, value, "a number, 0 for no limit"))
 }
 
 /// 0: none.
 pub(super) fn seconds(key: &str, value: &str) -> Result<Option<Duration>, Wrong> {
-    let seconds = value.parse::<u32>().map_err(|_| Wrong::of(key, value, "seconds, 0 for no limit"))?;
+    let seconds = whole(value).ok_or_else(|| Wrong::of(key, value, "seconds, 0 for no limit"))?;
     Ok((seconds > 0).then(|| Duration::from_secs(seconds.into())))
 }
 
 /// 0: none.
 pub(super) fn milliseconds(key: &str, value: &str) -> Result<Option<Duration>, Wrong> {
-    let time = value.parse::<u32>().map_err(|_| Wrong::of(key, value, "milliseconds, 0 for no limit"))?;
+    let time = whole(value).ok_or_else(|| Wrong::of(key, value, "milliseconds, 0 for no limit"))?;
     Ok((time > 0).then(|| Duration::from_millis(time.into())))
 }
 
