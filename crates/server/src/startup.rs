@@ -220,7 +220,7 @@ impl Bound {
         let clock = Arc::new(SystemClock::new());
         let (log, log_thread) = self.start_log(&config)?;
         log.watch_panics();
-        config.notes.iter().for_each(|note| log.note(note));
+        config.notes.iter().for_each(|note| log.configuration_note(note));
         for listener in &self.listeners {
             listener
                 .set_buffers(&config.global.tcp_buffers)

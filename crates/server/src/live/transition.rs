@@ -247,7 +247,7 @@ impl<'s> Transition<'s> {
             server.log.notice(format_args!("{setting} was changed: that takes effect at the next start"));
         }
         for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
-            server.log.note(note);
+            server.log.configuration_note(note);
         }
         replication::follow(server);
         endpoints.tools.follow(server, &server.generation_in_force());

@@ -291,7 +291,7 @@ impl Log {
     }
 
     /// What there is to say about the configuration.
-    pub fn note(&self, note: &Note) {
+    pub fn configuration_note(&self, note: &Note) {
         match note.is_warning {
             true => self.warning(format_args!("{note}")),
             false => self.line(LogLevel::CONFIG, format_args!("{note}")),
