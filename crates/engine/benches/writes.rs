@@ -25,7 +25,7 @@ use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteRequest, WriterEnvironment,
 };
-use larix_engine::{Database, DatabaseSettings, Directory, Frontend, Served, Suffix};
+use larix_engine::{Database, DatabaseSettings, Directory, Frontend, ServedDatabase, Suffix};
 use larix_load::generate::Kind;
 use larix_proto::ModifyOperation;
 use larix_proto::ldif::{Body, Reader};
@@ -226,7 +226,7 @@ fn main() {
         auxiliary_needs_rule: false,
         index_watch: None,
     };
-    let served = Arc::new(Served::start(Arc::clone(&database), environment).unwrap());
+    let served = Arc::new(ServedDatabase::start(Arc::clone(&database), environment).unwrap());
     let frontend = Frontend {
         subschema: schema.parse_dn("cn=Subschema").unwrap(),
         schema: Arc::clone(&schema),

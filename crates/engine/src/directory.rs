@@ -9,7 +9,7 @@ mod changes;
 mod committed;
 mod passwords;
 mod replicated;
-mod served;
+mod served_database;
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use larix_store::Store;
 
 pub use binds::BindLookup;
 pub use committed::{CommittedFollower, Writers, begin_followers};
-pub use served::{Served, ServedHandle};
+pub use served_database::{DatabaseHandle, ServedDatabase};
 
 use crate::access::{AccessPolicy, OtherEntries};
 use crate::neighbours::Neighbours;
@@ -57,11 +57,11 @@ impl Frontend {
 pub struct ChosenDatabase<'d, S: Store> {
     frontend: &'d Frontend,
     known: &'d KnownSchema,
-    served: &'d Arc<Served<S>>,
+    served: &'d Arc<ServedDatabase<S>>,
 }
 
 impl<'d, S: Store> ChosenDatabase<'d, S> {
-    pub fn served(self) -> &'d Arc<Served<S>> {
+    pub fn served(self) -> &'d Arc<ServedDatabase<S>> {
         self.served
     }
 }
@@ -88,18 +88,18 @@ pub enum Held {
 pub struct Directory<S: Store> {
     frontend: Frontend,
     known: KnownSchema,
-    databases: Vec<Arc<Served<S>>>,
+    databases: Vec<Arc<ServedDatabase<S>>>,
 }
 
 /// The entries of these databases, for the access rules of others.
-pub fn other_entries<S: Store>(databases: &[Arc<Served<S>>]) -> Arc<dyn OtherEntries> {
+pub fn other_entries<S: Store>(databases: &[Arc<ServedDatabase<S>>]) -> Arc<dyn OtherEntries> {
     Arc::new(Neighbours(databases.iter().map(|served| Arc::downgrade(&served.database)).collect()))
 }
 
 impl<S: Store> Directory<S> {
     /// # Errors
     /// A schema without the system's elements.
-    pub fn new(frontend: Frontend, databases: Vec<Arc<Served<S>>>) -> Result<Self, MissingElement> {
+    pub fn new(frontend: Frontend, databases: Vec<Arc<ServedDatabase<S>>>) -> Result<Self, MissingElement> {
         let known = KnownSchema::of(&frontend.schema)?;
         let directory = Self { frontend, known, databases };
         let others: Arc<dyn OtherDatabases> = Arc::new(directory.neighbours());
@@ -133,7 +133,7 @@ impl<S: Store> Directory<S> {
     }
 
     /// In the order of the configuration.
-    pub fn databases(&self) -> &[Arc<Served<S>>] {
+    pub fn databases(&self) -> &[Arc<ServedDatabase<S>>] {
         &self.databases
     }
 
@@ -151,15 +151,15 @@ impl<S: Store> Directory<S> {
 
     /// The database that holds this DN: of those whose suffix is at or above it, the one with the longest. Hidden ones
     /// hold nothing.
-    pub fn select(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
-        let depth = |nearest: &NearestSuffix<'_>, served: &&Arc<Served<S>>| {
+    pub fn select(&self, dn: &NormalDn) -> Option<&Arc<ServedDatabase<S>>> {
+        let depth = |nearest: &NearestSuffix<'_>, served: &&Arc<ServedDatabase<S>>| {
             served.database.current_settings().depth_of(nearest)
         };
         NearestSuffix::of(dn).among(&self.databases, depth).map(|(_, served)| served)
     }
 
     /// This database of the directory.
-    pub fn at<'d>(&'d self, served: &'d Arc<Served<S>>) -> ChosenDatabase<'d, S> {
+    pub fn at<'d>(&'d self, served: &'d Arc<ServedDatabase<S>>) -> ChosenDatabase<'d, S> {
         ChosenDatabase { frontend: &self.frontend, known: &self.known, served }
     }
 
@@ -169,8 +169,8 @@ impl<S: Store> Directory<S> {
 
     /// The databases whose suffixes are below this DN and glued to the naming context that it is in: where a search of
     /// a subtree goes on.
-    pub fn glued_below(&self, dn: &NormalDn) -> Vec<&Arc<Served<S>>> {
-        let is_below = |served: &&Arc<Served<S>>| {
+    pub fn glued_below(&self, dn: &NormalDn) -> Vec<&Arc<ServedDatabase<S>>> {
+        let is_below = |served: &&Arc<ServedDatabase<S>>| {
             let settings = served.database.current_settings();
             settings.subordinate
                 && !settings.hidden

@@ -18,7 +18,7 @@ use larix_engine::log::{self, Follower, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::synchronised::EntryIds;
 use larix_engine::search::task::storage_failure;
 use larix_engine::search::{Budget, SearchTask, Step};
-use larix_engine::{Database, Fault, Served, ServedHandle, View, tree};
+use larix_engine::{Database, DatabaseHandle, Fault, ServedDatabase, View, tree};
 use larix_proto::control::{ChangeType, EntryChangeNotification, PersistentSearch};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode};
@@ -36,7 +36,7 @@ const MOVED_MAX: usize = 1_000_000;
 pub struct Start<S: Store> {
     pub asked: PersistentSearch,
     /// The database that the base is in, then those that are glued below it.
-    pub parts: Vec<(Arc<Served<S>>, SearchTask)>,
+    pub parts: Vec<(Arc<ServedDatabase<S>>, SearchTask)>,
     /// Whether the filter matches every entry.
     pub any_entry: bool,
     pub message: MessageId,
@@ -72,7 +72,7 @@ enum Phase {
 /// The search in one database.
 #[derive(Debug)]
 struct DatabaseSearch<S: Store> {
-    served: ServedHandle<S>,
+    served: DatabaseHandle<S>,
     task: SearchTask,
     server_id: u16,
     /// The log's history when it began.
@@ -124,10 +124,10 @@ impl<S: Store> Changes<S> {
     /// What is answered where there is no such base, or where it may not be searched; a store that cannot be read.
     pub fn new(start: Start<S>) -> Result<Self, LdapResult> {
         let Start { asked: request, parts, any_entry, message } = start;
-        let part = |(served, task): (Arc<Served<S>>, SearchTask)| {
+        let part = |(served, task): (Arc<ServedDatabase<S>>, SearchTask)| {
             let server_id = served.database().server_id();
             DatabaseSearch {
-                served: ServedHandle::new(&served),
+                served: DatabaseHandle::new(&served),
                 task,
                 server_id,
                 history: None,

@@ -17,7 +17,7 @@ use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock as _, ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, Recording, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Database, DatabaseSettings, Served, Suffix};
+use larix_engine::{Database, DatabaseSettings, ServedDatabase, Suffix};
 use larix_proto::control::{ControlValue as _, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{
@@ -70,7 +70,7 @@ fn environment(clock: &Arc<ManualClock>, server_id: u16) -> WriterEnvironment {
 }
 
 struct Site {
-    served: Arc<Served<MemoryStore>>,
+    served: Arc<ServedDatabase<MemoryStore>>,
     schema: Arc<Schema>,
     clock: Arc<ManualClock>,
 }
@@ -100,7 +100,7 @@ impl Site {
         let database = Database::open(store, Arc::clone(&schema), settings, &random).unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let environment = environment(&clock, OWN);
-        let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+        let served = Arc::new(ServedDatabase::start(Arc::new(database), environment).unwrap());
         let site = Self { served, schema, clock };
         site.put(1, "dc=example,dc=com", csn(OWN, 1));
         site

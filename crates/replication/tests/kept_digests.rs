@@ -12,7 +12,7 @@ use larix_engine::tables::TABLES;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Database, DatabaseSettings, Served, Suffix};
+use larix_engine::{Database, DatabaseSettings, ServedDatabase, Suffix};
 use larix_replication::digest::{Content, DigestRequest, DigestResponse, Range, Scanner};
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::memory::MemoryStore;
@@ -22,7 +22,7 @@ const SUFFIX: &str = "dc=example,dc=com";
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
 struct Site {
-    served: Served<MemoryStore>,
+    served: ServedDatabase<MemoryStore>,
     schema: Arc<Schema>,
     environment: WriterEnvironment,
     number: i64,
@@ -53,7 +53,7 @@ impl Site {
             auxiliary_needs_rule: false,
             index_watch: None,
         };
-        let served = Served::start(Arc::new(database), environment.clone()).unwrap();
+        let served = ServedDatabase::start(Arc::new(database), environment.clone()).unwrap();
         Self { served, schema, environment, number: 0 }
     }
 

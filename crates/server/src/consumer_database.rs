@@ -13,7 +13,7 @@ use larix_engine::replica::ReplicatedOutcome;
 use larix_engine::replica::{
     DeleteCompletion, DeleteLimit, ReplicatedBatch, ReplicatedCompletion, Share, UuidSet,
 };
-use larix_engine::{Fault, Served, log};
+use larix_engine::{Fault, ServedDatabase, log};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{CommitError, Store};
 
@@ -23,7 +23,7 @@ use crate::cluster::{Node, Role, SharedStore};
 /// See the module's page.
 #[derive(Clone)]
 pub(crate) enum ConsumerDatabase {
-    Stored(Arc<Served<LmdbStore>>),
+    Stored(Arc<ServedDatabase<LmdbStore>>),
     #[cfg(feature = "kv")]
     Shared(Arc<Node>),
 }
@@ -56,7 +56,7 @@ impl ConsumerDatabase {
     }
 
     /// One with files of its own.
-    pub(crate) fn stored(&self) -> Option<&Arc<Served<LmdbStore>>> {
+    pub(crate) fn stored(&self) -> Option<&Arc<ServedDatabase<LmdbStore>>> {
         match self {
             Self::Stored(served) => Some(served),
             #[cfg(feature = "kv")]
@@ -103,7 +103,7 @@ impl ConsumerDatabase {
         }
     }
 
-    /// As [`Served::keep_states`].
+    /// As [`ServedDatabase::keep_states`].
     ///
     /// # Errors
     /// A commit that failed; nothing has changed.
@@ -117,7 +117,7 @@ impl ConsumerDatabase {
         }
     }
 
-    /// As [`Served::replicate`].
+    /// As [`ServedDatabase::replicate`].
     pub(crate) fn replicate(&self, batch: ReplicatedBatch, done: ReplicatedCompletion) {
         match self {
             Self::Stored(served) => served.replicate(batch, done),
@@ -129,7 +129,7 @@ impl ConsumerDatabase {
         }
     }
 
-    /// As [`Served::delete_absent`].
+    /// As [`ServedDatabase::delete_absent`].
     pub(crate) fn delete_absent(
         &self,
         share: &Share,
@@ -147,22 +147,22 @@ impl ConsumerDatabase {
         }
     }
 
-    /// As [`Served::fill`]; a shared engine takes the first content in batches.
+    /// As [`ServedDatabase::fill`]; a shared engine takes the first content in batches.
     pub(crate) fn fill(&self, options: FillOptions) -> Option<Fill> {
         self.stored()?.fill(options)
     }
 }
 
-fn csns<S: Store>(served: &Served<S>) -> Result<Vec<Csn>, Fault> {
+fn csns<S: Store>(served: &ServedDatabase<S>) -> Result<Vec<Csn>, Fault> {
     log::consumer_csns(&served.database().store().snapshot()?)
 }
 
-fn of_part<S: Store>(served: &Served<S>, line: &str) -> Result<Vec<Csn>, Fault> {
+fn of_part<S: Store>(served: &ServedDatabase<S>, line: &str) -> Result<Vec<Csn>, Fault> {
     Ok(log::part_csns(&served.database().store().snapshot()?, line)?.as_slice().to_vec())
 }
 
 #[cfg(feature = "kv")]
-fn served(node: &Node) -> Option<&Arc<Served<SharedStore>>> {
+fn served(node: &Node) -> Option<&Arc<ServedDatabase<SharedStore>>> {
     node.served().filter(|_| node.role() == Role::Leader)
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use larix_configuration::Config;
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::access::AccessPolicy;
 use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Monotonic, Timestamp};
@@ -145,7 +145,7 @@ impl Services {
     /// How the consumers stand that are connected, of these stored databases and of those in shared engines.
     pub(crate) fn sync_peer_figures<'d>(
         &self,
-        stored: impl Iterator<Item = &'d Arc<Served<LmdbStore>>> + Clone,
+        stored: impl Iterator<Item = &'d Arc<ServedDatabase<LmdbStore>>> + Clone,
     ) -> Vec<SyncPeerFigures> {
         let behind = |instance, sequence| {
             let Some(served) = stored.clone().find(|served| served.database().instance() == instance) else {

@@ -15,7 +15,7 @@ use larix_engine::csn::SERVER_ID_MAX;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::{WriteOperation, WriterEnvironment};
-use larix_engine::{Database, Directory, Frontend, Served};
+use larix_engine::{Database, Directory, Frontend, ServedDatabase};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -514,7 +514,8 @@ pub(crate) fn open_directory(
             index_watch: None,
         };
         let opened = Arc::new(open(config, database, access)?);
-        let started = Served::start(opened, environment).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let started =
+            ServedDatabase::start(opened, environment).map_err(|error| anyhow::anyhow!("{error}"))?;
         served.push(Arc::new(started));
     }
     let schema_dn = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());

@@ -31,7 +31,7 @@ const SLICE: usize = 4_096;
 /// Deletes that go into one batch.
 const BATCH: usize = 1_024;
 
-/// What [`Served::delete_absent`](crate::Served::delete_absent) does.
+/// What [`ServedDatabase::delete_absent`](crate::ServedDatabase::delete_absent) does.
 pub(crate) fn delete_absent<S: Store>(
     database: &Arc<Database<S>>,
     submitter: Submitter,

@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
-use super::{ChosenDatabase, Directory, Served};
+use super::{ChosenDatabase, Directory, ServedDatabase};
 use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
 use crate::budget::{Exceeded, RequestLimit};
 use crate::change::prepare::{Prepared, refuse};
@@ -71,7 +71,7 @@ impl<S: Store> Directory<S> {
     /// Where wrong passwords are counted. A name that leads to no database, as names of SASL may, is judged there: it must not be
     /// told from the name of an account by the time that its answer takes.
     pub fn counting(&self) -> Option<ChosenDatabase<'_, S>> {
-        let counts = |served: &Served<S>| {
+        let counts = |served: &ServedDatabase<S>| {
             let settings = served.database.current_settings();
             let overlays = settings.overlays.at(Interests::BIND);
             let mut authentications = overlays.filter_map(|overlay| overlay.authentication());
@@ -286,7 +286,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         }
     }
 
-    /// As [`Self::conclude_bind`] as far as that takes no change: `None` where only the [writer](Served::judge_bind) may judge.
+    /// As [`Self::conclude_bind`] as far as that takes no change: `None` where only the [writer](ServedDatabase::judge_bind) may judge.
     ///
     /// # Errors
     /// other when the store cannot be read.
@@ -329,7 +329,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
     }
 }
 
-impl<S: Store> Served<S> {
+impl<S: Store> ServedDatabase<S> {
     /// Has the writer judge a bind whose password was compared: by what is committed before it, and durably before `completion`.
     pub fn judge_bind(&self, attempt: BindAttempt, completion: Box<dyn FnOnce(BindConclusion) + Send>) {
         let completion = |outcome: WriteOutcome| {

@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
-use super::{ChosenDatabase, Directory, Frontend, Held, Served};
+use super::{ChosenDatabase, Directory, Frontend, Held, ServedDatabase};
 use crate::access::Subject;
 use crate::budget::RequestLimit;
 use crate::change::Counts;
@@ -119,8 +119,8 @@ impl<S: Store> Directory<S> {
     }
 
     /// Where the changes belong; else why not, and which of them is at fault.
-    fn route(&self, requests: Vec<WriteRequest>) -> Result<(&Arc<Served<S>>, Vec<Task>), Refused> {
-        let mut chosen: Option<&Arc<Served<S>>> = None;
+    fn route(&self, requests: Vec<WriteRequest>) -> Result<(&Arc<ServedDatabase<S>>, Vec<Task>), Refused> {
+        let mut chosen: Option<&Arc<ServedDatabase<S>>> = None;
         let mut tasks = Vec::with_capacity(requests.len());
         for (at, request) in requests.into_iter().enumerate() {
             let (served, task) = self.prepare(request, None).map_err(|result| (result, Some(at)))?;
@@ -139,7 +139,7 @@ impl<S: Store> Directory<S> {
         &self,
         request: WriteRequest,
         dn: Option<NormalDn>,
-    ) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
+    ) -> Result<(&Arc<ServedDatabase<S>>, Task), LdapResult> {
         let checked = check(&self.frontend, request, dn, false)?;
         let served = self.select(checked.operation.dn()).ok_or_else(|| self.unknown(&checked.target))?;
         let location_of = |dn: &NormalDn| match self.select(dn) {

@@ -8,7 +8,7 @@ use larix_schema::NormalDn;
 use larix_store::{CommitError, Direction, Store, WriteSet};
 use uuid::Uuid;
 
-use super::Served;
+use super::ServedDatabase;
 use crate::change::prepare::{Latitude, prepare_at};
 use crate::controls::{ControlValues, RequestControls};
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ fn row(overlay: &str) -> Vec<u8> {
 /// An overlay that follows the changes of a database.
 #[derive(Debug)]
 pub struct CommittedFollower<S: Store> {
-    served: Arc<Served<S>>,
+    served: Arc<ServedDatabase<S>>,
     /// The overlay's name.
     name: String,
     reader: Arc<LogReader>,
@@ -89,7 +89,7 @@ impl<S: Store> CommittedFollower<S> {
     /// # Errors
     /// A store that cannot be read.
     pub fn join(
-        served: &Arc<Served<S>>,
+        served: &Arc<ServedDatabase<S>>,
         name: &str,
         wake: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, Fault> {
@@ -98,7 +98,7 @@ impl<S: Store> CommittedFollower<S> {
 
     /// Keeps the records of the change log from going until it is known how far an overlay has come. Where several servers share the
     /// store, that is known once this one writes.
-    pub fn hold(served: &Served<S>, wake: Arc<dyn Fn() + Send + Sync>) -> Arc<LogReader> {
+    pub fn hold(served: &ServedDatabase<S>, wake: Arc<dyn Fn() + Send + Sync>) -> Arc<LogReader> {
         served.database().following().join(wake, 0, Hold::Bounded)
     }
 
@@ -106,7 +106,11 @@ impl<S: Store> CommittedFollower<S> {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub fn join_with(served: &Arc<Served<S>>, name: &str, reader: Arc<LogReader>) -> Result<Self, Fault> {
+    pub fn join_with(
+        served: &Arc<ServedDatabase<S>>,
+        name: &str,
+        reader: Arc<LogReader>,
+    ) -> Result<Self, Fault> {
         let start = Position { history: Uuid::nil(), key: LogKey { server_id: 0, sequence: 0 } };
         let mut follower = Self {
             served: Arc::clone(served),
@@ -309,14 +313,14 @@ impl<S: Store> CommittedFollower<S> {
 
 /// The databases of a server, for the effects that changes in one have in another.
 #[derive(Debug)]
-pub struct Writers<S: Store>(Vec<Weak<Served<S>>>);
+pub struct Writers<S: Store>(Vec<Weak<ServedDatabase<S>>>);
 
 impl<S: Store> Writers<S> {
-    pub fn of(databases: &[Arc<Served<S>>]) -> Self {
+    pub fn of(databases: &[Arc<ServedDatabase<S>>]) -> Self {
         Self(databases.iter().map(Arc::downgrade).collect())
     }
 
-    fn with_suffix(&self, suffix: &NormalDn) -> Option<Arc<Served<S>>> {
+    fn with_suffix(&self, suffix: &NormalDn) -> Option<Arc<ServedDatabase<S>>> {
         self.0.iter().filter_map(Weak::upgrade).find(|served| {
             let settings = served.database().current_settings();
             !settings.hidden && settings.suffixes.iter().any(|own| own.normal == *suffix)
@@ -354,7 +358,7 @@ impl<S: Store> OtherWriters for Writers<S> {
     }
 }
 
-impl<S: Store> CommittedEntries for Served<S> {
+impl<S: Store> CommittedEntries for ServedDatabase<S> {
     fn look(&self, look: &mut dyn FnMut(&dyn Entries) -> Result<(), Failure>) -> Result<(), Failure> {
         let database = self.database();
         let snapshot = database.store().snapshot()?;
@@ -416,7 +420,7 @@ pub struct TickOutcome {
     pub more: bool,
 }
 
-impl<S: Store> Served<S> {
+impl<S: Store> ServedDatabase<S> {
     fn keep_follower(&self, overlay: &str, position: Option<Vec<u8>>) -> Result<(), CommitError> {
         let key = row(overlay);
         self.writer.send(|reply| WriterTask::KeepRow(key, position, reply)).unwrap_or(Ok(()))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
-use super::{Served, absent};
+use super::{ServedDatabase, absent};
 use crate::load::{Fill, FillOptions};
 use crate::overlay::Interests;
 use crate::replica::{
@@ -15,7 +15,7 @@ use crate::replica::{
 use crate::write::KnownSchema;
 use crate::writer::{Job, WriterTask};
 
-impl<S: Store> Served<S> {
+impl<S: Store> ServedDatabase<S> {
     /// Carries out what another server did, in one commit. Success means durable. What takes no entry is checked here, on
     /// the caller's thread.
     ///

@@ -13,7 +13,7 @@ use larix_engine::overlay::committed::{
 use larix_engine::overlay::{Failure, Interests, Overlay};
 use larix_engine::tables::TABLES;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
-use larix_engine::{CommittedFollower, DatabaseSettings, Served, begin_followers};
+use larix_engine::{CommittedFollower, DatabaseSettings, ServedDatabase, begin_followers};
 use larix_proto::ModifyOperation;
 use larix_store::memory::MemoryStore;
 use larix_store::shared::SharedStore;
@@ -76,7 +76,7 @@ struct Scene {
     woken: Receiver<()>,
 }
 
-fn join(served: &Arc<Served<MemoryStore>>) -> (CommittedFollower<MemoryStore>, Receiver<()>) {
+fn join(served: &Arc<ServedDatabase<MemoryStore>>) -> (CommittedFollower<MemoryStore>, Receiver<()>) {
     let (wake, woken) = mpsc::channel();
     let wake = Arc::new(move || wake.send(()).unwrap_or_default());
     (CommittedFollower::join(served, "witness", wake).unwrap(), woken)
@@ -311,7 +311,7 @@ impl OneOfSeveral {
         Self { fixture, witness: Witness::default(), follower: None }
     }
 
-    fn served(&self) -> &Arc<Served<SharedStore>> {
+    fn served(&self) -> &Arc<ServedDatabase<SharedStore>> {
         &self.fixture.directory.databases()[0]
     }
 

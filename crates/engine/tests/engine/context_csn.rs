@@ -6,7 +6,7 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey};
 use larix_engine::tables::{META, TABLES};
 use larix_engine::time::{ManualClock, SeededRandom};
-use larix_engine::{Database, Served};
+use larix_engine::{Database, ServedDatabase};
 use larix_store::memory::MemoryStore;
 use larix_store::shared::SharedStore;
 use larix_store::{Snapshot, Store};
@@ -162,7 +162,8 @@ fn a_server_id_that_was_retired_stays_so() {
     let (schema, clock, random) =
         (schema(""), Arc::new(ManualClock::new(START)), Arc::new(SeededRandom::new(7)));
     let database = Database::open(Arc::clone(&store), Arc::clone(&schema), settings(&schema), &*random);
-    let served = Served::start(Arc::new(database.unwrap()), environment(clock, random, OTHERS)).unwrap();
+    let served =
+        ServedDatabase::start(Arc::new(database.unwrap()), environment(clock, random, OTHERS)).unwrap();
     let contexts = || log::context_csns(&store.snapshot().unwrap()).unwrap();
     assert_eq!(contexts().iter().map(|csn| csn.server_id).collect::<Vec<_>>(), [OWN]);
     assert!(served.retire_server_id(OWN).is_success());

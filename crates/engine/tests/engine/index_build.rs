@@ -17,7 +17,7 @@ use larix_engine::tables::{INDEX, META, TABLES, meta};
 use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
 use larix_engine::write::{IndexNotice, IndexWatch, Origin, WriteRequest, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Database, DatabaseSettings, Directory, Served};
+use larix_engine::{Database, DatabaseSettings, Directory, ServedDatabase};
 use larix_schema::Schema;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
@@ -83,7 +83,7 @@ impl<S: Store> Run<S> {
             index_watch: Some(Arc::new(Watch(Mutex::new(sender)))),
             ..environment(Arc::new(SteppingClock::default()), random, 1)
         };
-        let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
+        let served = Arc::new(ServedDatabase::start(Arc::new(database), environment.clone()).unwrap());
         let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));
         let directory = directory(schema, vec![served]);
         Self { directory, schema: Arc::clone(schema), environment, notices, subject }

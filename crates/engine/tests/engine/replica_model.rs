@@ -16,7 +16,7 @@ use larix_engine::search::synchronised::entry_csn;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, Modification, Origin, WriteOperation, WriteRequest};
 
-use larix_engine::{Database, DatabaseSettings, Directory, Served};
+use larix_engine::{Database, DatabaseSettings, Directory, ServedDatabase};
 use larix_proto::{LdapResult, ModifyOperation};
 use larix_schema::Schema;
 use larix_store::Store;
@@ -41,7 +41,7 @@ impl Node {
         let settings = DatabaseSettings { value_conflicts: values, ..settings(schema) };
         let database = Database::open(memory(), Arc::clone(schema), settings, &*random).unwrap();
         let environment = common::environment(Arc::clone(&clock) as _, random, id);
-        let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+        let served = Arc::new(ServedDatabase::start(Arc::new(database), environment).unwrap());
         Self { directory: common::directory(schema, vec![served]), schema: Arc::clone(schema), clock, id }
     }
 

@@ -16,7 +16,7 @@ use larix_engine::replica::{
 };
 use larix_engine::time::{ManualClock, SeededRandom};
 use larix_engine::write::AttributeValues;
-use larix_engine::{Database, DatabaseSettings, Served};
+use larix_engine::{Database, DatabaseSettings, ServedDatabase};
 use larix_store::Store as _;
 use larix_store::fault::{FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
@@ -39,7 +39,7 @@ pub(crate) fn member_keeping(server_id: u16, log_retention: LogRetention) -> Mem
     let (clock, random) = (Arc::new(ManualClock::new(common::START)), Arc::new(SeededRandom::new(7)));
     let database = Database::open(memory(), Arc::clone(&schema), settings, &*random).unwrap();
     let environment = common::environment(Arc::clone(&clock) as _, random, server_id);
-    let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
+    let served = Arc::new(ServedDatabase::start(Arc::new(database), environment.clone()).unwrap());
     let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(common::ROOT).unwrap(), common::ROOT));
     let directory = common::directory(&schema, vec![served]);
     let fixture = Memory { directory, schema, clock, subject, environments: vec![environment] };
@@ -503,7 +503,7 @@ fn seeded(seed: u64, plan: &FaultPlan) -> Fixture<FaultStore<MemoryStore>> {
     let store = FaultStore::new(memory(), plan.clone());
     let database = Database::open(store, Arc::clone(&schema), settings(&schema), &*random).unwrap();
     let environment = common::environment(Arc::clone(&clock) as _, random, 1);
-    let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
+    let served = Arc::new(ServedDatabase::start(Arc::new(database), environment.clone()).unwrap());
     let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(common::ROOT).unwrap(), common::ROOT));
     let directory = common::directory(&schema, vec![served]);
     let fixture = Fixture { directory, schema, clock, subject, environments: vec![environment] };

@@ -16,7 +16,7 @@ use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::tables::{META, TABLES, meta};
 use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
 use larix_engine::write::{IndexNotice, IndexWatch, WriterEnvironment};
-use larix_engine::{Database, DatabaseSettings, Entry, Served};
+use larix_engine::{Database, DatabaseSettings, Entry, ServedDatabase};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::shared::SharedStore;
 use larix_store::{Snapshot, Store};
@@ -97,7 +97,7 @@ fn serve<S: Store>(store: S, settings: DatabaseSettings, seed: u64, watch: &Arc<
         index_watch: Some(Arc::clone(watch) as _),
         ..environment(Arc::new(SteppingClock::default()), random, SERVER_ID)
     };
-    let served = Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap());
+    let served = Arc::new(ServedDatabase::start(Arc::new(database), environment.clone()).unwrap());
     let clock = Arc::new(larix_engine::time::ManualClock::new(crate::common::START));
     let subject = larix_engine::access::Subject::default();
     let subject = Arc::new(subject.bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));

@@ -17,7 +17,7 @@ use larix_engine::overlay::{BuildContext, Descriptor, Overlay, OverlayDirective}
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::search::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::Clock;
-use larix_engine::{CommittedFollower, Served, Writers};
+use larix_engine::{CommittedFollower, ServedDatabase, Writers};
 use larix_proto::client::{self, Search};
 use larix_proto::{CompareRequest, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, frame};
 use larix_schema::Schema;
@@ -234,7 +234,7 @@ pub(crate) fn compared(fixture: &Fixture<MemoryStore>, dn: &str, attribute: &str
 
 /// An overlay of a directory that is handed what is committed, as its thread would.
 pub(crate) struct Followed {
-    served: Arc<Served<MemoryStore>>,
+    served: Arc<ServedDatabase<MemoryStore>>,
     follower: CommittedFollower<MemoryStore>,
     overlay: Arc<dyn Overlay>,
     writers: Writers<MemoryStore>,

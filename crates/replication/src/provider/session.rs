@@ -9,7 +9,7 @@ use larix_engine::log::{self, CsnVector, Follower};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
 use larix_engine::search::{Budget, SearchTask};
 use larix_engine::tables::ENTRIES;
-use larix_engine::{Fault, Served, ServedHandle};
+use larix_engine::{DatabaseHandle, Fault, ServedDatabase};
 use larix_proto::control::SyncDone;
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode, encode};
@@ -29,7 +29,7 @@ use crate::cookie::{CONTENT_ELSEWHERE, CONTENT_WHOLE, DELETES_TOLD, STATES_KEPT}
 pub struct Start<S: Store> {
     pub asked: ConsumerRequest,
     /// The database that the base is in, then those that are glued below it.
-    pub parts: Vec<(Arc<Served<S>>, SearchTask)>,
+    pub parts: Vec<(Arc<ServedDatabase<S>>, SearchTask)>,
     /// Whether the filter matches every entry.
     pub any_entry: bool,
     /// The consumer settles conflicts value by value, as these databases do.
@@ -102,7 +102,7 @@ pub struct SyncSearch<S: Store> {
 /// The search in one database.
 #[derive(Debug)]
 pub(super) struct DatabaseSearch<S: Store> {
-    pub(super) served: ServedHandle<S>,
+    pub(super) served: DatabaseHandle<S>,
     pub(super) task: SearchTask,
     /// Of the database.
     instance: u64,
@@ -123,9 +123,9 @@ pub(super) struct DatabaseSearch<S: Store> {
 }
 
 impl<S: Store> DatabaseSearch<S> {
-    fn new(served: &Arc<Served<S>>, task: SearchTask, moved_max: usize) -> Self {
+    fn new(served: &Arc<ServedDatabase<S>>, task: SearchTask, moved_max: usize) -> Self {
         Self {
-            served: ServedHandle::new(served),
+            served: DatabaseHandle::new(served),
             instance: served.database().instance(),
             task,
             history: None,
@@ -152,13 +152,14 @@ enum Phase {
 impl<S: Store> SyncSearch<S> {
     pub fn new(start: Start<S>) -> Self {
         let Start { asked: request, parts, any_entry, values, states, elsewhere, queue } = start;
-        let keeps =
-            |(served, _): &(Arc<Served<S>>, SearchTask)| served.database().current_settings().keeps_states();
+        let keeps = |(served, _): &(Arc<ServedDatabase<S>>, SearchTask)| {
+            served.database().current_settings().keeps_states()
+        };
         let merged = parts.iter().any(keeps);
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
         let (peer, moved_max) = (request.peer, queue.moved_max());
-        let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
+        let part = |(served, mut task): (Arc<ServedDatabase<S>>, SearchTask)| {
             task.for_consumer();
             if values || states && merged {
                 task.send_states();

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::Follower;
 use larix_engine::replica::{Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch};
@@ -300,7 +300,7 @@ fn begin(node: &Node, request: &[u8], notified: &Arc<AtomicBool>) -> SyncSearch<
     let Request::Search(search) = message.request else { panic!("no search") };
     let controls = RequestControls::parse(message.controls, OperationKind::Search).unwrap();
     let any_entry = search.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
-    let part = |(served, base): (&Arc<Served<Memory>>, NormalDn)| {
+    let part = |(served, base): (&Arc<ServedDatabase<Memory>>, NormalDn)| {
         let database = served.database();
         let snapshot = database.store().snapshot().unwrap();
         let view = database.view(&snapshot).unwrap();

@@ -15,7 +15,7 @@ use larix_engine::replica::{DeleteLimit, DeleteOutcome, ReplicatedBatch, Replica
 use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{Origin, WriteOperation, WriteRequest, WriterEnvironment};
-use larix_engine::{Database, DatabaseSettings, Directory, EntryId, Frontend, Served, Suffix};
+use larix_engine::{Database, DatabaseSettings, Directory, EntryId, Frontend, ServedDatabase, Suffix};
 use larix_proto::LdapResult;
 use larix_replication::digest::{DigestRequest, DigestResponse, Range, Scanner};
 use larix_replication::provider::RefreshQueue;
@@ -68,9 +68,9 @@ pub(crate) struct Node {
     setup: Setup,
     stores: Vec<Memory>,
     /// One for each store, that of the suffix first.
-    served: Vec<Arc<Served<Memory>>>,
+    served: Vec<Arc<ServedDatabase<Memory>>>,
     /// Store and database of the access log.
-    log: Option<(Memory, Option<Arc<Served<Memory>>>)>,
+    log: Option<(Memory, Option<Arc<ServedDatabase<Memory>>>)>,
     /// The reader that follows the change log for the access log.
     pub(crate) log_reader: RefCell<Option<Arc<LogReader>>>,
     directory: Option<Directory<Memory>>,
@@ -146,7 +146,7 @@ impl Node {
                 auxiliary_needs_rule: false,
                 index_watch: None,
             };
-            Arc::new(Served::start(Arc::new(database), environment).unwrap())
+            Arc::new(ServedDatabase::start(Arc::new(database), environment).unwrap())
         };
         let stores = self.stores.iter().zip([SUFFIX, GLUED]);
         let served: Vec<_> = stores.map(|(store, suffix)| open(store, suffix, &order)).collect();
@@ -169,7 +169,7 @@ impl Node {
         self.log.iter_mut().for_each(|(_, served)| *served = None);
     }
 
-    pub(crate) fn access_log(&self) -> Option<&Arc<Served<Memory>>> {
+    pub(crate) fn access_log(&self) -> Option<&Arc<ServedDatabase<Memory>>> {
         self.log.as_ref()?.1.as_ref()
     }
 
@@ -229,7 +229,7 @@ impl Node {
     }
 
     /// Where a search goes on, and its base there.
-    pub(crate) fn parts(&self, base: &str) -> Vec<(&Arc<Served<Memory>>, NormalDn)> {
+    pub(crate) fn parts(&self, base: &str) -> Vec<(&Arc<ServedDatabase<Memory>>, NormalDn)> {
         let dn = |base: &str| self.schema.parse_dn(base).unwrap();
         match base {
             LOG => self.access_log().into_iter().map(|served| (served, dn(LOG))).collect(),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use larix_engine::Fault;
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::audit::{AuditFacts, Request};
 use larix_engine::injected;
 use larix_engine::log::{LogKey, LogWatch};
@@ -195,7 +195,7 @@ impl<H: OverlayHost> LogWriter<H> {
     ///
     /// # Errors
     /// It is not.
-    fn served(&self) -> Result<&Arc<Served<H::Store>>, Fault> {
+    fn served(&self) -> Result<&Arc<ServedDatabase<H::Store>>, Fault> {
         let closed = || ReadError::Unavailable(io::Error::other("the access log's database is not open"));
         self.host.served().ok_or_else(|| closed().into())
     }

@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use larix_configuration::{AccessLogSettings, Config};
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::audit::Operation;
 use larix_engine::log::{Hold, LogKey, LogReader};
 use larix_engine::time::{Clock, Monotonic};
@@ -50,7 +50,7 @@ pub(crate) use recorded::RecordedRequest;
 const PATIENCE_NANOS: u64 = 2_000_000_000;
 
 /// A database of this server alone.
-type Stored = Arc<Served<LmdbStore>>;
+type Stored = Arc<ServedDatabase<LmdbStore>>;
 
 /// A database whose operations are recorded.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ struct JoinedLog {
 }
 
 /// A database that is open, and how its change log is followed.
-type Open<'a, H> = (&'a Arc<Served<<H as OverlayHost>::Store>>, &'a JoinedLog);
+type Open<'a, H> = (&'a Arc<ServedDatabase<<H as OverlayHost>::Store>>, &'a JoinedLog);
 
 /// What one database has recorded, and where.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use larix_configuration::Purge;
 use larix_engine::csn::Csn;
 use larix_engine::tables::ENTRIES;
 use larix_engine::time::Timestamp;
-use larix_engine::{EntryId, EntrySource, Fault, Served, tree};
+use larix_engine::{EntryId, EntrySource, Fault, ServedDatabase, tree};
 use larix_store::{Snapshot, Store, Wanted};
 
 use super::Recorder;
@@ -53,7 +53,7 @@ impl Purging {
     /// Adds records that are too old to `removed`, one batch at most, if it is time to look. `shrunk`: how often a batch is halved.
     pub(super) fn slice<H: OverlayHost>(
         &mut self,
-        served: &Served<H::Store>,
+        served: &ServedDatabase<H::Store>,
         now: Timestamp,
         (recorders, shrunk): (&[Arc<Recorder<H>>], u32),
         removed: &mut Vec<EntryId>,
@@ -80,7 +80,7 @@ fn after(time: Timestamp, seconds: u64) -> Timestamp {
 }
 
 fn find<S: Store>(
-    served: &Served<S>,
+    served: &ServedDatabase<S>,
     now: Timestamp,
     purge: Purge,
     removed: &mut Vec<EntryId>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
-use larix_engine::{ChosenDatabase, Directory, Served};
+use larix_engine::{ChosenDatabase, Directory, ServedDatabase};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -24,7 +24,7 @@ pub(super) enum Judge {
     Stored {
         directory: Arc<Directory<LmdbStore>>,
         /// The database of the name, or one that counts wrong passwords.
-        served: Option<Arc<Served<LmdbStore>>>,
+        served: Option<Arc<ServedDatabase<LmdbStore>>>,
         is_own: bool,
     },
     /// A database in a shared engine.
@@ -45,7 +45,7 @@ pub(super) trait SharedJudge: Send + Sync {
 
 impl Judge {
     /// The database itself.
-    pub(super) fn of(common: &Common, served: &Arc<Served<LmdbStore>>) -> Self {
+    pub(super) fn of(common: &Common, served: &Arc<ServedDatabase<LmdbStore>>) -> Self {
         let directory = Arc::clone(&common.directory);
         Self::Stored { directory, served: Some(Arc::clone(served)), is_own: true }
     }

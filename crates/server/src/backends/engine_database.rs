@@ -9,7 +9,7 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::Interests;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{ChosenDatabase, Database, DatabaseSettings, Directory, Fault, Held, Served};
+use larix_engine::{ChosenDatabase, Database, DatabaseSettings, Directory, Fault, Held, ServedDatabase};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -23,7 +23,7 @@ use crate::services::Services;
 #[derive(Debug)]
 pub(super) struct EngineDatabase<S: Store> {
     pub(super) directory: Arc<Directory<S>>,
-    pub(super) served: Arc<Served<S>>,
+    pub(super) served: Arc<ServedDatabase<S>>,
 }
 
 impl<S: Store> Clone for EngineDatabase<S> {

@@ -9,7 +9,7 @@ use larix_configuration::{ConfigError, Database, Overlay, Realm};
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::write::WriteOutcome;
-use larix_engine::{Directory, Served};
+use larix_engine::{Directory, ServedDatabase};
 use larix_proxy::remote_auth::{Accounts, Conclude, Judged, Named, RemoteAuth};
 use larix_proxy::{Proxy, ProxySettings};
 use larix_schema::NormalDn;
@@ -32,7 +32,7 @@ const PBIND_RETRIES: u32 = 1;
 /// A file of hosts or settings of TLS that cannot be used; a database that is not stored here; no thread is left.
 pub(crate) fn remote_auth(
     common: &Arc<Common>,
-    (database, served): (&Database, Option<&Arc<Served<LmdbStore>>>),
+    (database, served): (&Database, Option<&Arc<ServedDatabase<LmdbStore>>>),
     overlay: &Overlay,
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
     let schema = &common.config.schema;
@@ -79,7 +79,7 @@ pub(crate) fn remote_auth(
 /// Settings of TLS that cannot be used; a database that is not stored here; no thread is left.
 pub(crate) fn pbind(
     common: &Arc<Common>,
-    (database, served): (&Database, Option<&Arc<Served<LmdbStore>>>),
+    (database, served): (&Database, Option<&Arc<ServedDatabase<LmdbStore>>>),
     overlay: &Overlay,
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
     let Some(settings) = overlay.bind_server()? else { return Ok(None) };
@@ -94,7 +94,7 @@ pub(crate) fn pbind(
 
 fn judged_elsewhere(
     common: &Arc<Common>,
-    (database, served): (&Database, &Arc<Served<LmdbStore>>),
+    (database, served): (&Database, &Arc<ServedDatabase<LmdbStore>>),
     accounts: Accounts,
     (retries, hasher): (u32, Option<larix_engine::password::Hasher>),
 ) -> Arc<dyn Interceptor> {
@@ -116,7 +116,7 @@ fn judged_elsewhere(
 /// Ends binds that another server has judged.
 struct Concluding {
     directory: Arc<Directory<LmdbStore>>,
-    served: Arc<Served<LmdbStore>>,
+    served: Arc<ServedDatabase<LmdbStore>>,
     services: Arc<Services>,
     /// How passwords are stored that were right (`remoteauth_store`); none: not at all.
     hasher: Option<larix_engine::password::Hasher>,
@@ -177,7 +177,7 @@ struct Store {
     dn: NormalDn,
     peer_name: String,
     directory: Arc<Directory<LmdbStore>>,
-    served: Arc<Served<LmdbStore>>,
+    served: Arc<ServedDatabase<LmdbStore>>,
     services: Arc<Services>,
     storing: Arc<Mutex<HashSet<NormalDn>>>,
 }

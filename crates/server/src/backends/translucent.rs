@@ -15,7 +15,7 @@ use larix_engine::search::internal;
 use larix_engine::search::limits::{self, Effective, RequestedLimits};
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{Fault, Held, Served, ServedHandle};
+use larix_engine::{DatabaseHandle, Fault, Held, ServedDatabase};
 use larix_proto::{LdapResult, Scope};
 use larix_proxy::ProxyBackend;
 use larix_proxy::translucent::{
@@ -36,7 +36,7 @@ use crate::services::Services;
 /// Settings of TLS that cannot be used; a database that is not stored here; no thread is left.
 pub(crate) fn translucent(
     common: &Arc<Common>,
-    (database, served, policy): (&Database, Option<&Arc<Served<LmdbStore>>>, &Arc<AccessPolicy>),
+    (database, served, policy): (&Database, Option<&Arc<ServedDatabase<LmdbStore>>>, &Arc<AccessPolicy>),
     overlay: &Overlay,
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
     let schema = &common.config.schema;
@@ -58,7 +58,7 @@ pub(crate) fn translucent(
         })
     });
     let services = Arc::clone(&common.services);
-    let reader = Arc::new(Reader { served: ServedHandle::new(served), services });
+    let reader = Arc::new(Reader { served: DatabaseHandle::new(served), services });
     let stored = Stored {
         served: Arc::clone(served),
         common: Arc::clone(common),
@@ -86,7 +86,7 @@ struct Local {
 /// Reads its entries.
 #[derive(Debug)]
 struct Reader {
-    served: ServedHandle<LmdbStore>,
+    served: DatabaseHandle<LmdbStore>,
     services: Arc<Services>,
 }
 

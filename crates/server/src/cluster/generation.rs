@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Directory, Frontend, Served};
+use larix_engine::{Directory, Frontend, ServedDatabase};
 use larix_replication::provider::Behind;
 
 use super::other_databases::AllDatabases;
@@ -35,7 +35,10 @@ impl OwnDirectory {
     }
 
     /// None where the schema lacks the system's elements, which no generation comes to.
-    pub(crate) fn of(&self, served: &Arc<Served<SharedStore>>) -> Option<&Arc<Directory<SharedStore>>> {
+    pub(crate) fn of(
+        &self,
+        served: &Arc<ServedDatabase<SharedStore>>,
+    ) -> Option<&Arc<Directory<SharedStore>>> {
         let make = || {
             // Before the directory lets the rules see itself alone.
             let see = |policy: &AccessPolicy| {

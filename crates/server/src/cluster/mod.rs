@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larix_configuration::{Config, Consistency, KvSettings};
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::database::DatabaseSettings;
 use larix_engine::overlay::BindAttempt;
 use larix_engine::time::Clock;
@@ -233,7 +233,7 @@ impl Node {
     }
 
     /// The database; none while the engine has not answered since the server started.
-    pub(crate) fn served(&self) -> Option<&Arc<Served<SharedStore>>> {
+    pub(crate) fn served(&self) -> Option<&Arc<ServedDatabase<SharedStore>>> {
         self.opening.served()
     }
 

@@ -10,7 +10,7 @@ use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock, RandomSource};
 use larix_engine::write::WriterEnvironment;
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Database, Served};
+use larix_engine::{Database, ServedDatabase};
 use larix_kv::{Freshness, KvOptions, KvStore, OpenError, ReadFault, take_read_fault};
 use larix_schema::Schema;
 use larix_store::CommitError;
@@ -55,7 +55,7 @@ impl Failure {
 
 impl Plan {
     /// Connects to the engine, makes the database there if it is new, and starts its writer.
-    pub(super) fn open(&self, clock: &SystemClock) -> Result<Arc<Served<SharedStore>>, Failure> {
+    pub(super) fn open(&self, clock: &SystemClock) -> Result<Arc<ServedDatabase<SharedStore>>, Failure> {
         let settings = &self.settings;
         let engine =
             settings.engine.as_ref().ok_or_else(|| Failure::Refused("there is no engine".to_owned()))?;
@@ -87,7 +87,7 @@ impl Plan {
         if let Some(why) = why_foreign(&opened).map_err(|fault| failure(was_away(), &fault))? {
             return Err(failure(false, &why));
         }
-        let served = Served::start(Arc::new(opened), self.environment.clone());
+        let served = ServedDatabase::start(Arc::new(opened), self.environment.clone());
         let served = served.map_err(|error| failure(was_away(), &error))?;
         Ok(Arc::new(served))
     }
@@ -149,7 +149,7 @@ fn was_away() -> bool {
 
 /// The database of a node: to be opened, or open.
 pub(super) struct Opening {
-    served: OnceLock<Arc<Served<SharedStore>>>,
+    served: OnceLock<Arc<ServedDatabase<SharedStore>>>,
     /// What it is opened with, and how often that was replaced.
     plan: Mutex<(Plan, u64)>,
     shared: Mutex<Arc<NodeConfiguration>>,
@@ -175,7 +175,7 @@ impl Opening {
     }
 
     /// The database, once it is open.
-    pub(super) fn served(&self) -> Option<&Arc<Served<SharedStore>>> {
+    pub(super) fn served(&self) -> Option<&Arc<ServedDatabase<SharedStore>>> {
         self.served.get()
     }
 

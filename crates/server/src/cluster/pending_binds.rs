@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::overlay::{BindAttempt, BindConclusion, Interests};
 use larix_engine::time::{Clock, Monotonic};
 use larix_kv::{Mailbox, Message, Recipient};
@@ -167,7 +167,7 @@ impl MessageReceiver {
     }
 
     /// Takes messages as long as the engine answers and somebody may ask.
-    fn receive_while_served(&self, served: &Arc<Served<SharedStore>>) {
+    fn receive_while_served(&self, served: &Arc<ServedDatabase<SharedStore>>) {
         let store = served.database().store();
         let Ok(mailbox) = store.mailbox() else { return };
         let mailbox = Arc::new(mailbox);
@@ -194,7 +194,7 @@ impl MessageReceiver {
         }
     }
 
-    fn receive(&self, served: &Arc<Served<SharedStore>>, message: Message) {
+    fn receive(&self, served: &Arc<ServedDatabase<SharedStore>>, message: Message) {
         // A panic of an overlay ends one bind, not the thread.
         let _reported = panics::contained(|| {
             let Message { to_leader, sender, number, body } = message;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::time::{Clock, Monotonic};
-use larix_engine::{Database, Served};
+use larix_engine::{Database, ServedDatabase};
 use larix_kv::{Lease, ReadFault, take_read_fault};
 use larix_store::Store as _;
 
@@ -257,7 +257,7 @@ impl Holder {
     }
 
     /// The database: waits until the engine answers. None where the node ends before that.
-    fn open(&self) -> Option<Arc<Served<SharedStore>>> {
+    fn open(&self) -> Option<Arc<ServedDatabase<SharedStore>>> {
         let mut last_failure = String::new();
         let mut failures = 0;
         loop {
@@ -292,7 +292,7 @@ impl Holder {
         *last_failure = why;
     }
 
-    fn hold(&self, served: &Served<SharedStore>) {
+    fn hold(&self, served: &ServedDatabase<SharedStore>) {
         let pause = self.lease / LOOKS;
         let mut seen = 0;
         let mut last = self.clock.monotonic();
@@ -358,7 +358,7 @@ impl Holder {
     }
 
     /// Says in the engine what this node is, for who looks after all of them. What cannot be said now is said later.
-    fn report(&self, served: &Served<SharedStore>, last_report: &mut Option<(Monotonic, Vec<u8>)>) {
+    fn report(&self, served: &ServedDatabase<SharedStore>, last_report: &mut Option<(Monotonic, Vec<u8>)>) {
         let report = node_report::encode(&self.follower.following.state());
         let now = self.clock.monotonic();
         let is_known = last_report.as_ref().is_some_and(|(at, before)| {
@@ -402,7 +402,7 @@ impl Holder {
         u128::from(passed) >= self.lease.as_nanos()
     }
 
-    fn publish(&self, served: &Served<SharedStore>, role: Role) {
+    fn publish(&self, served: &ServedDatabase<SharedStore>, role: Role) {
         let mut state = self.watch.lock();
         if state.role == role || state.hurries && role == Role::Leader {
             return;
@@ -432,7 +432,7 @@ impl Holder {
     /// Leaves in the engine what nodes that join need of the configuration, if this node writes and has not done so.
     fn publish_configuration(
         &self,
-        served: &Served<SharedStore>,
+        served: &ServedDatabase<SharedStore>,
         role: &Role,
         publication: &mut Publication,
     ) {
@@ -496,7 +496,7 @@ impl Holder {
     /// Takes over what another node has published; one that keeps a configuration of its own says once for each generation that it differs.
     fn compare_configuration(
         &self,
-        served: &Served<SharedStore>,
+        served: &ServedDatabase<SharedStore>,
         shared: &Arc<NodeConfiguration>,
         publication: &mut Publication,
     ) {
@@ -536,7 +536,7 @@ impl Holder {
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
     /// `last_lack`: what was said last of why this node does not.
-    fn look(&self, served: &Served<SharedStore>, last_lack: &mut String) -> Result<Role, Trouble> {
+    fn look(&self, served: &ServedDatabase<SharedStore>, last_lack: &mut String) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
         let store = served.database().store();
         let text = |error: &dyn fmt::Display| error.to_string();
@@ -646,7 +646,7 @@ fn role_under_lease(lease: Lease, node: &str) -> Option<Role> {
 }
 
 /// Fences everybody else off, and settles with the engine what this node's configuration says.
-fn take_over(served: &Served<SharedStore>) -> Result<(), Trouble> {
+fn take_over(served: &ServedDatabase<SharedStore>) -> Result<(), Trouble> {
     let database = served.database();
     let store = database.store();
     let (schema, settings) = (database.schema(), database.settings());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_store::lmdb::LmdbStore;
 
 use super::Databases;
@@ -10,7 +10,7 @@ use crate::access_log::Recorded;
 
 impl Databases {
     /// The access logs that the configuration has, but for those in engines that several servers share.
-    pub(crate) fn recorded(&self) -> Vec<Recorded<Arc<Served<LmdbStore>>>> {
+    pub(crate) fn recorded(&self) -> Vec<Recorded<Arc<ServedDatabase<LmdbStore>>>> {
         let mut recorded = Vec::new();
         for database in self.config.databases.iter().filter(|database| !database.disabled) {
             // What it says was understood when the configuration was read.

@@ -22,7 +22,7 @@ use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::Filter;
 use larix_engine::writer::WriterStartError;
-use larix_engine::{Directory, Served};
+use larix_engine::{Directory, ServedDatabase};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
@@ -151,7 +151,7 @@ impl Databases {
     }
 
     /// The stored database in this directory of files.
-    pub(crate) fn served_in(&self, directory: &std::path::Path) -> Option<&Arc<Served<LmdbStore>>> {
+    pub(crate) fn served_in(&self, directory: &std::path::Path) -> Option<&Arc<ServedDatabase<LmdbStore>>> {
         let at = self.directories.iter().position(|open| open == directory)?;
         self.directory.databases().get(at)
     }
@@ -249,7 +249,7 @@ impl Databases {
     }
 
     /// The stored database that holds this name.
-    pub(crate) fn stored(&self, dn: &NormalDn) -> Option<&Arc<Served<LmdbStore>>> {
+    pub(crate) fn stored(&self, dn: &NormalDn) -> Option<&Arc<ServedDatabase<LmdbStore>>> {
         self.router.backend(dn).and_then(Stored::of).map(|stored| &stored.served)
     }
 

@@ -7,7 +7,7 @@ use larix_configuration::{
     PasswdSettings, RelaySettings, SockSettings,
 };
 use larix_engine::access::AccessPolicy;
-use larix_engine::{Frontend, Served};
+use larix_engine::{Frontend, ServedDatabase};
 use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -30,7 +30,8 @@ use larix_proxy::sock::{ProgramContext, ProgramInFront, SocketBackend};
 use larix_rewrite::NamesInFront;
 
 /// A database, opened if it stores anything, and who may do what to it.
-pub(super) type OpenedDatabase<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
+pub(super) type OpenedDatabase<'c> =
+    (&'c Database, Option<Arc<ServedDatabase<LmdbStore>>>, Arc<AccessPolicy>);
 
 /// Makes the backend of one kind of database; it may put something in front of its overlays.
 type Make = fn(&Arc<Common>, OpenedDatabase<'_>, &mut Stack) -> Result<Option<Arc<dyn Backend>>, OpenError>;
@@ -271,7 +272,7 @@ fn changelog(
     let database = opened.0;
     let Some(settings) = database.kind.settings::<ChangelogSettings>() else { return Ok(None) };
     let shown = settings.shown(&common.config, database)?;
-    let has = |served: &&Arc<Served<LmdbStore>>| {
+    let has = |served: &&Arc<ServedDatabase<LmdbStore>>| {
         let own = &served.database().settings().suffixes;
         shown.suffixes.first().is_some_and(|suffix| own.iter().any(|own| own.normal == suffix.normal))
     };

@@ -11,7 +11,7 @@ use larix_engine::tables::TABLES;
 use larix_engine::write::{IndexWatch, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{
-    Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Served, other_entries,
+    Database as EngineDatabase, DatabaseSettings, Directory, Frontend, ServedDatabase, other_entries,
 };
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
@@ -122,9 +122,10 @@ impl Databases {
     }
 
     /// The databases that `next` does not have.
-    fn not_in(&self, next: &Directory<LmdbStore>) -> Vec<Arc<Served<LmdbStore>>> {
-        let stays =
-            |served: &&Arc<Served<LmdbStore>>| next.databases().iter().any(|n| Arc::ptr_eq(n, served));
+    fn not_in(&self, next: &Directory<LmdbStore>) -> Vec<Arc<ServedDatabase<LmdbStore>>> {
+        let stays = |served: &&Arc<ServedDatabase<LmdbStore>>| {
+            next.databases().iter().any(|n| Arc::ptr_eq(n, served))
+        };
         self.directory.databases().iter().filter(|served| !stays(served)).cloned().collect()
     }
 }
@@ -155,8 +156,8 @@ fn connect_rules(
 pub(crate) struct PreparedDatabases {
     databases: Databases,
     /// Databases that stay open, and what becomes of them.
-    reused: Vec<(Arc<Served<LmdbStore>>, Reconfiguration)>,
-    left: Vec<Arc<Served<LmdbStore>>>,
+    reused: Vec<(Arc<ServedDatabase<LmdbStore>>, Reconfiguration)>,
+    left: Vec<Arc<ServedDatabase<LmdbStore>>>,
     /// The same for databases in shared engines.
     turnover: Turnover,
     /// Behind the databases: closed first, removed then.
@@ -165,12 +166,14 @@ pub(crate) struct PreparedDatabases {
 
 impl PreparedDatabases {
     /// Databases that stay open, and what this configuration says of them.
-    pub(crate) fn staying(&self) -> impl Iterator<Item = (&Arc<Served<LmdbStore>>, &Reconfiguration)> {
+    pub(crate) fn staying(
+        &self,
+    ) -> impl Iterator<Item = (&Arc<ServedDatabase<LmdbStore>>, &Reconfiguration)> {
         self.reused.iter().map(|(served, next)| (served, next))
     }
 
     /// Has the databases that stay follow the configuration. Gives all of them, and those that are no longer among them.
-    pub(crate) fn publish(self) -> (Databases, Vec<Arc<Served<LmdbStore>>>) {
+    pub(crate) fn publish(self) -> (Databases, Vec<Arc<ServedDatabase<LmdbStore>>>) {
         let Self { databases, reused, left, turnover, mut created } = self;
         turnover.settle();
         reused.into_iter().for_each(|(served, next)| served.reconfigure(next));
@@ -194,7 +197,7 @@ impl Drop for Created {
 
 /// A database that stays open.
 struct ReusedDatabase {
-    served: Arc<Served<LmdbStore>>,
+    served: Arc<ServedDatabase<LmdbStore>>,
     next: Reconfiguration,
     /// Nothing in its own section has changed.
     alike: bool,
@@ -207,7 +210,7 @@ pub(super) struct DatabaseBuilder<'a> {
     pub(super) log: &'a Log,
     pub(super) earlier: Option<&'a Databases>,
     orders: Orders,
-    served: Vec<Arc<Served<LmdbStore>>>,
+    served: Vec<Arc<ServedDatabase<LmdbStore>>>,
     directories: Vec<PathBuf>,
     policies: Vec<Arc<AccessPolicy>>,
     reused: Vec<ReusedDatabase>,
@@ -249,7 +252,11 @@ impl<'a> DatabaseBuilder<'a> {
         }
     }
 
-    fn stored(&mut self, database: &Database, directory: &Path) -> Result<Arc<Served<LmdbStore>>, OpenError> {
+    fn stored(
+        &mut self,
+        database: &Database,
+        directory: &Path,
+    ) -> Result<Arc<ServedDatabase<LmdbStore>>, OpenError> {
         let environment = self.environment(database);
         let settings = self.config.engine_settings(database)?;
         self.policies.extend(settings.policy.clone());
@@ -268,7 +275,7 @@ impl<'a> DatabaseBuilder<'a> {
                     self.created.0.push(file);
                 }
                 let opened = open_stored(self.config, database, settings, self.log)?;
-                let served = Served::start(Arc::new(opened), environment)
+                let served = ServedDatabase::start(Arc::new(opened), environment)
                     .map_err(|source| OpenError::Writer { directory: directory.to_owned(), source })?;
                 Arc::new(served)
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use larix_configuration::slapd_d::Keeper;
 use larix_configuration::values::AdminAddress;
 use larix_configuration::{Changed, Config, ConfigRefusal, Global, overlay_that_defines};
-use larix_engine::Served;
+use larix_engine::ServedDatabase;
 use larix_engine::time::Clock as _;
 use larix_engine::write::RetiringDefinitions;
 use larix_proto::{LdapResult, ResultCode};
@@ -141,7 +141,7 @@ impl<'s> Transition<'s> {
         Ok(())
     }
 
-    fn staying_databases(&self) -> impl Iterator<Item = &Arc<Served<LmdbStore>>> {
+    fn staying_databases(&self) -> impl Iterator<Item = &Arc<ServedDatabase<LmdbStore>>> {
         self.databases.staying().map(|(served, _)| served)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use larix_engine::{DatabaseSettings, Served};
+use larix_engine::{DatabaseSettings, ServedDatabase};
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
@@ -16,7 +16,7 @@ pub(crate) trait OverlayHost: Clone + fmt::Debug + Send + Sync + 'static {
 
     fn is(&self, other: &Self) -> bool;
     /// None while it is not open.
-    fn served(&self) -> Option<&Arc<Served<Self::Store>>>;
+    fn served(&self) -> Option<&Arc<ServedDatabase<Self::Store>>>;
     /// Whether it is open or not.
     fn settings(&self) -> Arc<DatabaseSettings>;
     /// The term in which its overlays act here; none while those of another server do.
@@ -26,7 +26,7 @@ pub(crate) trait OverlayHost: Clone + fmt::Debug + Send + Sync + 'static {
 }
 
 /// A database of this server alone.
-impl OverlayHost for Arc<Served<LmdbStore>> {
+impl OverlayHost for Arc<ServedDatabase<LmdbStore>> {
     type Store = LmdbStore;
 
     fn is(&self, other: &Self) -> bool {
@@ -57,7 +57,7 @@ impl OverlayHost for Arc<Node> {
         Self::ptr_eq(self, other)
     }
 
-    fn served(&self) -> Option<&Arc<Served<SharedStore>>> {
+    fn served(&self) -> Option<&Arc<ServedDatabase<SharedStore>>> {
         Node::served(self)
     }
 

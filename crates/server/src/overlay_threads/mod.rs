@@ -23,7 +23,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::write::WriteOutcome;
-use larix_engine::{Served, Writers};
+use larix_engine::{ServedDatabase, Writers};
 use larix_store::lmdb::LmdbStore;
 
 #[cfg(feature = "kv")]
@@ -57,7 +57,7 @@ pub(crate) struct Figures {
 /// All threads of overlays.
 #[derive(Debug, Default)]
 pub(crate) struct OverlayThreads {
-    stored: Threads<Arc<Served<LmdbStore>>>,
+    stored: Threads<Arc<ServedDatabase<LmdbStore>>>,
     /// Of databases in engines that several servers share.
     #[cfg(feature = "kv")]
     shared: Threads<Arc<Node>>,
@@ -68,7 +68,7 @@ impl OverlayThreads {
     ///
     /// # Errors
     /// No thread to be had; those that there are go on.
-    pub(crate) fn follow(&self, databases: &[Arc<Served<LmdbStore>>], log: &Log) -> io::Result<()> {
+    pub(crate) fn follow(&self, databases: &[Arc<ServedDatabase<LmdbStore>>], log: &Log) -> io::Result<()> {
         let (threads, followed) = self.stored.follow(databases, log);
         forget_others(databases, &threads, log);
         followed
@@ -200,8 +200,8 @@ impl<H: OverlayHost> Threads<H> {
 
 /// Positions of overlays that the configuration no longer has.
 fn forget_others(
-    databases: &[Arc<Served<LmdbStore>>],
-    threads: &[Arc<OverlayThread<Arc<Served<LmdbStore>>>>],
+    databases: &[Arc<ServedDatabase<LmdbStore>>],
+    threads: &[Arc<OverlayThread<Arc<ServedDatabase<LmdbStore>>>>],
     log: &Log,
 ) {
     for served in databases {

@@ -23,7 +23,7 @@ const SUFFIX: &str = "dc=a";
 
 /// A database of this server alone.
 #[derive(Clone, Debug)]
-struct Host(Arc<Served<MemoryStore>>);
+struct Host(Arc<ServedDatabase<MemoryStore>>);
 
 impl OverlayHost for Host {
     type Store = MemoryStore;
@@ -32,7 +32,7 @@ impl OverlayHost for Host {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn served(&self) -> Option<&Arc<Served<MemoryStore>>> {
+    fn served(&self) -> Option<&Arc<ServedDatabase<MemoryStore>>> {
         Some(&self.0)
     }
 
@@ -114,7 +114,7 @@ impl Scene {
             auxiliary_needs_rule: false,
             index_watch: None,
         };
-        let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+        let served = Arc::new(ServedDatabase::start(Arc::new(database), environment).unwrap());
         let frontend = Frontend {
             subschema: schema.parse_dn("cn=Subschema").unwrap(),
             schema: Arc::clone(&schema),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use larix_engine::log::LogReader;
 use larix_engine::overlay::committed::{ChangeOrigin, Committed, Gap};
 use larix_engine::overlay::{Interests, Overlay};
-use larix_engine::{CommittedFollower, Served, Writers, injected};
+use larix_engine::{CommittedFollower, ServedDatabase, Writers, injected};
 use larix_store::Store;
 
 use super::host::OverlayHost;
@@ -307,7 +307,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     /// Does what is to be done in this term.
     fn act(
         &self,
-        (served, term): (&Arc<Served<H::Store>>, u64),
+        (served, term): (&Arc<ServedDatabase<H::Store>>, u64),
         progress: &mut Progress<H>,
         overlay: &dyn Overlay,
         ending: bool,
@@ -336,7 +336,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     /// Hands the overlay what is committed, until there is no more.
     fn take_committed(
         &self,
-        served: &Arc<Served<H::Store>>,
+        served: &Arc<ServedDatabase<H::Store>>,
         progress: &mut Progress<H>,
     ) -> Result<(), String> {
         let current = CurrentOverlay(self);
@@ -399,7 +399,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     /// Gives the overlay its turn, if it is due.
     fn take_turn(
         &self,
-        served: &Arc<Served<H::Store>>,
+        served: &Arc<ServedDatabase<H::Store>>,
         progress: &mut Progress<H>,
         overlay: &dyn Overlay,
     ) -> Result<(), String> {

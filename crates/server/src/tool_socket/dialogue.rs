@@ -11,7 +11,7 @@ use larix_engine::csn::Csn;
 use larix_engine::load::Rebuild;
 use larix_engine::replica::ReplicatedBatch;
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
-use larix_engine::{Held, Served};
+use larix_engine::{Held, ServedDatabase};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, Message, Request, ResponseOp, ResultCode, encode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// One tool and the database that it works on.
 pub(super) struct Dialogue<'d> {
     pub(super) server: Arc<Server>,
-    pub(super) served: Weak<Served<LmdbStore>>,
+    pub(super) served: Weak<ServedDatabase<LmdbStore>>,
     pub(super) state: &'d DoorState,
 }
 
@@ -88,7 +88,7 @@ impl Dialogue<'_> {
 
     fn change(
         &self,
-        served: &Arc<Served<LmdbStore>>,
+        served: &Arc<ServedDatabase<LmdbStore>>,
         request: Request<'_>,
         sent: Controls<'_>,
         kind: OperationKind<'_>,
@@ -108,7 +108,11 @@ impl Dialogue<'_> {
     }
 
     /// Carries out changes together, all or none, and waits until they are durable.
-    fn carry_out(&self, served: &Arc<Served<LmdbStore>>, requests: Vec<WriteRequest>) -> WriteOutcome {
+    fn carry_out(
+        &self,
+        served: &Arc<ServedDatabase<LmdbStore>>,
+        requests: Vec<WriteRequest>,
+    ) -> WriteOutcome {
         let generation = self.server.generation_in_force();
         let databases = &generation.databases;
         let locate = |dn: &NormalDn| match databases.stored(dn) {
@@ -139,7 +143,7 @@ impl Dialogue<'_> {
 
     fn extended(
         &self,
-        served: &Arc<Served<LmdbStore>>,
+        served: &Arc<ServedDatabase<LmdbStore>>,
         request: &ExtendedRequest<'_>,
     ) -> (LdapResult, Option<Vec<u8>>) {
         let value = request.value.unwrap_or_default();
@@ -173,7 +177,7 @@ impl Dialogue<'_> {
 
     /// What became of each entry, up to the first refusal unless it goes on behind one. Where one is refused, those before
     /// it are carried out once more without it: none is carried out more than twice.
-    fn import(&self, served: &Arc<Served<LmdbStore>>, request: ImportRequest) -> Vec<LdapResult> {
+    fn import(&self, served: &Arc<ServedDatabase<LmdbStore>>, request: ImportRequest) -> Vec<LdapResult> {
         let ImportRequest { import, go_on, entries } = request;
         let requests: Vec<WriteRequest> = entries
             .into_iter()
@@ -214,7 +218,7 @@ impl Dialogue<'_> {
     }
 
     /// Has the writer make indexes anew beside changes, and waits until they are complete.
-    fn reindex(&self, served: &Arc<Served<LmdbStore>>, request: &ReindexRequest) -> LdapResult {
+    fn reindex(&self, served: &Arc<ServedDatabase<LmdbStore>>, request: &ReindexRequest) -> LdapResult {
         let database = served.database();
         let (schema, catalog) = (database.schema(), database.catalog());
         let mut numbers = Vec::new();
@@ -259,7 +263,7 @@ impl Dialogue<'_> {
 
 /// In the name of the root DN, as the tools do it offline.
 fn request_of(
-    served: &Served<LmdbStore>,
+    served: &ServedDatabase<LmdbStore>,
     operation: WriteOperation,
     controls: RequestControls,
 ) -> WriteRequest {
@@ -267,7 +271,7 @@ fn request_of(
     WriteRequest { operation, subject, controls, origin: Origin::Client, passwords: None }
 }
 
-fn raise(served: &Served<LmdbStore>, csns: &[String]) -> LdapResult {
+fn raise(served: &ServedDatabase<LmdbStore>, csns: &[String]) -> LdapResult {
     let parsed: Result<Vec<Csn>, _> = csns.iter().map(|csn| csn.parse()).collect();
     let context_csns = match parsed {
         Ok(csns) => csns,

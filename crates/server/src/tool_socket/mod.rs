@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larix_engine::{Served, injected};
+use larix_engine::{ServedDatabase, injected};
 use larix_proto::{LdapResult, ResultCode, encode};
 use larix_store::lmdb::LmdbStore;
 use rustix::net::Shutdown;
@@ -53,7 +53,7 @@ pub(crate) struct ToolSockets {
 /// The socket of one database.
 #[derive(Debug)]
 struct Door {
-    served: Weak<Served<LmdbStore>>,
+    served: Weak<ServedDatabase<LmdbStore>>,
     socket: PathBuf,
     listener: Arc<UnixListener>,
     state: Arc<DoorState>,
@@ -83,7 +83,7 @@ impl ToolSockets {
     /// socket that cannot be had is logged: the database is served without it.
     pub(crate) fn follow(&self, server: &Arc<Server>, generation: &Generation) {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted: Vec<(&Path, &Arc<Served<LmdbStore>>)> = generation
+        let wanted: Vec<(&Path, &Arc<ServedDatabase<LmdbStore>>)> = generation
             .config
             .databases
             .iter()
@@ -93,8 +93,9 @@ impl ToolSockets {
                 Some((directory, generation.databases.served_in(directory)?))
             })
             .collect();
-        let is_of =
-            |door: &Door, served: &Arc<Served<LmdbStore>>| door.served.as_ptr() == Arc::as_ptr(served);
+        let is_of = |door: &Door, served: &Arc<ServedDatabase<LmdbStore>>| {
+            door.served.as_ptr() == Arc::as_ptr(served)
+        };
         doors.retain(|door| wanted.iter().any(|(_, served)| is_of(door, served)));
         for (directory, served) in wanted {
             if doors.iter().any(|door| is_of(door, served)) {
@@ -117,7 +118,11 @@ impl ToolSockets {
 }
 
 impl Door {
-    fn open(server: &Arc<Server>, directory: &Path, served: &Arc<Served<LmdbStore>>) -> io::Result<Self> {
+    fn open(
+        server: &Arc<Server>,
+        directory: &Path,
+        served: &Arc<ServedDatabase<LmdbStore>>,
+    ) -> io::Result<Self> {
         let place = SocketPath::of(directory)?;
         // The database is locked by this process: what lies there was left by one that was killed.
         match fs::remove_file(place.path()) {
@@ -161,7 +166,7 @@ struct Accepting {
     listener: Arc<UnixListener>,
     state: Arc<DoorState>,
     server: Weak<Server>,
-    served: Weak<Served<LmdbStore>>,
+    served: Weak<ServedDatabase<LmdbStore>>,
 }
 
 impl Accepting {

@@ -13,7 +13,7 @@ use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment,
 };
 use larix_engine::writer::Reconfiguration;
-use larix_engine::{Database, DatabaseSettings, Directory, Entry, Frontend, Served, Suffix};
+use larix_engine::{Database, DatabaseSettings, Directory, Entry, Frontend, ServedDatabase, Suffix};
 use larix_proto::ldif::{Body, Change, LdifAttribute, Reader, Record};
 use larix_proto::{ControlBuf, Controls};
 use larix_schema::{Schema, SchemaBuilder};
@@ -87,7 +87,7 @@ pub(crate) fn environment(
     }
 }
 
-pub(crate) fn directory<S: Store>(schema: &Arc<Schema>, served: Vec<Arc<Served<S>>>) -> Directory<S> {
+pub(crate) fn directory<S: Store>(schema: &Arc<Schema>, served: Vec<Arc<ServedDatabase<S>>>) -> Directory<S> {
     let frontend = Frontend {
         subschema: schema.parse_dn("cn=Subschema").unwrap(),
         schema: Arc::clone(schema),
@@ -118,7 +118,7 @@ impl<S: Store> Fixture<S> {
             .zip(&environments)
             .map(|((store, settings), environment)| {
                 let database = Database::open(store, Arc::clone(&schema), settings, &*random).unwrap();
-                Arc::new(Served::start(Arc::new(database), environment.clone()).unwrap())
+                Arc::new(ServedDatabase::start(Arc::new(database), environment.clone()).unwrap())
             })
             .collect();
         let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));

@@ -29,7 +29,7 @@ const LOG: &str = "cn=log";
 /// A database of one server.
 #[derive(Clone, Debug)]
 struct Host {
-    served: Arc<Served<SharedStore>>,
+    served: Arc<ServedDatabase<SharedStore>>,
     /// 0: it does not write.
     term: Arc<AtomicU64>,
 }
@@ -41,7 +41,7 @@ impl OverlayHost for Host {
         Arc::ptr_eq(&self.served, &other.served)
     }
 
-    fn served(&self) -> Option<&Arc<Served<SharedStore>>> {
+    fn served(&self) -> Option<&Arc<ServedDatabase<SharedStore>>> {
         Some(&self.served)
     }
 
@@ -81,7 +81,7 @@ fn host(schema: &Arc<Schema>, store: SharedStore, suffix: &str) -> Host {
         ..DatabaseSettings::default()
     };
     let database = Database::open(store, Arc::clone(schema), settings, &SeededRandom::new(7)).unwrap();
-    let served = Served::start(Arc::new(database), environment(1, 7)).unwrap();
+    let served = ServedDatabase::start(Arc::new(database), environment(1, 7)).unwrap();
     Host { served: Arc::new(served), term: Arc::default() }
 }
 

@@ -12,7 +12,7 @@ use larix_engine::entry::Entry;
 use larix_engine::log::{self, LogRecord};
 use larix_engine::search::limits::{self, Effective, RequestedLimits};
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{Fault, Limits, Served};
+use larix_engine::{Fault, Limits, ServedDatabase};
 use larix_proto::{Dn, LdapResult, ResultCode, Scope};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -33,7 +33,7 @@ pub(super) const NAME: &str = "cn=changelog";
 #[derive(Debug)]
 pub(crate) struct Changelog {
     /// The database whose changes are shown.
-    pub(crate) served: Arc<Served<LmdbStore>>,
+    pub(crate) served: Arc<ServedDatabase<LmdbStore>>,
     pub(crate) rules: Vec<LimitRule>,
     pub(crate) limits: Limits,
 }

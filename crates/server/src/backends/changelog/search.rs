@@ -10,7 +10,7 @@ use larix_engine::search::limits::Effective;
 use larix_engine::search::pages::Pages;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_engine::{Database, Fault, ServedHandle};
+use larix_engine::{Database, DatabaseHandle, Fault};
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::Schema;
 use larix_store::Store;
@@ -28,7 +28,7 @@ use larix_backend::{Context, Cursor, Effort, End, Search, Slice, lowered};
 /// A search below cn=changelog.
 #[derive(Debug)]
 pub(super) struct ChangeSearch {
-    served: ServedHandle<LmdbStore>,
+    served: DatabaseHandle<LmdbStore>,
     schema: Arc<Schema>,
     policy: Arc<AccessPolicy>,
     subject: Arc<Subject>,
@@ -97,7 +97,7 @@ pub(super) fn begin(
     );
     let nothing = search.controls.subentries == Some(true);
     Ok(Box::new(ChangeSearch {
-        served: ServedHandle::new(served),
+        served: DatabaseHandle::new(served),
         schema: Arc::clone(schema),
         policy: Arc::clone(&tree.policy),
         subject: Arc::clone(context.subject),

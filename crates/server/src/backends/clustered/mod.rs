@@ -19,7 +19,7 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
 use larix_engine::write::{Completion, Origin, WriteRequest};
-use larix_engine::{ChosenDatabase, Fault, Held, Served};
+use larix_engine::{ChosenDatabase, Fault, Held, ServedDatabase};
 use larix_kv::{ReadFault, take_read_fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -81,7 +81,7 @@ impl SharedDatabase {
         self.database.chosen()
     }
 
-    fn served(&self) -> &Arc<Served<SharedStore>> {
+    fn served(&self) -> &Arc<ServedDatabase<SharedStore>> {
         &self.database.served
     }
 
@@ -258,7 +258,7 @@ impl Clustered {
 }
 
 /// Which database's operations are counted.
-fn note(served: &Arc<Served<SharedStore>>) {
+fn note(served: &Arc<ServedDatabase<SharedStore>>) {
     in_database(served.database().instance());
 }
 

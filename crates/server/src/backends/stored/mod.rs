@@ -18,7 +18,7 @@ use larix_engine::log::{self, LastChange};
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::internal;
 use larix_engine::write::Completion;
-use larix_engine::{ChosenDatabase, Fault, Held, Served};
+use larix_engine::{ChosenDatabase, Fault, Held, ServedDatabase};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -41,7 +41,7 @@ use larix_backend::{
 /// A stored database.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    pub(crate) served: Arc<Served<LmdbStore>>,
+    pub(crate) served: Arc<ServedDatabase<LmdbStore>>,
     pub(crate) common: Arc<Common>,
     pub(crate) limits: Vec<LimitRule>,
 }
@@ -296,7 +296,7 @@ impl Backend for Nowhere {
 }
 
 /// None of a store that cannot be read.
-pub(crate) fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
+pub(crate) fn figures(served: &ServedDatabase<LmdbStore>) -> Option<DatabaseFigures> {
     let database = served.database();
     let statistics = database.store().statistics().ok()?;
     let log_times = database.store().snapshot().ok().and_then(|it| log::times(&it).ok())?;
@@ -329,12 +329,12 @@ fn store_figures(store: &Statistics) -> StoreFigures {
     }
 }
 
-pub(crate) fn suffix_of(served: &Served<LmdbStore>) -> String {
+pub(crate) fn suffix_of(served: &ServedDatabase<LmdbStore>) -> String {
     served.database().settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
 }
 
 /// Why the database takes no changes until the server is started again; `None` while it takes them.
-pub(crate) fn refusal(served: &Served<LmdbStore>) -> Option<CommitError> {
+pub(crate) fn refusal(served: &ServedDatabase<LmdbStore>) -> Option<CommitError> {
     let store = served.database().store();
     // Without changes nobody else looks at the file.
     store.look_after_file().err().or_else(|| store.refusal())

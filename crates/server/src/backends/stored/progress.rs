@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use larix_backend::ReplicaProgress;
 use larix_engine::log::{self, CsnVector, Follower};
-use larix_engine::{Served, ServedHandle};
+use larix_engine::{DatabaseHandle, ServedDatabase};
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
 /// Keeps no database open.
 #[derive(Debug)]
 struct Progress {
-    served: ServedHandle<LmdbStore>,
+    served: DatabaseHandle<LmdbStore>,
     instance: u64,
     suffix: String,
 }
 
 /// None of a database that is no shadow.
-pub(super) fn of(served: &Arc<Served<LmdbStore>>) -> Option<Arc<dyn ReplicaProgress>> {
+pub(super) fn of(served: &Arc<ServedDatabase<LmdbStore>>) -> Option<Arc<dyn ReplicaProgress>> {
     let database = served.database();
     let settings = database.current_settings();
     let suffix = settings.suffixes.first().filter(|_| settings.shadow)?.text.clone();
-    Some(Arc::new(Progress { served: ServedHandle::new(served), instance: database.instance(), suffix }))
+    Some(Arc::new(Progress { served: DatabaseHandle::new(served), instance: database.instance(), suffix }))
 }
 
 impl ReplicaProgress for Progress {

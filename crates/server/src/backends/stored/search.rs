@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchTask, Step};
-use larix_engine::{Fault, ServedHandle};
+use larix_engine::{DatabaseHandle, Fault};
 use larix_proto::LdapResult;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
@@ -20,7 +20,7 @@ use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice};
 /// A search under way.
 #[derive(Debug)]
 struct StoredSearch {
-    served: ServedHandle<LmdbStore>,
+    served: DatabaseHandle<LmdbStore>,
     task: SearchTask,
     /// Of an access log: what is to be there before it begins.
     gate: Option<Gate>,
@@ -132,7 +132,7 @@ impl Stored {
     }
 
     fn cursor(&self, task: SearchTask, gate: Option<Gate>) -> Box<dyn Cursor> {
-        let (served, services) = (ServedHandle::new(&self.served), Arc::clone(&self.common.services));
+        let (served, services) = (DatabaseHandle::new(&self.served), Arc::clone(&self.common.services));
         Box::new(StoredSearch { served, task, gate, services })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::overlay::Interests;
 use larix_engine::overlay::committed::Committed as _;
-use larix_engine::{CommittedFollower, Served};
+use larix_engine::{CommittedFollower, ServedDatabase};
 use larix_store::Store;
 
 use super::current_overlay::CurrentOverlay;
@@ -34,7 +34,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     /// A store that cannot be read, or another server that writes.
     pub(super) fn begin_term(
         &self,
-        (served, term): (&Arc<Served<H::Store>>, u64),
+        (served, term): (&Arc<ServedDatabase<H::Store>>, u64),
         progress: &mut Progress<H>,
     ) -> Result<(), String> {
         if progress.term == Some(term) {
@@ -57,7 +57,7 @@ impl<H: OverlayHost> OverlayThread<H> {
     /// A store that cannot be read or written.
     pub(super) fn join(
         &self,
-        served: &Arc<Served<H::Store>>,
+        served: &Arc<ServedDatabase<H::Store>>,
         progress: &mut Progress<H>,
     ) -> Result<(), String> {
         if progress.follower.is_some() {

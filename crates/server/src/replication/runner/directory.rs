@@ -11,7 +11,7 @@ use larix_engine::replica::{ReplicatedChange, UuidSet};
 use larix_engine::search::internal;
 use larix_engine::time::RandomSource as _;
 use larix_engine::write::AttributeValues;
-use larix_engine::{Entry, EntryAttribute, Fault, Served};
+use larix_engine::{Entry, EntryAttribute, Fault, ServedDatabase};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use larix_replication::consumer::{BATCH_CHANGES, ConsumerPhase, Massage};
 use larix_replication::dirsync::{
@@ -33,7 +33,7 @@ const NAMED_MAX: usize = 5;
 
 /// What one pass has come to.
 struct Pass {
-    served: Arc<Served<LmdbStore>>,
+    served: Arc<ServedDatabase<LmdbStore>>,
     schema: Arc<Schema>,
     massage: Option<Massage>,
     /// Everything was asked for.
@@ -376,7 +376,7 @@ impl Pass {
 
 /// Where entries are looked for: what is stored.
 struct LocalEntries<'a> {
-    served: &'a Arc<Served<LmdbStore>>,
+    served: &'a Arc<ServedDatabase<LmdbStore>>,
     schema: &'a Schema,
 }
 

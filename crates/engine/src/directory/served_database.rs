@@ -1,4 +1,4 @@
-//! A database with its writer: what is asked of both, whatever directory they are part of.
+//! A database with its writer, whichever directory they are part of.
 
 use std::sync::{Arc, Weak};
 
@@ -21,7 +21,7 @@ use crate::writer::{Job, RETIRED, Reconfiguration, Writer, WriterStartError, Wri
 
 /// A database with its writer.
 #[derive(Debug)]
-pub struct Served<S: Store> {
+pub struct ServedDatabase<S: Store> {
     pub(super) database: Arc<Database<S>>,
     pub(crate) writer: Writer,
     pub(super) clock: Arc<dyn Clock>,
@@ -31,10 +31,10 @@ pub struct Served<S: Store> {
 /// A served database as a search under way refers to it: open during a slice, and not kept open between slices. So a client that does
 /// not read its answers holds up neither the removal of the database nor its restore.
 #[derive(Debug)]
-pub struct ServedHandle<S: Store>(Weak<Served<S>>);
+pub struct DatabaseHandle<S: Store>(Weak<ServedDatabase<S>>);
 
-impl<S: Store> ServedHandle<S> {
-    pub fn new(served: &Arc<Served<S>>) -> Self {
+impl<S: Store> DatabaseHandle<S> {
+    pub fn new(served: &Arc<ServedDatabase<S>>) -> Self {
         Self(Arc::downgrade(served))
     }
 
@@ -42,7 +42,7 @@ impl<S: Store> ServedHandle<S> {
     ///
     /// # Errors
     /// unavailable: it was retired.
-    pub fn open(&self) -> Result<Arc<Served<S>>, LdapResult> {
+    pub fn open(&self) -> Result<Arc<ServedDatabase<S>>, LdapResult> {
         let served = self.0.upgrade().filter(|served| !served.is_retired());
         served.ok_or_else(|| LdapResult::with(ResultCode::UNAVAILABLE, RETIRED))
     }
@@ -56,7 +56,7 @@ impl<S: Store> ServedHandle<S> {
     }
 }
 
-impl<S: Store> Served<S> {
+impl<S: Store> ServedDatabase<S> {
     /// Starts the writer of an open database.
     ///
     /// # Errors
