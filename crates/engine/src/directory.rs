@@ -74,9 +74,9 @@ impl<S: Store> Clone for ChosenDatabase<'_, S> {
     }
 }
 
-/// Where a DN is, for a database that asks.
+/// Where the database of a DN is, as seen from one database.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum DnLocation {
     Here,
     /// In another database.
     Elsewhere,

@@ -52,8 +52,8 @@ pub use larix_passwords as password;
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
 pub use directory::{
-    BindLookup, ChosenDatabase, CommittedFollower, DatabaseHandle, Directory, Frontend, Held, ServedDatabase,
-    Writers, begin_followers, other_entries,
+    BindLookup, ChosenDatabase, CommittedFollower, DatabaseHandle, Directory, DnLocation, Frontend,
+    ServedDatabase, Writers, begin_followers, other_entries,
 };
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
 pub use fault::{Fault, UnknownFormat};

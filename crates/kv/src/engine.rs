@@ -105,19 +105,19 @@ pub(crate) struct StoredCommit {
     pub(crate) attempt: Vec<u8>,
 }
 
-/// What there is of a commit that was acknowledged.
+/// Whether the engine still has a commit that it acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    Yes,
-    /// Another one has its number.
-    No,
-    /// There is no such row. The number of the newest commit, found out behind that.
+pub(crate) enum CommitPresence {
+    Present,
+    /// Another commit has its number.
+    Replaced,
+    /// There is no such row. `newest` is the number of the newest commit, read after that.
     Absent {
         newest: u64,
     },
 }
 
-impl Held {
+impl CommitPresence {
     /// Whether so many others have come since that the row of `version` would not be kept: nobody can say any more what it was.
     pub(crate) fn is_too_old(self, version: u64) -> bool {
         matches!(self, Self::Absent { newest } if newest.saturating_sub(version) > COMMITS_KEPT)
@@ -297,7 +297,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     /// Whether `version` was made by `attempt`. If nobody has made it, `void` does, so that nobody else can.
     fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault>;
     /// Whether the engine still has `version`, made by `attempt`. A server that lacks it is [left](EngineSnapshot::leave).
-    fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault>;
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault>;
     /// Of each table with records their number.
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault>;
     /// None where the newest commit is of a later epoch.

@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::address::{Address, Opening};
 use crate::cache::{Cache, Range, Row};
 use crate::changes::Keys;
-use crate::engine::{Engine, Held, Limits, NewCommits, Sizes, StoredCommit};
+use crate::engine::{CommitPresence, Engine, Limits, NewCommits, Sizes, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::read_faults;
 use crate::schema;
@@ -379,7 +379,7 @@ impl KvStore {
         };
         match self.engine.holds(version, &attempt)? {
             // A server that has the newest one has all before it.
-            Held::Yes => self.replaced.store(false, Ordering::Release),
+            CommitPresence::Present => self.replaced.store(false, Ordering::Release),
             held if held.is_too_old(version) && !self.replaced.load(Ordering::Acquire) => {
                 self.go_on_from(self.engine.newest()?, false);
             }
@@ -391,8 +391,8 @@ impl KvStore {
     }
 
     /// The engine, or the server of it that was asked, lacks a commit: nothing here is to be believed until it has it.
-    fn lacking(&self, held: Held, known: u64) -> Fault {
-        if held == Held::No {
+    fn lacking(&self, held: CommitPresence, known: u64) -> Fault {
+        if held == CommitPresence::Replaced {
             self.replaced.store(true, Ordering::Release);
         }
         self.behind.store(known, Ordering::Release);
@@ -401,12 +401,12 @@ impl KvStore {
 
     /// The newest commit is too far ahead for those between to be told. Only where the known one is before it is what others remember of
     /// that one right.
-    fn catch_up(&self, newest: StoredCommit, known: u64, held: Held) -> Result<u64, Fault> {
-        if held != Held::Yes && !held.is_too_old(known) {
+    fn catch_up(&self, newest: StoredCommit, known: u64, held: CommitPresence) -> Result<u64, Fault> {
+        if held != CommitPresence::Present && !held.is_too_old(known) {
             return Err(self.lacking(held, known));
         }
         let version = newest.version;
-        self.go_on_from(newest, held == Held::Yes);
+        self.go_on_from(newest, held == CommitPresence::Present);
         Ok(version)
     }
 
@@ -436,15 +436,15 @@ impl KvStore {
             NewCommits::Listed(listed) => listed,
             NewCommits::TooMany { newest, known: by } => {
                 let held = match by {
-                    Some(by) if by == attempt => Held::Yes,
-                    Some(_) => Held::No,
-                    None => Held::Absent { newest: newest.version },
+                    Some(by) if by == attempt => CommitPresence::Present,
+                    Some(_) => CommitPresence::Replaced,
+                    None => CommitPresence::Absent { newest: newest.version },
                 };
                 return self.catch_up(newest, known, held);
             }
         };
         let (Some(newest), Some(oldest)) = (listed.first(), listed.last()) else {
-            return Err(self.lacking(Held::Absent { newest: 0 }, known));
+            return Err(self.lacking(CommitPresence::Absent { newest: 0 }, known));
         };
         let version = newest.version;
         if !listed
@@ -458,7 +458,7 @@ impl KvStore {
             return Err(Fault::Lie("commits lack their rows".to_owned()));
         }
         if oldest.attempt != attempt {
-            return Err(self.lacking(Held::No, known));
+            return Err(self.lacking(CommitPresence::Replaced, known));
         }
         self.newest_epoch.fetch_max(newest.epoch, Ordering::AcqRel);
         if version <= self.newest() {

@@ -6,7 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
-use super::{ChosenDatabase, Directory, Frontend, Held, ServedDatabase};
+use super::{ChosenDatabase, Directory, DnLocation, Frontend, ServedDatabase};
 use crate::access::Subject;
 use crate::budget::RequestLimit;
 use crate::change::Counts;
@@ -143,9 +143,9 @@ impl<S: Store> Directory<S> {
         let checked = check(&self.frontend, request, dn, false)?;
         let served = self.select(checked.operation.dn()).ok_or_else(|| self.unknown(&checked.target))?;
         let location_of = |dn: &NormalDn| match self.select(dn) {
-            Some(other) if Arc::ptr_eq(other, served) => Held::Here,
-            Some(_) => Held::Elsewhere,
-            None => Held::Nowhere,
+            Some(other) if Arc::ptr_eq(other, served) => DnLocation::Here,
+            Some(_) => DnLocation::Elsewhere,
+            None => DnLocation::Nowhere,
         };
         let settings = served.database.current_settings();
         let task = self.at(served).admit(&settings, checked, &location_of)?;
@@ -188,7 +188,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         self,
         request: WriteRequest,
         target: Option<NormalDn>,
-        location_of: &dyn Fn(&NormalDn) -> Held,
+        location_of: &dyn Fn(&NormalDn) -> DnLocation,
         completion: Completion,
     ) {
         let settings = self.served.database.current_settings();
@@ -206,7 +206,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
     pub fn submit_all(
         self,
         requests: Vec<WriteRequest>,
-        location_of: &dyn Fn(&NormalDn) -> Held,
+        location_of: &dyn Fn(&NormalDn) -> DnLocation,
         completion: Completion,
     ) {
         let settings = self.served.database.settings();
@@ -215,9 +215,9 @@ impl<S: Store> ChosenDatabase<'_, S> {
             let update = is_updated_by(&settings, &request);
             let checked = check(self.frontend, request, None, update);
             let admitted = checked.and_then(|checked| match location_of(checked.operation.dn()) {
-                Held::Here => self.admit(&settings, checked, location_of),
-                Held::Elsewhere => Err(several_databases()),
-                Held::Nowhere => Err(self.frontend.unknown(&checked.target)),
+                DnLocation::Here => self.admit(&settings, checked, location_of),
+                DnLocation::Elsewhere => Err(several_databases()),
+                DnLocation::Nowhere => Err(self.frontend.unknown(&checked.target)),
             });
             match admitted {
                 Ok(task) => tasks.push(task),
@@ -235,7 +235,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         self,
         settings: &DatabaseSettings,
         checked: CheckedChange,
-        location_of: &dyn Fn(&NormalDn) -> Held,
+        location_of: &dyn Fn(&NormalDn) -> DnLocation,
     ) -> Result<Task, LdapResult> {
         let CheckedChange {
             operation,
@@ -263,7 +263,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
         if let Prepared::ModifyDn(rename) = &operation
-            && location_of(&rename.target()) != Held::Here
+            && location_of(&rename.target()) != DnLocation::Here
         {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }

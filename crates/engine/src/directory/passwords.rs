@@ -9,7 +9,7 @@ use larix_store::Store;
 use zeroize::Zeroizing;
 
 use super::changes::check;
-use super::{ChosenDatabase, Directory, Held};
+use super::{ChosenDatabase, Directory, DnLocation};
 use crate::access::Subject;
 use crate::change::prepare::{self, Change, ChangeKind, Prepared, RequiredAccess};
 use crate::overlay::{Entries as _, PasswordWork, PendingChange, Purpose};
@@ -164,7 +164,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         let Ok(view) = database.view(&snapshot) else { return };
         // No rename brings passwords along: no caller asks where another name is.
         let admitted = check(self.frontend, request.clone(), None, false)
-            .and_then(|checked| self.admit(&view.settings, checked, &|_| Held::Here));
+            .and_then(|checked| self.admit(&view.settings, checked, &|_| DnLocation::Here));
         let Ok(task) = admitted else { return };
         let authority = Authority { view: &view, subject: &task.subject };
         // The time that the work takes is for those to see who may make the change.

@@ -11,7 +11,7 @@ use super::Shared;
 use super::keys::Keys;
 use super::wire::{Condition, KeyValue, Op, Txn, TxnResponse};
 use crate::changes;
-use crate::engine::{Held, Proposal, StoredCommit};
+use crate::engine::{CommitPresence, Proposal, StoredCommit};
 use crate::error::Fault;
 
 /// How often something is tried again that others came in between of.
@@ -493,16 +493,16 @@ impl Shared {
     }
 
     /// What there is of a commit that was acknowledged.
-    pub(super) async fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault> {
+    pub(super) async fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault> {
         self.client.trip();
         let operations = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
         let mut done = self.client.txn(&Txn::of(operations)).await?.done.into_iter();
         let mut next = || done.next().map(|done| done.found()).unwrap_or_default();
         let head = Head::read(&self.keys, next())?;
         Ok(match next().first() {
-            Some(found) if stored(version, &found.value)?.attempt == attempt => Held::Yes,
-            Some(_) => Held::No,
-            None => Held::Absent { newest: head.version },
+            Some(found) if stored(version, &found.value)?.attempt == attempt => CommitPresence::Present,
+            Some(_) => CommitPresence::Replaced,
+            None => CommitPresence::Absent { newest: head.version },
         })
     }
 

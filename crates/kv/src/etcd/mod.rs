@@ -24,8 +24,8 @@ use nodes::{MessageLease, Presence};
 use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
-    CommitListener, Engine, Held, HeldLease, Limits, Load, MessageListener, OpenedSnapshot, Proposal,
-    Question, Recipient, Removed, Said, Session, Sizes, StoredCommit, commit_deadline,
+    CommitListener, CommitPresence, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot,
+    Proposal, Question, Recipient, Removed, Said, Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -161,7 +161,7 @@ impl Engine for Etcd {
         self.run(async move { shared.settle(version, &attempt, &void).await })
     }
 
-    fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault> {
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault> {
         let (shared, attempt) = (Arc::clone(&self.shared), attempt.to_vec());
         self.run(async move { shared.holds(version, &attempt).await })
     }

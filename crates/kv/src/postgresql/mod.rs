@@ -26,8 +26,8 @@ use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, COMMITS_LISTED_MAX, CommitListener, Engine, EngineSnapshot, Held, HeldLease, Limits, Load,
-    MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
+    Answer, COMMITS_LISTED_MAX, CommitListener, CommitPresence, Engine, EngineSnapshot, HeldLease, Limits,
+    Load, MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
     Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
@@ -270,24 +270,24 @@ impl Engine for PostgreSql {
         }
     }
 
-    fn holds(&self, version: u64, attempt: &[u8]) -> Result<Held, Fault> {
+    fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault> {
         let number = signed(version)?;
         let mut lease = self.pool.lease()?;
         let row = lease.call(move |link| async move {
             Ok(link.client.query_opt(&link.statements.outcome, &[&number]).await?)
         })?;
         let held = match row {
-            Some(row) if row.try_get::<_, &[u8]>(0)? == attempt => Held::Yes,
-            Some(_) => Held::No,
+            Some(row) if row.try_get::<_, &[u8]>(0)? == attempt => CommitPresence::Present,
+            Some(_) => CommitPresence::Replaced,
             None => {
                 let rows = lease.call(|link| async move {
                     Ok(link.client.query(&link.statements.outlook, &[]).await?)
                 })?;
                 let newest = rows.first().map(stored).transpose()?;
-                Held::Absent { newest: newest.map_or(0, |newest| newest.version) }
+                CommitPresence::Absent { newest: newest.map_or(0, |newest| newest.version) }
             }
         };
-        if held != Held::Yes && !held.is_too_old(version) {
+        if held != CommitPresence::Present && !held.is_too_old(version) {
             lease.leave();
         }
         Ok(held)

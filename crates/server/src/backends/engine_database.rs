@@ -9,7 +9,9 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::Interests;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{ChosenDatabase, Database, DatabaseSettings, Directory, Fault, Held, ServedDatabase};
+use larix_engine::{
+    ChosenDatabase, Database, DatabaseSettings, Directory, DnLocation, Fault, ServedDatabase,
+};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
@@ -42,7 +44,7 @@ impl<S: Store> EngineDatabase<S> {
         &self,
         common: &Common,
         changes: Changes,
-        locate: &dyn Fn(&NormalDn) -> Held,
+        locate: &dyn Fn(&NormalDn) -> DnLocation,
         done: Completion,
     ) {
         match changes {
@@ -58,7 +60,7 @@ impl<S: Store> EngineDatabase<S> {
         common: &Common,
         mut request: WriteRequest,
         target: Option<NormalDn>,
-        locate: &dyn Fn(&NormalDn) -> Held,
+        locate: &dyn Fn(&NormalDn) -> DnLocation,
         done: Completion,
     ) {
         let chosen = self.chosen();
@@ -86,7 +88,7 @@ impl<S: Store> EngineDatabase<S> {
                         );
                     }
                     // What brings passwords names no other entry.
-                    None => database.chosen().submit_at(request, target, &|_| Held::Here, done),
+                    None => database.chosen().submit_at(request, target, &|_| DnLocation::Here, done),
                 }
             }
         });
@@ -115,7 +117,7 @@ impl<S: Store> EngineDatabase<S> {
                 }
                 self.chosen().work_on_passwords(&mut request);
                 if let Some(done) = done {
-                    self.chosen().submit_at(request, target, &|_| Held::Here, done);
+                    self.chosen().submit_at(request, target, &|_| DnLocation::Here, done);
                 }
             }
         });
@@ -145,11 +147,11 @@ pub(super) fn locate(
     context: &Context<'_>,
     dn: &NormalDn,
     is_own: impl FnOnce(&dyn Backend) -> bool,
-) -> Held {
+) -> DnLocation {
     match context.router.backend(dn) {
-        Some(backend) if is_own(backend) => Held::Here,
-        Some(_) => Held::Elsewhere,
-        None => Held::Nowhere,
+        Some(backend) if is_own(backend) => DnLocation::Here,
+        Some(_) => DnLocation::Elsewhere,
+        None => DnLocation::Nowhere,
     }
 }
 

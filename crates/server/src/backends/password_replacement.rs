@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use larix_backend::{Backend, Changes, Context, Done, Later, PasswordChange, PasswordChanged, Reply, Secret};
-use larix_engine::Held;
+use larix_engine::DnLocation;
 use larix_engine::access::Subject;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::overlay::second_factor::GivenCode;
@@ -162,7 +162,7 @@ impl<S: Store> PasswordReplacement<S> {
         if chosen.has_password_work(&request.operation) {
             chosen.work_on_passwords(&mut request);
         }
-        chosen.submit_at(request, Some(dn), &|_| Held::Here, Box::new(finished));
+        chosen.submit_at(request, Some(dn), &|_| DnLocation::Here, Box::new(finished));
     }
 }
 

@@ -15,7 +15,7 @@ use larix_engine::search::internal;
 use larix_engine::search::limits::{self, Effective, RequestedLimits};
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, WriteRequest};
-use larix_engine::{DatabaseHandle, Fault, Held, ServedDatabase};
+use larix_engine::{DatabaseHandle, DnLocation, Fault, ServedDatabase};
 use larix_proto::{LdapResult, Scope};
 use larix_proxy::ProxyBackend;
 use larix_proxy::translucent::{
@@ -186,7 +186,7 @@ impl LocalEntries for Local {
             }
             (None, _) => return done(LdapResult::success().into()),
         };
-        self.stored.database().change(common, changes, &|_| Held::Here, done);
+        self.stored.database().change(common, changes, &|_| DnLocation::Here, done);
     }
 
     fn bind(&self, bind: LocalBind, done: Done<Verdict>) {

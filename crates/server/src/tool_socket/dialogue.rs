@@ -11,7 +11,7 @@ use larix_engine::csn::Csn;
 use larix_engine::load::Rebuild;
 use larix_engine::replica::ReplicatedBatch;
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
-use larix_engine::{Held, ServedDatabase};
+use larix_engine::{DnLocation, ServedDatabase};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, Message, Request, ResponseOp, ResultCode, encode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -116,14 +116,14 @@ impl Dialogue<'_> {
         let generation = self.server.generation_in_force();
         let databases = &generation.databases;
         let locate = |dn: &NormalDn| match databases.stored(dn) {
-            Some(holder) if Arc::ptr_eq(holder, served) => Held::Here,
-            Some(_) => Held::Elsewhere,
-            None => Held::Nowhere,
+            Some(holder) if Arc::ptr_eq(holder, served) => DnLocation::Here,
+            Some(_) => DnLocation::Elsewhere,
+            None => DnLocation::Nowhere,
         };
         for (at, request) in requests.iter().enumerate() {
             // A name that cannot be read is refused in the usual words.
             let Ok(dn) = databases.schema().parse_dn(request.operation.target()) else { continue };
-            if locate(&dn) != Held::Here {
+            if locate(&dn) != DnLocation::Here {
                 let text = "not in the database that the tool works on";
                 let result = LdapResult::with(ResultCode::NAMING_VIOLATION, text);
                 return WriteOutcome { refused: Some(at), ..WriteOutcome::from(result) };

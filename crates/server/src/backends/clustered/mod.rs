@@ -19,7 +19,7 @@ use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::RequestControls;
 use larix_engine::search::referral;
 use larix_engine::write::{Completion, Origin, WriteRequest};
-use larix_engine::{ChosenDatabase, Fault, Held, ServedDatabase};
+use larix_engine::{ChosenDatabase, DnLocation, Fault, ServedDatabase};
 use larix_kv::{ReadFault, take_read_fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -251,7 +251,7 @@ impl Clustered {
     }
 
     /// Where a name is, for the router.
-    fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
+    fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> DnLocation {
         let is_own = |other: &Self| Arc::ptr_eq(other.node(), self.node());
         engine_database::locate(context, dn, |backend| of(backend).is_some_and(is_own))
     }

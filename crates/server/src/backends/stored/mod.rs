@@ -18,7 +18,7 @@ use larix_engine::log::{self, LastChange};
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::search::internal;
 use larix_engine::write::Completion;
-use larix_engine::{ChosenDatabase, Fault, Held, ServedDatabase};
+use larix_engine::{ChosenDatabase, DnLocation, Fault, ServedDatabase};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -95,7 +95,7 @@ impl Stored {
     }
 
     /// Where a name is, for the router.
-    fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> Held {
+    fn locate(&self, context: &Context<'_>, dn: &NormalDn) -> DnLocation {
         let is_own = |other: &Self| Arc::ptr_eq(&other.served, &self.served);
         engine_database::locate(context, dn, |backend| Self::of(backend).is_some_and(is_own))
     }
