@@ -44,7 +44,7 @@ pub struct Start<S: Store> {
 
 /// How a slice ended.
 #[derive(Debug)]
-pub enum Stepped {
+pub enum SliceOutcome {
     /// There is more to do.
     More,
     /// There is nothing to do until the [follower](Changes::follow) is notified.
@@ -159,11 +159,11 @@ impl<S: Store> Changes<S> {
     }
 
     /// Goes on for one slice; appends whole messages to `out`.
-    pub fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Stepped {
-        self.slice(budget, out).unwrap_or_else(|result| Stepped::Done(result, Vec::new()))
+    pub fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> SliceOutcome {
+        self.slice(budget, out).unwrap_or_else(|result| SliceOutcome::Done(result, Vec::new()))
     }
 
-    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
         if let Some(follower) = &self.follower {
             follower.looks();
         }
@@ -216,17 +216,19 @@ impl<S: Store> Changes<S> {
     }
 
     /// What matches already.
-    fn walk(&mut self, at: usize, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+    fn walk(&mut self, at: usize, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
         let Some(part) = self.parts.get_mut(at) else {
             self.phase = Phase::Follow;
-            return Ok(Stepped::More);
+            return Ok(SliceOutcome::More);
         };
         let is_needed = !self.request.changes_only || matches!(part.seen, Known::These(_));
         if is_needed {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
-            let Step::Done(result, _) = part.task.step(&view, out, budget) else { return Ok(Stepped::More) };
+            let Step::Done(result, _) = part.task.step(&view, out, budget) else {
+                return Ok(SliceOutcome::More);
+            };
             if !(result.is_success() || (at > 0 && result.code == ResultCode::NO_SUCH_OBJECT)) {
                 return Err(result);
             }
@@ -240,20 +242,20 @@ impl<S: Store> Changes<S> {
             next.task.limit_size(remaining);
         }
         self.phase = Phase::Walk(at + 1);
-        Ok(Stepped::More)
+        Ok(SliceOutcome::More)
     }
 
     /// What the logs tell.
-    fn tell(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+    fn tell(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
         let mut more = false;
         let to_whom = (self.request, self.message);
         for (at, part) in self.parts.iter_mut().enumerate() {
             if out.len() >= budget.bytes {
-                return Ok(Stepped::More);
+                return Ok(SliceOutcome::More);
             }
             more |= part.tell(at, to_whom, budget, out)?;
         }
-        Ok(if more { Stepped::More } else { Stepped::Waiting })
+        Ok(if more { SliceOutcome::More } else { SliceOutcome::Waiting })
     }
 }
 

@@ -24,7 +24,7 @@ use larix_proto::{
     ControlBuf, FilterBuf, Frame, Message, MessageId, Request, Response, ResultCode, Scope, client, frame,
     limits, oid,
 };
-use larix_replication::provider::{ConsumerRequest, RefreshQueue, Start, Stepped, SyncSearch};
+use larix_replication::provider::{ConsumerRequest, RefreshQueue, SliceOutcome, Start, SyncSearch};
 use larix_replication::{Content, Cookie};
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::Store as _;
@@ -285,9 +285,9 @@ impl Search<'_> {
             let clock = &*self.site.clock;
             let budget = Budget { candidates: 100, nanos: u64::MAX, bytes: 1 << 20, clock };
             match self.search.step(budget, &mut out) {
-                Stepped::More => {}
-                Stepped::Waiting | Stepped::Elsewhere => break None,
-                Stepped::Done(result, _) => break Some(result.code),
+                SliceOutcome::More => {}
+                SliceOutcome::Waiting | SliceOutcome::Elsewhere => break None,
+                SliceOutcome::Done(result, _) => break Some(result.code),
             }
         };
         (read(&out), ended)
@@ -299,7 +299,7 @@ impl Search<'_> {
         while out.is_empty() {
             let clock = &*self.site.clock;
             let budget = Budget { candidates: 1, nanos: u64::MAX, bytes: 1 << 20, clock };
-            assert!(matches!(self.search.step(budget, &mut out), Stepped::More));
+            assert!(matches!(self.search.step(budget, &mut out), SliceOutcome::More));
         }
         read(&out)
     }

@@ -17,7 +17,7 @@ use larix_proto::{
 use crate::input::Input;
 pub(crate) use searches::SearchLocation;
 use searches::Searches;
-pub(crate) use service::{Event, Limits, Operation, Service, Started, Stepped};
+pub(crate) use service::{Event, Limits, Operation, Service, SliceOutcome, StartOutcome};
 
 /// Requests started in one turn, so that a long pipeline leaves room for others.
 pub(crate) const REQUESTS_PER_TURN: usize = 64;
@@ -486,26 +486,26 @@ impl<S: Service> Connection<S> {
                 self.abandon(id);
             }
             _ => match self.service.start(operation, message, &mut self.output) {
-                Started::Answered => {
+                StartOutcome::Answered => {
                     if matches!(message.request, Request::Bind(_) | Request::Extended(_)) {
                         self.limits = self.service.limits();
                         self.note_layers();
                     }
                 }
-                Started::Searching(search) => self.searches.short.push_back((operation, search)),
-                Started::Waiting => {
+                StartOutcome::Searching(search) => self.searches.short.push_back((operation, search)),
+                StartOutcome::Waiting => {
                     self.waiting.push(WaitingRequest { operation, alone: false, abandoned: false })
                 }
-                Started::WaitingAlone => {
+                StartOutcome::WaitingAlone => {
                     self.waiting.push(WaitingRequest { operation, alone: true, abandoned: false });
                 }
-                Started::Cancel(id) => self.cancel(operation, id),
-                Started::Securing => {
+                StartOutcome::Cancel(id) => self.cancel(operation, id),
+                StartOutcome::Securing => {
                     let outstanding = self.pending() > 0;
                     self.service.start_tls(operation, outstanding, &mut self.output);
                     self.note_layers();
                 }
-                Started::Disconnect(result) => self.close(Some(result)),
+                StartOutcome::Disconnect(result) => self.close(Some(result)),
             },
         }
     }
@@ -655,19 +655,19 @@ impl<S: Service> Connection<S> {
                 continue;
             }
             match self.service.step(operation, &mut search, &mut self.output) {
-                Stepped::More if self.service.is_long(&search) => {
+                SliceOutcome::More if self.service.is_long(&search) => {
                     self.searches.long.push_back((operation, search))
                 }
-                Stepped::More => self.searches.short.push_back((operation, search)),
-                Stepped::Waiting if self.farewell.is_none() => {
+                SliceOutcome::More => self.searches.short.push_back((operation, search)),
+                SliceOutcome::Waiting if self.farewell.is_none() => {
                     self.searches.waiting.push((operation, search))
                 }
-                Stepped::Sleeping if self.phase == Phase::Open => {
+                SliceOutcome::Sleeping if self.phase == Phase::Open => {
                     self.searches.sleeping.push((operation, search))
                 }
                 // There is no client any more that sends changes or receives them.
-                Stepped::Waiting | Stepped::Sleeping => self.end_follower(operation, search),
-                Stepped::Done => {}
+                SliceOutcome::Waiting | SliceOutcome::Sleeping => self.end_follower(operation, search),
+                SliceOutcome::Done => {}
             }
         }
         if !self.has_room() {

@@ -39,7 +39,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
 use crate::admission::Paid;
-use crate::connection::{Event, Limits, Operation, SearchLocation, Service, Started, Stepped};
+use crate::connection::{Event, Limits, Operation, SearchLocation, Service, SliceOutcome, StartOutcome};
 use crate::databases::Databases;
 use crate::layers::LayersError;
 use crate::log::LogLevel;
@@ -426,7 +426,7 @@ impl Service for Dispatcher {
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         injected::panic_at("operation");
         latency::in_database(0);
         self.note_request(operation, message);
@@ -481,11 +481,11 @@ impl Service for Dispatcher {
                 self.extended(in_flight, &request, message, out)
             }
             // The connection keeps these for itself.
-            Request::Unbind | Request::Abandon(_) => Started::Answered,
+            Request::Unbind | Request::Abandon(_) => StartOutcome::Answered,
         }
     }
 
-    fn step(&mut self, _: Operation, running: &mut RunningSearch, out: &mut Vec<u8>) -> Stepped {
+    fn step(&mut self, _: Operation, running: &mut RunningSearch, out: &mut Vec<u8>) -> SliceOutcome {
         self.search_step(running.in_flight.operation, running, out)
     }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::held_back::HeldBack;
 use super::refresh::{fate, moved_with};
-use super::session::{DatabaseSearch, Stepped, SyncSearch, failed, refresh_required};
+use super::session::{DatabaseSearch, SliceOutcome, SyncSearch, failed, refresh_required};
 
 /// Records that one slice deals with.
 const RECORDS: usize = 256;
@@ -77,7 +77,7 @@ impl Following {
         search: &mut SyncSearch<S>,
         budget: Budget<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Stepped, LdapResult> {
+    ) -> Result<SliceOutcome, LdapResult> {
         // What glued databases have in common is read first: their snapshots, taken later, have all of it.
         let bound = (search.parts.len() > 1).then(|| context(search)).transpose()?;
         let databases =
@@ -100,19 +100,19 @@ impl Following {
         if batch.records.is_empty() && self.moved.is_empty() && !batch.more {
             // The end of a refresh from elsewhere says how far this server has come, and changes no entry.
             self.send_cookie(search, &batch, budget.clock, out)?;
-            return Ok(Stepped::Waiting);
+            return Ok(SliceOutcome::Waiting);
         }
         let mut based = Vec::with_capacity(views.len());
         for (number, (part, view)) in search.parts.iter_mut().zip(&views).enumerate() {
             based.push(number > 0 || part.task.keeps_base(view)?);
         }
         if !self.send_moved(search, &views, budget, out)? {
-            return Ok(Stepped::More);
+            return Ok(SliceOutcome::More);
         }
         let mut early = BTreeSet::new();
         for (index, record) in batch.records.iter().enumerate() {
             if out.len() >= budget.bytes {
-                return Ok(Stepped::More);
+                return Ok(SliceOutcome::More);
             }
             let is_based = based.get(record.part).copied().unwrap_or_default();
             if let Some(view) = views.get(record.part)
@@ -124,19 +124,19 @@ impl Following {
                 part.position = record.sequence;
             }
             if !self.moved.is_empty() {
-                return Ok(Stepped::More);
+                return Ok(SliceOutcome::More);
             }
         }
         if based.contains(&false) {
             return Err(refresh_required("search base has changed"));
         }
         if batch.more {
-            return Ok(Stepped::More);
+            return Ok(SliceOutcome::More);
         }
         self.stale_names.clear();
         self.skipped.clear();
         self.send_cookie(search, &batch, budget.clock, out)?;
-        Ok(Stepped::Waiting)
+        Ok(SliceOutcome::Waiting)
     }
 
     /// The consumer learns how far it has come where nothing that it may see says so.

@@ -44,7 +44,7 @@ pub struct Start<S: Store> {
 
 /// How a slice ended.
 #[derive(Debug)]
-pub enum Stepped {
+pub enum SliceOutcome {
     /// There is more to do.
     More,
     /// There is nothing to do until the [follower](SyncSearch::follow) is notified.
@@ -229,10 +229,10 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// All that other servers keep was sent.
-    pub fn elsewhere_sent(&mut self, out: &mut Vec<u8>) -> Stepped {
+    pub fn elsewhere_sent(&mut self, out: &mut Vec<u8>) -> SliceOutcome {
         match self.phase {
             Phase::Elsewhere => self.refreshed(true, true, out),
-            _ => Stepped::More,
+            _ => SliceOutcome::More,
         }
     }
 
@@ -267,20 +267,20 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// Goes on for one slice; appends whole messages to `out`.
-    pub fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Stepped {
-        self.slice(budget, out).unwrap_or_else(|result| Stepped::Done(result, Vec::new()))
+    pub fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> SliceOutcome {
+        self.slice(budget, out).unwrap_or_else(|result| SliceOutcome::Done(result, Vec::new()))
     }
 
-    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
         if let Some(follower) = &self.follower {
             follower.looks();
         }
         self.check_configuration()?;
         if matches!(self.phase, Phase::Elsewhere) {
-            return Ok(Stepped::Elsewhere);
+            return Ok(SliceOutcome::Elsewhere);
         }
         if !self.persists() && !self.has_turn() {
-            return Ok(Stepped::Waiting);
+            return Ok(SliceOutcome::Waiting);
         }
         let mut phase = std::mem::replace(&mut self.phase, Phase::Begin);
         let stepped = match &mut phase {
@@ -290,11 +290,11 @@ impl<S: Store> SyncSearch<S> {
                     if self.elsewhere {
                         // Others need not wait until another server has answered.
                         (self.phase, self.turn) = (Phase::Elsewhere, None);
-                        return Ok(Stepped::Elsewhere);
+                        return Ok(SliceOutcome::Elsewhere);
                     }
                     return Ok(self.refreshed(walk.present(), true, out));
                 }
-                Stepped::More
+                SliceOutcome::More
             }
             Phase::Log(log) => {
                 if log.slice(self, budget, out)? {
@@ -304,9 +304,9 @@ impl<S: Store> SyncSearch<S> {
                     let (known, each_cookie) = log.taken_over();
                     return Ok(self.pass_instead(known, each_cookie));
                 }
-                Stepped::More
+                SliceOutcome::More
             }
-            Phase::Elsewhere => Stepped::Elsewhere,
+            Phase::Elsewhere => SliceOutcome::Elsewhere,
             Phase::Persist(following) => following.slice(self, budget, out)?,
         };
         self.phase = phase;
@@ -335,7 +335,7 @@ impl<S: Store> SyncSearch<S> {
         Ok(())
     }
 
-    fn begin(&mut self, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+    fn begin(&mut self, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
         for (number, part) in self.parts.iter_mut().enumerate() {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
@@ -393,7 +393,7 @@ impl<S: Store> SyncSearch<S> {
                 };
                 let Some(log) = log else { return Ok(self.pass(known, !settings.no_present, each_cookie)) };
                 self.phase = Phase::Log(Box::new(log));
-                Ok(Stepped::More)
+                Ok(SliceOutcome::More)
             }
         }
     }
@@ -458,16 +458,16 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// A pass over all of the content, of which the consumer has what `known` covers.
-    fn pass(&mut self, known: CsnVector, present: bool, each_cookie: Option<String>) -> Stepped {
+    fn pass(&mut self, known: CsnVector, present: bool, each_cookie: Option<String>) -> SliceOutcome {
         // Of an entry that was merged the entryCSN does not say what is in it.
         let known = if self.merged { CsnVector::default() } else { known };
         // What is gone elsewhere has no other sign than that it is not named.
         self.walk(&Refresh::new(known, present || self.elsewhere, each_cookie));
-        Stepped::More
+        SliceOutcome::More
     }
 
     /// A pass in the place of what the log would tell, deletes included: it names what is present, whatever the overlay says.
-    fn pass_instead(&mut self, known: CsnVector, each_cookie: Option<String>) -> Stepped {
+    fn pass_instead(&mut self, known: CsnVector, each_cookie: Option<String>) -> SliceOutcome {
         self.parts.iter_mut().for_each(|part| part.changed.clear());
         self.pass(known, true, each_cookie)
     }
@@ -504,7 +504,7 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// The refresh is done.
-    fn refreshed(&mut self, present: bool, changed: bool, out: &mut Vec<u8>) -> Stepped {
+    fn refreshed(&mut self, present: bool, changed: bool, out: &mut Vec<u8>) -> SliceOutcome {
         self.turn = None;
         self.sent_csns = self.start.clone();
         let mut text = (changed && !self.start.is_empty()).then(|| self.cookie(self.start.as_slice()));
@@ -522,7 +522,7 @@ impl<S: Store> SyncSearch<S> {
         let cookie = text.as_deref().map(str::as_bytes);
         if !self.request.persist {
             let done = SyncDone { cookie, refresh_deletes: !present };
-            return Stepped::Done(LdapResult::success(), vec![done.to_control(false)]);
+            return SliceOutcome::Done(LdapResult::success(), vec![done.to_control(false)]);
         }
         let info = match present {
             true => SyncInfo::RefreshPresent { cookie, done: true },
@@ -530,7 +530,7 @@ impl<S: Store> SyncSearch<S> {
         };
         self.inform(&info, out);
         self.phase = Phase::Persist(Following::default());
-        Stepped::More
+        SliceOutcome::More
     }
 
     pub(super) fn inform(&self, info: &SyncInfo<'_>, out: &mut Vec<u8>) {

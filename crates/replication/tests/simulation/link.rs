@@ -15,7 +15,7 @@ use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::time::Clock as _;
 use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
 use larix_replication::consumer::{Action, Attempts, End, Line, Next, Session};
-use larix_replication::provider::{ConsumerRequest, Start, Stepped, SyncSearch};
+use larix_replication::provider::{ConsumerRequest, SliceOutcome, Start, SyncSearch};
 use larix_schema::NormalDn;
 use larix_store::Store as _;
 
@@ -139,8 +139,8 @@ impl Link {
         let (candidates, bytes) = (1 + random.below(60) as u32, 1 + random.below(6_000));
         let mut out = Vec::new();
         let stepped = search.step(Budget { candidates, nanos: u64::MAX, bytes, clock }, &mut out);
-        connection.more = matches!(stepped, Stepped::More);
-        if let Stepped::Done(result, controls) = stepped {
+        connection.more = matches!(stepped, SliceOutcome::More);
+        if let SliceOutcome::Done(result, controls) = stepped {
             trace.note(format_args!("{name} ends: {}", result.code.0));
             encode::result(&mut out, MessageId(2), ResponseOp::SearchDone, &result, &controls);
             connection.search = None;

@@ -22,9 +22,9 @@ pub(crate) trait Service {
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<Self::Search>;
+    ) -> StartOutcome<Self::Search>;
     /// Lets a search go on for one slice.
-    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> Stepped;
+    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> SliceOutcome;
     /// Answers a request that waited.
     fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
     /// The client does not take its answers: a search that could go on holds nothing meanwhile that others wait for.
@@ -82,7 +82,7 @@ pub(crate) trait Service {
     fn kept_bytes(&self) -> usize {
         0
     }
-    /// Answers a StartTLS request that [`Started::Securing`] stands for. `outstanding`: other requests of this
+    /// Answers a StartTLS request that [`StartOutcome::Securing`] stands for. `outstanding`: other requests of this
     /// connection are under way.
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>);
     /// Whether the request that was answered last has changed what carries the bytes (StartTLS, a SASL security
@@ -101,7 +101,7 @@ pub(crate) struct Operation {
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Started<S> {
+pub(crate) enum StartOutcome<S> {
     /// Answered, or nothing to answer.
     Answered,
     /// A search that goes on.
@@ -120,7 +120,7 @@ pub(crate) enum Started<S> {
 
 /// How a slice of a search ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stepped {
+pub(crate) enum SliceOutcome {
     /// There is more to do.
     More,
     /// It waits for an answer from elsewhere, until [`Connection::wake`](super::Connection::wake).

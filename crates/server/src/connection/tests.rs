@@ -41,46 +41,51 @@ impl Service for Script {
     type Returned = Search;
     type Completion = &'static str;
 
-    fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Search> {
+    fn start(
+        &mut self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> StartOutcome<Search> {
         match message.request {
             Request::Bind(bind) => match bind.authentication {
-                Authentication::Simple(b"slow") => Started::WaitingAlone,
-                Authentication::Other(_) => Started::Disconnect(LdapResult::new(ResultCode::OTHER)),
+                Authentication::Simple(b"slow") => StartOutcome::WaitingAlone,
+                Authentication::Other(_) => StartOutcome::Disconnect(LdapResult::new(ResultCode::OTHER)),
                 _ => answer(out, operation, ResponseOp::Bind),
             },
-            Request::Add(_) => Started::Waiting,
+            Request::Add(_) => StartOutcome::Waiting,
             Request::Search(search) => match search.base.split_once('=') {
                 Some((kind, steps)) => {
                     let (long, follows) = (kind == "long", kind == "follow");
                     let left = steps.parse().unwrap();
-                    Started::Searching(Search { left, long, begun: false, follows, pauses: 0 })
+                    StartOutcome::Searching(Search { left, long, begun: false, follows, pauses: 0 })
                 }
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
-            Request::Extended(extended) if extended.name == oid::START_TLS => Started::Securing,
+            Request::Extended(extended) if extended.name == oid::START_TLS => StartOutcome::Securing,
             Request::Extended(extended) if extended.name.contains('.') => {
                 answer(out, operation, ResponseOp::Extended)
             }
-            Request::Extended(extended) => Started::Cancel(MessageId(extended.name.parse().unwrap())),
+            Request::Extended(extended) => StartOutcome::Cancel(MessageId(extended.name.parse().unwrap())),
             _ => answer(out, operation, ResponseOp::Delete),
         }
     }
 
-    fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> Stepped {
+    fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> SliceOutcome {
         self.log.push(format!("step {}", operation.id));
         self.now.0 += self.nanos;
         assert!(out.len() < OUTPUT_HIGH, "a real search would do nothing, and be asked again");
         search.begun = true;
         if search.left == 0 && search.follows {
-            return Stepped::Sleeping;
+            return SliceOutcome::Sleeping;
         }
         if search.left == 0 {
             encode::result(out, operation.id, ResponseOp::SearchDone, &LdapResult::success(), &[]);
-            return Stepped::Done;
+            return SliceOutcome::Done;
         }
         search.left -= 1;
         out.resize(out.len() + self.slice, 0);
-        Stepped::More
+        SliceOutcome::More
     }
 
     fn pause(&mut self, search: &mut Search) {
@@ -179,9 +184,9 @@ impl Service for Script {
     }
 }
 
-fn answer(out: &mut Vec<u8>, operation: Operation, op: ResponseOp) -> Started<Search> {
+fn answer(out: &mut Vec<u8>, operation: Operation, op: ResponseOp) -> StartOutcome<Search> {
     encode::result(out, operation.id, op, &LdapResult::success(), &[]);
-    Started::Answered
+    StartOutcome::Answered
 }
 
 fn tlv(tag: u8, contents: &[u8]) -> Vec<u8> {

@@ -11,7 +11,7 @@ use larix_schema::{DnError, NormalDn};
 
 use super::sasl::exchange::Exchange;
 use super::sasl::{SaslLogin, look_up_acting};
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
@@ -61,7 +61,7 @@ impl Dispatcher {
         request: &BindRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         // A version that is refused leaves the session's as it is.
         let spoken =
             request.version == 3 || request.version == 2 && self.server.config().global.allow.bind_v2;
@@ -102,7 +102,7 @@ impl Dispatcher {
         in_flight: &RequestInFlight,
         step: Result<BindStep, LdapResult>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         self.answer_step_with(in_flight, step, &[], out)
     }
 
@@ -112,13 +112,13 @@ impl Dispatcher {
         step: Result<BindStep, LdapResult>,
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         let mut own = Vec::new();
         let (result, credentials) = match step {
-            Ok(BindStep::Waiting) => return Started::WaitingAlone,
+            Ok(BindStep::Waiting) => return StartOutcome::WaitingAlone,
             Ok(BindStep::Disconnect(result)) => {
                 self.finish(in_flight, &result, None);
-                return Started::Disconnect(result);
+                return StartOutcome::Disconnect(result);
             }
             Ok(BindStep::Bound(credentials)) => {
                 own = self.controls_when_bound();
@@ -138,7 +138,7 @@ impl Dispatcher {
         };
         encode::bind_result(out, in_flight.operation.id, &result, credentials.as_deref(), controls);
         self.finish(in_flight, &result, None);
-        Started::Answered
+        StartOutcome::Answered
     }
 
     /// What overlays add to the answer of a bind that has succeeded.

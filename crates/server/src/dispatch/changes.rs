@@ -6,7 +6,7 @@ use larix_engine::write::{Origin, WriteOperation, WriteRequest};
 use larix_proto::Message;
 
 use super::{Dispatcher, RequestInFlight, RunningSearch, put_names};
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::log::What;
 use crate::operation_rules::Restricted;
 
@@ -18,7 +18,7 @@ impl Dispatcher {
         restricted: Restricted<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         if self.logs_stats() {
             self.log_write(&in_flight, &operation);
         }
@@ -64,7 +64,7 @@ impl Dispatcher {
                     return self.refuse(&in_flight, &result, out);
                 }
                 self.submit_change(in_flight, request);
-                Started::Waiting
+                StartOutcome::Waiting
             }
             Err(result) => self.refuse(&in_flight, &result, out),
         }

@@ -10,7 +10,7 @@ use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use larix_replication::digest::{self, DigestRequest};
 use larix_replication::{CONFLICTS_OID, ConflictsRequest, RetireRequest};
 
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
@@ -36,7 +36,7 @@ impl Dispatcher {
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         let expected = || LdapResult::with(ResultCode::PROTOCOL_ERROR, "request data expected");
         let base = self.named(&in_flight, request.name, request.value.ok_or_else(expected)?)?;
         self.extended_in(in_flight, request, base, (controls, sent), out)
@@ -50,7 +50,7 @@ impl Dispatcher {
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         let known = self.server.databases().router().overlay_operation(request.name);
         let target = match known {
             Some(known) => (known.target)(request.value)?,
@@ -68,7 +68,7 @@ impl Dispatcher {
         base: String,
         (controls, sent): (&RequestControls, Controls<'_>),
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.permitted(&base, Restricted::Extended(request.name), sent)?;
         let subject = self.subject_for(controls)?;
         let databases = self.server.databases();
@@ -98,11 +98,11 @@ impl Dispatcher {
                     result = Extended::unsupported();
                 }
                 self.answer_extended_with(&in_flight, &result, value.as_deref(), &controls, out);
-                Ok(Started::Answered)
+                Ok(StartOutcome::Answered)
             }
             Reply::Later(pending) => {
                 self.wait_for_pending(in_flight, pending);
-                Ok(Started::Waiting)
+                Ok(StartOutcome::Waiting)
             }
         }
     }

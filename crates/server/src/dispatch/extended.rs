@@ -6,7 +6,7 @@ use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, Message, Re
 use larix_replication::digest;
 use larix_replication::{CONFLICTS_OID, RETIRE_OID};
 
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Dispatcher, LayerChange, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
@@ -18,11 +18,11 @@ impl Dispatcher {
         request: &ExtendedRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         if self.session.state().version < 3 {
             let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, "requires LDAPv3");
             self.finish(&in_flight, &result, None);
-            return Started::Disconnect(result);
+            return StartOutcome::Disconnect(result);
         }
         self.log_operation(&in_flight, format_args!("EXT oid={}", printable(request.name)));
         let started = self
@@ -54,7 +54,7 @@ impl Dispatcher {
             Ok(started) => started,
             Err(result) => {
                 self.answer_extended(&in_flight, &result, None, out);
-                Started::Answered
+                StartOutcome::Answered
             }
         }
     }
@@ -88,7 +88,7 @@ impl Dispatcher {
         controls: &RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.log_operation(&in_flight, format_args!("WHOAMI"));
         let subject = self.subject_for(controls)?;
         // The database of the session's own identity has a say.
@@ -100,7 +100,7 @@ impl Dispatcher {
         }
         let authz = subject.authz_text.clone();
         self.answer_extended(&in_flight, &LdapResult::success(), Some(authz.as_bytes()), out);
-        Ok(Started::Answered)
+        Ok(StartOutcome::Answered)
     }
 
     fn start_tls_request(
@@ -108,14 +108,14 @@ impl Dispatcher {
         in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.log_operation(&in_flight, format_args!("STARTTLS"));
         self.permitted("", Restricted::Extended(oid::START_TLS), sent)?;
         if request.value.is_some() {
             return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"));
         }
         self.wait_for(in_flight);
-        Ok(Started::Securing)
+        Ok(StartOutcome::Securing)
     }
 
     /// RFC 4511 section 4.14.1, in OpenLDAP's order and words.
@@ -156,7 +156,7 @@ impl Dispatcher {
         in_flight: RequestInFlight,
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         let protocol = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         match request.value {
             None => return Err(protocol("no message ID supplied")),
@@ -167,6 +167,6 @@ impl Dispatcher {
         self.log_operation(&in_flight, format_args!("CANCEL msg={}", cancel.id));
         self.permitted("", Restricted::Extended(oid::CANCEL), sent)?;
         self.wait_for(in_flight);
-        Ok(Started::Cancel(cancel.id))
+        Ok(StartOutcome::Cancel(cancel.id))
     }
 }

@@ -5,7 +5,7 @@ use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 
 use super::{Dispatcher, RunningSearch};
 use crate::admission::Paid;
-use crate::connection::{Operation, Started};
+use crate::connection::{Operation, StartOutcome};
 use crate::statistics::OperationKind;
 
 impl Dispatcher {
@@ -15,7 +15,7 @@ impl Dispatcher {
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Started<RunningSearch>> {
+    ) -> Option<StartOutcome<RunningSearch>> {
         let admitted = self.record.admitted.as_ref()?;
         let admission = &self.server.admission;
         let (kind, response) = match message.request {
@@ -40,7 +40,7 @@ impl Dispatcher {
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<Started<RunningSearch>> {
+    ) -> Option<StartOutcome<RunningSearch>> {
         let (kind, response) =
             answered_by(&message.request).filter(|(kind, _)| *kind != OperationKind::Bind)?;
         self.sasl = None;

@@ -8,7 +8,7 @@ use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, Schema};
 
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 
 /// The answer to everything else while the password has to be changed.
@@ -23,14 +23,14 @@ impl Dispatcher {
         in_flight: &RequestInFlight,
         controls: &RequestControls,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         let response = || {
             let error = Some(PasswordError::ChangeAfterReset);
             PasswordPolicyResponse { warning: None, error }.to_control(false)
         };
         let controls: Vec<_> = controls.password_policy.then(response).into_iter().collect();
         self.answer(in_flight, &password_first(), &controls, out);
-        Started::Answered
+        StartOutcome::Answered
     }
 
     /// Whether a change is of the password, and of operational attributes, alone.

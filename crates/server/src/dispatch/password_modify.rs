@@ -11,7 +11,7 @@ use larix_schema::{NormalDn, Schema};
 use zeroize::Zeroizing;
 
 use crate::admission::Paid;
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
@@ -55,7 +55,7 @@ impl Dispatcher {
         mut controls: RequestControls,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
         let databases = self.server.databases();
         let subject = self.in_request(&databases, self.subject_for(&controls)?, kind, sent);
@@ -106,11 +106,11 @@ impl Dispatcher {
         match databases.router().modify_password(&context, change, &mut later) {
             Reply::Now(changed) => {
                 self.password_modified(&in_flight, PasswordOutcome { changed, own, paid: paid.get() }, out);
-                Ok(Started::Answered)
+                Ok(StartOutcome::Answered)
             }
             Reply::Later(pending) => {
                 self.wait_for_pending(in_flight, pending);
-                Ok(Started::Waiting)
+                Ok(StartOutcome::Waiting)
             }
         }
     }

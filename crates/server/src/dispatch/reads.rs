@@ -12,7 +12,7 @@ use larix_proto::{
 
 use super::persistent::PersistentGuard;
 use super::{Completion, Dispatcher, RequestInFlight, RunningSearch, put_names};
-use crate::connection::{Operation, Started, Stepped};
+use crate::connection::{Operation, SliceOutcome, StartOutcome};
 use crate::databases::Databases;
 use crate::dispatch::ConnectionEvent;
 use crate::log::What;
@@ -27,7 +27,7 @@ impl Dispatcher {
         request: &SearchRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         let mut controls = match self.controls(message.controls, controls::OperationKind::Search) {
             Ok(controls) => controls,
             Err(result) => return self.refuse(&in_flight, &result, out),
@@ -65,7 +65,7 @@ impl Dispatcher {
                 self.count_entries(effort.entries);
                 encode::result(out, in_flight.operation.id, ResponseOp::SearchDone, &result, &controls);
                 self.finish(&in_flight, &result, Some(effort));
-                Started::Answered
+                StartOutcome::Answered
             }
             First::Running(mut search) => {
                 if search.waits() {
@@ -78,7 +78,7 @@ impl Dispatcher {
                 let counted = search.effort().entries;
                 self.count_entries(counted);
                 let in_flight = RequestInFlight { database: latency::take_database(), ..in_flight };
-                Started::Searching(RunningSearch {
+                StartOutcome::Searching(RunningSearch {
                     in_flight,
                     search,
                     counted,
@@ -113,19 +113,19 @@ impl Dispatcher {
         operation: Operation,
         running: &mut RunningSearch,
         out: &mut Vec<u8>,
-    ) -> Stepped {
+    ) -> SliceOutcome {
         let stepped = running.search.step(slice(&*self.server.clock), out);
         running.slices = running.slices.saturating_add(1);
         self.count_new_entries(running);
         let (result, controls) = match stepped {
-            Slice::More => return Stepped::More,
-            Slice::Waiting if running.search.waits_for_changes() => return Stepped::Sleeping,
-            Slice::Waiting => return Stepped::Waiting,
+            Slice::More => return SliceOutcome::More,
+            Slice::Waiting if running.search.waits_for_changes() => return SliceOutcome::Sleeping,
+            Slice::Waiting => return SliceOutcome::Waiting,
             Slice::Done(result, controls) => (result, controls),
         };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.in_flight, &result, Some(running.search.effort()));
-        Stepped::Done
+        SliceOutcome::Done
     }
 
     /// Counts what was answered since the last time.
@@ -159,7 +159,7 @@ impl Dispatcher {
         request: &CompareRequest<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         if self.logs_stats() {
             self.log_later(in_flight, What::Compare { entry: request.entry.len() }, |texts| {
                 texts.extend_from_slice(request.entry.as_bytes());
@@ -198,11 +198,11 @@ impl Dispatcher {
         match databases.router().compare(&context, request, &controls, &mut later) {
             Reply::Now((result, controls)) => {
                 self.answer(in_flight, &result, &controls, out);
-                Started::Answered
+                StartOutcome::Answered
             }
             Reply::Later(pending) => {
                 self.wait_for_pending(*in_flight, pending);
-                Started::Waiting
+                StartOutcome::Waiting
             }
         }
     }

@@ -5,7 +5,7 @@ use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encod
 
 use super::{Dispatcher, RunningSearch};
 use crate::access_log::RecordedRequest;
-use crate::connection::{Operation, Started};
+use crate::connection::{Operation, StartOutcome};
 use crate::log::{LogLevel, OperationLine, Response, What};
 use crate::operation_log::{self, RequestEnd, RequestSummary};
 use crate::statistics::{OperationKind, add, latency};
@@ -167,9 +167,9 @@ impl Dispatcher {
         in_flight: &RequestInFlight,
         result: &LdapResult,
         out: &mut Vec<u8>,
-    ) -> Started<RunningSearch> {
+    ) -> StartOutcome<RunningSearch> {
         self.answer(in_flight, result, &[], out);
-        Started::Answered
+        StartOutcome::Answered
     }
 
     fn report_span(

@@ -6,7 +6,7 @@ use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValu
 use larix_proto::{Controls, ExtendedRequest, LdapResult, MessageId, ResultCode};
 
 use super::password_change::password_first;
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::operation_rules::Restricted;
 
@@ -47,7 +47,7 @@ impl Dispatcher {
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.log_operation(in_flight, format_args!("TXN START"));
         self.may_update(request.name, sent)?;
         if request.value.is_some() {
@@ -58,7 +58,7 @@ impl Dispatcher {
         }
         self.transaction = Some(Transaction::default());
         self.answer_extended(in_flight, &LdapResult::success(), Some(b""), out);
-        Ok(Started::Answered)
+        Ok(StartOutcome::Answered)
     }
 
     /// Transactions are for those who may update, and who need not change their password first.
@@ -105,7 +105,7 @@ impl Dispatcher {
         request: &ExtendedRequest<'_>,
         sent: Controls<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.log_operation(&in_flight, format_args!("TXN END"));
         self.may_update(request.name, sent)?;
         if request.value.is_none() {
@@ -121,7 +121,7 @@ impl Dispatcher {
         if !end.commit {
             let aborted = LdapResult::with(ResultCode::SUCCESS, "transaction aborted");
             self.answer_extended(&in_flight, &aborted, None, out);
-            return Ok(Started::Answered);
+            return Ok(StartOutcome::Answered);
         }
         if transaction.requests.is_empty() {
             return refuse(ResultCode::OPERATIONS_ERROR, "no updates to commit");
@@ -141,7 +141,7 @@ impl Dispatcher {
             databases.context(self.session.subject(), (self, &*self.server.clock), in_flight.started);
         let pending = databases.router().update_together(&context, transaction.requests, Box::new(done));
         self.wait_for_pending(in_flight, pending);
-        Ok(Started::Waiting)
+        Ok(StartOutcome::Waiting)
     }
 
     pub(crate) fn transaction_ended(

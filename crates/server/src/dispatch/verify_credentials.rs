@@ -7,7 +7,7 @@ use larix_proto::{Authentication, Controls, ExtendedRequest, LdapResult, ResultC
 use larix_schema::NormalDn;
 
 use crate::admission::Paid;
-use crate::connection::Started;
+use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
@@ -28,7 +28,7 @@ impl Dispatcher {
         request: &ExtendedRequest<'_>,
         (controls, sent): (&RequestControls, Controls<'_>),
         out: &mut Vec<u8>,
-    ) -> Result<Started<RunningSearch>, LdapResult> {
+    ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         if request.value.is_none_or(<[u8]>::is_empty) {
             return Err(protocol("empty request data field in VerifyCredentials exop".to_owned()));
@@ -48,16 +48,16 @@ impl Dispatcher {
         match self.judge_credentials(in_flight, &dn, &request_value, controls.hops) {
             Ok(Reply::Now(outcome)) => {
                 self.verified(&in_flight, outcome, out);
-                Ok(Started::Answered)
+                Ok(StartOutcome::Answered)
             }
             Ok(Reply::Later(pending)) => {
                 self.wait_for_pending(in_flight, pending);
-                Ok(Started::Waiting)
+                Ok(StartOutcome::Waiting)
             }
             // The bind would be refused.
             Err(refused) => {
                 self.verified(&in_flight, VerifiedOutcome { verdict: refused.into(), paid: None }, out);
-                Ok(Started::Answered)
+                Ok(StartOutcome::Answered)
             }
         }
     }

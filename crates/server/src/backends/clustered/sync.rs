@@ -15,7 +15,7 @@ use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_kv::take_read_fault;
 use larix_proto::{ControlBuf, LdapResult};
-use larix_replication::provider::{Start, Stepped, SyncSearch};
+use larix_replication::provider::{SliceOutcome, Start, SyncSearch};
 use larix_store::Store;
 
 use super::mailbox::{MailboxContent, SharedMailbox};
@@ -48,7 +48,7 @@ struct ChangeSignal {
 struct FinishedSlice {
     work: Box<Work>,
     out: Vec<u8>,
-    step: Stepped,
+    step: SliceOutcome,
 }
 
 /// A consumer's search under way.
@@ -131,7 +131,7 @@ impl ClusteredSync {
         self.mailbox.send_out(&node.pool, move |turn| match turn {
             Turn::Go => work.slice(),
             Turn::Late => {
-                FinishedSlice { work, out: Vec::new(), step: Stepped::Done(too_late(), Vec::new()) }
+                FinishedSlice { work, out: Vec::new(), step: SliceOutcome::Done(too_late(), Vec::new()) }
             }
         })?;
         self.is_out = true;
@@ -151,9 +151,9 @@ impl ClusteredSync {
         self.out = out;
         self.work = Some(work);
         match step {
-            Stepped::More => {}
-            Stepped::Waiting | Stepped::Elsewhere => self.rests = true,
-            Stepped::Done(result, controls) => self.end = Some((result, controls)),
+            SliceOutcome::More => {}
+            SliceOutcome::Waiting | SliceOutcome::Elsewhere => self.rests = true,
+            SliceOutcome::Done(result, controls) => self.end = Some((result, controls)),
         }
     }
 }
@@ -235,14 +235,14 @@ impl Work {
             // Something between may have taken what could not be read for what is not there.
             Some(fault) => {
                 out.clear();
-                Stepped::Done(self.handle.trouble(fault), Vec::new())
+                SliceOutcome::Done(self.handle.trouble(fault), Vec::new())
             }
         };
         FinishedSlice { work: self, out, step }
     }
 
-    fn try_slice(&mut self, database: &Database<SharedStore>, out: &mut Vec<u8>) -> Stepped {
-        let ended = |(result, controls): (LdapResult, Vec<ControlBuf>)| Stepped::Done(result, controls);
+    fn try_slice(&mut self, database: &Database<SharedStore>, out: &mut Vec<u8>) -> SliceOutcome {
+        let ended = |(result, controls): (LdapResult, Vec<ControlBuf>)| SliceOutcome::Done(result, controls);
         if self.search.is_none() {
             match self.begin(database) {
                 Ok(search) => self.search = Some(search),
@@ -257,16 +257,16 @@ impl Work {
         self.consumer.peer.reached(search);
         // From then on, the search sees by the log's history that another one is kept.
         let goes_on = match &stepped {
-            Stepped::More => true,
-            Stepped::Waiting | Stepped::Elsewhere => false,
-            Stepped::Done(result, _) => result.is_success(),
+            SliceOutcome::More => true,
+            SliceOutcome::Waiting | SliceOutcome::Elsewhere => false,
+            SliceOutcome::Done(result, _) => result.is_success(),
         };
         if refreshes
             && goes_on
             && let Err(refused) = check(database)
         {
             out.clear();
-            return Stepped::Done(refused, Vec::new());
+            return SliceOutcome::Done(refused, Vec::new());
         }
         stepped
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_proto::control::PersistentSearch;
-use larix_replication::persistent::{Changes, Start, Stepped};
+use larix_replication::persistent::{Changes, SliceOutcome, Start};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
@@ -41,9 +41,9 @@ struct Persistent {
 impl Cursor for Persistent {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         match self.changes.step(budget, out) {
-            Stepped::More => Slice::More,
-            Stepped::Waiting => Slice::Waiting,
-            Stepped::Done(result, controls) => Slice::Done(result, controls),
+            SliceOutcome::More => Slice::More,
+            SliceOutcome::Waiting => Slice::Waiting,
+            SliceOutcome::Done(result, controls) => Slice::Done(result, controls),
         }
     }
 

@@ -7,7 +7,7 @@ use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{LdapResult, ResultCode};
-use larix_replication::provider::{Start, Stepped, SyncPeer, SyncSearch};
+use larix_replication::provider::{SliceOutcome, Start, SyncPeer, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
 use super::Stored;
@@ -87,20 +87,20 @@ struct Synchronised {
 impl Synchronised {
     /// Goes on with what is stored here and with what other servers keep. A change is sent behind those that this server heard of before
     /// it: a consumer that judges an entry by its CSN passes over one that comes behind a later change (ADR 0105).
-    fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+    fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
         let Some(glued_content) = &mut self.glued_content else { return Ok(self.search.step(budget, out)) };
-        let mut stepped = Stepped::More;
+        let mut stepped = SliceOutcome::More;
         if !glued_content.is_busy() {
             stepped = self.search.step(budget, &mut self.buffer);
-            if matches!(stepped, Stepped::Elsewhere) {
+            if matches!(stepped, SliceOutcome::Elsewhere) {
                 out.append(&mut self.buffer);
                 return Ok(match glued_content.refresh(budget, out)? {
-                    Progress::More => Stepped::More,
-                    Progress::Waiting => Stepped::Waiting,
+                    Progress::More => SliceOutcome::More,
+                    Progress::Waiting => SliceOutcome::Waiting,
                     Progress::End => self.search.elsewhere_sent(out),
                 });
             }
-            if matches!(stepped, Stepped::Done(..)) {
+            if matches!(stepped, SliceOutcome::Done(..)) {
                 out.append(&mut self.buffer);
                 return Ok(stepped);
             }
@@ -109,8 +109,8 @@ impl Synchronised {
             }
         }
         Ok(match glued_content.persist(budget, out)? {
-            Progress::More => Stepped::More,
-            Progress::Waiting => Stepped::Waiting,
+            Progress::More => SliceOutcome::More,
+            Progress::Waiting => SliceOutcome::Waiting,
             Progress::End => {
                 out.append(&mut self.buffer);
                 stepped
@@ -126,10 +126,10 @@ impl Cursor for Synchronised {
         }
         let stepped = self.go_on(budget, out);
         self.peer.reached(&self.search);
-        match stepped.unwrap_or_else(|result| Stepped::Done(result, Vec::new())) {
-            Stepped::More => Slice::More,
-            Stepped::Waiting | Stepped::Elsewhere => Slice::Waiting,
-            Stepped::Done(result, controls) => Slice::Done(result, controls),
+        match stepped.unwrap_or_else(|result| SliceOutcome::Done(result, Vec::new())) {
+            SliceOutcome::More => Slice::More,
+            SliceOutcome::Waiting | SliceOutcome::Elsewhere => Slice::Waiting,
+            SliceOutcome::Done(result, controls) => Slice::Done(result, controls),
         }
     }
 
