@@ -81,7 +81,7 @@ fn demo(args: &DemoArgs, guard: &Guard) -> anyhow::Result<()> {
         );
     }
     step("loaded them");
-    let mut server = Served::start(&larix, &directory.configuration, folder, guard)?;
+    let mut server = DemoServer::start(&larix, &directory.configuration, folder, guard)?;
     step(&format!("serving on {}", server.url()));
     let base = Kind::People.suffix();
     let filter = format!("(&(uid=user.{ASKED})(objectClass=person))");
@@ -151,13 +151,13 @@ pub(crate) fn write_bundled_schema(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// A server that ends with this program.
-pub(crate) struct Served {
+pub(crate) struct DemoServer {
     child: Child,
     port: u16,
     guard: Guard,
 }
 
-impl Served {
+impl DemoServer {
     pub(crate) fn start(
         larix: &Path,
         configuration: &Path,
@@ -207,7 +207,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for DemoServer {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let (false, Some(pid)) = (self.guard.is_over(&self.child), pid) {

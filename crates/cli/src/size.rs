@@ -115,7 +115,7 @@ fn size(args: &SizeArgs, guard: &Guard) -> anyhow::Result<()> {
     let operated = match args.seconds > 0.0 {
         true => {
             say("serving and driving it");
-            let served = operate::Served { section, source: &source, sample: &sample };
+            let served = operate::SizedDatabase { section, source: &source, sample: &sample };
             Some(operate::run(&served, folder, args, guard)?)
         }
         false => None,
@@ -221,7 +221,7 @@ fn section<'c>(
 }
 
 /// A loaded sample.
-pub(super) struct Loaded {
+pub(super) struct LoadFigures {
     entries: u64,
     ldif_bytes: u64,
     statistics: Statistics,
@@ -235,7 +235,7 @@ fn load_sample(
     section: &larix_configuration::Database,
     ldif: &Path,
     data: &Path,
-) -> anyhow::Result<Loaded> {
+) -> anyhow::Result<LoadFigures> {
     say(&format!("loading {}", ldif.display()));
     if !section.kind.is_in_lmdb() {
         bail!("a {} database stores no entries", section.kind.name());
@@ -253,7 +253,7 @@ fn load_sample(
     let seconds = started.elapsed().as_secs_f64();
     let store = LmdbStore::open(data, &TABLES, &LmdbOptions::for_reading())?;
     let statistics = store.statistics()?;
-    Ok(Loaded {
+    Ok(LoadFigures {
         entries: report.entries,
         ldif_bytes: report.bytes,
         statistics,

@@ -1,6 +1,6 @@
 //! From two sizes to any.
 
-use super::Loaded;
+use super::LoadFigures;
 use larix_store::TableStatistics;
 
 /// Bytes of one table: at the sample's size, for one more entry, and at the size asked for.
@@ -32,7 +32,7 @@ pub(super) struct Estimate {
 const CONSTANT: [&str; 2] = ["meta", "attributes"];
 
 impl Estimate {
-    pub(super) fn new(half: &Loaded, whole: &Loaded, entries: u64) -> Self {
+    pub(super) fn new(half: &LoadFigures, whole: &LoadFigures, entries: u64) -> Self {
         let line = |half_bytes: u64, whole_bytes: u64| {
             Line::through((half.entries, half_bytes), (whole.entries, whole_bytes))
         };
@@ -53,7 +53,7 @@ impl Estimate {
         });
         let tables: Vec<Table> = tables.collect();
         let growth: f64 = tables.iter().map(|table| table.estimated - table.bytes as f64).sum();
-        let facts = |loaded: &Loaded| {
+        let facts = |loaded: &LoadFigures| {
             let table = loaded.statistics.tables.iter().find(|table| table.name == "meta");
             table.map_or(0, |table| bytes(table, page))
         };

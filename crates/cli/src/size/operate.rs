@@ -12,8 +12,8 @@ use super::sample::{Sample, Target};
 use super::{SizeArgs, Source};
 use crate::demo;
 
-/// What is served.
-pub(super) struct Served<'a> {
+/// A database with a sample of entries, which a server serves.
+pub(super) struct SizedDatabase<'a> {
     pub(super) section: &'a larix_configuration::Database,
     pub(super) source: &'a Source,
     pub(super) sample: &'a Sample,
@@ -21,7 +21,7 @@ pub(super) struct Served<'a> {
 
 /// What the server reached.
 #[derive(Debug)]
-pub(super) struct Operated {
+pub(super) struct OperationFigures {
     pub(super) rates: Vec<Rate>,
     /// Bytes of the process's own memory, and of the mapped file that it had touched.
     pub(super) own_bytes: u64,
@@ -43,16 +43,16 @@ pub(super) struct Rate {
 }
 
 pub(super) fn run(
-    served: &Served<'_>,
+    served: &SizedDatabase<'_>,
     folder: &Path,
     args: &SizeArgs,
     guard: &Guard,
-) -> anyhow::Result<Operated> {
+) -> anyhow::Result<OperationFigures> {
     let file = folder.join("served.conf");
     std::fs::write(&file, served.configuration(&folder.join("whole"))?)
         .with_context(|| format!("cannot write {}", file.display()))?;
     let larix = std::env::current_exe().context("cannot find this program's own file")?;
-    let server = demo::Served::start(&larix, &file, folder, guard)?;
+    let server = demo::DemoServer::start(&larix, &file, folder, guard)?;
     let mut options = Options::new(server.address().into());
     options.identity = (served.root_dn(), generate::ROOT_PASSWORD.to_owned()).into();
     options.connections = args.connections;
@@ -65,7 +65,7 @@ pub(super) fn run(
         measured("20 % modifies", 10_500.0, &options, &mixed)?,
     ];
     let (own_bytes, mapped_bytes) = memory(server.id())?;
-    Ok(Operated { rates, own_bytes, mapped_bytes, how })
+    Ok(OperationFigures { rates, own_bytes, mapped_bytes, how })
 }
 
 fn measured(name: &'static str, guide: f64, options: &Options, workload: &Workload) -> anyhow::Result<Rate> {
@@ -85,7 +85,7 @@ fn measured(name: &'static str, guide: f64, options: &Options, workload: &Worklo
     })
 }
 
-impl Served<'_> {
+impl SizedDatabase<'_> {
     /// A slapd.conf with the sample's schema, suffix and indexes and nothing else: no access rules, no overlays, no
     /// files or sockets of the real server.
     fn configuration(&self, data: &Path) -> anyhow::Result<String> {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::Loaded;
+use super::LoadFigures;
 use super::estimate::Estimate;
-use super::operate::Operated;
+use super::operate::OperationFigures;
 use super::sample::Sample;
 
 /// The room for pages that changes leave free: the disk of a directory that has been rewritten by online changes is
@@ -13,9 +13,9 @@ const AFTER_CHANGES: f64 = 1.5;
 
 pub(super) struct Sizing<'a> {
     pub(super) sample: &'a Sample,
-    pub(super) whole: &'a Loaded,
+    pub(super) whole: &'a LoadFigures,
     pub(super) estimate: &'a Estimate,
-    pub(super) operated: Option<&'a Operated>,
+    pub(super) operated: Option<&'a OperationFigures>,
 }
 
 impl Sizing<'_> {
@@ -138,7 +138,7 @@ impl Sizing<'_> {
     }
 }
 
-fn operations(operated: &Operated) -> String {
+fn operations(operated: &OperationFigures) -> String {
     let mut out = format!(
         "\n{:<16} {:>22} {:>14} {:>10} {:>26}\n",
         "operations", "a core and second", "a second here", "p99 us", "OpenLDAP's sizing guide"

@@ -38,7 +38,7 @@ pub(super) struct Bunch {
 
 /// What is known of the database before the steps.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Loaded {
+pub(super) struct LoadFigures {
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
     pub(super) entries: u64,
@@ -46,9 +46,9 @@ pub(super) struct Loaded {
 
 /// What a stage's steps have in common.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Served {
+pub(super) struct StageFigures {
     /// Absent when nothing was loaded in this round.
-    pub(super) loaded: Option<Loaded>,
+    pub(super) loaded: Option<LoadFigures>,
     /// Bytes of the databases after the last load.
     pub(super) loaded_disk: Option<u64>,
     pub(super) start_seconds: Option<f64>,
@@ -56,7 +56,7 @@ pub(super) struct Served {
 
 impl Outcome {
     /// The number that `metric` names; absent when it was not measured.
-    pub(super) fn value(&self, metric: Metric, served: &Served) -> Option<f64> {
+    pub(super) fn value(&self, metric: Metric, served: &StageFigures) -> Option<f64> {
         let stream = |position: usize| self.streams.get(position).filter(|report| report.operations > 0);
         let loaded = served.loaded;
         match metric {
@@ -123,18 +123,18 @@ mod tests {
         let bunch = |seconds| Bunch { changes: 100, seconds, ..Bunch::default() };
         let bunches: Vec<Bunch> = (0..20).map(|at| bunch(if at < 10 { 1.0 } else { 3.0 })).collect();
         let outcome = Outcome { bunches, ..Outcome::default() };
-        let value = |metric| outcome.value(metric, &Served::default());
+        let value = |metric| outcome.value(metric, &StageFigures::default());
         assert_eq!(value(Metric::BunchGrowth), Some(3.0));
         assert_eq!(value(Metric::BunchRate), Some(50.0));
         assert_eq!(value(Metric::BunchCpuGrowth), None, "no process was watched");
-        assert_eq!(Outcome::default().value(Metric::BunchRate, &Served::default()), None);
+        assert_eq!(Outcome::default().value(Metric::BunchRate, &StageFigures::default()), None);
     }
 
     #[test]
     fn what_was_not_measured_is_absent() {
         let outcome = Outcome { disk: Some(30), ..Outcome::default() };
-        let loaded = Loaded { seconds: 2.0, cpu_seconds: 0.0, entries: 10 };
-        let served = Served { loaded: Some(loaded), loaded_disk: Some(20), start_seconds: None };
+        let loaded = LoadFigures { seconds: 2.0, cpu_seconds: 0.0, entries: 10 };
+        let served = StageFigures { loaded: Some(loaded), loaded_disk: Some(20), start_seconds: None };
         for (metric, expected) in [
             (Metric::DiskGrowth, Some(1.5)),
             (Metric::Disk, Some(30.0)),
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_round_without_a_load_says_nothing_of_the_loaded_size() {
         let outcome = Outcome { disk: Some(30), ..Outcome::default() };
-        let served = Served { loaded: None, loaded_disk: Some(20), start_seconds: None };
+        let served = StageFigures { loaded: None, loaded_disk: Some(20), start_seconds: None };
         assert_eq!(outcome.value(Metric::LoadedDisk, &served), None);
         assert_eq!(outcome.value(Metric::DiskGrowth, &served), None);
         assert_eq!(outcome.value(Metric::Disk, &served), Some(30.0));

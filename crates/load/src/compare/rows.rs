@@ -1,6 +1,6 @@
 //! The document's rows and charts, filled as outcomes come in.
 
-use super::outcome::{Outcome, Served};
+use super::outcome::{Outcome, StageFigures};
 use crate::report::{Chart, Document, Point, Row};
 use crate::scenario::{ChartPoint, Derived, Metric, PointMetric, Scenario, Step};
 
@@ -61,7 +61,7 @@ impl Rows {
         server: usize,
         round: u32,
         outcome: &Outcome,
-        served: &Served,
+        served: &StageFigures,
     ) {
         let name = self.servers.get(server).cloned().unwrap_or_default();
         for figure in &step.figures {
@@ -102,7 +102,7 @@ impl Rows {
         self.rows.push(row);
     }
 
-    fn plot(&mut self, point: &ChartPoint, server: usize, outcome: &Outcome, served: &Served) {
+    fn plot(&mut self, point: &ChartPoint, server: usize, outcome: &Outcome, served: &StageFigures) {
         let values: Vec<(f64, f64)> = match point.metric {
             PointMetric::One(metric) => {
                 outcome.value(metric, served).map(|value| (point.x, value)).into_iter().collect()
@@ -275,7 +275,7 @@ mod tests {
         let mut rows = Rows::new(&scenario, vec!["one".into(), "two".into()]);
         let step = scenario.stages[0].steps.iter().find(|step| step.key == "read").unwrap();
         let outcome = Outcome { invalid: Some("2 entries".into()), ..Outcome::default() };
-        rows.take(step, 1, 2, &outcome, &Served::default());
+        rows.take(step, 1, 2, &outcome, &StageFigures::default());
         let mut document = Document::default();
         rows.fill(&mut document, &[]);
         let invalid: Vec<&String> = document.rows.iter().filter_map(|row| row.invalid.as_ref()).collect();

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use super::Options;
 use super::folder::{Folder, Written, disk};
 use super::measure::{ServerUnderTest, measure};
-use super::outcome::{Loaded, Outcome, Served};
+use super::outcome::{LoadFigures, Outcome, StageFigures};
 use super::progress::{Plan, Progress};
 use super::rows::Rows;
 use crate::generate::ROOT_PASSWORD;
@@ -133,8 +133,11 @@ impl<'a> Bench<'a> {
         let mut running = Running::start(self.guard, &start)?;
         let databases = stage.directory.databases();
         self.check_counts(running.address, &databases, &[]).map_err(|error| running.explain(error))?;
-        let served =
-            Served { loaded, loaded_disk: self.loaded_disk, start_seconds: Some(running.start_seconds) };
+        let served = StageFigures {
+            loaded,
+            loaded_disk: self.loaded_disk,
+            start_seconds: Some(running.start_seconds),
+        };
         turn.end(self.position, 0);
         let mut added = vec![0; databases.len()];
         for (part, step) in stage.steps.iter().enumerate() {
@@ -202,7 +205,7 @@ impl<'a> Bench<'a> {
                         .with_context(|| format!("in {:?}", step.title))?
                 }
             };
-            turn.rows.take(&step, self.position, turn.round, &outcome, &Served::default());
+            turn.rows.take(&step, self.position, turn.round, &outcome, &StageFigures::default());
             turn.end(self.position, part + 1);
         }
         turn.end(self.position, 0);
@@ -236,12 +239,17 @@ impl<'a> Bench<'a> {
     }
 
     /// Loads every database of the stage into new folders.
-    fn load(&mut self, program: &Program, stage: &Stage, configuration: &Path) -> anyhow::Result<Loaded> {
+    fn load(
+        &mut self,
+        program: &Program,
+        stage: &Stage,
+        configuration: &Path,
+    ) -> anyhow::Result<LoadFigures> {
         let data = self.data();
         if data.exists() {
             fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
         }
-        let mut loaded = Loaded::default();
+        let mut loaded = LoadFigures::default();
         self.expected.clear();
         let log = self.folder.join("load.log");
         for position in 0..stage.directory.databases.len() {

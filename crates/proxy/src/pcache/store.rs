@@ -119,7 +119,7 @@ pub(super) struct Times {
 }
 
 #[derive(Debug)]
-struct Stored {
+struct StoredAnswer {
     id: QueryId,
     query: Query,
     answer: Answer,
@@ -130,7 +130,7 @@ struct Stored {
     bytes: usize,
 }
 
-impl Stored {
+impl StoredAnswer {
     fn is_live(&self, now: Monotonic, offline: bool) -> bool {
         offline || now < self.expires
     }
@@ -165,7 +165,7 @@ struct Queries {
 
 #[derive(Debug, Default)]
 struct State {
-    stored: HashMap<u64, (u64, Arc<Stored>)>,
+    stored: HashMap<u64, (u64, Arc<StoredAnswer>)>,
     /// By use, the oldest first.
     order: BTreeMap<u64, u64>,
     groups: HashMap<Group, Queries>,
@@ -271,7 +271,7 @@ impl Cache {
         let live = candidates
             .into_iter()
             .filter(|(_, stored)| stored.is_live(now, settings.offline) && stored.query.has(schema, query));
-        let mut best: Option<(u64, Arc<Stored>)> = None;
+        let mut best: Option<(u64, Arc<StoredAnswer>)> = None;
         for (number, stored) in live {
             match stored.answer {
                 // As in OpenLDAP, nothing within it is answered then.
@@ -328,7 +328,7 @@ impl Cache {
             return false;
         }
         let refresh = times.refresh.map_or(u64::MAX, |time| later(now, time).0);
-        let stored = Stored {
+        let stored = StoredAnswer {
             // It is given one with its place.
             id: QueryId::default(),
             query,
@@ -389,7 +389,7 @@ impl Cache {
     pub(super) fn forget_entry(&self, dn: &NormalDn) {
         let mut state = self.state();
         state.changes += 1;
-        let has_it = |stored: &Stored| match &stored.answer {
+        let has_it = |stored: &StoredAnswer| match &stored.answer {
             Answer::Entries(entries) if !entries.is_empty() => entries.iter().any(|entry| entry.dn == *dn),
             Answer::Entries(_) | Answer::TooMany => stored.query.region.may_see(dn),
         };
@@ -403,7 +403,7 @@ impl Cache {
     /// Forgets the query with this UUID if it is about a base below this one, or if its answer has this entry; whether there is one.
     pub(super) fn forget_query(&self, id: &QueryId, dn: &NormalDn, is_entry: bool) -> bool {
         let mut state = self.state();
-        let is_meant = |stored: &Stored| {
+        let is_meant = |stored: &StoredAnswer| {
             let is_about = match (&stored.answer, is_entry) {
                 (Answer::Entries(entries), true) => entries.iter().any(|entry| entry.dn == *dn),
                 (Answer::TooMany, true) => false,
@@ -456,8 +456,9 @@ impl Cache {
         let expired: Vec<u64> = expired.map(|(number, _)| *number).collect();
         expired.into_iter().for_each(|number| state.remove(number));
         // What was used since it was read will be asked for again.
-        let is_used =
-            |stored: &Stored| stored.query.again.is_some() && stored.answered.load(Ordering::Relaxed) > 0;
+        let is_used = |stored: &StoredAnswer| {
+            stored.query.again.is_some() && stored.answered.load(Ordering::Relaxed) > 0
+        };
         let due = state.stored.iter().filter(|(_, (_, one))| is_used(one) && one.takes_turn(settings, now));
         let due: Vec<u64> = due.map(|(number, _)| *number).collect();
         drop(state);
@@ -503,13 +504,18 @@ fn query_id(prefix: u64, number: u64) -> QueryId {
     (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
-fn best_is_same(best: Option<&(u64, Arc<Stored>)>, query: &Query) -> bool {
+fn best_is_same(best: Option<&(u64, Arc<StoredAnswer>)>, query: &Query) -> bool {
     best.is_some_and(|(_, stored)| stored.query.region.base == query.region.base)
 }
 
 impl State {
     /// What may have the answer: the same filter, and those that find more than that.
-    fn candidates(&self, query: &Query, settings: &Settings, now: Monotonic) -> Vec<(u64, Arc<Stored>)> {
+    fn candidates(
+        &self,
+        query: &Query,
+        settings: &Settings,
+        now: Monotonic,
+    ) -> Vec<(u64, Arc<StoredAnswer>)> {
         let Some(group) = self.groups.get(&query.group()) else { return Vec::new() };
         let equal = group.equal.get(&query.values()).map(Vec::as_slice).unwrap_or_default();
         let all = equal.iter().rev().chain(group.wide.iter().rev().take(WIDE_MAX));
@@ -539,7 +545,7 @@ impl State {
         same.into_iter().flatten().filter(is_same).copied().collect()
     }
 
-    fn insert(&mut self, mut stored: Stored, settings: &Settings) {
+    fn insert(&mut self, mut stored: StoredAnswer, settings: &Settings) {
         let (group, values) = (stored.query.group(), stored.query.values());
         let (count, bytes) = (stored.answer.size().0, stored.bytes);
         // What the same search was answered before goes.

@@ -7,13 +7,13 @@ use larix_engine::log::Follower;
 use larix_engine::time::{Clock, Monotonic};
 
 use super::follower::LogWriter;
-use super::{Source, Stored};
+use super::{Source, StoredDatabase};
 use crate::clock::SystemClock;
 use crate::overlay_threads::OverlayHost;
 
 /// What a search of a log waits for. It keeps no database open, and what is gone is not waited for.
 #[derive(Debug)]
-pub(crate) struct Gate<H: OverlayHost = Stored> {
+pub(crate) struct Gate<H: OverlayHost = StoredDatabase> {
     pub(super) sources: Vec<(Weak<Source<H>>, u64)>,
     pub(super) log: Weak<LogWriter<H>>,
     pub(super) handed_over: u64,

@@ -50,7 +50,7 @@ pub(crate) use recorded::RecordedRequest;
 const PATIENCE_NANOS: u64 = 2_000_000_000;
 
 /// A database of this server alone.
-type Stored = Arc<ServedDatabase<LmdbStore>>;
+type StoredDatabase = Arc<ServedDatabase<LmdbStore>>;
 
 /// A database whose operations are recorded.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ pub(crate) type Recorded<H> = (AccessLogSettings, Option<H>, H);
 /// All access logs of the server.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLogs {
-    stored: Logs<Stored>,
+    stored: Logs<StoredDatabase>,
     /// Of databases in engines that several servers share.
     #[cfg(feature = "kv")]
     shared: Logs<Arc<Node>>,
@@ -125,7 +125,7 @@ impl AccessLogs {
     /// No thread to be had.
     pub(crate) fn follow(
         &self,
-        (config, recorded): (&Arc<Config>, Vec<Recorded<Stored>>),
+        (config, recorded): (&Arc<Config>, Vec<Recorded<StoredDatabase>>),
         (clock, log): (&Arc<SystemClock>, &Log),
     ) -> io::Result<()> {
         self.stored.follow((config, recorded), (clock, log))
@@ -154,7 +154,7 @@ impl AccessLogs {
     /// What records an operation on this name in this database; none when no log wants it.
     pub(crate) fn recorder(
         &self,
-        served: &Stored,
+        served: &StoredDatabase,
         operation: Operation,
         dn: Option<&NormalDn>,
     ) -> Option<OperationRecorder> {
@@ -217,7 +217,7 @@ impl AccessLogs {
 
     /// What a search of this database has to wait for, so that it sees all that was answered before it began; none when
     /// nothing is to come.
-    pub(crate) fn gate(&self, served: &Stored, clock: &Arc<SystemClock>) -> Option<Gate> {
+    pub(crate) fn gate(&self, served: &StoredDatabase, clock: &Arc<SystemClock>) -> Option<Gate> {
         self.stored.gate(served, clock)
     }
 

@@ -8,14 +8,14 @@ use larix_engine::audit::{AuditFacts, Request};
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
 
-use super::{CONFIGURATION, Stored};
+use super::{CONFIGURATION, StoredDatabase};
 
 /// What records an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationRecorder {
     pub(super) records: Records,
     /// The database that it is on; `None`: cn=config, or one in an engine that several servers share.
-    pub(super) database: Option<Stored>,
+    pub(super) database: Option<StoredDatabase>,
 }
 
 impl OperationRecorder {
@@ -25,7 +25,7 @@ impl OperationRecorder {
     }
 
     /// The database that the operation is on, if it is of this server alone.
-    pub(crate) fn database(&self) -> Option<&Stored> {
+    pub(crate) fn database(&self) -> Option<&StoredDatabase> {
         self.database.as_ref()
     }
 

@@ -43,9 +43,9 @@ pub use memory::config_entries_matching;
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use out_of_service::OutOfService;
 pub(crate) use passwd::Passwd;
-pub(crate) use proxied::{Proxied, Shadow, connections, connections_of_targets};
+pub(crate) use proxied::{ProxiedBackend, Shadow, connections, connections_of_targets};
 pub(crate) use remote_auth::{pbind, remote_auth};
-pub(crate) use stored::{Nowhere, Stored, figures, refusal, suffix_of};
+pub(crate) use stored::{Nowhere, StoredBackend, figures, refusal, suffix_of};
 pub(crate) use translucent::translucent;
 
 /// What the backends of a generation share.

@@ -88,7 +88,7 @@ pub(crate) fn connections_of_targets(
 
 /// A database that another server or another database has.
 #[derive(Debug)]
-pub(crate) struct Proxied {
+pub(crate) struct ProxiedBackend {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) policy: Arc<AccessPolicy>,
     pub(crate) common: Arc<Common>,
@@ -108,7 +108,7 @@ pub(crate) struct Shadow {
     pub(crate) referrals: Vec<String>,
 }
 
-impl Proxied {
+impl ProxiedBackend {
     /// What a change is answered that is to be made elsewhere.
     fn shadow_refusal(&self, context: &Context<'_>, target: &str) -> Option<LdapResult> {
         let shadow = self.shadow.as_ref()?;
@@ -129,7 +129,7 @@ impl Proxied {
     }
 }
 
-impl Backend for Proxied {
+impl Backend for ProxiedBackend {
     fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let refused = |result| Box::new((result, Vec::new()));
         let requests = &self.common.config.global.request_limits;

@@ -27,7 +27,7 @@ use larix_store::lmdb::LmdbStore;
 
 use super::engine_database::failure;
 use super::proxied::connections_by_name;
-use super::{Common, Stored, search_limits};
+use super::{Common, StoredBackend, search_limits};
 use crate::services::Services;
 
 /// The overlay in front of a database; none if it is another one.
@@ -59,7 +59,7 @@ pub(crate) fn translucent(
     });
     let services = Arc::clone(&common.services);
     let reader = Arc::new(Reader { served: DatabaseHandle::new(served), services });
-    let stored = Stored {
+    let stored = StoredBackend {
         served: Arc::clone(served),
         common: Arc::clone(common),
         limits: database.shared.limits.clone(),
@@ -79,7 +79,7 @@ pub(crate) fn translucent(
 /// The database in which the parts are stored.
 #[derive(Debug)]
 struct Local {
-    stored: Stored,
+    stored: StoredBackend,
     reader: Arc<Reader>,
 }
 

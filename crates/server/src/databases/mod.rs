@@ -30,7 +30,7 @@ use larix_store::{OpenError as StoreError, Store};
 pub(crate) use access::{About, AccessQuestion};
 pub(crate) use open::PreparedDatabases;
 
-use crate::backends::{Stored, figures, refusal, suffix_of};
+use crate::backends::{StoredBackend, figures, refusal, suffix_of};
 use crate::cluster::Clusters;
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
@@ -250,7 +250,7 @@ impl Databases {
 
     /// The stored database that holds this name.
     pub(crate) fn stored(&self, dn: &NormalDn) -> Option<&Arc<ServedDatabase<LmdbStore>>> {
-        self.router.backend(dn).and_then(Stored::of).map(|stored| &stored.served)
+        self.router.backend(dn).and_then(StoredBackend::of).map(|stored| &stored.served)
     }
 
     /// Lets the writers finish what waits. To be called when no more changes come.

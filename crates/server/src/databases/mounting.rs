@@ -16,8 +16,8 @@ use zeroize::Zeroizing;
 use super::OpenError;
 use crate::backends::{
     Changelog, Common, Configuration, Content, DnsReferrals, MonitorTree, Nowhere, Null, OutOfService,
-    Passwd, Proxied, RootDseTree, Shadow, Stored, SubschemaTree, Tree, caching, chained, chasing,
-    connections, connections_of_targets, pbind, remote_auth, translucent,
+    Passwd, ProxiedBackend, RootDseTree, Shadow, StoredBackend, SubschemaTree, Tree, caching, chained,
+    chasing, connections, connections_of_targets, pbind, remote_auth, translucent,
 };
 use crate::log::printable;
 use larix_backend::meta::{KnownNames, Target};
@@ -160,7 +160,7 @@ fn stored(
     }
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
     Ok(Some(match served {
-        Some(served) => Arc::new(Stored { served, common, limits }),
+        Some(served) => Arc::new(StoredBackend { served, common, limits }),
         None => Arc::new(OutOfService { naming_contexts: naming_contexts(database) }),
     }))
 }
@@ -369,7 +369,7 @@ fn with_root_and_limits(
         true => common.config.global.referrals.clone(),
         false => database.update_refs.clone(),
     };
-    Arc::new(Proxied {
+    Arc::new(ProxiedBackend {
         backend,
         policy,
         common: Arc::clone(common),

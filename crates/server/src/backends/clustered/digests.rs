@@ -7,12 +7,12 @@ use larix_proto::LdapResult;
 use larix_replication::digest::{self, DigestCache, DigestRequest};
 use larix_schema::NormalDn;
 
-use super::{Clustered, SharedDatabase, too_late};
+use super::{ClusteredBackend, SharedDatabase, too_late};
 use crate::backends::digests::{self, RunningSlot};
 use crate::cluster::Turn;
 use larix_backend::{Context, Extended, ExtendedAnswer, Later, Pending, Reply};
 
-impl Clustered {
+impl ClusteredBackend {
     /// # Errors
     /// It is not this operation; too many operations wait.
     pub(super) fn digests(

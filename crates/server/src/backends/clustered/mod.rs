@@ -44,7 +44,7 @@ const AGAIN_MAX: usize = 8;
 
 /// A database in a shared engine.
 #[derive(Debug)]
-struct Clustered {
+struct ClusteredBackend {
     cluster: Cluster,
     common: Arc<Common>,
     limits: Vec<LimitRule>,
@@ -55,7 +55,7 @@ pub(crate) fn clustered(common: &Arc<Common>, database: &Database) -> Option<Arc
     let suffix = database.suffixes.first().map(|suffix| suffix.normal.as_str()).unwrap_or_default();
     let cluster = common.clusters.of_suffix(suffix)?.clone();
     let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
-    Some(Arc::new(Clustered { cluster, common, limits }))
+    Some(Arc::new(ClusteredBackend { cluster, common, limits }))
 }
 
 /// What the threads need of a database that is open.
@@ -185,7 +185,7 @@ impl CancelToken {
     }
 }
 
-impl Clustered {
+impl ClusteredBackend {
     fn node(&self) -> &Arc<Node> {
         &self.cluster.node
     }
@@ -263,7 +263,7 @@ fn note(served: &Arc<ServedDatabase<SharedStore>>) {
 }
 
 /// The database of a backend, if it is one of these.
-fn of(backend: &dyn Backend) -> Option<&Clustered> {
+fn of(backend: &dyn Backend) -> Option<&ClusteredBackend> {
     let own: &dyn std::any::Any = backend;
     own.downcast_ref().or_else(|| of(backend.behind()?))
 }
@@ -273,7 +273,7 @@ pub(crate) fn instance_of(backend: &dyn Backend) -> Option<Option<u64>> {
     of(backend).map(|own| own.node().served().map(|served| served.database().instance()))
 }
 
-impl Backend for Clustered {
+impl Backend for ClusteredBackend {
     fn open(&self, context: &Context<'_>, mut search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         if let Some(control) = search.controls.values_mut().and_then(|values| values.sync.take()) {
             return sync::start(self, context, search, &control, self.gate());

@@ -3,11 +3,11 @@
 use larix_backend::{Context, Done, Later, PasswordChange, PasswordChanged, Reply};
 use larix_proto::LdapResult;
 
-use super::{CancelToken, Clustered, SharedDatabase, too_late};
+use super::{CancelToken, ClusteredBackend, SharedDatabase, too_late};
 use crate::backends::password_replacement::PasswordReplacement;
 use crate::cluster::{SharedStore, Turn};
 
-impl Clustered {
+impl ClusteredBackend {
     /// # Errors
     /// What is refused at once.
     pub(super) fn change_password(

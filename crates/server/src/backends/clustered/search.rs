@@ -17,7 +17,7 @@ use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
 use super::mailbox::{MailboxContent, SharedMailbox};
-use super::{AGAIN_MAX, Clustered, SharedDatabase, note, too_late};
+use super::{AGAIN_MAX, ClusteredBackend, SharedDatabase, note, too_late};
 use crate::access_log::Gate;
 use crate::backends::engine_database::internal_error;
 use crate::backends::engine_search::{self, FirstSlice};
@@ -79,7 +79,7 @@ impl fmt::Debug for ClusteredSearch {
     }
 }
 
-impl Clustered {
+impl ClusteredBackend {
     /// The first slice of a search, out of the cache; none where the engine has to be asked.
     pub(super) fn search_at_hand(
         &self,

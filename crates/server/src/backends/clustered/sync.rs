@@ -20,7 +20,7 @@ use larix_store::Store;
 
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::search::{OwnedSearch, SLICE_CANDIDATES, SLICE_NANOS};
-use super::{Clustered, SharedDatabase, too_late};
+use super::{ClusteredBackend, SharedDatabase, too_late};
 use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
 use crate::backends::engine_database::internal_error;
@@ -78,7 +78,7 @@ impl fmt::Debug for ClusteredSync {
 
 /// Begins it.
 pub(super) fn start(
-    clustered: &Clustered,
+    clustered: &ClusteredBackend,
     context: &Context<'_>,
     search: Search<'_>,
     control: &ContentSync,

@@ -5,7 +5,7 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::{Common, Content, Tree, not_supported};
-use crate::backends::Stored;
+use crate::backends::StoredBackend;
 use crate::virtual_entries::monitor::change::{self, MonitorChange};
 use crate::virtual_entries::monitor::{self, Monitor};
 use larix_backend::memory_tree::Counted;
@@ -46,7 +46,7 @@ impl Content for MonitorTree {
         let services = &common.services;
         let (now, monotonic) = services.both_clocks();
         let mounts = context.router.mounts();
-        let stored = mounts.iter().filter_map(|mount| Stored::of(&*mount.backend));
+        let stored = mounts.iter().filter_map(|mount| StoredBackend::of(&*mount.backend));
         Monitor {
             schema: &common.config.schema,
             subschema_dn: &common.subschema_dn,

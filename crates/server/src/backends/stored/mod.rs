@@ -40,13 +40,13 @@ use larix_backend::{
 
 /// A stored database.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredBackend {
     pub(crate) served: Arc<ServedDatabase<LmdbStore>>,
     pub(crate) common: Arc<Common>,
     pub(crate) limits: Vec<LimitRule>,
 }
 
-impl Stored {
+impl StoredBackend {
     /// The database of a backend, if it is a stored one.
     pub(crate) fn of(backend: &dyn Backend) -> Option<&Self> {
         let own: &dyn Any = backend;
@@ -63,7 +63,7 @@ impl Stored {
     }
 }
 
-impl Stored {
+impl StoredBackend {
     /// What came of it, as far as the entry alone decides; and whether an overlay may say that the value is a code.
     fn compared(&self, context: &Context<'_>, compare: &Compare<'_>) -> (LdapResult, bool) {
         let database = self.served.database();
@@ -109,7 +109,7 @@ impl Stored {
     }
 }
 
-impl Backend for Stored {
+impl Backend for StoredBackend {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         self.note();
         self.open_search(context, search)

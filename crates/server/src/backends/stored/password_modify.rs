@@ -3,11 +3,11 @@
 use larix_backend::{Context, Later, PasswordChange, PasswordChanged, Pending, Reply};
 use larix_proto::LdapResult;
 
-use super::Stored;
+use super::StoredBackend;
 use crate::backends::bind_judge::Judge;
 use crate::backends::password_replacement::PasswordReplacement;
 
-impl Stored {
+impl StoredBackend {
     /// # Errors
     /// What is refused at once. A wrong old password counts where failed binds do.
     pub(super) fn change_password(

@@ -8,12 +8,12 @@ use larix_proto::control::PersistentSearch;
 use larix_replication::persistent::{Changes, SliceOutcome, Start};
 use larix_store::lmdb::LmdbStore;
 
-use super::Stored;
+use super::StoredBackend;
 use larix_backend::{Backend, Context, Cursor, Effort, End, Search, Slice};
 
 /// Begins it.
 pub(super) fn start(
-    stored: &Stored,
+    stored: &StoredBackend,
     context: &Context<'_>,
     search: Search<'_>,
     asked: PersistentSearch,
@@ -22,7 +22,7 @@ pub(super) fn start(
     let whole = Search { request, base, controls: controls.clone(), message };
     let mut parts = vec![(Arc::clone(&stored.served), stored.task_later(context, whole)?)];
     for (backend, suffix, scope) in context.router.glued_below(base, request.scope) {
-        let Some(below) = Stored::of(backend).filter(|below| below.tells_changes()) else { continue };
+        let Some(below) = StoredBackend::of(backend).filter(|below| below.tells_changes()) else { continue };
         let mut request = request;
         request.scope = scope;
         let part = Search { request, base: suffix, controls: controls.clone(), message };

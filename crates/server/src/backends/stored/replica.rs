@@ -17,7 +17,7 @@ use larix_schema::NormalDn;
 use larix_store::Store;
 use serde_json::{Value, json};
 
-use super::Stored;
+use super::StoredBackend;
 use crate::backends::digests::{self, RunningSlot, internal, spawn};
 use crate::secrets::is_secret;
 use larix_backend::{Context, Extended, ExtendedAnswer, Later, Pending, Reply};
@@ -60,7 +60,7 @@ fn conflict_json(record: &ConflictRecord) -> Value {
     })
 }
 
-impl Stored {
+impl StoredBackend {
     /// # Errors
     /// What is not one of these, or not for this requester.
     pub(super) fn replica_operation(

@@ -9,7 +9,7 @@ use larix_proto::LdapResult;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::{Stored, persistent, sync};
+use super::{StoredBackend, persistent, sync};
 use crate::access_log::Gate;
 use crate::backends::engine_database::failure;
 use crate::backends::engine_search::{self, FirstSlice, effort};
@@ -84,7 +84,7 @@ impl Cursor for StoredSearch {
     }
 }
 
-impl Stored {
+impl StoredBackend {
     /// Begins a search that goes on later.
     pub(super) fn open_search(
         &self,

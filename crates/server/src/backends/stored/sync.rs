@@ -10,7 +10,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_replication::provider::{SliceOutcome, Start, SyncPeer, SyncSearch};
 use larix_store::lmdb::LmdbStore;
 
-use super::Stored;
+use super::StoredBackend;
 use super::glued_content::{Builder, GluedContent, Progress};
 use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
@@ -19,7 +19,7 @@ use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
 /// Begins it. `gate`: of an access log, what is to be there first. A consumer that has just been sent the entries knows changes that the
 /// log may not have yet, and would be refused as one that is ahead of its provider.
 pub(super) fn start(
-    stored: &Stored,
+    stored: &StoredBackend,
     context: &Context<'_>,
     search: Search<'_>,
     control: &ContentSync,
@@ -32,7 +32,7 @@ pub(super) fn start(
     let mut glued_content = Builder::new(&search);
     let mut parts = vec![(Arc::clone(&stored.served), stored.task_later(context, whole)?)];
     for (backend, suffix, scope) in context.router.glued_below(base, request.scope) {
-        let Some(below) = Stored::of(backend) else {
+        let Some(below) = StoredBackend::of(backend) else {
             glued_content.add((backend, suffix, scope));
             continue;
         };
