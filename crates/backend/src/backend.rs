@@ -175,7 +175,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Adds what the root DSE says of this database.
-    fn announce(&self, announced: &mut Announced);
+    fn announce(&self, announced: &mut Announcement);
 
     /// Makes it read-only, or writable again, until the configuration says otherwise.
     fn set_read_only(&self, _value: bool) -> LdapResult {
@@ -271,7 +271,7 @@ pub trait Routing: Debug + Send + Sync {
     fn glued_below(&self, base: &NormalDn, scope: Scope) -> Vec<Below<'_>>;
 
     /// What the root DSE says of all of them.
-    fn announced(&self) -> Announced;
+    fn announced(&self) -> Announcement;
 }
 
 /// A backend that a search goes on in, its suffix, and the scope that the search has there.
@@ -279,7 +279,7 @@ pub type Below<'a> = (&'a dyn Backend, &'a NormalDn, Scope);
 
 /// What the root DSE says of the databases.
 #[derive(Debug, Default)]
-pub struct Announced {
+pub struct Announcement {
     pub naming_contexts: Vec<String>,
     pub monitor_context: Option<String>,
     /// The entry above the changes of a change log, and the numbers of the first and the last one; 0 of an empty log.

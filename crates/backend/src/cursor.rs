@@ -199,13 +199,13 @@ impl<A: CursorAround> Cursor for A {
 
 /// A search whose answers were made when it was opened.
 #[derive(Debug)]
-pub struct Answered {
+pub struct AnsweredSearch {
     pub messages: Vec<u8>,
     pub result: LdapResult,
     pub entries: u64,
 }
 
-impl Cursor for Answered {
+impl Cursor for AnsweredSearch {
     fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         out.append(&mut self.messages);
         Slice::Done(std::mem::replace(&mut self.result, LdapResult::success()), Vec::new())

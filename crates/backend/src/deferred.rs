@@ -9,7 +9,9 @@ use larix_proto::limits::{DecodeLimits, FILTER_DEPTH_CEILING};
 use larix_proto::{Message, MessageId, Request, Scope, SearchRequest, client};
 use larix_schema::NormalDn;
 
-use crate::backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
+use crate::backend::{
+    Announcement, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing,
+};
 use crate::operation::Search;
 
 /// What a request is carried out under, until it goes on.
@@ -125,8 +127,8 @@ impl Routing for Alone {
         Vec::new()
     }
 
-    fn announced(&self) -> Announced {
-        Announced::default()
+    fn announced(&self) -> Announcement {
+        Announcement::default()
     }
 }
 

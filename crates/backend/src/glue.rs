@@ -13,7 +13,7 @@ use crate::operation::Search;
 
 /// A search over several databases.
 #[derive(Debug)]
-struct Glued {
+struct GluedSearch {
     /// The database that is searched now.
     part: Option<Box<dyn Cursor>>,
     /// Those that come after it, the next one last.
@@ -57,10 +57,10 @@ pub(super) fn open(
         later.push(part(backend, controls, base, request.scope)?);
     }
     let first = later.pop();
-    Ok(Box::new(Glued { part: first, later, pages, done: Effort::default(), end: None }))
+    Ok(Box::new(GluedSearch { part: first, later, pages, done: Effort::default(), end: None }))
 }
 
-impl Cursor for Glued {
+impl Cursor for GluedSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(budget, out) {

@@ -28,7 +28,7 @@ use crate::operation::{
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
 
-pub use intercepted::{Behind, Intercepted};
+pub use intercepted::{Behind, InterceptedBackend};
 pub use stack::Stack;
 
 /// A set of kinds of operations.
@@ -143,7 +143,7 @@ pub trait Interceptor: Debug + Send + Sync {
 
     /// A bind whose request has controls of overlays has succeeded, be it anonymous or by a SASL mechanism: controls for its answer.
     /// Only what stands in front of all databases is asked.
-    fn bound(&self, _bound: &Bound<'_>) -> Vec<ControlBuf> {
+    fn bound(&self, _bound: &BoundSession<'_>) -> Vec<ControlBuf> {
         Vec::new()
     }
 
@@ -170,7 +170,7 @@ pub trait Interceptor: Debug + Send + Sync {
 
 /// A session that has just been bound.
 #[derive(Debug)]
-pub struct Bound<'a> {
+pub struct BoundSession<'a> {
     /// Of the bind request; of a SASL bind in several steps the last ones that were sent.
     pub controls: &'a RequestControls,
     pub subject: &'a Subject,

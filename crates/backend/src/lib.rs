@@ -26,13 +26,15 @@ mod rules_in_front;
 mod shared_content;
 mod tells_changes;
 
-pub use backend::{Announced, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
+pub use backend::{Announcement, Backend, Below, Client, ClientHandle, Context, KeptClient, Mount, Routing};
 pub use change_teller::{ChangeTeller, ChangedEntry, HEARD_MAX, HeardChanges};
-pub use cursor::{Answered, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice};
+pub use cursor::{
+    AnsweredSearch, Cursor, CursorAround, Effort, End, First, OUTPUT_HIGH, Slice, lowered, slice,
+};
 pub use deferred::{Alone, KeptContext, KeptSearch};
 pub use delay::{DELAYED_LIMIT, Delayed, Delays};
 pub use figures::{DatabaseFigures, StoreFigures};
-pub use intercept::{Behind, Bound, Intercepted, Interceptor, Next, Operations, Stack};
+pub use intercept::{Behind, BoundSession, InterceptedBackend, Interceptor, Next, Operations, Stack};
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,

@@ -14,7 +14,7 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, Schema};
 
-use crate::{Answered, Search};
+use crate::{AnsweredSearch, Search};
 
 /// Entries, and who may see what of them.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ impl MemoryTree<'_> {
     }
 
     /// As [`search`](Self::search), as a cursor that has all answers.
-    pub fn answer(&self, bases: Bases, search: &Search<'_>) -> Answered {
+    pub fn answer(&self, bases: Bases, search: &Search<'_>) -> AnsweredSearch {
         let mut messages = Vec::new();
         let Found { result, entries } = self.search(bases, search, &mut messages);
-        Answered { messages, result, entries }
+        AnsweredSearch { messages, result, entries }
     }
 
     /// Compares one attribute of one entry with a value.

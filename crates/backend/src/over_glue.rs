@@ -12,7 +12,7 @@ use larix_engine::write::Completion;
 use larix_proto::{LdapResult, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use crate::backend::{Announced, Backend, Context};
+use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End, First};
 use crate::glue;
 use crate::intercept::Stack;
@@ -182,5 +182,5 @@ impl Backend for Parts {
         self.holder(dn).shared_content(dn)
     }
 
-    fn announce(&self, _: &mut Announced) {}
+    fn announce(&self, _: &mut Announcement) {}
 }

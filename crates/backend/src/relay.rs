@@ -9,7 +9,7 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::NormalDn;
 
-use crate::backend::{Announced, Backend, Below, Context};
+use crate::backend::{Announcement, Backend, Below, Context};
 use crate::cursor::{Cursor, End};
 use crate::glue;
 use crate::operation::{
@@ -186,7 +186,7 @@ impl Backend for Relay {
         Some(Arc::clone(&self.policy))
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend(self.suffixes.iter().cloned());
     }
 }

@@ -11,11 +11,11 @@ use larix_engine::{Fault, Frontend};
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, oid};
 use larix_schema::{NormalDn, Schema};
 
-use crate::backend::{Announced, Backend, Below, Context, Mount, Routing};
+use crate::backend::{Announcement, Backend, Below, Context, Mount, Routing};
 use crate::cursor::{Cursor, End, First};
 use crate::domain_scope::WithoutReferrals;
 use crate::glue;
-use crate::intercept::{Bound, Stack};
+use crate::intercept::{BoundSession, Stack};
 use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
@@ -81,7 +81,7 @@ impl Router {
 
     /// Notes what overlays bring.
     fn gather(&mut self) {
-        let mut announced = Announced::default();
+        let mut announced = Announcement::default();
         self.interceptors.announce(&mut announced);
         self.routes.heeded = announced.controls.clone();
         self.routes.announce(&mut announced);
@@ -188,7 +188,7 @@ impl Router {
     }
 
     /// What overlays in front of all databases add to the answer of a bind that has succeeded.
-    pub fn bound(&self, bound: &Bound<'_>) -> Vec<ControlBuf> {
+    pub fn bound(&self, bound: &BoundSession<'_>) -> Vec<ControlBuf> {
         self.interceptors.bound(bound)
     }
 
@@ -242,9 +242,9 @@ impl Routing for Router {
         self.routes.mounts.glued_below(base, scope)
     }
 
-    fn announced(&self) -> Announced {
+    fn announced(&self) -> Announcement {
         let (provides_content, tells_changes) = (self.provides_content(), self.routes.tells_changes());
-        let mut announced = Announced { provides_content, tells_changes, ..Announced::default() };
+        let mut announced = Announcement { provides_content, tells_changes, ..Announcement::default() };
         self.interceptors.announce(&mut announced);
         self.routes.announce(&mut announced);
         announced
@@ -541,7 +541,7 @@ impl Backend for Routes {
         self.mounts.all().iter().any(|mount| mount.backend.tells_changes())
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         self.mounts.all().iter().for_each(|mount| mount.backend.announce(announced));
     }
 }

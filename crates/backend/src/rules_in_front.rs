@@ -143,20 +143,20 @@ impl Interceptor for RulesInFront {
         if rights.are_all() {
             return Ok(inner);
         }
-        Ok(Box::new(Judged { inner, rights, buffer: Vec::new() }))
+        Ok(Box::new(JudgedSearch { inner, rights, buffer: Vec::new() }))
     }
 }
 
 /// A search whose entries are judged.
 #[derive(Debug)]
-struct Judged {
+struct JudgedSearch {
     inner: Box<dyn Cursor>,
     rights: ReadRights,
     /// What the backend has answered in this slice.
     buffer: Vec<u8>,
 }
 
-impl CursorAround for Judged {
+impl CursorAround for JudgedSearch {
     fn inner(&self) -> &dyn Cursor {
         &*self.inner
     }

@@ -26,11 +26,11 @@ impl TellsChanges {
         Self { schema, teller }
     }
 
-    fn outstanding(&self, changed: ChangedEntry) -> Outstanding {
-        Outstanding { teller: Arc::clone(&self.teller), changed: Some(changed) }
+    fn outstanding(&self, changed: ChangedEntry) -> OutstandingChange {
+        OutstandingChange { teller: Arc::clone(&self.teller), changed: Some(changed) }
     }
 
-    fn outstanding_at(&self, dn: &NormalDn) -> Outstanding {
+    fn outstanding_at(&self, dn: &NormalDn) -> OutstandingChange {
         self.outstanding(ChangedEntry { dn: dn.clone(), renamed: None, is_tree: false, is_certain: true })
     }
 
@@ -75,7 +75,7 @@ impl Interceptor for TellsChanges {
         completion: Completion,
     ) -> Pending {
         let one = |request: &WriteRequest, dn: &NormalDn| self.outstanding(self.changed(request, dn));
-        let outstanding: Vec<Outstanding> = match &changes {
+        let outstanding: Vec<OutstandingChange> = match &changes {
             Changes::One(request, target) => target.iter().map(|dn| one(request, dn)).collect(),
             Changes::Together(requests) => {
                 let target = |operation: &WriteOperation| self.schema.parse_dn(operation.target()).ok();
@@ -136,12 +136,12 @@ impl Interceptor for TellsChanges {
 }
 
 /// A change that was not answered yet. One that is given up before may have been made all the same.
-struct Outstanding {
+struct OutstandingChange {
     teller: Arc<ChangeTeller>,
     changed: Option<ChangedEntry>,
 }
 
-impl Outstanding {
+impl OutstandingChange {
     fn ended(mut self, result: &LdapResult) {
         let Some(changed) = self.changed.take() else { return };
         match result.code {
@@ -160,7 +160,7 @@ impl Outstanding {
     }
 }
 
-impl Drop for Outstanding {
+impl Drop for OutstandingChange {
     fn drop(&mut self) {
         if let Some(changed) = self.changed.take() {
             self.teller.tell(&ChangedEntry { is_certain: false, ..changed });

@@ -20,7 +20,7 @@ use larix_server::daemon::{Detached, Privileges, Readiness, detach};
 use larix_server::listener::{AddressFamily, parse_urls};
 use larix_server::log::LogLevel;
 use larix_server::log::syslog_facility;
-use larix_server::{Bound, ServeOptions};
+use larix_server::{BoundServer, ServeOptions};
 
 use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
@@ -182,7 +182,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     if arguments.root.is_none() {
         arguments.quick.refuse_served()?;
     }
-    let bound = Bound::new(options(name, arguments, listen, debug)?, &privileges)?;
+    let bound = BoundServer::new(options(name, arguments, listen, debug)?, &privileges)?;
     // What is written is written as the user and below the root directory that the server has from here on.
     let https = arguments.admin.iter().any(|address| address.tls);
     let quick = arguments.quick.prepare(arguments.urls.as_deref(), https)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
@@ -231,7 +231,7 @@ impl Backend for ProxyBackend {
         Some(Arc::clone(&self.policy))
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend(self.suffixes.iter().cloned());
     }
 }

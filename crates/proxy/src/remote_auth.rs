@@ -31,7 +31,7 @@ pub const IDLE: Duration = Duration::from_secs(60);
 pub const RETRIES_MAX: u32 = 10;
 
 /// A bind that another server has judged.
-pub struct Judged {
+pub struct RemoteVerdict {
     /// The local entry.
     pub dn: NormalDn,
     /// Its name as it is shown.
@@ -45,17 +45,20 @@ pub struct Judged {
     pub peer_name: String,
 }
 
-impl Debug for Judged {
+impl Debug for RemoteVerdict {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Judged").field("dn", &self.dn).field("matched", &self.matched).finish_non_exhaustive()
+        f.debug_struct("RemoteVerdict")
+            .field("dn", &self.dn)
+            .field("matched", &self.matched)
+            .finish_non_exhaustive()
     }
 }
 
 /// Ends a bind here: the database's overlays judge it, and the password may be stored.
 pub trait Conclude: Debug + Send + Sync {
     /// Calls `done` once, on any thread.
-    fn conclude(&self, judged: Judged, done: Done<Verdict>);
+    fn conclude(&self, judged: RemoteVerdict, done: Done<Verdict>);
 }
 
 /// The overlay in front of one database.
@@ -188,7 +191,7 @@ impl Interceptor for RemoteAuth {
             return Reply::Now(in_circles().into());
         }
         let until = Duration::from_nanos(context.began.0).saturating_add(BIND_MAX);
-        let judged = Judged {
+        let judged = RemoteVerdict {
             dn: bind.dn.clone(),
             shown: account.shown,
             matched: false,
@@ -226,7 +229,7 @@ struct Attempt {
     retries: u32,
     clock: Arc<dyn Clock>,
     concluding: Arc<dyn Conclude>,
-    judged: Judged,
+    judged: RemoteVerdict,
     /// What the other server says is told as it says it.
     tells: bool,
     done: Done<Verdict>,

@@ -71,7 +71,7 @@ mod virtual_entries;
 mod worker;
 
 pub use backends::config_entries_matching;
-pub use startup::{Bound, ServeError, ServeOptions, run};
+pub use startup::{BoundServer, ServeError, ServeOptions, run};
 
 /// The server's name and version, as monitoring and the log show it.
 pub fn version() -> String {

@@ -146,7 +146,7 @@ impl From<OpenError> for ServeError {
 
 /// Sockets are bound and privileges dropped; the configuration is not read yet.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServer {
     listeners: Vec<Listener>,
     sockets: Vec<SocketPath>,
     http: Vec<HttpListener>,
@@ -156,7 +156,7 @@ pub struct Bound {
     other_user: bool,
 }
 
-impl Bound {
+impl BoundServer {
     /// Binds every URL and address that the options name, so that a port in use is known before anything else is touched, then
     /// changes to the user, group and root directory.
     pub fn new(options: ServeOptions, privileges: &Privileges) -> Result<Self, ServeError> {
@@ -488,7 +488,7 @@ impl Signals {
 
 /// Binds, opens and serves: the whole life of a server in the foreground.
 pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
-    Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
+    BoundServer::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
 }
 
 /// A tool that reads a database by a read-only mount, such as a backup in another container, keeps the server from opening it. A server

@@ -11,7 +11,7 @@ use larix_proto::LdapResult;
 use larix_schema::NormalDn;
 
 use super::{Next, Stack};
-use crate::backend::{Announced, Backend, Context};
+use crate::backend::{Announcement, Backend, Context};
 use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
@@ -24,12 +24,12 @@ use crate::shared_content::SharedContent;
 
 /// A backend with overlays in front of it.
 #[derive(Debug)]
-pub struct Intercepted {
+pub struct InterceptedBackend {
     interceptors: Stack,
     backend: Arc<dyn Backend>,
 }
 
-impl Intercepted {
+impl InterceptedBackend {
     /// The backend itself, where there are no overlays.
     pub fn with(interceptors: Stack, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
         if interceptors.interceptors.is_empty() {
@@ -46,7 +46,7 @@ impl Intercepted {
 /// What comes behind an overlay of a database, as long as the database is mounted.
 #[derive(Clone, Debug)]
 pub struct Behind {
-    all: Weak<Intercepted>,
+    all: Weak<InterceptedBackend>,
     first: usize,
 }
 
@@ -59,7 +59,7 @@ impl Behind {
     }
 }
 
-impl Backend for Intercepted {
+impl Backend for InterceptedBackend {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         self.interceptors.open(&*self.backend, context, search)
     }
@@ -166,7 +166,7 @@ impl Backend for Intercepted {
         self.interceptors.interceptors.iter().find_map(|interceptor| interceptor.change_teller())
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         self.backend.announce(announced);
         self.interceptors.announce(announced);
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use larix_engine::write::Completion;
 use larix_proto::ControlBuf;
 
-use super::{Bound, Interceptor, Next, Operations};
-use crate::backend::{Announced, Backend, Context};
+use super::{BoundSession, Interceptor, Next, Operations};
+use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End, First};
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
@@ -145,7 +145,7 @@ impl Stack {
     }
 
     /// What they add to the answer of a bind.
-    pub(crate) fn bound(&self, bound: &Bound<'_>) -> Vec<ControlBuf> {
+    pub(crate) fn bound(&self, bound: &BoundSession<'_>) -> Vec<ControlBuf> {
         self.interceptors.iter().flat_map(|interceptor| interceptor.bound(bound)).collect()
     }
 
@@ -157,7 +157,7 @@ impl Stack {
     }
 
     /// Adds the operations and controls that they bring.
-    pub(crate) fn announce(&self, announced: &mut Announced) {
+    pub(crate) fn announce(&self, announced: &mut Announcement) {
         for interceptor in self.interceptors.iter() {
             let is_new = |operation: &&OverlayOperation| {
                 announced.operations.iter().all(|known| known.oid != operation.oid)

@@ -141,7 +141,7 @@ impl Names {
 
 /// A search in one target, whose entries are noted.
 #[derive(Debug)]
-pub(super) struct Noting {
+pub(super) struct NotingSearch {
     pub(super) inner: Box<dyn Cursor>,
     pub(super) known: Arc<KnownNames>,
     pub(super) schema: Arc<Schema>,
@@ -150,7 +150,7 @@ pub(super) struct Noting {
     pub(super) target: usize,
 }
 
-impl Noting {
+impl NotingSearch {
     fn note(&self, messages: &[u8]) {
         for message in frames(messages, limits::PDU_CEILING) {
             let name = entry_name(message).and_then(|name| self.schema.parse_dn(name).ok());
@@ -172,7 +172,7 @@ fn entry_name(message: &[u8]) -> Option<&str> {
     Reader::new(contents).string("objectName").ok()
 }
 
-impl CursorAround for Noting {
+impl CursorAround for NotingSearch {
     fn inner(&self) -> &dyn Cursor {
         &*self.inner
     }

@@ -12,7 +12,7 @@ use crate::cursor::{Cursor, Effort, End, Slice, lowered};
 
 /// A search under way in several targets.
 #[derive(Debug)]
-pub(super) struct Merged {
+pub(super) struct MergedSearch {
     parts: Vec<TargetCursor>,
     /// The part whose turn it is.
     turn: usize,
@@ -43,7 +43,7 @@ struct Outcome {
     matched: String,
 }
 
-impl Merged {
+impl MergedSearch {
     /// `above`: the suffix of the database, for a base that no target has.
     pub(super) fn new(on_error: OnError, size_limit: u32, above: String, controls: Vec<ControlBuf>) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Merged {
     }
 }
 
-impl Cursor for Merged {
+impl Cursor for MergedSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
         let mut idle = 0;
         // Each has its turn: one that answers much must not keep the others from being asked.

@@ -16,7 +16,7 @@ use larix_proto::control::{ControlValue as _, SortResponse};
 use larix_proto::{ControlBuf, Controls, LdapResult, ResultCode, Scope, oid};
 use larix_schema::{NormalDn, Schema};
 
-use crate::backend::{Announced, Backend, Context};
+use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End};
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
@@ -25,8 +25,8 @@ use crate::operation::{
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
 pub use dn_cache::{KnownNames, NameLifetime};
-use dn_cache::{Lookup, Noting};
-use merged::Merged;
+use dn_cache::{Lookup, NotingSearch};
+use merged::MergedSearch;
 
 /// What becomes of a search when a target answers with an error (`onerr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Meta {
     ) -> Box<dyn Cursor> {
         let number = self.targets.iter().position(|one| std::ptr::eq(one, target));
         match (&self.known, number) {
-            (Some(known), Some(number)) if self.is_one_of_several(target) => Box::new(Noting {
+            (Some(known), Some(number)) if self.is_one_of_several(target) => Box::new(NotingSearch {
                 inner: cursor,
                 known: Arc::clone(known),
                 schema: Arc::clone(&self.schema),
@@ -225,7 +225,7 @@ impl Backend for Meta {
             several => {
                 let (controls, response_controls) = for_several(&controls).map_err(refused)?;
                 let mut merged =
-                    Merged::new(self.on_error, request.size_limit, self.above(base), response_controls);
+                    MergedSearch::new(self.on_error, request.size_limit, self.above(base), response_controls);
                 for candidate in several {
                     let is_moved = candidate.1 != base;
                     merged.add(open(*candidate, controls.clone()), is_moved)?;
@@ -306,7 +306,7 @@ impl Backend for Meta {
         Some(Arc::clone(&self.policy))
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend(self.suffixes.iter().cloned());
     }
 }

@@ -7,7 +7,7 @@ use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, ManualClock, Timestamp};
 use regex::Regex;
 
-use super::merged::Merged;
+use super::merged::MergedSearch;
 use super::*;
 use crate::cursor::{Effort, Slice};
 
@@ -41,7 +41,7 @@ impl Backend for Unreached {
         panic!("updated")
     }
 
-    fn announce(&self, _: &mut Announced) {}
+    fn announce(&self, _: &mut Announcement) {}
 }
 
 fn dn(text: &str) -> NormalDn {
@@ -184,7 +184,7 @@ fn done(code: ResultCode) -> Slice {
 }
 
 /// Runs it to its end: the entries, the result, and how often it was asked for more.
-fn run(mut merged: Merged) -> (usize, LdapResult, usize) {
+fn run(mut merged: MergedSearch) -> (usize, LdapResult, usize) {
     let clock = ManualClock::new(Timestamp(0));
     let (mut out, mut steps) = (Vec::new(), 0);
     loop {
@@ -216,7 +216,7 @@ fn what_targets_answer_together() {
         (&[NONE, GONE], [GONE, GONE, GONE]),
     ] {
         for (on_error, expected) in [Continue, Report, Stop].into_iter().zip(expected) {
-            let mut merged = Merged::new(on_error, 0, "o=x".to_owned(), Vec::new());
+            let mut merged = MergedSearch::new(on_error, 0, "o=x".to_owned(), Vec::new());
             for code in results {
                 let entries = if *code == OK { 2 } else { 0 };
                 merged
@@ -234,14 +234,14 @@ fn what_targets_answer_together() {
     }
     // One that cannot even be asked.
     let gone = || Err(Box::new((LdapResult::new(GONE), Vec::new())));
-    let mut merged = Merged::new(Stop, 0, String::new(), Vec::new());
+    let mut merged = MergedSearch::new(Stop, 0, String::new(), Vec::new());
     assert_eq!(merged.add(gone(), false).unwrap_err().0.code, GONE);
-    let mut merged = Merged::new(Continue, 0, String::new(), Vec::new());
+    let mut merged = MergedSearch::new(Continue, 0, String::new(), Vec::new());
     merged.add(gone(), false).unwrap();
     merged.add(Ok(Played::cursor(vec![(1, done(OK))])), false).unwrap();
     assert_eq!(run(merged).1.code, OK);
     // One that ends in the middle has answered.
-    let mut merged = Merged::new(Continue, 0, String::new(), Vec::new());
+    let mut merged = MergedSearch::new(Continue, 0, String::new(), Vec::new());
     merged.add(Ok(Played::cursor(vec![(3, done(GONE))])), false).unwrap();
     merged.add(Ok(Played::cursor(vec![(0, done(NONE))])), false).unwrap();
     assert_eq!(run(merged).1.code, OK);
@@ -256,7 +256,7 @@ fn one_size_limit_for_all() {
         (5, [0, 5], 5, ResultCode::SUCCESS),
         (5, [9, 0], 5, ResultCode::SIZE_LIMIT_EXCEEDED),
     ] {
-        let mut merged = Merged::new(OnError::Continue, limit, String::new(), Vec::new());
+        let mut merged = MergedSearch::new(OnError::Continue, limit, String::new(), Vec::new());
         for count in counts {
             let slices = (0..count).map(|_| (1, Slice::Waiting)).chain([(0, done(ResultCode::SUCCESS))]);
             merged.add(Ok(Played::cursor(slices.collect())), false).unwrap();
@@ -265,7 +265,7 @@ fn one_size_limit_for_all() {
         assert_eq!((entries, result.code), (expected, code), "{limit} {counts:?}");
     }
     // A lower limit of one target is an error of that target.
-    let mut merged = Merged::new(OnError::Report, 5, String::new(), Vec::new());
+    let mut merged = MergedSearch::new(OnError::Report, 5, String::new(), Vec::new());
     merged.add(Ok(Played::cursor(vec![(2, done(ResultCode::SIZE_LIMIT_EXCEEDED))])), false).unwrap();
     merged.add(Ok(Played::cursor(vec![(0, Slice::Waiting), (1, done(ResultCode::SUCCESS))])), false).unwrap();
     let (entries, result, _) = run(merged);
@@ -275,7 +275,7 @@ fn one_size_limit_for_all() {
 /// A target that fills the output does not keep the others from being asked.
 #[test]
 fn each_has_its_turn() {
-    let mut merged = Merged::new(OnError::Continue, 0, String::new(), Vec::new());
+    let mut merged = MergedSearch::new(OnError::Continue, 0, String::new(), Vec::new());
     let much = (0..20).map(|_| (1, Slice::More)).chain([(0, done(ResultCode::SUCCESS))]);
     merged.add(Ok(Played::cursor(much.collect())), false).unwrap();
     merged.add(Ok(Played::cursor(vec![(1, Slice::Waiting), (1, done(ResultCode::BUSY))])), false).unwrap();

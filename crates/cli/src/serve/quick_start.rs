@@ -17,7 +17,7 @@ use larix_configuration::{Config, QuickStart, convert};
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::time::Clock as _;
 use larix_proto::dn::Dn;
-use larix_server::Bound;
+use larix_server::BoundServer;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::generated_password::generate_password;
 use larix_server::tls::TlsState;
@@ -107,7 +107,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    pub(super) fn of(bound: &Bound) -> Self {
+    pub(super) fn of(bound: &BoundServer) -> Self {
         let urls = bound.reachable_urls();
         Self { everywhere: urls != bound.urls(), admin_urls: bound.admin_urls(), urls }
     }

@@ -5,7 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use larix_backend::{Bind, Bound, Context, Interceptor, Later, Next, Operations, Reply, Verdict};
+use larix_backend::{Bind, BoundSession, Context, Interceptor, Later, Next, Operations, Reply, Verdict};
 use larix_engine::controls::{OperationKind, OverlayControl};
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor};
@@ -60,7 +60,7 @@ impl Interceptor for AuthorizationIdentity {
         &CONTROLS
     }
 
-    fn bound(&self, bound: &Bound<'_>) -> Vec<ControlBuf> {
+    fn bound(&self, bound: &BoundSession<'_>) -> Vec<ControlBuf> {
         if bound.controls.of_overlay(oid::AUTHORIZATION_IDENTITY_REQUEST).is_none() {
             return Vec::new();
         }

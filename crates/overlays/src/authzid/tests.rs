@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
-use larix_backend::{Bound, Interceptor};
+use larix_backend::{BoundSession, Interceptor};
 use larix_engine::access::Subject;
 use larix_engine::controls::{ControlValues, RequestControls, SentControl};
 
@@ -22,7 +22,7 @@ fn who_asks_is_told_the_identity() {
         (Subject::default().bound_as(root.clone(), ROOT), asking(), Some(format!("dn:{ROOT}"))),
         (Subject::default().bound_as(root, ROOT), RequestControls::default(), None),
     ] {
-        let added = AuthorizationIdentity.bound(&Bound { controls: &controls, subject: &subject });
+        let added = AuthorizationIdentity.bound(&BoundSession { controls: &controls, subject: &subject });
         let values = added.into_iter().map(|control| {
             assert_eq!(control.oid, "2.16.840.1.113730.3.4.15");
             String::from_utf8(control.value.unwrap()).unwrap()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Alone, Announced, Backend, Below, Changes, Context, Mount, Pending, Routing};
+use larix_backend::{Alone, Announcement, Backend, Below, Changes, Context, Mount, Pending, Routing};
 use larix_engine::Entry;
 use larix_engine::access::Subject;
 use larix_engine::overlay::internal_search::InternalSearch;
@@ -49,8 +49,8 @@ impl Routing for InternalBackend {
         Vec::new()
     }
 
-    fn announced(&self) -> Announced {
-        Announced::default()
+    fn announced(&self) -> Announcement {
+        Announcement::default()
     }
 }
 

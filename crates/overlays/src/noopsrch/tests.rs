@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
-use larix_backend::{Answered, Cursor, Slice, slice};
+use larix_backend::{AnsweredSearch, Cursor, Slice, slice};
 use larix_engine::time::ManualClock;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{LdapResult, MessageId, ResultCode};
@@ -23,7 +23,8 @@ fn entries_are_counted_and_not_sent() {
         for number in 0..entries {
             EntryEncoder::begin(&mut messages, MessageId(1), &format!("cn={number}")).finish(&[]);
         }
-        let inner = Box::new(Answered { messages, result: LdapResult::new(code), entries: entries.into() });
+        let inner =
+            Box::new(AnsweredSearch { messages, result: LdapResult::new(code), entries: entries.into() });
         let mut counting = Counting { inner, limit, found: Vec::new(), entries: 0, references: 0 };
         let (clock, mut out) = (ManualClock::default(), Vec::new());
         let Slice::Done(result, controls) = counting.step(slice(&clock), &mut out) else { panic!("goes on") };

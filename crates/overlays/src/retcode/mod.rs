@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
-    Answered, Bind, Changes, Compare, Context, Cursor, Delays, End, Extended, ExtendedAnswer, Interceptor,
-    Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
+    AnsweredSearch, Bind, Changes, Compare, Context, Cursor, Delays, End, Extended, ExtendedAnswer,
+    Interceptor, Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
 };
 use larix_engine::Entry;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
@@ -376,7 +376,7 @@ impl ReturnCode {
         let entries = std::iter::once(parent).chain(self.items.iter().map(|item| item.entry.clone()));
         let Some(policy) = next.policy(&self.parent) else {
             let result = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-            return Box::new(Answered { messages: Vec::new(), result, entries: 0 });
+            return Box::new(AnsweredSearch { messages: Vec::new(), result, entries: 0 });
         };
         let tree = MemoryTree {
             schema: &self.schema,

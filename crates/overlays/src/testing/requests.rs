@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use larix_backend::{
-    Announced, Answered, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context, Cursor, Done,
-    End, Extended, ExtendedAnswer, First, Intercepted, Interceptor, Later, Mount, PasswordChange,
-    PasswordChanged, Pending, Proof, Reply, Routing, Search, Slice, Stack, Verdict, slice,
+    Announcement, AnsweredSearch, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context,
+    Cursor, Done, End, Extended, ExtendedAnswer, First, InterceptedBackend, Interceptor, Later, Mount,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Routing, Search, Slice, Stack, Verdict, slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -32,7 +32,7 @@ fn reached() -> LdapResult {
 
 impl Backend for Reached {
     fn open(&self, _: &Context<'_>, _: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
-        Ok(Box::new(Answered { messages: Vec::new(), result: reached(), entries: 0 }))
+        Ok(Box::new(AnsweredSearch { messages: Vec::new(), result: reached(), entries: 0 }))
     }
 
     fn compare(&self, _: &Context<'_>, _: &Compare<'_>, _: Later<'_, End>) -> Reply<End> {
@@ -66,7 +66,7 @@ impl Backend for Reached {
         Pending::default()
     }
 
-    fn announce(&self, _: &mut Announced) {}
+    fn announce(&self, _: &mut Announcement) {}
 }
 
 /// There is no other database.
@@ -86,8 +86,8 @@ impl Routing for Alone {
         Vec::new()
     }
 
-    fn announced(&self) -> Announced {
-        Announced::default()
+    fn announced(&self) -> Announcement {
+        Announcement::default()
     }
 }
 
@@ -142,7 +142,7 @@ impl Requests {
     ) -> Result<Self, SettingError> {
         let schema = schema(descriptor.schema);
         let built = with_context(&schema, |context| build(&settings_of(descriptor, lines), context));
-        let backend = Intercepted::with(Stack::new(vec![built?]), Arc::new(Reached));
+        let backend = InterceptedBackend::with(Stack::new(vec![built?]), Arc::new(Reached));
         let subject = Arc::new(Subject::default());
         let (client, late, running) = (TestClient::default(), Arc::default(), Mutex::new(None));
         Ok(Self { backend, schema, clock: ManualClock::default(), subject, client, late, running })

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use larix_backend::memory_tree::OneByOne;
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
     PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
@@ -457,7 +457,7 @@ impl Backend for CachingBackend {
         control == private_db::CONTROL.oid || self.inner.heeds(control)
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         self.inner.announce(announced);
         if !announced.controls.contains(&&private_db::CONTROL) {
             announced.controls.push(&private_db::CONTROL);

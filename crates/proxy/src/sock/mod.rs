@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer,
+    Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
@@ -210,7 +210,7 @@ impl Backend for SocketBackend {
         Some(Arc::clone(self.program.policy()))
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend_from_slice(&self.naming_contexts);
     }
 }

@@ -20,4 +20,4 @@ pub use decide::{ConsumerRequest, Decision, decide};
 pub use passes::ENTRIES_MAX;
 pub use peers::{Behind, SyncPeer, SyncPeerFigures, SyncPeers};
 pub use queue::{REFRESHES_MAX, RefreshQueue};
-pub use session::{Reached, SliceOutcome, Start, SyncSearch};
+pub use session::{ConsumerProgress, SliceOutcome, Start, SyncSearch};

@@ -10,7 +10,7 @@ use larix_engine::log::{self, LogKey};
 use larix_engine::time::Timestamp;
 use larix_store::{Snapshot, Store};
 
-use super::session::{Reached, SyncSearch};
+use super::session::{ConsumerProgress, SyncSearch};
 
 /// The consumers that are connected.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct SyncPeer {
     identity: String,
     base: String,
     since: Timestamp,
-    reached: Mutex<Reached>,
+    reached: Mutex<ConsumerProgress>,
 }
 
 /// How one consumer stands.

@@ -57,7 +57,7 @@ pub enum SliceOutcome {
 
 /// How far a consumer has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
+pub struct ConsumerProgress {
     /// In a word or two.
     pub phase: &'static str,
     /// The CSNs of the last cookie that was sent to it.
@@ -206,7 +206,7 @@ impl<S: Store> SyncSearch<S> {
     }
 
     /// Says how far the consumer has come.
-    pub fn reached(&self, out: &mut Reached) {
+    pub fn reached(&self, out: &mut ConsumerProgress) {
         out.phase = match &self.phase {
             Phase::Begin => "waiting",
             Phase::Walk(_) => "refresh by content",

@@ -22,7 +22,7 @@ use crate::resolver::{DOMAIN_BYTES_MAX, LookupReply, Resolution, Ticket, is_labe
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
-    Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, Later,
+    Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Slice, Verdict, answered_by, lowered,
 };
 
@@ -172,7 +172,7 @@ impl SearchAnswer {
         referral_request: &ReferralRequest,
         resolution: &Resolution,
         limit: Option<u32>,
-    ) -> Answered {
+    ) -> AnsweredSearch {
         let (mut messages, mut entries) = (Vec::new(), 0);
         let result = match self {
             Self::Referral => referral_request.result(resolution),
@@ -191,7 +191,7 @@ impl SearchAnswer {
                 Err(refused) => refused,
             },
         };
-        Answered { messages, result, entries }
+        AnsweredSearch { messages, result, entries }
     }
 }
 
@@ -481,7 +481,7 @@ impl Backend for DnsReferrals {
         Some(Arc::clone(&self.policy))
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend_from_slice(&self.naming_contexts);
     }
 }

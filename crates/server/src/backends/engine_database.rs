@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Announced, Backend, Changes, Context, Secret};
+use larix_backend::{Announcement, Backend, Changes, Context, Secret};
 use larix_engine::access::Subject;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
@@ -173,7 +173,7 @@ pub(super) fn compare<S: Store>(
 }
 
 /// Says what the root DSE shows of a database.
-pub(super) fn announce(settings: &DatabaseSettings, announced: &mut Announced) {
+pub(super) fn announce(settings: &DatabaseSettings, announced: &mut Announcement) {
     let suffixes = || settings.suffixes.iter().map(|suffix| suffix.text.clone());
     if !settings.hidden && !settings.subordinate {
         announced.naming_contexts.extend(suffixes());

@@ -1,8 +1,8 @@
 //! A database whose files are being exchanged: it answers that it is not available, for the moment that this takes.
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange, PasswordChanged,
-    Pending, Reply, Search, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange,
+    PasswordChanged, Pending, Reply, Search, Verdict,
 };
 use larix_engine::write::Completion;
 use larix_proto::{LdapResult, ResultCode};
@@ -46,7 +46,7 @@ impl Backend for OutOfService {
         Pending::default()
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend_from_slice(&self.naming_contexts);
     }
 }

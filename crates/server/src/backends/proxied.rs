@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
     PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 use larix_client::Ambient;
@@ -209,7 +209,7 @@ impl Backend for ProxiedBackend {
         self.backend.policy(dn)
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         self.backend.announce(announced);
     }
 }

@@ -10,7 +10,7 @@ use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::write::WriteOutcome;
 use larix_engine::{Directory, ServedDatabase};
-use larix_proxy::remote_auth::{Accounts, Conclude, Judged, Named, RemoteAuth};
+use larix_proxy::remote_auth::{Accounts, Conclude, Named, RemoteAuth, RemoteVerdict};
 use larix_proxy::{Proxy, ProxySettings};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
@@ -131,8 +131,8 @@ impl fmt::Debug for Concluding {
 }
 
 impl Conclude for Concluding {
-    fn conclude(&self, judged: Judged, done: Done<Verdict>) {
-        let Judged { dn, shown, matched, password, policy_control, peer_name } = judged;
+    fn conclude(&self, judged: RemoteVerdict, done: Done<Verdict>) {
+        let RemoteVerdict { dn, shown, matched, password, policy_control, peer_name } = judged;
         let store = self.hasher.clone().map(|hasher| Store {
             hasher,
             password,

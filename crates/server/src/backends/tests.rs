@@ -77,7 +77,7 @@ impl Bench {
             includes: Vec::new(),
         });
         let toy = Toy::new();
-        let backend = Intercepted::with(database, Arc::clone(&toy) as Arc<dyn Backend>);
+        let backend = InterceptedBackend::with(database, Arc::clone(&toy) as Arc<dyn Backend>);
         let local = LocalServer::open_with(config.unwrap(), |databases| {
             let suffixes = vec![databases.schema().parse_dn(suffix).unwrap()];
             databases.router_mut().add(Mount { suffixes, subordinate, hidden: false, backend });

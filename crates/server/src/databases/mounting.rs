@@ -22,8 +22,8 @@ use crate::backends::{
 use crate::log::printable;
 use larix_backend::meta::{KnownNames, Target};
 use larix_backend::{
-    Backend, Intercepted, Interceptor, Meta, Mount, OverGlue, Relay, RenamesWithin, Router, RulesInFront,
-    Special, Stack, TellsChanges,
+    Backend, InterceptedBackend, Interceptor, Meta, Mount, OverGlue, Relay, RenamesWithin, Router,
+    RulesInFront, Special, Stack, TellsChanges,
 };
 use larix_proxy::ProxyBackend;
 use larix_proxy::sock::{ProgramContext, ProgramInFront, SocketBackend};
@@ -84,9 +84,9 @@ fn mount(common: &Arc<Common>, opened: OpenedDatabase<'_>) -> Result<(Mount, Opt
     let is_over_glue = !overlays.over_glue.is_empty() && database.may_have_overlays_over_glue();
     let over_glue = is_over_glue.then(|| OverGlue {
         stack: Stack::new(overlays.over_glue.clone()),
-        inner: Intercepted::with(Stack::new(overlays.own.clone()), Arc::clone(&backend)),
+        inner: InterceptedBackend::with(Stack::new(overlays.own.clone()), Arc::clone(&backend)),
     });
-    let backend = Intercepted::with(in_front, backend);
+    let backend = InterceptedBackend::with(in_front, backend);
     let suffixes = match database.kind.own_suffix() {
         Some(dn) => common.config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),
@@ -198,7 +198,7 @@ fn proxied(
     let proxy = ProxyBackend { proxy, schema, policy: Arc::clone(&policy), entry_policy, suffixes };
     let backend: Arc<dyn Backend> = match caching(common, database, &proxy, &open)? {
         Some(caching) => Arc::new(caching),
-        None => Intercepted::with(Stack::new(chasing.into_iter().collect()), Arc::new(proxy)),
+        None => InterceptedBackend::with(Stack::new(chasing.into_iter().collect()), Arc::new(proxy)),
     };
     Ok(Some(with_root_and_limits(common, (database, policy), backend)))
 }
@@ -246,7 +246,8 @@ fn of_targets(
                 NamesInFront::new(mapping, Arc::clone(schema), vec![suffix.clone()]).showing_outer_names(),
             ) as _
         });
-        let backend = Intercepted::with(Stack::new(names.into_iter().chain(chasing).collect()), backend);
+        let backend =
+            InterceptedBackend::with(Stack::new(names.into_iter().chain(chasing).collect()), backend);
         let (subtrees, filters) = (target.subtrees.clone(), target.filters.clone());
         targets.push(Target { backend, suffix, subtrees, filters });
     }

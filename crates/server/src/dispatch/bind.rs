@@ -17,7 +17,7 @@ use crate::log::printable;
 use crate::operation_rules::Restricted;
 use crate::password_pool::JobSource;
 use crate::session::Method;
-use larix_backend::{Bind, Bound, Done, Pending, Proof, Reply, Verdict};
+use larix_backend::{Bind, BoundSession, Done, Pending, Proof, Reply, Verdict};
 
 /// A password that was compared off the loop.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Dispatcher {
         if self.bind_controls.overlays.is_empty() {
             return Vec::new();
         }
-        let bound = Bound { controls: &self.bind_controls, subject: self.session.subject() };
+        let bound = BoundSession { controls: &self.bind_controls, subject: self.session.subject() };
         self.server.databases().router().bound(&bound)
     }
 

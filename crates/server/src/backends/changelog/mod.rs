@@ -22,7 +22,7 @@ use super::engine_database::failure;
 use super::{Common, Content, Tree, search_limits};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::MemoryTree;
-use larix_backend::{Announced, Context, Cursor, Search};
+use larix_backend::{Announcement, Context, Cursor, Search};
 
 use change::ChangeView;
 
@@ -149,7 +149,7 @@ impl Content for Changelog {
         done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         let numbers = || -> Result<(u64, u64), Fault> {
             let snapshot = self.served.database().store().snapshot()?;
             Ok((log::first_number(&snapshot)?, log::last_number(&snapshot)?))

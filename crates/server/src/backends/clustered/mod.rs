@@ -34,9 +34,9 @@ use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Alone, Announced, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, First,
-    Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, SharedContent,
-    Verdict,
+    Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer,
+    First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret,
+    SharedContent, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -487,7 +487,7 @@ impl Backend for ClusteredBackend {
         node.may_read_what_was_before().then(|| Arc::clone(node) as Arc<dyn SharedContent>)
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         engine_database::announce(&self.node().database_settings(), announced);
     }
 

@@ -14,7 +14,7 @@ use super::config_sync::{self, ConfigSearch};
 use super::{Common, Content, Tree};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::MemoryTree;
-use larix_backend::{Announced, Context, Cursor, Search};
+use larix_backend::{Announcement, Context, Cursor, Search};
 
 #[derive(Debug)]
 pub(crate) struct Configuration;
@@ -46,7 +46,7 @@ impl Content for Configuration {
         config_sync::is_provided(&common.config)
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.config_context = Some("cn=config".to_owned());
     }
 }

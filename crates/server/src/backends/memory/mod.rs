@@ -23,8 +23,8 @@ use super::Common;
 use super::password_replacement::replace_unstored;
 use larix_backend::memory_tree::{Bases, Counted, Found, MemoryTree};
 use larix_backend::{
-    Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First,
+    Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 
 pub(crate) use config::Configuration;
@@ -113,7 +113,7 @@ pub(crate) trait Content: Debug + Send + Sync + 'static {
         false
     }
 
-    fn announce(&self, _announced: &mut Announced) {}
+    fn announce(&self, _announced: &mut Announcement) {}
 }
 
 /// A tree in memory as a backend.
@@ -167,7 +167,7 @@ impl<C: Content> Backend for Tree<C> {
         }
         let mut messages = Vec::new();
         let Found { result, entries } = self.find(context, &search, &mut messages).map_err(refused)?;
-        Ok(Box::new(Answered { messages, result, entries }))
+        Ok(Box::new(AnsweredSearch { messages, result, entries }))
     }
 
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
@@ -242,7 +242,7 @@ impl<C: Content> Backend for Tree<C> {
         false
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         self.content.announce(announced);
     }
 }

@@ -9,7 +9,7 @@ use crate::backends::StoredBackend;
 use crate::virtual_entries::monitor::change::{self, MonitorChange};
 use crate::virtual_entries::monitor::{self, Monitor};
 use larix_backend::memory_tree::Counted;
-use larix_backend::{Announced, Context};
+use larix_backend::{Announcement, Context};
 
 #[derive(Debug)]
 pub(crate) struct MonitorTree {
@@ -93,7 +93,7 @@ impl Content for MonitorTree {
         done(result.into());
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.monitor_context = Some(monitor::DN.to_owned());
     }
 }

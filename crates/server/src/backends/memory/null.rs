@@ -9,7 +9,7 @@ use larix_schema::NormalDn;
 use super::{Common, Content, Tree};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::OneByOne;
-use larix_backend::{Announced, Answered, Compare, Context, Cursor, Search};
+use larix_backend::{Announcement, AnsweredSearch, Compare, Context, Cursor, Search};
 
 #[derive(Debug)]
 pub(crate) struct Null {
@@ -56,7 +56,7 @@ impl Content for Null {
     ) -> Result<Option<Box<dyn Cursor>>, LdapResult> {
         let mut messages = Vec::new();
         let entries = self.answer(tree, context, search, &mut messages)?;
-        Ok(Some(Box::new(Answered { messages, result: LdapResult::success(), entries })))
+        Ok(Some(Box::new(AnsweredSearch { messages, result: LdapResult::success(), entries })))
     }
 
     fn compare(&self, _: &Tree<Self>, _: &Context<'_>, _: &Compare<'_>) -> LdapResult {
@@ -75,7 +75,7 @@ impl Content for Null {
         Some(LdapResult::success())
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend_from_slice(&self.naming_contexts);
     }
 }

@@ -7,7 +7,7 @@ use super::{Common, Content, Tree, not_supported};
 use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::virtual_entries::root_dse::RootDse;
 use larix_backend::memory_tree::Bases;
-use larix_backend::{Announced, Context};
+use larix_backend::{Announcement, Context};
 
 #[derive(Debug)]
 pub(crate) struct RootDseTree {
@@ -20,7 +20,7 @@ impl Content for RootDseTree {
 
     fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry> {
         let sasl = &common.config.global.sasl;
-        let Announced {
+        let Announcement {
             naming_contexts,
             monitor_context,
             changelog,

@@ -18,7 +18,7 @@ use larix_schema::NormalDn;
 use super::{Common, Content, Tree};
 use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::MemoryTree;
-use larix_backend::{Announced, Context, Cursor, Search};
+use larix_backend::{Announcement, Context, Cursor, Search};
 
 use accounts::{AccountFile, Accounts, Names};
 
@@ -104,7 +104,7 @@ impl Content for Passwd {
         done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.extend_from_slice(&self.naming_contexts);
     }
 }

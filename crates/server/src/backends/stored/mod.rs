@@ -33,7 +33,7 @@ use super::{Common, identities};
 
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
     ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof,
     ReplicaProgress, Reply, Search, Secret, StoreFigures, Verdict,
 };
@@ -194,7 +194,7 @@ impl Backend for StoredBackend {
         self.served.database().current_settings().tells_changes
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         engine_database::announce(&self.served.database().settings(), announced);
     }
 
@@ -292,7 +292,7 @@ impl Backend for Nowhere {
         None
     }
 
-    fn announce(&self, _: &mut Announced) {}
+    fn announce(&self, _: &mut Announcement) {}
 }
 
 /// None of a store that cannot be read.

@@ -48,7 +48,7 @@ impl Interceptor for Bringer {
         search: larix_backend::Search<'_>,
     ) -> Result<Box<dyn Cursor>, Box<End>> {
         match search.controls.of_overlay(CONTROL) {
-            Some(_) => Ok(Box::new(Answered { messages: Vec::new(), result: own(), entries: 0 })),
+            Some(_) => Ok(Box::new(AnsweredSearch { messages: Vec::new(), result: own(), entries: 0 })),
             None => next.open(context, search),
         }
     }
@@ -66,7 +66,7 @@ impl Interceptor for Bringer {
         }
     }
 
-    fn bound(&self, bound: &Bound<'_>) -> Vec<ControlBuf> {
+    fn bound(&self, bound: &BoundSession<'_>) -> Vec<ControlBuf> {
         let value = Some(bound.subject.shown_dn().as_bytes().to_vec());
         vec![ControlBuf { oid: CONTROL.into(), critical: false, value }]
     }

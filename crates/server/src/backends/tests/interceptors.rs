@@ -74,7 +74,7 @@ impl Interceptor for ToyInterceptor {
         self.called();
         match self.deed {
             Deed::Alter => next.open(context, larix_backend::Search { base: &other(), ..search }),
-            Deed::Answer => Ok(Box::new(Answered { messages: Vec::new(), result: own(), entries: 0 })),
+            Deed::Answer => Ok(Box::new(AnsweredSearch { messages: Vec::new(), result: own(), entries: 0 })),
             Deed::Pass | Deed::AnswerLater => next.open(context, search),
         }
     }

@@ -17,7 +17,7 @@ use larix_proto::{LdapResult, MessageId, ResultCode};
 use larix_schema::NormalDn;
 
 use larix_backend::{
-    Announced, Backend, Bind, Changes, Compare, Context, Cursor, Done, Effort, End, Later, PasswordChange,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, Effort, End, Later, PasswordChange,
     PasswordChanged, Pending, Reply, Search, Slice, Verdict,
 };
 
@@ -175,7 +175,7 @@ impl Backend for Toy {
         self.pending(context)
     }
 
-    fn announce(&self, announced: &mut Announced) {
+    fn announce(&self, announced: &mut Announcement) {
         announced.naming_contexts.push("o=toy".to_owned());
     }
 }
