@@ -117,30 +117,30 @@ impl RequestLimits {
 
     /// # Errors
     /// More than the limit allows.
-    pub fn check(&self, limit: RequestLimit, count: usize) -> Result<(), Exceeded> {
+    pub fn check(&self, limit: RequestLimit, count: usize) -> Result<(), LimitExceeded> {
         let most = self.most(limit);
-        if count as u64 > most { Err(Exceeded { limit, most }) } else { Ok(()) }
+        if count as u64 > most { Err(LimitExceeded { limit, most }) } else { Ok(()) }
     }
 }
 
 /// A request asked for more than a limit allows.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Exceeded {
+pub struct LimitExceeded {
     pub limit: RequestLimit,
     pub most: u64,
 }
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LimitRow { word, what, .. } = self.limit.row();
         write!(f, "more than {} {what} (request-limits {word}=)", self.most)
     }
 }
 
-impl std::error::Error for Exceeded {}
+impl std::error::Error for LimitExceeded {}
 
-impl From<Exceeded> for LdapResult {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<LimitExceeded> for LdapResult {
+    fn from(exceeded: LimitExceeded) -> Self {
         Self::with(ResultCode::ADMIN_LIMIT_EXCEEDED, exceeded.to_string())
     }
 }

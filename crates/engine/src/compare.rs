@@ -8,7 +8,7 @@ use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use crate::access::{ItemKind, Privilege, Subject};
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::View;
 use crate::entry::record::{RecordFlags, StoredValue};
@@ -50,7 +50,7 @@ pub fn compare<N: Snapshot>(
         Err(result) => return result,
     };
     answer(view, context, dn, request, asserted).unwrap_or_else(|fault| match fault {
-        Fault::StepsSpent => Exceeded { limit: RequestLimit::Steps, most: steps(view) }.into(),
+        Fault::StepsSpent => LimitExceeded { limit: RequestLimit::Steps, most: steps(view) }.into(),
         fault => storage_failure(&fault),
     })
 }
@@ -62,7 +62,7 @@ fn steps<N: Snapshot>(view: &View<'_, N>) -> u64 {
 
 /// What is compared with.
 #[derive(Copy, Clone)]
-enum Asserted<'a> {
+enum CompareAssertion<'a> {
     Stored(&'a BoundAssertion),
     Computed(Computed, &'a AttributeDescription),
 }
@@ -71,7 +71,7 @@ fn assertion<'a>(
     schema: &Schema,
     description: &'a AttributeDescription,
     bound: &'a Result<BoundAssertion, BindError>,
-) -> Result<Asserted<'a>, LdapResult> {
+) -> Result<CompareAssertion<'a>, LdapResult> {
     let kind = schema.attribute(description.attribute);
     let of_name = |computed: &Computed| computed.name() == kind.name();
     // Every one of these is operational.
@@ -83,10 +83,10 @@ fn assertion<'a>(
             let text = format!("{} compare not supported", computed.name());
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
         }
-        Some(computed) => return Ok(Asserted::Computed(computed, description)),
+        Some(computed) => return Ok(CompareAssertion::Computed(computed, description)),
         None => {}
     }
-    bound.as_ref().map(Asserted::Stored).map_err(|error| {
+    bound.as_ref().map(CompareAssertion::Stored).map_err(|error| {
         let code = match error {
             BindError::InvalidValue => ResultCode::INVALID_ATTRIBUTE_SYNTAX,
             BindError::NoRule => ResultCode::INAPPROPRIATE_MATCHING,
@@ -101,7 +101,7 @@ fn answer<N: Snapshot>(
     context: &CompareContext<'_>,
     dn: &NormalDn,
     request: &CompareRequest<'_>,
-    asserted: Asserted<'_>,
+    asserted: CompareAssertion<'_>,
 ) -> Result<LdapResult, Fault> {
     let located = view.locate(dn)?.filter(|located| located.resolved.nearest != EntryId::ROOT);
     let Some(located) = located else {
@@ -116,7 +116,7 @@ fn answer<N: Snapshot>(
     let stored = view.located_stored(located)?;
     let head = EntryView::parse(nearest, &stored)?;
     if missing == 0
-        && let Asserted::Stored(assertion) = asserted
+        && let CompareAssertion::Stored(assertion) = asserted
         && let Some(code) = at_once(view, context, (&head, &stored), assertion)?
     {
         return Ok(LdapResult::new(code));
@@ -178,11 +178,11 @@ fn compare_entry<N: Snapshot>(
     seen: &GuardedEntry<'_, N>,
     context: &CompareContext<'_>,
     request: &CompareRequest<'_>,
-    asserted: Asserted<'_>,
+    asserted: CompareAssertion<'_>,
 ) -> Result<ResultCode, Fault> {
     let description = match asserted {
-        Asserted::Stored(assertion) => &assertion.description,
-        Asserted::Computed(_, description) => description,
+        CompareAssertion::Stored(assertion) => &assertion.description,
+        CompareAssertion::Computed(_, description) => description,
     };
     if !seen.allows(description, Some(request.value), Privilege::Compare)? {
         return Ok(ResultCode::INSUFFICIENT_ACCESS_RIGHTS);
@@ -196,15 +196,15 @@ fn compare_entry<N: Snapshot>(
     }
     let truth = |holds: bool| if holds { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE };
     match asserted {
-        Asserted::Computed(Computed::HasSubordinates, _) => {
+        CompareAssertion::Computed(Computed::HasSubordinates, _) => {
             let holds = tree::has_children(seen.view.snapshot, seen.reader.view.id())?;
             Ok(truth(holds == (request.value == b"TRUE")))
         }
-        Asserted::Computed(computed, _) => {
+        CompareAssertion::Computed(computed, _) => {
             let values = computed_values(seen, computed, "")?;
             Ok(truth(values.iter().any(|value| value.as_bytes() == request.value)))
         }
-        Asserted::Stored(assertion) => {
+        CompareAssertion::Stored(assertion) => {
             let code = stored(seen, assertion, request.value)?;
             if seen.shown().is_empty() || code == ResultCode::COMPARE_TRUE {
                 return Ok(code);

@@ -11,7 +11,7 @@ use larix_schema::{
     Schema, Scratch,
 };
 
-use crate::budget::{Exceeded, Meter, RequestLimit, RequestLimits};
+use crate::budget::{LimitExceeded, Meter, RequestLimit, RequestLimits};
 use crate::catalog::{Catalog, CoveredOnce};
 use crate::entry::{EntrySource, Target};
 use crate::fault::Fault;
@@ -90,11 +90,15 @@ impl Filter {
         schema: &Schema,
         catalog: &Catalog,
         filter: BoundFilter,
-    ) -> Result<Self, Exceeded> {
+    ) -> Result<Self, LimitExceeded> {
         let most = limits.most(RequestLimit::Steps);
         let mut covered = CoveredOnce::new(schema, catalog).at_most(most);
         let filter = Self::bound(&mut covered, filter);
-        if covered.is_exceeded() { Err(Exceeded { limit: RequestLimit::Steps, most }) } else { Ok(filter) }
+        if covered.is_exceeded() {
+            Err(LimitExceeded { limit: RequestLimit::Steps, most })
+        } else {
+            Ok(filter)
+        }
     }
 
     fn bound(covered: &mut CoveredOnce<'_>, filter: BoundFilter) -> Self {

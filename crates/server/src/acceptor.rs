@@ -21,7 +21,7 @@ use crate::server::Server;
 use crate::session::{Peer, PeerCredentials};
 use crate::statistics::{ConnectionRecord, ListenerInfo};
 use crate::stream::AcceptedStream;
-use crate::worker::{Accepted, Worker};
+use crate::worker::{AcceptedConnection, Worker};
 
 /// How long to wait when the process has no descriptor left, before trying again.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
@@ -175,7 +175,7 @@ impl Acceptor {
         let workers = self.workers.iter().map(Worker::handle);
         let Some(worker) = workers.min_by_key(|worker| worker.load(now)) else { return };
         statistics.opened(record.clone());
-        if !worker.serve(Accepted { stream, record, peer, secured: None }) {
+        if !worker.serve(AcceptedConnection { stream, record, peer, secured: None }) {
             statistics.closed(number);
         }
     }

@@ -54,7 +54,7 @@ use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind,
 use crate::tls::TlsFacts;
 use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, KeptClient, Pending};
 
-pub(crate) use background::{BackgroundSearch, Returned};
+pub(crate) use background::{BackgroundSearch, ReturnedSearch};
 use bind::BindOutcome;
 use detached_client::DetachedClient;
 use password_modify::PasswordOutcome;
@@ -85,7 +85,7 @@ pub(crate) enum ConnectionEvent {
     /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
     Completed(u64, Box<Completion>),
     /// A search that was elsewhere is back, with what it has answered.
-    Returned(u64, Box<Returned>),
+    Returned(u64, Box<ReturnedSearch>),
     /// A search that waits for changes may go on.
     Changed(u64),
     /// A request has waited for too long.
@@ -187,7 +187,7 @@ impl Drop for Completer {
 
 impl Client for Dispatcher {
     fn handle(&self) -> Box<dyn ClientHandle> {
-        Box::new(Connected(self.events.clone()))
+        Box::new(ConnectionHandle(self.events.clone()))
     }
 
     fn request(&self) -> Option<(u64, MessageId)> {
@@ -210,9 +210,9 @@ impl Client for Dispatcher {
 }
 
 /// A connection by its queue.
-struct Connected(UnboundedSender<ConnectionEvent>);
+struct ConnectionHandle(UnboundedSender<ConnectionEvent>);
 
-impl ClientHandle for Connected {
+impl ClientHandle for ConnectionHandle {
     fn send(&self, message: Vec<u8>) {
         // A connection that is gone has no use for it.
         let _ = self.0.send(ConnectionEvent::Message(message));
@@ -418,7 +418,7 @@ impl Dispatcher {
 impl Service for Dispatcher {
     type Search = RunningSearch;
     type BackgroundSearch = BackgroundSearch;
-    type Returned = Returned;
+    type Returned = ReturnedSearch;
     type Completion = Completion;
 
     fn start(
@@ -508,7 +508,7 @@ impl Service for Dispatcher {
     fn returned(
         &mut self,
         operation: Operation,
-        returned: Returned,
+        returned: ReturnedSearch,
         out: &mut Vec<u8>,
     ) -> Option<RunningSearch> {
         self.search_returned(operation, returned, out)

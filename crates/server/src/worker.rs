@@ -59,7 +59,7 @@ const NOT_LEFT: u64 = u64::MAX;
 
 /// A connection just accepted, on its way to a worker.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedConnection {
     pub(crate) stream: AcceptedStream,
     pub(crate) record: Arc<ConnectionRecord>,
     pub(crate) peer: Peer,
@@ -69,7 +69,7 @@ pub(crate) struct Accepted {
 
 #[derive(Debug)]
 enum Command {
-    Serve(Box<Accepted>),
+    Serve(Box<AcceptedConnection>),
     Stop,
 }
 
@@ -189,7 +189,7 @@ impl WorkerHandle {
 
     /// Gives it a connection. A worker that has stopped takes none: the connection is closed by being dropped.
     #[must_use = "a connection that is not served is not open"]
-    pub(crate) fn serve(&self, accepted: Accepted) -> bool {
+    pub(crate) fn serve(&self, accepted: AcceptedConnection) -> bool {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let taken = self.commands.send(Command::Serve(Box::new(accepted))).is_ok();
         if !taken {
@@ -222,19 +222,19 @@ struct Core {
 }
 
 /// A connection that is open, and counted, until this is dropped: at its end, or by a panic of its task.
-struct Open {
+struct OpenConnection {
     core: Rc<Core>,
     record: Arc<ConnectionRecord>,
     reason: Option<&'static str>,
 }
 
-impl Open {
+impl OpenConnection {
     fn close(mut self, reason: &'static str) {
         self.reason = Some(reason);
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         let otherwise = if std::thread::panicking() { "internal error" } else { "the server stops" };
         self.core.closed(&self.record, self.reason.unwrap_or(otherwise));
@@ -292,9 +292,9 @@ impl Core {
         LoopEnd::Stopped
     }
 
-    fn open(self: &Rc<Self>, accepted: Accepted) {
+    fn open(self: &Rc<Self>, accepted: AcceptedConnection) {
         let record = accepted.record.clone();
-        let open = Open { core: self.clone(), record: record.clone(), reason: None };
+        let open = OpenConnection { core: self.clone(), record: record.clone(), reason: None };
         injected::panic_at("accepted");
         let stream = match Stream::register(accepted.stream) {
             Ok(stream) => stream,

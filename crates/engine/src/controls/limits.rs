@@ -3,7 +3,7 @@
 use larix_proto::{Filter, FilterBuf, FilterNode, LdapResult, ResultCode, SearchRequest, Strings};
 
 use super::RequestControls;
-use crate::budget::{Exceeded, RequestLimit, RequestLimits};
+use crate::budget::{LimitExceeded, RequestLimit, RequestLimits};
 
 impl RequestLimits {
     /// What a search and its controls ask for.
@@ -43,7 +43,10 @@ impl RequestLimits {
         self.check_filters(controls.assertion.iter().map(FilterBuf::as_filter)).map_err(LdapResult::from)
     }
 
-    fn check_filters<'f>(&self, filters: impl Iterator<Item = Filter<'f>> + Clone) -> Result<(), Exceeded> {
+    fn check_filters<'f>(
+        &self,
+        filters: impl Iterator<Item = Filter<'f>> + Clone,
+    ) -> Result<(), LimitExceeded> {
         let most = self.most(RequestLimit::FilterTerms);
         // The usual case: there can be no more terms in so few bytes.
         let bytes: usize = filters.clone().map(|filter| filter.as_ber().len()).sum();
@@ -63,7 +66,7 @@ impl RequestLimits {
     ///
     /// # Errors
     /// They are more than that.
-    pub fn terms_of(&self, filter: Filter<'_>) -> Result<u64, Exceeded> {
+    pub fn terms_of(&self, filter: Filter<'_>) -> Result<u64, LimitExceeded> {
         let most = self.most(RequestLimit::FilterTerms);
         let mut terms = Terms { remaining: most };
         if terms.count(filter) {
@@ -73,11 +76,11 @@ impl RequestLimits {
         }
     }
 
-    fn exceeded(&self, limit: RequestLimit) -> Exceeded {
-        Exceeded { limit, most: self.most(limit) }
+    fn exceeded(&self, limit: RequestLimit) -> LimitExceeded {
+        LimitExceeded { limit, most: self.most(limit) }
     }
 
-    fn check_strings(&self, names: Strings<'_>) -> Result<(), Exceeded> {
+    fn check_strings(&self, names: Strings<'_>) -> Result<(), LimitExceeded> {
         let most = self.most(RequestLimit::Selectors);
         if names.count_at_most() as u64 <= most {
             return Ok(());

@@ -8,7 +8,7 @@ use larix_proto::control::{
 use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
 
 use super::protocol_error;
-use crate::budget::{Exceeded, RequestLimit, RequestLimits};
+use crate::budget::{LimitExceeded, RequestLimit, RequestLimits};
 
 /// The largest page that a client may ask for: maxInt of RFC 4511 (RFC 2696 section 2).
 const PAGE_SIZE_MAX: u32 = i32::MAX as u32;
@@ -126,7 +126,7 @@ fn malformed(name: &str, error: &DecodeError) -> LdapResult {
 /// Why a list was not read.
 enum ListFault {
     Malformed(DecodeError),
-    Exceeded(Exceeded),
+    Exceeded(LimitExceeded),
 }
 
 impl From<DecodeError> for ListFault {

@@ -8,7 +8,7 @@ use larix_store::Store;
 
 use super::{ChosenDatabase, Directory, ServedDatabase};
 use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::change::prepare::{Prepared, refuse};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
@@ -37,7 +37,7 @@ pub struct BindLookup {
     /// What one of the secrets stands for, and will do as well.
     pub key: Option<Arc<dyn PasswordKey>>,
     /// The limit that does not allow for the entry's other passwords: they match nothing.
-    pub exceeded: Option<Exceeded>,
+    pub exceeded: Option<LimitExceeded>,
 }
 
 /// Passwords stay out of logs.
@@ -175,7 +175,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
             })?;
         }
         if meter.is_overdrawn() {
-            lookup.exceeded = Some(Exceeded { limit: RequestLimit::Steps, most });
+            lookup.exceeded = Some(LimitExceeded { limit: RequestLimit::Steps, most });
         }
         if !is_root && !secrets.is_empty() {
             lookup.shown = view.dn(&seen.reader.view)?;

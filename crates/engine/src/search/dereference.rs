@@ -13,7 +13,7 @@ use larix_store::Snapshot;
 
 use super::entry::GuardedEntry;
 use crate::access::Privilege;
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::controls::Dereference;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
@@ -36,7 +36,7 @@ pub(super) struct DerefSpecs {
 #[derive(Debug)]
 pub(super) enum Failure {
     TooMany,
-    Exceeded(Exceeded),
+    Exceeded(LimitExceeded),
     Fault(Fault),
 }
 

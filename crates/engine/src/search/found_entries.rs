@@ -10,7 +10,7 @@ use super::run::{CandidateOutcome, IndexProof, append};
 use super::scope::{self, Area};
 use super::synchronised::EntryIds;
 use super::task::{End, SearchTask, storage_failure};
-use crate::budget::{Exceeded, Meter, RequestLimit};
+use crate::budget::{LimitExceeded, Meter, RequestLimit};
 use crate::database::View;
 use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
@@ -73,7 +73,7 @@ impl SearchTask {
             End::Result(result) => result,
             End::Fault(Fault::StepsSpent) => {
                 let most = view.settings.request_limits.most(RequestLimit::Steps);
-                Exceeded { limit: RequestLimit::Steps, most }.into()
+                LimitExceeded { limit: RequestLimit::Steps, most }.into()
             }
             End::Fault(fault) => storage_failure(&fault),
         })

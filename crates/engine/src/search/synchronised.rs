@@ -12,7 +12,7 @@ use super::gate::Gate;
 use super::run::{CandidateOutcome, IndexProof};
 use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
@@ -307,7 +307,7 @@ impl SearchTask {
         self.subject = Some(subject);
         done.map_err(|end| match end {
             End::Result(result) => result,
-            End::Fault(Fault::StepsSpent) => Exceeded { limit: RequestLimit::Steps, most }.into(),
+            End::Fault(Fault::StepsSpent) => LimitExceeded { limit: RequestLimit::Steps, most }.into(),
             End::Fault(fault) => storage_failure(&fault),
         })
     }

@@ -31,7 +31,7 @@ use super::sort::Order;
 use super::synchronised::Refresh;
 use super::{referral, shown, sorted, window};
 use crate::access::{Privilege, Subject};
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
 use crate::entry::EntryId;
@@ -303,7 +303,7 @@ impl SearchTask {
             }
             Err(End::Fault(Fault::StepsSpent)) => {
                 let most = view.settings.request_limits.most(RequestLimit::Steps);
-                Step::Done(Exceeded { limit: RequestLimit::Steps, most }.into(), Vec::new())
+                Step::Done(LimitExceeded { limit: RequestLimit::Steps, most }.into(), Vec::new())
             }
             Err(End::Result(result)) => {
                 let controls = std::mem::take(&mut self.response_controls);

@@ -8,7 +8,7 @@ use super::computed::{LOOK_STEPS, Sight};
 use super::rule_facts::{RuleFacts, suffix_depth};
 use super::{internal, named, references};
 use crate::access::{AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
-use crate::budget::{Exceeded, Meter, RequestLimit};
+use crate::budget::{LimitExceeded, Meter, RequestLimit};
 use crate::database::{View, is_altered};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{AttributeNumber, Entry, EntryId};
@@ -58,7 +58,7 @@ impl<V: Snapshot> ViewEntries<'_, '_, V> {
     fn unless_too_much(&self, own: &Meter, answer: bool) -> Result<bool, Failure> {
         if own.is_overdrawn() {
             let most = self.view.settings.request_limits.most(RequestLimit::Steps);
-            return Err(LdapResult::from(Exceeded { limit: RequestLimit::Steps, most }).into());
+            return Err(LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most }).into());
         }
         Ok(unless_overdrawn(self.sight.meter, answer)?)
     }

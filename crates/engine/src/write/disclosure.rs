@@ -7,7 +7,7 @@ use larix_store::Snapshot;
 
 use super::operator::Operator;
 use crate::access::Privilege;
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::entry::EntryId;
 use crate::fault::Fault;
 
@@ -72,7 +72,7 @@ fn taken<V: Snapshot>(
         Ok(false) => LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "no write access to parent"),
         Err(Fault::StepsSpent) => {
             let most = operator.context.settings.request_limits.most(RequestLimit::Steps);
-            Exceeded { limit: RequestLimit::Steps, most }.into()
+            LimitExceeded { limit: RequestLimit::Steps, most }.into()
         }
         Err(fault) => return Err(fault),
     };

@@ -22,7 +22,7 @@ use super::retiring::RetiringDefinitions;
 use super::task::{Follow, Task};
 use super::{WriterEnvironment, add, back_links as links, delete, disclosure, modify, modify_dn};
 use crate::access::Subject;
-use crate::budget::{Exceeded, RequestLimit};
+use crate::budget::{LimitExceeded, RequestLimit};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::WriteOperation;
 use crate::change::prepare::{self, Latitude, Prepared};
@@ -541,7 +541,7 @@ impl<'a, S: Store> Group<'a, S> {
             // The work was the request's own: others in the group have nothing to do with it.
             Failure::Storage(Fault::StepsSpent) => {
                 let most = context.settings.request_limits.most(RequestLimit::Steps);
-                LdapResult::from(Exceeded { limit: RequestLimit::Steps, most }).into()
+                LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most }).into()
             }
             other => other,
         });

@@ -7,7 +7,7 @@ use larix_store::{Layered, Snapshot};
 
 use super::operator::{CurrentEntry, Operator};
 use crate::access::{AccessTarget, Item, Privilege};
-use crate::budget::{Exceeded, Meter, RequestLimit};
+use crate::budget::{LimitExceeded, Meter, RequestLimit};
 use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
@@ -93,7 +93,7 @@ impl<V: Snapshot> Operator<'_, V> {
             Ok(Match::True) => Ok(()),
             Ok(Match::False | Match::Undefined) => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),
             Err(Fault::StepsSpent) => {
-                Err(LdapResult::from(Exceeded { limit: RequestLimit::Steps, most }).into())
+                Err(LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most }).into())
             }
             Err(fault) => Err(fault.into()),
         }

@@ -31,7 +31,7 @@ use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, ListenerInfo};
 use crate::stream::AcceptedStream;
 use crate::tls::TlsFacts;
-use crate::worker::{Accepted, WorkerHandle};
+use crate::worker::{AcceptedConnection, WorkerHandle};
 
 /// How long the page waits for one answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -134,7 +134,7 @@ impl LdapClient {
             return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server stops"));
         };
         server.statistics.opened(record.clone());
-        let served = worker.serve(Accepted {
+        let served = worker.serve(AcceptedConnection {
             stream: AcceptedStream::Unix(theirs),
             record,
             peer: Peer { name, credentials: None },

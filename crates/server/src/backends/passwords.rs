@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::budget::{Exceeded, RequestLimit};
+use larix_engine::budget::{LimitExceeded, RequestLimit};
 use larix_engine::overlay::password_keys::PasswordKey;
 use larix_engine::overlay::second_factor::GivenCode;
 use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork};
@@ -40,7 +40,7 @@ pub(super) struct AccountPasswords {
     /// How many bytes at the end of the password are the code of a second factor, fewer than it has.
     pub(super) code_length: Option<usize>,
     /// The limit that keeps the others of the entry's passwords out.
-    pub(super) exceeded: Option<Exceeded>,
+    pub(super) exceeded: Option<LimitExceeded>,
 }
 
 impl AccountPasswords {

@@ -23,7 +23,7 @@ use crate::local::{LocalConnection, LocalServer};
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, ListenerInfo, OperationKind};
 use crate::stream::AcceptedStream;
-use crate::worker::{Accepted, Worker};
+use crate::worker::{AcceptedConnection, Worker};
 use larix_backend::*;
 use larix_engine::write::Completion;
 use toy::{PendingRequest, STREAM, Toy};
@@ -525,7 +525,7 @@ fn a_worker_ends_what_has_waited_for_too_long() {
     let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: "PATH=x".to_owned() });
     let number = server.statistics.next_connection();
     let record = ConnectionRecord::new(number, 0, listener, "PATH=x".to_owned(), server.both_clocks());
-    let accepted = Accepted {
+    let accepted = AcceptedConnection {
         stream: AcceptedStream::Unix(theirs),
         record: Arc::new(record),
         peer: Peer { name: "PATH=x".to_owned(), credentials: None },

@@ -65,7 +65,7 @@ impl Drop for BackgroundSearch {
 
 /// A search on its way back from a thread, with its answers.
 #[derive(Debug)]
-pub(crate) struct Returned {
+pub(crate) struct ReturnedSearch {
     running: RunningSearch,
     answers: Vec<u8>,
     end: Option<(LdapResult, Vec<ControlBuf>)>,
@@ -124,7 +124,7 @@ impl Journey {
     fn go_back(&mut self, end: Option<(LdapResult, Vec<ControlBuf>)>) {
         let Some(running) = self.running.take() else { return };
         let serial = running.in_flight.operation.serial;
-        let returned = Returned { running, answers: std::mem::take(&mut self.answers), end };
+        let returned = ReturnedSearch { running, answers: std::mem::take(&mut self.answers), end };
         // A connection that is gone has no use for it.
         let _ = self.events.send(ConnectionEvent::Returned(serial, Box::new(returned)));
     }
@@ -174,10 +174,10 @@ impl Dispatcher {
     pub(super) fn search_returned(
         &self,
         operation: Operation,
-        returned: Returned,
+        returned: ReturnedSearch,
         out: &mut Vec<u8>,
     ) -> Option<RunningSearch> {
-        let Returned { mut running, mut answers, end } = returned;
+        let ReturnedSearch { mut running, mut answers, end } = returned;
         if out.is_empty() {
             std::mem::swap(out, &mut answers);
         } else {

@@ -7,7 +7,7 @@ use larix_backend::{Client, ClientHandle, KeptClient, Routing};
 use larix_proto::MessageId;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Connected, ConnectionEvent};
+use super::{ConnectionEvent, ConnectionHandle};
 use crate::generation::Generation;
 
 /// It holds neither its connection nor the generation of its request.
@@ -21,7 +21,7 @@ pub(super) struct DetachedClient {
 
 impl Client for DetachedClient {
     fn handle(&self) -> Box<dyn ClientHandle> {
-        Box::new(Connected(self.events.clone()))
+        Box::new(ConnectionHandle(self.events.clone()))
     }
 
     fn request(&self) -> Option<(u64, MessageId)> {

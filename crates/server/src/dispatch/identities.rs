@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::budget::{Exceeded, Meter, RequestLimit};
+use larix_engine::budget::{LimitExceeded, Meter, RequestLimit};
 use larix_engine::controls::RequestControls;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -119,7 +119,7 @@ impl IdentityResolver<'_> {
         let authorizer = Authorizer { lookups: &online, policy, rules, rewrite, meter: &meter };
         let is_allowed = authorizer.allows(who, whom);
         if meter.is_overdrawn() {
-            let exceeded = Exceeded { limit: RequestLimit::Steps, most };
+            let exceeded = LimitExceeded { limit: RequestLimit::Steps, most };
             let [who, whom] = [who, Some(whom)].map(|dn| printable(dn.map_or("", NormalDn::as_str)));
             self.server.log.notice(format_args!(
                 "not all rules in authzTo or authzFrom are looked at for \"{who}\" to act as \"{whom}\": {exceeded}"

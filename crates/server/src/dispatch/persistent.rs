@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use larix_engine::budget::{Exceeded, RequestLimit, RequestLimits};
+use larix_engine::budget::{LimitExceeded, RequestLimit, RequestLimits};
 
 /// The persistent searches of one connection.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl PersistentSearches {
         &mut self,
         limits: &RequestLimits,
         (bytes, terms): (usize, u64),
-    ) -> Result<PersistentGuard, Exceeded> {
+    ) -> Result<PersistentGuard, LimitExceeded> {
         let totals = self.0.get_or_insert_default();
         let bytes = bytes as u64;
         // The connection alone adds; others only take away.

@@ -2,7 +2,7 @@
 
 use larix_configuration::Config;
 use larix_engine::access::{self, Subject};
-use larix_engine::budget::Exceeded;
+use larix_engine::budget::LimitExceeded;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::log::Follower;
 use larix_engine::write::WriteOutcome;
@@ -96,7 +96,7 @@ impl Dispatcher {
         config: &Config,
         controls: &RequestControls,
         (operation, filter): (Operation, Filter<'_>),
-    ) -> Result<Option<PersistentGuard>, Exceeded> {
+    ) -> Result<Option<PersistentGuard>, LimitExceeded> {
         let goes_on =
             controls.sync.as_ref().is_some_and(|sync| sync.persist) || controls.persistent.is_some();
         if !goes_on {

@@ -5,7 +5,7 @@ use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, AttributeType, Schema};
 
 use super::{Apply, LargeSets, apply, integer, refuse};
-use crate::budget::{Exceeded, Meter, RequestLimit, RequestLimits};
+use crate::budget::{LimitExceeded, Meter, RequestLimit, RequestLimits};
 use crate::change::prepare::{Change, ChangeKind};
 use crate::entry::record::INLINE_COUNT_LIMIT;
 use crate::entry::{Entry, EntryAttribute};
@@ -208,7 +208,7 @@ impl Budget {
         if self.meter.take(values as u64) {
             return Ok(());
         }
-        let exceeded = Exceeded { limit: RequestLimit::Steps, most: self.most };
+        let exceeded = LimitExceeded { limit: RequestLimit::Steps, most: self.most };
         Err(larix_proto::LdapResult::from(exceeded).into())
     }
 }
