@@ -28,7 +28,7 @@ use crate::change::WriteOperation;
 use crate::change::prepare::{self, Latitude, Prepared};
 use crate::controls::{ControlValues, RequestControls};
 use crate::csn::Csn;
-use crate::database::{Database, DatabaseState, View};
+use crate::database::{Database, DatabaseSettings, DatabaseState, View};
 use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::log;
@@ -38,6 +38,7 @@ use crate::overlay::{
 };
 use crate::search::view_entries::ViewEntries;
 use crate::tables::{META, meta};
+use crate::time::Timestamp;
 use crate::tree;
 
 /// Why a change is carried out.
@@ -87,6 +88,17 @@ struct OverlayWork {
     ends: bool,
     derived: Vec<Task>,
     follow_up: Option<Box<dyn FollowUp>>,
+}
+
+/// What all overlays want that a change was shown to.
+#[derive(Default)]
+struct OverlayTotal {
+    /// Changes that come right after the change.
+    derived: Vec<Task>,
+    /// In the order in which the overlays were asked.
+    follow_ups: Vec<Box<dyn FollowUp>>,
+    /// Nothing is left of the change itself.
+    idle: bool,
 }
 
 fn consequence(consequence: Consequence, subject: &Arc<Subject>) -> (Task, Role) {
@@ -275,7 +287,7 @@ impl<'a, S: Store> Group<'a, S> {
         // Changes come in the order in which they follow: what follows from the same number of changes in a row is together.
         let (mut in_a_row, mut left) = (0, waiting.len() + 1);
         let mut next = first;
-        while let Some((task, role)) = next {
+        while let Some((mut task, role)) = next {
             if left == 0 {
                 (in_a_row, left) = (in_a_row + 1, waiting.len() + 1);
                 if in_a_row > FOLLOWING_LIMIT {
@@ -284,38 +296,21 @@ impl<'a, S: Store> Group<'a, S> {
                 }
             }
             left -= 1;
-            let mut task = task;
-            let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
-            let mut idle = false;
             let is_as_it_is = task.controls.import.is_some() || task.replicated;
             let asks = !is_as_it_is && settings.overlays.want(Interests::PREPARE);
             let admitted = !asks || role != Role::Requested || self.admits(transaction, unit, &task)?;
-            // What one overlay computes of a password, the next ones know.
-            let mut own_work = None;
-            // The last overlay of the configuration is the outermost, as in slapd (slapd.overlays(5)).
-            for overlay in settings.overlays.at(Interests::PREPARE).rev().filter(|_| asks && admitted) {
-                let own_work = &*own_work.get_or_insert_with(PasswordWork::late);
-                let work =
-                    self.ask(&**overlay, transaction, unit, (&task, own_work), role, refusal_details)?;
-                count += work.derived.len();
-                waiting.extend(work.derived.into_iter().map(|task| (task, Role::Derived)));
-                follow_ups.extend(work.follow_up);
-                if let Some(operation) = work.altered {
-                    idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
-                    // What was made of the values before is of others.
-                    let prepared = PreparedSets::default();
-                    task = Cow::Owned(Task { operation, prepared, ..task.into_owned() });
-                }
-                if work.ends {
-                    break;
-                }
-            }
+            let OverlayTotal { derived, mut follow_ups, idle } = match asks && admitted {
+                true => self.ask_all(transaction, unit, &mut task, role, refusal_details)?,
+                false => OverlayTotal::default(),
+            };
+            count += derived.len();
+            waiting.extend(derived.into_iter().map(|task| (task, Role::Derived)));
             if count > DERIVED_LIMIT {
                 return Err(too_many(DERIVED_LIMIT).into());
             }
             // What comes of the change passes them in the order of the configuration.
             follow_ups.reverse();
-            match self.one(transaction, unit, &task, (role, idle)) {
+            match self.carry_out_task(transaction, unit, &task, (role, idle)) {
                 // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
                 Ok(_) if !admitted => return Err(insufficient("").into()),
                 Ok(effects) => {
@@ -381,6 +376,37 @@ impl<'a, S: Store> Group<'a, S> {
         };
         // Rules that take too much admit nothing.
         if matches!(admitted, Err(Fault::StepsSpent)) { Ok(false) } else { admitted }
+    }
+
+    /// Shows a change to the overlays. The last one of the configuration is asked first: it is the outermost, as in slapd
+    /// (slapd.overlays(5)).
+    fn ask_all<T: Snapshot>(
+        &self,
+        transaction: &T,
+        unit: &WriteSet,
+        task: &mut Cow<'_, Task>,
+        role: Role,
+        refusal_details: &mut RefusalDetails,
+    ) -> Result<OverlayTotal, Failure> {
+        let mut total = OverlayTotal::default();
+        // What one overlay computes of a password, the next ones know.
+        let own_work = PasswordWork::late();
+        for overlay in self.state.settings.overlays.at(Interests::PREPARE).rev() {
+            let asked: &Task = task;
+            let work = self.ask(&**overlay, transaction, unit, (asked, &own_work), role, refusal_details)?;
+            total.derived.extend(work.derived);
+            total.follow_ups.extend(work.follow_up);
+            if let Some(operation) = work.altered {
+                total.idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
+                let altered = task.to_mut();
+                // What was made of the values before is of others.
+                (altered.operation, altered.prepared) = (operation, PreparedSets::default());
+            }
+            if work.ends {
+                break;
+            }
+        }
+        Ok(total)
     }
 
     /// Shows a change to an overlay, and prepares what it wants done with it.
@@ -481,14 +507,14 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(View::over_changes_of(snapshot, self.instance, state, generation))
     }
 
-    fn one<T: Snapshot>(
+    /// Carries out one change over what the unit has written so far. With `idle` nothing is left of it but what goes with each change.
+    fn carry_out_task<T: Snapshot>(
         &mut self,
         transaction: &T,
         unit: &WriteSet,
         task: &Task,
         (role, idle): (Role, bool),
     ) -> Result<Effects, Failure> {
-        let (derived, trusted) = (role.is_local(), role == Role::Required);
         self.retiring.check(&task.operation, &self.state.schema)?;
         let context = WriteContext::of(&self.state, &self.known, self.environment);
         let now = self.environment.clock.now();
@@ -496,21 +522,6 @@ impl<'a, S: Store> Group<'a, S> {
         let csn = replicated::csn_of(task, &self.known).unwrap_or_else(own_csn);
         let before = Layered::new(transaction, &self.set);
         let view = Layered::new(&before, unit);
-        let (subject, target, controls) = (&task.subject, &*task.target, &task.controls);
-        // States of values ask for each.
-        let prepared = if context.settings.keeps_states() { &NONE_PREPARED } else { &task.prepared };
-        let envelope = Envelope {
-            subject,
-            target,
-            controls,
-            now,
-            derived,
-            trusted,
-            idle,
-            prepared,
-            replicated: task.replicated,
-            claims: !(task.replicated || derived || idle || self.state.settings.shadow),
-        };
         let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
             context: &context,
@@ -518,45 +529,32 @@ impl<'a, S: Store> Group<'a, S> {
             instance: self.instance,
             catalog: &mut self.catalog,
             counters: &mut self.counters,
-            envelope,
+            envelope: envelope(task, (role, idle), &self.state.settings, now),
             stamp: Stamp::new(csn, task.subject.shown_dn()),
             set: WriteSet::new(),
             controls: Vec::new(),
             continues: !unit.is_empty(),
             old: Vec::new(),
         };
-        let (dn, carried_out) = match &task.operation {
-            Prepared::Add { dn, entry, mods } => {
-                (dn, add::add(&mut operator, dn, prepared.entry(entry, mods), mods))
-            }
-            Prepared::Modify { dn, mods } => (dn, modify::modify(&mut operator, dn, mods)),
-            Prepared::Delete { dn } => (dn, delete::delete(&mut operator, dn)),
-            Prepared::ModifyDn(rename) => (&rename.dn, modify_dn::modify_dn(&mut operator, rename)),
-            // Its changes come here as a modify.
-            Prepared::Authenticate(authentication) => (&authentication.dn, Ok(())),
-            // Its entries are added one by one.
-            Prepared::Record(recording) => (&recording.suffix, Ok(())),
-        };
-        let carried_out = carried_out.map_err(|failure| match failure {
-            // The work was the request's own: others in the group have nothing to do with it.
-            Failure::Storage(Fault::StepsSpent) => {
-                let most = context.settings.request_limits.most(RequestLimit::Steps);
-                LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most }).into()
-            }
-            other => other,
-        });
-        match carried_out {
+        match carry_out_operation(&mut operator, &task.operation) {
+            Ok(()) => {}
             Err(Failure::Refused(refused)) => {
-                return Err(disclosure::disclosed(&operator, dn, refused)?.into());
+                return Err(disclosure::disclosed(&operator, task.operation.dn(), refused)?.into());
             }
-            other => other?,
+            // The work was the request's own: others in the group have nothing to do with it.
+            Err(Failure::Storage(Fault::StepsSpent)) => {
+                let most = context.settings.request_limits.most(RequestLimit::Steps);
+                let exceeded = LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most });
+                return Err(disclosure::disclosed(&operator, task.operation.dn(), exceeded)?.into());
+            }
+            Err(failure) => return Err(failure),
         }
         let effects = operator.finish();
         self.check_descriptions(numbered)?;
         self.touches_links |= links::touches(&self.state.settings, &self.state.schema, &task.operation);
         if task.replicated {
             self.raised.extend(replicated::contexts_of(task, &self.known));
-        } else if !(idle || self.state.settings.shadow && (derived || self.is_by_update_dn(task))) {
+        } else if !(idle || self.state.settings.shadow && (role.is_local() || self.is_by_update_dn(task))) {
             self.counters.csn = Some(effects.csn);
         }
         Ok(effects)
@@ -623,6 +621,46 @@ impl<'a, S: Store> Group<'a, S> {
             log::keep_claimed(transaction, &mut self.set)?;
         }
         Ok(false)
+    }
+}
+
+/// What holds for a change in this role.
+fn envelope<'a>(
+    task: &'a Task,
+    (role, idle): (Role, bool),
+    settings: &DatabaseSettings,
+    now: Timestamp,
+) -> Envelope<'a> {
+    let derived = role.is_local();
+    Envelope {
+        subject: &task.subject,
+        target: &task.target,
+        controls: &task.controls,
+        now,
+        derived,
+        trusted: role == Role::Required,
+        idle,
+        // States of values ask for each.
+        prepared: if settings.keeps_states() { &NONE_PREPARED } else { &task.prepared },
+        replicated: task.replicated,
+        claims: !(task.replicated || derived || idle || settings.shadow),
+    }
+}
+
+fn carry_out_operation<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    operation: &Prepared,
+) -> Result<(), Failure> {
+    match operation {
+        Prepared::Add { dn, entry, mods } => {
+            let entry = operator.envelope.prepared.entry(entry, mods);
+            add::add(operator, dn, entry, mods)
+        }
+        Prepared::Modify { dn, mods } => modify::modify(operator, dn, mods),
+        Prepared::Delete { dn } => delete::delete(operator, dn),
+        Prepared::ModifyDn(rename) => modify_dn::modify_dn(operator, rename),
+        // The changes of a bind come here as a modify, the entries of an access log one by one as adds.
+        Prepared::Authenticate(_) | Prepared::Record(_) => Ok(()),
     }
 }
 

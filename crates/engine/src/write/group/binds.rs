@@ -150,7 +150,7 @@ impl<S: Store> Group<'_, S> {
             RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
         let prepared = PreparedSets::default();
         let task = Task { operation, controls, prepared, ..task.clone() };
-        match self.one(transaction, unit, &task, (role, false)) {
+        match self.carry_out_task(transaction, unit, &task, (role, false)) {
             Ok(effects) => {
                 unit.merge(effects.set);
                 Ok(true)
