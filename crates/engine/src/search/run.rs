@@ -135,6 +135,8 @@ pub(super) struct Progress {
     pub(super) sorted: Vec<(Vec<u8>, EntryId)>,
     /// Bytes of these.
     pub(super) sorted_bytes: usize,
+    /// What the indexes have proved of the candidates, for the view of this slice.
+    proved: IndexProof,
 }
 
 /// What is done with what is found; a step ends the slice.
@@ -210,6 +212,7 @@ impl SearchTask {
             last,
             sorted: Vec::new(),
             sorted_bytes: 0,
+            proved: IndexProof::Nothing,
         })
     }
 
@@ -271,7 +274,7 @@ impl SearchTask {
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         // Indexes prove something of the snapshot that they were read from, and of no other.
-        let proved = match progress.commit == view.snapshot.commit_counter() {
+        progress.proved = match progress.commit == view.snapshot.commit_counter() {
             true => index_proof(view, gate, &self.filter, &progress.candidates),
             false => IndexProof::Nothing,
         };
@@ -284,7 +287,7 @@ impl SearchTask {
                 if let Some(step) = pace.next()? {
                     return Ok(Some(step));
                 }
-                if let Some(step) = self.one(view, gate, progress, pace, (id, &stored), proved, answer)? {
+                if let Some(step) = self.check_candidate(view, gate, progress, pace, (id, &stored), answer)? {
                     return Ok(Some(step));
                 }
                 progress.last = id;
@@ -304,7 +307,8 @@ impl SearchTask {
                     return Ok(Some(step));
                 }
                 if let Some(stored) = records.next().transpose()?.flatten()
-                    && let Some(step) = self.one(view, gate, progress, pace, (id, &stored), proved, answer)?
+                    && let Some(step) =
+                        self.check_candidate(view, gate, progress, pace, (id, &stored), answer)?
                 {
                     return Ok(Some(step));
                 }
@@ -313,15 +317,14 @@ impl SearchTask {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn one<'v, N: Snapshot>(
+    /// Hands a candidate on if it is in scope and matches.
+    fn check_candidate<'v, N: Snapshot>(
         &mut self,
         view: &'v View<'v, N>,
         gate: &Gate<'v>,
         progress: &mut Progress,
         pace: &mut Pace<'_>,
         (id, stored): (EntryId, &[u8]),
-        proved: IndexProof,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         self.looked += 1;
@@ -331,7 +334,7 @@ impl SearchTask {
         }
         let record = view.unpacked_behind(&entry, stored)?;
         let seen = GuardedEntry::new(view, view.reader_of(entry, stored, &record), gate.clone());
-        let step = match self.look(&seen, progress.area.base, proved)? {
+        let step = match self.look(&seen, progress.area.base, progress.proved)? {
             CandidateOutcome::Passed => Ok(None),
             CandidateOutcome::Reference => answer(self, &MatchOrReference::Reference(&seen), progress),
             CandidateOutcome::Match => answer(self, &MatchOrReference::Match(&seen), progress),

@@ -187,25 +187,11 @@ impl SearchTask {
             (result, std::mem::take(&mut response_controls))
         })?;
         let (limits, pages) = limits_and_page(view, &input).map_err(fail)?;
+        let answer = answer(view, &input).map_err(fail)?;
         let SearchInput { request, controls, .. } = input;
         let filter_bytes =
             request.filter.as_ber().len() + controls.matched_values.as_deref().map_or(0, bytes_of);
         let put_off = filter_bytes > FILTER_BYTES_HERE;
-        let matched = controls.matched_values.as_ref();
-        let control = controls.effective_rights.as_ref();
-        let rights = control.map(|control| Rights::new(schema, &input.subject, control)).transpose();
-        let rights = rights.map_err(fail)?;
-        let answer = Answer {
-            message: input.message,
-            types_only: request.types_only,
-            selection: Selection::new(schema, &view.catalog, request.attributes),
-            matched_values: matched
-                .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
-            rights: rights.map(Box::new),
-            for_consumer: false,
-            states: false,
-            now: Timestamp::default(),
-        };
         let deref_specs = controls.deref.as_ref().map(|control| DerefSpecs::new(schema, control));
         let deref_specs = deref_specs.transpose().map_err(fail)?.flatten().map(Box::new);
         let filter = bounded_filter(view, &request).map_err(fail)?;
@@ -615,6 +601,26 @@ fn limits_and_page<N: Snapshot>(
     let pages = Pages::new(binding, input.cookie_secret, paged)?;
     let requested = limits::RequestedLimits { page: Some((pages.size(), pages.before())), ..requested };
     Ok((limits::effective(input.limits.as_ref(), requested)?, Some(pages)))
+}
+
+/// What is answered of each entry.
+fn answer<N: Snapshot>(view: &View<'_, N>, input: &SearchInput<'_>) -> Result<Answer, LdapResult> {
+    let schema: &Schema = &view.schema;
+    let (request, controls) = (&input.request, &input.controls);
+    let matched = controls.matched_values.as_ref();
+    let control = controls.effective_rights.as_ref();
+    let rights = control.map(|control| Rights::new(schema, &input.subject, control)).transpose()?;
+    Ok(Answer {
+        message: input.message,
+        types_only: request.types_only,
+        selection: Selection::new(schema, &view.catalog, request.attributes),
+        matched_values: matched
+            .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
+        rights: rights.map(Box::new),
+        for_consumer: false,
+        states: false,
+        now: Timestamp::default(),
+    })
 }
 
 /// The request's filter in the database's terms, if it is within the limits of one request.
