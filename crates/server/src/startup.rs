@@ -171,8 +171,7 @@ impl BoundServer {
         let admin = options.admin.iter().map(AdminListener::bind).collect::<Result<_, _>>();
         let admin = admin.map_err(ServeError::Http)?;
         privileges.drop_to()?;
-        hardening::forbid_new_privileges()
-            .map_err(|source| ServeError::Start { what: "without new privileges", source })?;
+        hardening::forbid_new_privileges().map_err(cannot_start("without new privileges"))?;
         hardening::keep_files_private();
         check_port_file(options.port_file.as_deref())?;
         Ok(Self { listeners, sockets, http, admin, options, other_user: privileges.change_user() })
@@ -214,8 +213,7 @@ impl BoundServer {
         config.no_server_id().map_or(Ok(()), |why| Err(ServeError::NoServerId(why)))?;
         if !config.global.core_dumps {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
-            hardening::forbid_core_dumps(service)
-                .map_err(|source| ServeError::Start { what: "without core dumps", source })?;
+            hardening::forbid_core_dumps(service).map_err(cannot_start("without core dumps"))?;
         }
         let clock = Arc::new(SystemClock::new());
         let (log, log_thread) = self.start_log(&config)?;
@@ -224,17 +222,15 @@ impl BoundServer {
         for listener in &self.listeners {
             listener
                 .set_buffers(&config.global.tcp_buffers)
-                .map_err(|source| ServeError::Start { what: "with the buffers of tcp-buffer", source })?;
+                .map_err(cannot_start("with the buffers of tcp-buffer"))?;
         }
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
         self.bind_configured(&config, tls.state.is_some())?;
         let config = Arc::new(config);
         for image in ldif_tree::remove_left_images() {
-            log.notice(format_args!(
-                "{}: removed; it was left by a process that was killed",
-                image.display()
-            ));
+            let image = image.display();
+            log.notice(format_args!("{image}: removed; it was left by a process that was killed"));
         }
         wait_for_readers(&config, &log);
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
@@ -245,29 +241,16 @@ impl BoundServer {
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(databases, services));
         server.tls.replace(tls.state);
-        server
-            .follow_access_logs()
-            .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
-        server
-            .follow_overlays()
-            .map_err(|source| ServeError::Start { what: "a thread of an overlay", source })?;
+        server.follow_access_logs().map_err(cannot_start("the access log's thread"))?;
+        server.follow_overlays().map_err(cannot_start("a thread of an overlay"))?;
         server.traces.follow(server.config().global.trace_export.as_ref(), &server.log);
-        let backups = BackupThread::start(&server)
-            .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
+        let backups = BackupThread::start(&server).map_err(cannot_start("the backups' thread"))?;
         let tools = Arc::new(ToolSockets::default());
         let changes = ConfigurationThread::start(&server, &tools)
-            .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
+            .map_err(cannot_start("the configuration's thread"))?;
         replication::follow(&server);
         tools.follow(&server, &server.generation_in_force());
-        server
-            .balancer
-            .prepare(
-                (None, config.global.balancer.as_ref()),
-                ServerTls { settings: &config.global.tls, state: server.tls.current() },
-                (&server.log, server.now()),
-            )
-            .map(|prepared| server.balancer.publish(prepared))
-            .map_err(ServeError::Balancer)?;
+        start_balancer(&server, &config)?;
         let result = self.run(&server, &changes, (workers, infos), readiness);
         server.balancer.finish();
         server.long_searches.finish();
@@ -309,7 +292,7 @@ impl BoundServer {
             facility: self.options.syslog_facility,
             no_syslog: false,
         };
-        Log::start(settings, call).map_err(|source| ServeError::Start { what: "the log's thread", source })
+        Log::start(settings, call).map_err(cannot_start("the log's thread"))
     }
 
     fn run(
@@ -319,21 +302,20 @@ impl BoundServer {
         (count, infos): (usize, Vec<Arc<ListenerInfo>>),
         mut readiness: Readiness,
     ) -> Result<(), ServeError> {
-        let start = |what| move |source| ServeError::Start { what, source };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
-            .map_err(start("the event loop"))?;
+            .map_err(cannot_start("the event loop"))?;
         let workers = (0..count)
             .map(|index| Worker::start(index, server.clone()))
             .collect::<io::Result<Vec<_>>>()
-            .map_err(start("a worker"))?;
+            .map_err(cannot_start("a worker"))?;
         let workers = Rc::new(workers);
         let ports = self.port_lines(&server.balancer.ports());
         let port_file = self.options.port_file.clone();
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
-            let mut signals = Signals::new().map_err(start("the signal handlers"))?;
+            let mut signals = Signals::new().map_err(cannot_start("the signal handlers"))?;
             let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
             for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
                 accept(acceptor.clone(), listener, info);
@@ -350,7 +332,7 @@ impl BoundServer {
             let configured = server.config().global.admin_listeners.clone();
             let listeners = with_configured(self.admin, configured);
             let admin = admin::start(listeners, admin_changes, server.clone(), handles)
-                .map_err(start("the admin page"))?;
+                .map_err(cannot_start("the admin page"))?;
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
             }
@@ -363,7 +345,7 @@ impl BoundServer {
             readiness.announce();
             // The file comes after the announcement; a program that waits for this process finds the file.
             write_port_file(port_file.as_deref(), &ports)?;
-            readiness.ready().map_err(start("the background process"))?;
+            readiness.ready().map_err(cannot_start("the background process"))?;
             harness.ready();
             let name = signals.next(&server.log).await;
             hardening::notify("STOPPING=1\n");
@@ -395,6 +377,19 @@ impl BoundServer {
             .map(|port| format!("{port}\n"))
             .collect()
     }
+}
+
+fn cannot_start(what: &'static str) -> impl FnOnce(io::Error) -> ServeError {
+    move |source| ServeError::Start { what, source }
+}
+
+/// Starts the balancer, if the configuration has one.
+fn start_balancer(server: &Server, config: &Config) -> Result<(), ServeError> {
+    let settings = (None, config.global.balancer.as_ref());
+    let tls = ServerTls { settings: &config.global.tls, state: server.tls.current() };
+    let prepared = server.balancer.prepare(settings, tls, (&server.log, server.now()));
+    server.balancer.publish(prepared.map_err(ServeError::Balancer)?);
+    Ok(())
 }
 
 /// Takes the clients of a listener, on this thread.
