@@ -11,53 +11,19 @@ use super::values::ConfigDn;
 /// Reads nothing but the files that are included; everything else goes through the same directives as a file.
 pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     let mut builder = Builder::new(false);
-    let run = |builder: &mut Builder, keyword: &str, arguments: &[&str]| {
-        builder.run(keyword, arguments).map_err(|fault| {
-            let mut error = ConfigError::new(
-                Origin::BuiltIn,
-                format!("{keyword} {}: {}", arguments.join(" "), fault.message),
-            );
-            error.help = fault.help;
-            error
-        })
-    };
-    for name in SCHEMA {
-        builder.bundled(name)?;
-    }
-    run(&mut builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
-    run(&mut builder, "password-hash", &["{ARGON2}"])?;
-    run(&mut builder, "password-rehash", &["on"])?;
-    let replicas = start.replicas.as_ref();
-    if let Some(replicas) = replicas {
-        run(&mut builder, "serverID", &[&replicas.number.to_string()])?;
-    }
-    for (keyword, path) in
-        [("TLSCertificateFile", &start.tls_certificate), ("TLSCertificateKeyFile", &start.tls_key)]
-    {
-        if let Some(path) = path {
-            run(&mut builder, keyword, &[&path.to_string_lossy()])?;
-        }
-    }
+    global_settings(&mut builder, start)?;
     check_form(&mut builder, &start.suffix)?;
     let root = start.root_dn.clone().unwrap_or_else(|| administrator(&start.suffix));
     // One administrator for all: cn=config knows the same name, whose password the database has.
     run(&mut builder, "database", &["config"])?;
     run(&mut builder, "rootdn", &[&root])?;
-    run(&mut builder, "database", &["mdb"])?;
-    run(&mut builder, "suffix", &[&start.suffix])?;
-    run(&mut builder, "rootdn", &[&root])?;
-    run(&mut builder, "directory", &[&start.directory.to_string_lossy()])?;
-    if let Some(password) = &start.root_password {
-        run(&mut builder, "rootpw", &[&String::from_utf8_lossy(password)])?;
-    }
-    for (attributes, kinds) in INDEXES {
-        run(&mut builder, "index", &[attributes, kinds])?;
-    }
+    own_database(&mut builder, start, &root)?;
     let mut builder = slapd_conf::read_more(builder, &start.includes)?;
     // After the files, which may define its attributes.
     check_suffix(&mut builder, &start.suffix)?;
-    let account = format!("dn.exact={}", QuickReplicas::ACCOUNT);
+    let replicas = start.replicas.as_ref();
     if replicas.is_some() {
+        let account = format!("dn.exact={}", QuickReplicas::ACCOUNT);
         run(&mut builder, "index", &["entryCSN", "eq"])?;
         run(&mut builder, "access", &["to", "*", "by", &account, "read", "by", "*", "break"])?;
         run(&mut builder, "limits", &[&account, "size=unlimited", "time=unlimited"])?;
@@ -66,36 +32,92 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         let words: Vec<&str> = rule.split(' ').collect();
         run(&mut builder, "access", &words)?;
     }
-    let has = |builder: &Builder, name: &str| {
-        builder.databases.last().is_some_and(|own| own.overlays.iter().any(|overlay| overlay.name == name))
-    };
-    for overlay in larix_overlays::all().filter(|overlay| !overlay.quick_start.is_empty()) {
-        if has(&builder, overlay.name) {
-            continue;
-        }
-        run(&mut builder, "overlay", &[overlay.name])?;
-        for (keyword, arguments) in overlay.quick_start {
-            run(&mut builder, keyword, arguments)?;
-        }
-    }
+    overlays(&mut builder)?;
     if let Some(replicas) = replicas {
-        for line in &replicas.lines {
-            let words: Vec<&str> = line.iter().map(String::as_str).collect();
-            run(&mut builder, "syncrepl", &words)?;
-        }
-        run(&mut builder, "multiprovider", &["on"])?;
-        if !has(&builder, "syncprov") {
-            run(&mut builder, "overlay", &["syncprov"])?;
-        }
-        // The account is in no entry: servers that have no entries yet bind each other, too.
-        run(&mut builder, "database", &["null"])?;
-        run(&mut builder, "suffix", &[QuickReplicas::SUFFIX])?;
-        run(&mut builder, "rootdn", &[QuickReplicas::ACCOUNT])?;
-        run(&mut builder, "rootpw", &[&String::from_utf8_lossy(&replicas.password)])?;
+        replication(&mut builder, replicas)?;
     }
     run(&mut builder, "database", &["monitor"])?;
     run(&mut builder, "access", &["to", "*", "by", &format!("dn.exact={root}"), "read", "by", "*", "none"])?;
     super::validate::complete(builder.finish(Source::QuickStart))
+}
+
+fn run(builder: &mut Builder, keyword: &str, arguments: &[&str]) -> Result<(), ConfigError> {
+    builder.run(keyword, arguments).map_err(|fault| {
+        let text = format!("{keyword} {}: {}", arguments.join(" "), fault.message);
+        let mut error = ConfigError::new(Origin::BuiltIn, text);
+        error.help = fault.help;
+        error
+    })
+}
+
+fn global_settings(builder: &mut Builder, start: &QuickStart) -> Result<(), ConfigError> {
+    for name in SCHEMA {
+        builder.bundled(name)?;
+    }
+    run(builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
+    run(builder, "password-hash", &["{ARGON2}"])?;
+    run(builder, "password-rehash", &["on"])?;
+    if let Some(replicas) = &start.replicas {
+        run(builder, "serverID", &[&replicas.number.to_string()])?;
+    }
+    for (keyword, path) in
+        [("TLSCertificateFile", &start.tls_certificate), ("TLSCertificateKeyFile", &start.tls_key)]
+    {
+        if let Some(path) = path {
+            run(builder, keyword, &[&path.to_string_lossy()])?;
+        }
+    }
+    Ok(())
+}
+
+/// The database of the suffix, as far as the included files may add to it.
+fn own_database(builder: &mut Builder, start: &QuickStart, root: &str) -> Result<(), ConfigError> {
+    run(builder, "database", &["mdb"])?;
+    run(builder, "suffix", &[&start.suffix])?;
+    run(builder, "rootdn", &[root])?;
+    run(builder, "directory", &[&start.directory.to_string_lossy()])?;
+    if let Some(password) = &start.root_password {
+        run(builder, "rootpw", &[&String::from_utf8_lossy(password)])?;
+    }
+    for (attributes, kinds) in INDEXES {
+        run(builder, "index", &[attributes, kinds])?;
+    }
+    Ok(())
+}
+
+/// Overlays that every such database has, unless an included file configured them.
+fn overlays(builder: &mut Builder) -> Result<(), ConfigError> {
+    for overlay in larix_overlays::all().filter(|overlay| !overlay.quick_start.is_empty()) {
+        if has_overlay(builder, overlay.name) {
+            continue;
+        }
+        run(builder, "overlay", &[overlay.name])?;
+        for (keyword, arguments) in overlay.quick_start {
+            run(builder, keyword, arguments)?;
+        }
+    }
+    Ok(())
+}
+
+fn has_overlay(builder: &Builder, name: &str) -> bool {
+    builder.databases.last().is_some_and(|own| own.overlays.iter().any(|overlay| overlay.name == name))
+}
+
+/// Has the database follow the other servers, and gives these an account.
+fn replication(builder: &mut Builder, replicas: &QuickReplicas) -> Result<(), ConfigError> {
+    for line in &replicas.lines {
+        let words: Vec<&str> = line.iter().map(String::as_str).collect();
+        run(builder, "syncrepl", &words)?;
+    }
+    run(builder, "multiprovider", &["on"])?;
+    if !has_overlay(builder, "syncprov") {
+        run(builder, "overlay", &["syncprov"])?;
+    }
+    // The account is in no entry: servers that have no entries yet bind each other, too.
+    run(builder, "database", &["null"])?;
+    run(builder, "suffix", &[QuickReplicas::SUFFIX])?;
+    run(builder, "rootdn", &[QuickReplicas::ACCOUNT])?;
+    run(builder, "rootpw", &[&String::from_utf8_lossy(&replicas.password)])
 }
 
 /// Who administers the directory unless somebody is named.

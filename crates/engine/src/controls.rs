@@ -346,26 +346,32 @@ impl RequestControls {
         if let Some(sync) = &mut parsed.sync {
             sync.peer = parsed.sync_peer;
         }
-        if parsed.sync.is_some() && parsed.paged.is_some() {
+        parsed.check_together()?;
+        Ok(parsed.into())
+    }
+}
+
+impl ControlValues {
+    /// Refuses controls that exclude each other.
+    fn check_together(&self) -> Result<(), LdapResult> {
+        if self.sync.is_some() && self.paged.is_some() {
             return Err(protocol_error("Sync control specified with pagedResults control"));
         }
-        if parsed.persistent.is_some() {
+        if self.persistent.is_some() {
             let others = [
-                (parsed.sync.is_some(), "Sync"),
-                (parsed.paged.is_some(), "pagedResults"),
-                (parsed.sort.is_some(), "sorted results"),
-                (parsed.vlv.is_some(), "vlv"),
+                (self.sync.is_some(), "Sync"),
+                (self.paged.is_some(), "pagedResults"),
+                (self.sort.is_some(), "sorted results"),
+                (self.vlv.is_some(), "vlv"),
             ];
             if let Some((_, other)) = others.iter().find(|(is_there, _)| *is_there) {
                 let text = format!("persistent search control specified with {other} control");
                 return Err(protocol_error(text));
             }
         }
-        Ok(parsed.into())
+        Ok(())
     }
-}
 
-impl ControlValues {
     fn read(&mut self, control: &Control<'_>, name: &str, limits: &RequestLimits) -> Result<(), LdapResult> {
         match control.oid {
             oid::ASSERTION => self.assertion = Some(values::assertion(control, name)?),
