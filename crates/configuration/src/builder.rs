@@ -316,26 +316,8 @@ impl Builder {
     /// Applies a directive and keeps its values.
     pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let directive = call.directive;
-        if let Section::Target { database, .. } = self.section
-            && !matches!(directive.scope, Scope::Kind(_))
-        {
-            // What is no setting of a target is the database's; targets may go on behind it.
-            let target = std::mem::replace(&mut self.section, Section::Database(database));
-            let applied = self.apply(call);
-            if self.section == Section::Database(database) {
-                self.section = target;
-            }
-            return applied;
-        }
-        if let (Scope::Kind(kind), Section::Database(number)) = (directive.scope, self.section)
-            && kind == SERVER_KIND
-            && let Some(overlay) = self.asking_overlay(number)
-        {
-            // A setting of the server that the overlay asks.
-            self.section = self.below_asking(number, overlay, call.origin)?;
-            let applied = self.apply(call);
-            self.section = Section::Database(number);
-            return applied;
+        if self.apply_in_other_section(call)? {
+            return Ok(());
         }
         let decimal = self.decimal(call);
         let arguments = decimal.as_ref().map_or(call.arguments, std::slice::from_ref);
@@ -394,6 +376,33 @@ impl Builder {
         }
         self.keep(call);
         Ok(())
+    }
+
+    /// Applies a directive that belongs to another section than the one that is open. False: it does not.
+    fn apply_in_other_section(&mut self, call: &Call<'_>) -> Result<bool, Fault> {
+        let scope = call.directive.scope;
+        if let Section::Target { database, .. } = self.section
+            && !matches!(scope, Scope::Kind(_))
+        {
+            // What is no setting of a target is the database's; targets may go on behind it.
+            let target = std::mem::replace(&mut self.section, Section::Database(database));
+            let applied = self.apply(call);
+            if self.section == Section::Database(database) {
+                self.section = target;
+            }
+            return applied.map(|()| true);
+        }
+        if let (Scope::Kind(kind), Section::Database(number)) = (scope, self.section)
+            && kind == SERVER_KIND
+            && let Some(overlay) = self.asking_overlay(number)
+        {
+            // A setting of the server that the overlay asks.
+            self.section = self.below_asking(number, overlay, call.origin)?;
+            let applied = self.apply(call);
+            self.section = Section::Database(number);
+            return applied.map(|()| true);
+        }
+        Ok(false)
     }
 
     /// Whether a directive of [`CACHE_KIND`] is about the cache of an overlay: the database is of another kind.

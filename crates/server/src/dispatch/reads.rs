@@ -1,4 +1,4 @@
-//! Searches and compares: asked, run slice by slice, answered.
+//! Searches, slice by slice, and compares.
 
 use larix_configuration::Config;
 use larix_engine::access::{self, Subject};
@@ -18,7 +18,7 @@ use crate::dispatch::ConnectionEvent;
 use crate::log::What;
 use crate::operation_rules::Restricted;
 use crate::statistics::{add, latency};
-use larix_backend::{Done, End, First, Reply, Slice, slice};
+use larix_backend::{Cursor, Done, End, First, Reply, Slice, slice};
 
 impl Dispatcher {
     pub(super) fn search(
@@ -67,27 +67,30 @@ impl Dispatcher {
                 self.finish(&in_flight, &result, Some(effort));
                 StartOutcome::Answered
             }
-            First::Running(mut search) => {
-                if search.waits() {
-                    let (serial, events) = (in_flight.operation.serial, self.events.clone());
-                    search.follow(Follower::new(Box::new(move || {
-                        // A connection that is gone has no use for it.
-                        let _ = events.send(ConnectionEvent::Changed(serial));
-                    })));
-                }
-                let counted = search.effort().entries;
-                self.count_entries(counted);
-                let in_flight = RequestInFlight { database: latency::take_database(), ..in_flight };
-                StartOutcome::Searching(RunningSearch {
-                    in_flight,
-                    search,
-                    counted,
-                    slices: 1,
-                    spare: Vec::new(),
-                    persistent_guard,
-                })
+            First::Running(search) => {
+                StartOutcome::Searching(self.running_search(in_flight, search, persistent_guard))
             }
         }
+    }
+
+    /// A search that its first slice did not end.
+    fn running_search(
+        &self,
+        in_flight: RequestInFlight,
+        mut search: Box<dyn Cursor>,
+        persistent_guard: Option<PersistentGuard>,
+    ) -> RunningSearch {
+        if search.waits() {
+            let (serial, events) = (in_flight.operation.serial, self.events.clone());
+            search.follow(Follower::new(Box::new(move || {
+                // A connection that is gone has no use for it.
+                let _ = events.send(ConnectionEvent::Changed(serial));
+            })));
+        }
+        let counted = search.effort().entries;
+        self.count_entries(counted);
+        let in_flight = RequestInFlight { database: latency::take_database(), ..in_flight };
+        RunningSearch { in_flight, search, counted, slices: 1, spare: Vec::new(), persistent_guard }
     }
 
     /// Counts a search that is to go on with changes.
