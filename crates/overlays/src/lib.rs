@@ -1,4 +1,4 @@
-//! Overlays: what stands in front of databases. A folder each, and a line in [`ALL`] or in [`INTERCEPTORS`]; CONTRIBUTING.md says how
+//! Overlays: what stands in front of databases. A folder each, and a line in [`IN_DATABASES`] or in [`INTERCEPTORS`]; CONTRIBUTING.md says how
 //! one is written.
 
 pub mod accesslog;
@@ -66,7 +66,7 @@ use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor, Overlay};
 
 /// Every overlay that is part of databases and sees no request before.
-pub static ALL: &[&Descriptor] = &[
+pub static IN_DATABASES: &[&Descriptor] = &[
     &accesslog::DESCRIPTOR,
     &allowed::DESCRIPTOR,
     &auditlog::DESCRIPTOR,
@@ -122,7 +122,7 @@ pub static INTERCEPTORS: &[(&Descriptor, BuildInterceptor)] = &[
 
 /// Every overlay that can be configured.
 pub fn all() -> impl Iterator<Item = &'static Descriptor> {
-    ALL.iter().copied().chain(INTERCEPTORS.iter().map(|(descriptor, _)| *descriptor))
+    IN_DATABASES.iter().copied().chain(INTERCEPTORS.iter().map(|(descriptor, _)| *descriptor))
 }
 
 /// What the overlay of this name has in front of a backend.
