@@ -51,7 +51,7 @@ pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
 pub use chain::ChainSettings;
-pub use change::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
+pub use change::{ChangedConfig, ConfigChange, ConfigRefusal, Present, ReplicatedConfig, Requester};
 pub use conf_file::{ConfLine, conf_lines};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
@@ -78,7 +78,7 @@ pub use overlays::{local_attributes, secret_attributes};
 pub use remote_auth::{Realm, RemoteAuthSettings};
 pub use settings::{Setting, Settings};
 #[cfg(feature = "kv")]
-pub use sharing::{Followed, OwnLines, SharedLines};
+pub use sharing::{FollowedConfig, OwnLines, SharedLines};
 pub use translucent::TranslucentSettings;
 pub use value_list::ValueList;
 pub use values::PasswordCosts;

@@ -5,7 +5,7 @@ use std::path::Path;
 use larix_engine::overlay::InSharedEngine;
 use larix_proto::ResultCode;
 
-use super::change::{Changed, ConfigRefusal};
+use super::change::{ChangedConfig, ConfigRefusal};
 use super::difference::Difference;
 use super::export::quoted_whole;
 use super::kinds::KvSettings;
@@ -111,8 +111,8 @@ impl Config {
 
 /// What a node's configuration becomes when it takes over what the engine has.
 #[derive(Debug)]
-pub struct Followed {
-    pub changed: Changed,
+pub struct FollowedConfig {
+    pub changed: ChangedConfig,
     /// What is changed, for people.
     pub difference: Difference,
 }
@@ -136,7 +136,7 @@ impl Config {
         suffix: &str,
         lines: &SharedLines,
         stamp: &Stamp<'_>,
-    ) -> Result<Option<Followed>, ConfigRefusal> {
+    ) -> Result<Option<FollowedConfig>, ConfigRefusal> {
         let refused = |why: &str| ConfigRefusal::new(ResultCode::UNWILLING_TO_PERFORM, why);
         let own = self.in_engine(suffix).ok_or_else(|| refused("there is no such `database kv`"))?;
         let wanted = self.read_shared(own, lines)?;
@@ -180,7 +180,7 @@ impl Config {
         let changed = self.changed_together(&difference.offline_changes(), stamp);
         let changed = changed.map_err(|(_, refusal)| refusal)?;
         self.check_served(&changed.config)?;
-        Ok(Some(Followed { changed, difference }))
+        Ok(Some(FollowedConfig { changed, difference }))
     }
 
     /// The configuration of a node that joins with these lines, and is this one otherwise.
@@ -337,7 +337,8 @@ mod tests {
             .replace("index cn eq\n", "index cn,sn eq\naccess to * by * read\n")
             .replace("overlay memberof\n", "");
         let wanted = lines(&read(&second.replace('@', engine)));
-        let Followed { changed, difference } = follow(&own, &wanted).expect("it fits").expect("another");
+        let FollowedConfig { changed, difference } =
+            follow(&own, &wanted).expect("it fits").expect("another");
         let text = changed.config.to_slapd_conf().text;
         for kept in [
             "loglevel stats",

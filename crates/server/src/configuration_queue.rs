@@ -34,7 +34,7 @@ pub(crate) enum ConfigurationRequest {
     Change(Vec<WriteRequest>, Completion),
     /// What a provider of cn=config has done. With the entries that it has, the others are deleted here.
     Replicate(Box<ReplicatedBatch>, Option<Present>, ConfigReplicated),
-    /// From now on the databases in these directories are not served, and nobody has their files open; all others are.
+    /// Takes the databases in these directories out of service, closes their files, and puts all others back into service.
     OutOfService(Vec<PathBuf>, SyncSender<Result<Monotonic, String>>),
     /// Another node of a database in a shared engine has published what all have in common.
     #[cfg(feature = "kv")]
@@ -59,7 +59,7 @@ pub(crate) struct FollowedConfiguration {
 #[cfg(feature = "kv")]
 pub(crate) struct NewestConfiguration {
     pub(crate) lines: SharedLines,
-    /// Called with what has changed, for people; none where it was so before. Or with why it cannot be.
+    /// Called with the difference as text for the log, `None` if there was none, or with the reason of a failure.
     pub(crate) done: Box<dyn FnOnce(Result<Option<String>, String>) + Send>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct NewestConfiguration {
 pub(crate) type ConfigReplicated = Box<dyn FnOnce(ReplicatedOutcome, u64) + Send>;
 
 impl ConfigurationQueue {
-    /// Takes over what a provider of cn=config has done. `done` is called once, here or on the configuration's thread.
+    /// Submits the changes that a provider of cn=config has sent. `done` is called once, here or on the configuration's thread.
     pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<Present>, done: ConfigReplicated) {
         let refused = |done: ConfigReplicated| {
             let result = refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
@@ -84,7 +84,7 @@ impl ConfigurationQueue {
         }
     }
 
-    /// Has changes made, all or none. `done` is called once, here or on the configuration's thread.
+    /// Submits changes that are made together or not at all. `done` is called once, here or on the configuration's thread.
     pub(crate) fn submit(&self, requests: Vec<WriteRequest>, done: Completion) {
         let Some(queue) = self.queue.get() else {
             return done(refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into());
@@ -113,7 +113,7 @@ impl ConfigurationQueue {
         answered.recv().map_err(|_| ends())?
     }
 
-    /// Has the configuration become what other nodes have. Whether somebody does it: otherwise it is to be asked for again.
+    /// Asks the thread to take over what other nodes have. False: the queue is full or ended, and the caller asks again later.
     #[cfg(feature = "kv")]
     pub(crate) fn follow(&self, request: FollowedConfiguration) -> bool {
         self.queue.get().is_some_and(|queue| queue.try_send(ConfigurationRequest::Follow(request)).is_ok())
@@ -122,12 +122,12 @@ impl ConfigurationQueue {
     /// Has the balancer read its certificates anew.
     pub(crate) fn renew_balancer(&self) {
         if let Some(queue) = self.queue.get() {
-            // Of a full queue nothing is heard: the next change of the files says it again.
+            // If the queue is full, the next change of the files asks again.
             let _ = queue.try_send(ConfigurationRequest::RenewBalancer);
         }
     }
 
-    /// The thread that makes the changes takes them from here. Only the first one that is given counts.
+    /// Gives the sender of the thread that makes the changes. Only the first call counts.
     pub(crate) fn set(&self, queue: SyncSender<ConfigurationRequest>) {
         let _ = self.queue.set(queue);
     }

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use larix_configuration::slapd_d::{Keeper, Stamp};
 use larix_configuration::values::BackupSchedule;
-use larix_configuration::{Changed, ConfigChange, ConfigRefusal, Present, Replicated, Requester};
+use larix_configuration::{ChangedConfig, ConfigChange, ConfigRefusal, Present, ReplicatedConfig, Requester};
 #[cfg(feature = "kv")]
-use larix_configuration::{Followed, SharedLines};
+use larix_configuration::{FollowedConfig, SharedLines};
 use larix_engine::injected;
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::{Clock, Monotonic};
@@ -150,7 +150,7 @@ fn run(
             ConfigurationRequest::OutOfService(directories, answer) => {
                 let taken = panics::contained(|| configurator.take_out_of_service(directories));
                 let taken = taken.unwrap_or_else(|_| Err("internal error".to_owned()));
-                // Who asks waits.
+                // The caller waits for the answer.
                 let _ = answer.send(taken);
             }
             #[cfg(feature = "kv")]
@@ -171,11 +171,11 @@ fn run(
     configurator.settle();
 }
 
-/// What the thread has beside the requests.
+/// The state of the thread that changes the configuration.
 struct Configurator<'s> {
     server: &'s Arc<Server>,
     endpoints: &'s Endpoints,
-    /// Where a change is judged: some milliseconds that are not taken from who answers.
+    /// The thread of low priority that judges changes: that takes milliseconds, which answers to clients come before.
     judge: LowPriority,
     /// The journal of slapd.d.
     keeper: Keeper,
@@ -187,7 +187,7 @@ struct Configurator<'s> {
 }
 
 impl Configurator<'_> {
-    /// What is asked next. `None`: there is nothing left to ask.
+    /// Waits for the next request. `None`: no more will come.
     fn next(&mut self, receiver: &Receiver<ConfigurationRequest>) -> Option<ConfigurationRequest> {
         if self.settle {
             match receiver.recv_timeout(AT_REST) {
@@ -203,24 +203,24 @@ impl Configurator<'_> {
         receiver.recv().ok()
     }
 
-    /// Behind a panic: the journal is taken up again as it stands on the disk.
+    /// The answer after a panic. The journal is read again from the disk, for nobody knows how far it was written.
     fn internal_error(&mut self) -> LdapResult {
         self.keeper = Keeper::default();
         refusal(ResultCode::OTHER, "internal error")
     }
 
-    /// Makes safe in the files what is so in the journal.
+    /// Brings the files of slapd.d up to the journal, which is then empty.
     fn settle(&mut self) {
         self.settle = false;
         injected::panic_at("settle");
         self.judge.free(std::mem::take(&mut self.earlier));
         if let Err(error) = self.keeper.settle() {
-            // It is safe in the journal, and tried again behind the next change.
+            // The journal still has it; the next change tries again.
             self.server.log.warning(format_args!("slapd.d: {}", ConfigRefusal::from(error)));
         }
     }
 
-    /// Whatever has this generation still, is not the one to free it.
+    /// Keeps an earlier generation until nobody uses it, so that this thread frees it and no request does.
     fn let_go(&mut self, earlier: Arc<Generation>) {
         self.earlier.push(earlier);
         self.free_unused();
@@ -337,7 +337,7 @@ impl Configurator<'_> {
             let stamp = Stamp { clock: &*clock, random: &SystemRandom };
             config.replicated(&batch.changes, present.as_ref(), &batch.context_csns, &stamp)
         });
-        let Replicated { changed, applied, absent } = judged.map_err(|refused| refused.0)?;
+        let ReplicatedConfig { changed, applied, absent } = judged.map_err(|refused| refused.0)?;
         if let Some(changed) = changed {
             self.carry_out(&earlier, &changed, Maker::Server)?;
             self.let_go(earlier);
@@ -345,10 +345,11 @@ impl Configurator<'_> {
         Ok((applied, absent))
     }
 
-    /// Changes the configuration to what the nodes of a database in a shared engine have in common. What has changed, for people.
+    /// Takes over the configuration that the nodes of a database in a shared engine have in common. Answers the difference as text for the
+    /// log; `None` if there was none.
     ///
     /// # Errors
-    /// Why it cannot be: then nothing has changed.
+    /// Why the configuration cannot be taken over. It is as it was then.
     #[cfg(feature = "kv")]
     fn follow(&mut self, suffix: &str, lines: SharedLines) -> Result<Option<String>, String> {
         self.free_unused();
@@ -359,7 +360,8 @@ impl Configurator<'_> {
             let stamp = Stamp { clock: &*clock, random: &SystemRandom };
             config.with_shared_lines(&suffix, &lines, &stamp)
         });
-        let Some(Followed { changed, difference }) = judged.map_err(|refused| refused.0.diagnostic)? else {
+        let Some(FollowedConfig { changed, difference }) = judged.map_err(|refused| refused.0.diagnostic)?
+        else {
             return Ok(None);
         };
         self.carry_out(&earlier, &changed, Maker::Server).map_err(|refused| refused.diagnostic)?;
@@ -371,7 +373,7 @@ impl Configurator<'_> {
     fn carry_out(
         &mut self,
         earlier: &Generation,
-        changed: &Changed,
+        changed: &ChangedConfig,
         maker: Maker,
     ) -> Result<Range<u64>, LdapResult> {
         self.settle = true;
@@ -409,7 +411,7 @@ fn failed(error: impl fmt::Display) -> LdapResult {
     refusal(ResultCode::OTHER, error.to_string())
 }
 
-/// A fault of the configuration reads here as one that is found before: on one line.
+/// A fault of the configuration becomes the one-line text that a refused change has.
 fn not_opened(error: OpenError) -> LdapResult {
     match error {
         OpenError::Config(error) => ConfigRefusal::from(error).0,
@@ -417,7 +419,7 @@ fn not_opened(error: OpenError) -> LdapResult {
     }
 }
 
-/// Whose change it is.
+/// Who made a change.
 #[derive(Copy, Clone, Debug)]
 enum Maker {
     Client,

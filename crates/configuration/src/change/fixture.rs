@@ -8,7 +8,7 @@ use larix_proto::ldif::{Body, Reader, Record};
 use super::super::entry::ConfigEntry;
 use super::super::model::{Config, Source};
 use super::super::slapd_d::Stamp;
-use super::{Changed, ConfigChange, ConfigRefusal, Requester};
+use super::{ChangedConfig, ConfigChange, ConfigRefusal, Requester};
 
 /// Two databases, the first with three overlays and three access rules.
 pub(in super::super) const START: &str = "\
@@ -107,7 +107,7 @@ impl TestSources {
         config: &Config,
         operation: WriteOperation,
         controls: RequestControls,
-    ) -> Result<Changed, ConfigRefusal> {
+    ) -> Result<ChangedConfig, ConfigRefusal> {
         let change = ConfigChange { operation, controls, requester: Requester::Offline };
         config.changed(&change, &self.stamp())
     }

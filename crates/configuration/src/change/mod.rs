@@ -1,7 +1,7 @@
 //! Changes of cn=config: one request makes another whole configuration, or says why it cannot.
 //!
 //! [`Config::changed`] is pure: it reads no file and writes none. What it gives is a complete, validated [`Config`] and
-//! what slapd.d must become for it; [`Changed::commit`] writes that.
+//! what slapd.d must become for it; [`ChangedConfig::commit`] writes that.
 
 #[cfg(test)]
 mod balancer_tests;
@@ -35,7 +35,7 @@ use super::entry::ConfigEntry;
 use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Keeper, Stamp};
 
-pub use self::replicate::{Present, Replicated};
+pub use self::replicate::{Present, ReplicatedConfig};
 
 /// A change of cn=config, as requested: nothing of it has been checked.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub struct ConfigChange {
     pub requester: Requester,
 }
 
-/// The requester of a change.
+/// Who asks for a change, and so which rules apply to it.
 #[derive(Debug, Clone)]
 pub enum Requester {
     /// A client: the access rules of cn=config apply, as the published generation has them.
@@ -56,7 +56,7 @@ pub enum Requester {
 
 /// What a change makes of the configuration: nothing of it is in force or on disk.
 #[derive(Debug, Clone)]
-pub struct Changed {
+pub struct ChangedConfig {
     /// Complete and validated.
     pub config: Config,
     /// The DN of the entry after the change, `{n}` and all; of a deleted entry the one it had.
@@ -73,7 +73,7 @@ pub struct Changed {
     files: Option<FileChanges>,
 }
 
-/// Why a change was refused: the result for the client. Nothing has changed.
+/// Why a change was refused, as the result for the client. The configuration is as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigRefusal(pub LdapResult);
 
@@ -147,24 +147,23 @@ impl fmt::Display for ConfigRefusal {
 impl std::error::Error for ConfigRefusal {}
 
 impl Config {
-    /// What this change makes of the configuration.
+    /// The configuration after this change.
     ///
     /// # Errors
     /// The result for the client, with OpenLDAP's codes.
-    pub fn changed(&self, change: &ConfigChange, stamp: &Stamp<'_>) -> Result<Changed, ConfigRefusal> {
+    pub fn changed(&self, change: &ConfigChange, stamp: &Stamp<'_>) -> Result<ChangedConfig, ConfigRefusal> {
         self.changed_together(std::slice::from_ref(change), stamp).map_err(|(_, refusal)| refusal)
     }
 
-    /// What these changes make of the configuration, one after another. Only what the last one leaves has to be a valid
-    /// configuration. Without a change it stays as it is.
+    /// The configuration after these changes, made one after another. Only the last one has to leave a valid configuration.
     ///
     /// # Errors
-    /// The number of the change that is refused, from 0, and why; of a whole that is not valid, the number of the last.
+    /// The number of the refused change, from 0, and why. If the configuration as a whole is not valid, that is the last one.
     pub fn changed_together(
         &self,
         changes: &[ConfigChange],
         stamp: &Stamp<'_>,
-    ) -> Result<Changed, (usize, ConfigRefusal)> {
+    ) -> Result<ChangedConfig, (usize, ConfigRefusal)> {
         let mut entries = self.shared_entries();
         entries.iter_mut().for_each(|entry| stamp.complete_shared(entry));
         let mut effect = None;
@@ -195,7 +194,7 @@ impl Config {
         let offline = changes.iter().all(|change| matches!(change.requester, Requester::Offline));
         let (config, files) = self.accepted(entries, offline).map_err(|refusal| (last, refusal))?;
         let Effect { dn, before, after } = effect;
-        Ok(Changed { config, dn, before, after, controls, no_op, files })
+        Ok(ChangedConfig { config, dn, before, after, controls, no_op, files })
     }
 
     /// The configuration that these entries make, if it may follow this one, and what its slapd.d must become.
@@ -216,9 +215,9 @@ impl Config {
         Ok((config, files))
     }
 
-    /// Of a change that is none.
-    fn unchanged(&self, change: Option<&ConfigChange>, no_op: bool) -> Changed {
-        Changed {
+    /// The outcome if nothing changes.
+    fn unchanged(&self, change: Option<&ConfigChange>, no_op: bool) -> ChangedConfig {
+        ChangedConfig {
             config: self.clone(),
             dn: change.map(|change| change.operation.target().to_owned()).unwrap_or_default(),
             before: None,
@@ -229,7 +228,7 @@ impl Config {
         }
     }
 
-    /// What the server would refuse to start with, it does not take while it runs.
+    /// Refuses a configuration with which the server would not start.
     pub(super) fn check_served(&self, next: &Self) -> Result<(), ConfigRefusal> {
         let known = self.refusals();
         match next.refusals().into_iter().find(|refusal| !known.contains(refusal)) {
@@ -242,7 +241,7 @@ impl Config {
     }
 }
 
-impl Changed {
+impl ChangedConfig {
     /// Makes the change durable: all of it or nothing, also when the process is killed at any point. Of a configuration
     /// that was not read from a directory nothing is written: the change lives in memory.
     ///

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::super::entry::ConfigAttribute;
 use super::transition::Transition;
-use super::{Changed, ConfigChange, ConfigRefusal, Requester};
+use super::{ChangedConfig, ConfigChange, ConfigRefusal, Requester};
 use crate::entry::ConfigEntry;
 use crate::model::Config;
 use crate::slapd_d::Stamp;
@@ -25,9 +25,9 @@ const OWN: [&str; 4] = ["contextCSN", "entryDN", "subschemaSubentry", "hasSubord
 
 /// What a provider's changes make of the configuration.
 #[derive(Debug)]
-pub struct Replicated {
+pub struct ReplicatedConfig {
     /// None: there is nothing to do.
-    pub changed: Option<Changed>,
+    pub changed: Option<ChangedConfig>,
     /// In the order of the changes.
     pub applied: Vec<Applied>,
     /// Entries that went because the provider does not have them.
@@ -54,7 +54,7 @@ impl Config {
         present: Option<&Present>,
         context_csns: &[Csn],
         stamp: &Stamp<'_>,
-    ) -> Result<Replicated, ConfigRefusal> {
+    ) -> Result<ReplicatedConfig, ConfigRefusal> {
         let mut tree = Tree { config: self, entries: self.shared_entries(), stamp, changed: false };
         tree.entries.iter_mut().for_each(|entry| stamp.complete_shared(entry));
         let applied = changes.iter().map(|change| tree.apply(change)).collect();
@@ -62,10 +62,10 @@ impl Config {
         let absent = present.map_or(0, |present| tree.delete_absent(present, &seen));
         tree.raise(context_csns);
         if !tree.changed {
-            return Ok(Replicated { changed: None, applied, absent });
+            return Ok(ReplicatedConfig { changed: None, applied, absent });
         }
         let (config, files) = self.accepted(tree.entries, false)?;
-        let changed = Changed {
+        let changed = ChangedConfig {
             config,
             dn: "cn=config".to_owned(),
             before: None,
@@ -74,7 +74,7 @@ impl Config {
             no_op: false,
             files,
         };
-        Ok(Replicated { changed: Some(changed), applied, absent })
+        Ok(ReplicatedConfig { changed: Some(changed), applied, absent })
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Transition<'a> {
 
 /// The entries after a change that did something, and answers to controls.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct CarriedChange {
     pub(super) effect: Effect,
     pub(super) entries: Vec<Arc<ConfigEntry>>,
     pub(super) answers: Vec<ControlBuf>,
@@ -90,7 +90,7 @@ impl<'a> Transition<'a> {
     }
 
     /// Carries the change out. `None`: there is nothing to do, and that is a success.
-    pub(super) fn run(mut self, change: &ConfigChange) -> Result<Option<Carried>, ConfigRefusal> {
+    pub(super) fn run(mut self, change: &ConfigChange) -> Result<Option<CarriedChange>, ConfigRefusal> {
         let latitude = Latitude { relax: self.controls.relax, internal: self.offline, ..Latitude::default() };
         let subschema = self.config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
         let subschema = subschema.unwrap_or_else(|| NormalDn::from_normal("cn=subschema"));
@@ -110,7 +110,7 @@ impl<'a> Transition<'a> {
         self.post_read(&effect);
         self.keep_context_csn();
         let Self { tree, answers, .. } = self;
-        Ok(Some(Carried { effect, entries: tree.into_entries(), answers }))
+        Ok(Some(CarriedChange { effect, entries: tree.into_entries(), answers }))
     }
 
     fn add(

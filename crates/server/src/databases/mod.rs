@@ -205,15 +205,15 @@ impl Databases {
         section.map_or(&self.frontend_rules, |section| &section.rules)
     }
 
-    /// Whether there is anything at this name: a database, the root DSE or the subschema subentry.
-    pub(crate) fn serve(&self, dn: &str) -> bool {
+    /// Whether this server answers for a name: a database has it, or it is the root DSE or the subschema subentry.
+    pub(crate) fn answers_for(&self, dn: &str) -> bool {
         self.schema().parse_dn(dn).is_ok_and(|dn| {
             dn.is_root() || self.section(&dn).is_some() || self.directory.frontend().subschema == dn
         })
     }
 
-    /// Whether a database is there for this name.
-    pub(crate) fn hold(&self, dn: &str) -> bool {
+    /// Whether a name is below the suffix of a database.
+    pub(crate) fn has_database(&self, dn: &str) -> bool {
         self.schema().parse_dn(dn).is_ok_and(|dn| self.section(&dn).is_some())
     }
 

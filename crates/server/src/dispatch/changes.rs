@@ -35,9 +35,10 @@ impl Dispatcher {
             let subject = self.subject_for(&controls)?;
             // A name outside every database is refused or referred elsewhere, for every identity.
             let (target, sent) = (operation.target(), message.controls);
-            let dropped = self
-                .permitted_in(databases, &subject, target, restricted, sent)
-                .or_else(|refused| if databases.hold(target) { Err(refused) } else { Ok(Vec::new()) })?;
+            let dropped =
+                self.permitted_in(databases, &subject, target, restricted, sent).or_else(|refused| {
+                    if databases.has_database(target) { Err(refused) } else { Ok(Vec::new()) }
+                })?;
             controls.forget(&dropped, sent, kind)?;
             let kind = || match restricted {
                 Restricted::Add => access::Operation::Add,

@@ -11,10 +11,9 @@ use larix_proto::{
 };
 
 use super::persistent::PersistentGuard;
-use super::{Completion, Dispatcher, RequestInFlight, RunningSearch, put_names};
+use super::{Completion, ConnectionEvent, Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::{Operation, SliceOutcome, StartOutcome};
 use crate::databases::Databases;
-use crate::dispatch::ConnectionEvent;
 use crate::log::What;
 use crate::operation_rules::Restricted;
 use crate::statistics::{add, latency};
@@ -220,7 +219,7 @@ impl Dispatcher {
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         self.permitted_in(databases, subject, dn, operation, sent)
-            .or_else(|refused| if databases.serve(dn) { Err(refused) } else { Ok(Vec::new()) })
+            .or_else(|refused| if databases.answers_for(dn) { Err(refused) } else { Ok(Vec::new()) })
     }
 
     /// A control that the configuration wants marked critical (`disallow dontusecopy_non_critical`).

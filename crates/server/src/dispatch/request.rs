@@ -10,8 +10,7 @@ use crate::log::{LogLevel, OperationLine, Response, What};
 use crate::operation_log::{self, RequestEnd, RequestSummary};
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
-use larix_backend::Effort;
-use larix_backend::Pending;
+use larix_backend::{Effort, Pending};
 
 /// A request that was started: what its answer and its log line need.
 #[derive(Copy, Clone, Debug)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use larix_configuration::slapd_d::Keeper;
 use larix_configuration::values::AdminAddress;
-use larix_configuration::{Changed, Config, ConfigRefusal, Global, overlay_that_defines};
+use larix_configuration::{ChangedConfig, Config, ConfigRefusal, Global, overlay_that_defines};
 use larix_engine::ServedDatabase;
 use larix_engine::time::Clock as _;
 use larix_engine::write::RetiringDefinitions;
@@ -98,7 +98,7 @@ impl<'s> Transition<'s> {
     /// What cannot be written, or what entries still use: then nothing has changed.
     pub(super) fn carry_out(
         self,
-        changed: &Changed,
+        changed: &ChangedConfig,
         keeper: &mut Keeper,
         maker: Maker,
     ) -> Result<Range<u64>, LdapResult> {
