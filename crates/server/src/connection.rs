@@ -1,8 +1,8 @@
 //! One client's connection as a state machine without I/O: bytes in, requests started in order, bytes out.
 //!
-//! The worker reads and writes; [`Connection`] cuts the input into messages, keeps the order that LDAP demands (a bind
-//! is a barrier), holds the searches under way and lets each have a slice a turn, or sends it elsewhere when it has become long,
-//! and stops when the client does not take its answers. What a request does is its [`Service`]'s business.
+//! The worker reads and writes. [`Connection`] cuts the input into messages and keeps the order that LDAP demands (a bind is a barrier).
+//! It gives each search under way a slice a turn, or sends it to another thread once it has become long, and it starts nothing while the
+//! client does not read its answers. Its [`Service`] carries out the requests.
 
 mod searches;
 mod service;
@@ -19,17 +19,17 @@ pub(crate) use searches::SearchLocation;
 use searches::Searches;
 pub(crate) use service::{Event, Limits, Operation, Service, SliceOutcome, StartOutcome};
 
-/// Requests started in one turn, so that a long pipeline leaves room for others.
+/// Requests of one connection that start in one turn. Other connections have theirs before the rest of a long pipeline.
 pub(crate) const REQUESTS_PER_TURN: usize = 64;
-/// Time after which no other search goes on in the turn: others have theirs before. A slice takes a tenth of it; a look at a large entry for
-/// one that waits for changes may take longer.
+/// Nanoseconds after which no other search of the connection goes on in a turn: other connections have theirs before. A slice takes a
+/// tenth of it; a look at a large entry, for a search that waits for changes, may take longer.
 const SEARCHES_NANOS: u64 = 1_000_000;
-/// Answer bytes above which searches stop and no request is started until the client has taken some.
+/// Bytes of unsent answers above which searches stop and no request starts.
 pub(crate) const OUTPUT_HIGH: usize = larix_backend::OUTPUT_HIGH;
-/// Bytes of requests kept while none may be started; a single larger message is read to its end.
+/// Bytes of requests that are read ahead while none may start. A single larger message is read to its end.
 pub(crate) const INPUT_HIGH: usize = 64 * 1024;
-/// A message of more bytes does not start in a turn of the loop: see [`Connection::has_large_next`]. To decode, judge and prepare
-/// that much takes as long as tens of small requests.
+/// A message of more bytes starts on another thread (see [`Connection::has_large_next`]): to decode, judge and prepare it takes as long as
+/// tens of small requests.
 pub(crate) const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
@@ -53,13 +53,13 @@ pub(crate) enum Turn {
     Close,
 }
 
-/// See the module's page.
+/// One client's connection, without its socket.
 #[derive(Debug)]
 pub(crate) struct Connection<S: Service> {
     service: S,
-    /// As they were when the turn began, or a bind within it ended.
+    /// In force since the turn began, or since a bind within it ended.
     limits: Limits,
-    /// Bytes read and not yet consumed. A password may be among them: what is let go of them is overwritten.
+    /// Bytes read and not yet consumed. A password may be among them, so consumed bytes are overwritten.
     input: Input,
     /// Answers; the first `sent` bytes are gone.
     output: Vec<u8>,
@@ -68,9 +68,9 @@ pub(crate) struct Connection<S: Service> {
     searches: Searches<S::Search, S::BackgroundSearch>,
     waiting: Vec<WaitingRequest>,
     phase: Phase,
-    /// What searches that would wait for changes end with, once the server stops.
+    /// Once the server stops: the result of searches that would wait for changes.
     farewell: Option<Box<LdapResult>>,
-    /// A password was among the bytes taken since the last question.
+    /// A password was among the bytes received since the last call of [`Self::take_had_secrets`].
     had_secrets: bool,
 }
 
@@ -81,7 +81,7 @@ struct WaitingRequest {
     abandoned: bool,
 }
 
-/// What is started.
+/// Which requests a turn may start.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Start {
     /// All up to the first large one.
@@ -93,7 +93,7 @@ enum Start {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// What carries the bytes changes: nothing is read or started until [`Connection::layers_changed`].
+    /// A layer changes: nothing is read or started until [`Connection::layers_changed`].
     Changing,
     /// No more input comes; what was asked is still answered.
     InputEnded,
@@ -126,7 +126,7 @@ impl<S: Service> Connection<S> {
         &mut self.service
     }
 
-    /// Takes bytes that were read and lets the connection have its turn.
+    /// A turn with input.
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Turn {
         self.limits = self.service.limits();
         if self.input.is_empty() {
@@ -144,20 +144,20 @@ impl<S: Service> Connection<S> {
         self.run()
     }
 
-    /// The client sends no more. What it asked is still answered: it may only have closed its side.
+    /// The client sends no more. It may still read, so its requests are answered.
     pub(crate) fn input_ended(&mut self) -> Turn {
         match self.phase {
             Phase::Open => self.phase = Phase::InputEnded,
             Phase::Changing => self.close(None),
             Phase::InputEnded | Phase::Closing => {}
         }
-        // A client that has gone follows nothing any more.
+        // Searches that wait for changes end with the client's input.
         self.end_sleeping();
         self.run()
     }
 
-    /// The server stops: what was asked is still answered, but what waits, for changes or for an answer from elsewhere, now or
-    /// after its next slice, ends with this result.
+    /// The server stops. Requests that wait, for changes or for an answer from elsewhere, end with this result, now or after their
+    /// next slice. All others are answered.
     pub(crate) fn stop(&mut self, result: LdapResult) -> Turn {
         self.farewell = Some(Box::new(result.clone()));
         for (operation, search) in std::mem::take(&mut self.searches.waiting) {
@@ -173,7 +173,7 @@ impl<S: Service> Connection<S> {
         self.resume()
     }
 
-    /// Ends what has waited for too long.
+    /// Ends requests whose time is over.
     pub(crate) fn expire(&mut self, now: Monotonic) -> Turn {
         let is_over = |deadline: Option<Monotonic>| deadline.is_some_and(|deadline| deadline <= now);
         for queue in [&mut self.searches.waiting, &mut self.searches.sleeping] {
@@ -198,7 +198,7 @@ impl<S: Service> Connection<S> {
         searches.chain(waiting).min()
     }
 
-    /// Gives requests that wait up, as far as that can be done.
+    /// Gives up those of the waiting requests that `which` is true of, unless that is impossible.
     fn give_up_where(&mut self, which: impl Fn(&S, Operation) -> bool, result: &LdapResult) {
         let Self { waiting, service, output, .. } = self;
         waiting.retain(|waiting| {
@@ -221,7 +221,7 @@ impl<S: Service> Connection<S> {
         self.resume()
     }
 
-    /// A search comes back from where its slices were computed. One that was ended meanwhile is dropped.
+    /// A search comes back from another thread. If it was ended meanwhile, it is dropped.
     pub(crate) fn returned(&mut self, serial: u64, returned: S::Returned) -> Turn {
         if let Some((operation, _)) = self.searches.background.take_if(|(o, _)| o.serial == serial)
             && let Some(search) = self.service.returned(operation, returned, &mut self.output)
@@ -231,7 +231,7 @@ impl<S: Service> Connection<S> {
         self.resume()
     }
 
-    /// Searches that wait for changes end: silently, unless the server stops.
+    /// Ends the searches that wait for changes: without an answer, unless the server stops.
     fn end_sleeping(&mut self) {
         for (operation, search) in std::mem::take(&mut self.searches.sleeping) {
             self.end_follower(operation, search);
@@ -250,13 +250,13 @@ impl<S: Service> Connection<S> {
         self.run()
     }
 
-    /// Whether the next request can be started and is so large that others are not to wait for it. It is not started before
-    /// [`start_large`](Self::start_large) is called, on whatever thread.
+    /// Whether the next request may start and is so large that no other one may wait for it. It starts when a thread calls
+    /// [`start_large`](Self::start_large).
     pub(crate) fn has_large_next(&self) -> bool {
         self.next_off_loop().is_some() && self.may_start()
     }
 
-    /// Whether that request is to start on a thread that may wait for other machines.
+    /// Whether that request has to start on a thread that may wait for other machines.
     pub(crate) fn has_lookup_next(&self) -> bool {
         self.limits.looks_up && self.next_off_loop().is_some_and(looks_up_identities)
     }
@@ -360,8 +360,7 @@ impl<S: Service> Connection<S> {
         self.output.len() - self.sent < OUTPUT_HIGH
     }
 
-    /// Lets go of what is sent: a slice of a search compares all that it finds in the output with its budget, and would do nothing
-    /// again and again.
+    /// Removes sent bytes from a full output: a slice compares the whole output with its budget, and would never do anything.
     fn drop_sent(&mut self) {
         if self.sent > 0 && self.output.len() >= OUTPUT_HIGH && self.has_room() {
             self.output.drain(..self.sent);
@@ -387,9 +386,9 @@ impl<S: Service> Connection<S> {
         self.searches.working_bytes() + self.waiting.iter().map(|w| w.operation.bytes).sum::<usize>()
     }
 
-    /// Keeps bytes of requests that cannot start yet. They may be secret: the caller overwrites its copy, too.
+    /// Keeps bytes of requests that cannot start yet. They may hold a password, so the caller overwrites its copy.
     fn keep(&mut self, bytes: &[u8]) {
-        // Nearly always messages come whole, and nothing is left of what was read.
+        // The usual case: whole messages, and no bytes are left.
         if bytes.is_empty() {
             return;
         }
@@ -397,7 +396,7 @@ impl<S: Service> Connection<S> {
         let front = if self.input.is_empty() { bytes } else { &*self.input };
         let expected = match frame(front, self.limits.pdu) {
             Ok(Frame::Incomplete { needed: expected } | Frame::Complete { len: expected }) => expected,
-            // It is refused when its turn comes.
+            // The message is refused when its turn comes.
             Err(_) => 0,
         };
         self.input.add(bytes, expected);
@@ -410,7 +409,7 @@ impl<S: Service> Connection<S> {
         let mut input = std::mem::take(&mut self.input);
         let used = self.start_requests(&input, which);
         if used == input.len() || self.phase == Phase::Closing {
-            // Dropped and overwritten, not kept: an idle connection holds no buffer.
+            // Dropping it overwrites it; an idle connection holds no buffer.
             return;
         }
         if self.phase == Phase::Changing {
@@ -421,7 +420,7 @@ impl<S: Service> Connection<S> {
         self.input = input;
     }
 
-    /// Starts the complete requests at the front of `input`, as far as order and limits allow; how many bytes they were.
+    /// Starts the complete requests at the front of `input` that order and limits allow. Answers how many bytes they were.
     fn start_requests(&mut self, input: &[u8], which: Start) -> usize {
         let mut used = 0;
         let most = if which == Start::OneLarge { 1 } else { REQUESTS_PER_TURN };
@@ -516,9 +515,9 @@ impl<S: Service> Connection<S> {
         }
         match self.phase {
             Phase::Open if self.input.is_empty() => self.phase = Phase::Changing,
-            // An attacker may have put them there: they came unprotected, and would be taken for protected ones.
+            // They came unprotected, perhaps from an attacker, and must not count as protected.
             Phase::Open => self.refuse_behind(),
-            // Nothing more will come that could be carried in another way.
+            // No more input comes that a layer could carry.
             Phase::Changing | Phase::InputEnded | Phase::Closing => self.close(None),
         }
     }
@@ -528,20 +527,20 @@ impl<S: Service> Connection<S> {
         self.close(None);
     }
 
-    /// Whether the bytes behind what is in the output are to be carried in another way. Then this side takes the output,
-    /// changes the layers and says so by [`layers_changed`](Self::layers_changed).
+    /// Whether a new layer begins behind the output. The caller then takes the output, changes the layers and calls
+    /// [`layers_changed`](Self::layers_changed).
     pub(crate) fn is_changing_layers(&self) -> bool {
         self.phase == Phase::Changing
     }
 
-    /// Reading goes on, through the layers that stand now.
+    /// The new layers are in place, and reading goes on.
     pub(crate) fn layers_changed(&mut self) {
         if self.phase == Phase::Changing {
             self.phase = Phase::Open;
         }
     }
 
-    /// A whole message with a value that is not acceptable gets its own answer, anything else ends the connection.
+    /// A complete message with an unacceptable value gets an answer. Anything else ends the connection.
     fn answer_undecodable(&mut self, error: &MessageError) {
         // It may be a bind.
         self.had_secrets = true;
@@ -580,7 +579,7 @@ impl<S: Service> Connection<S> {
         if self.service.give_up(waiting.operation, None, &mut self.output) {
             self.waiting.swap_remove(at);
         } else {
-            // What waits may be done already: only its answer can be held back.
+            // It may be done already: only its answer can be held back.
             waiting.abandoned = true;
         }
     }
@@ -617,7 +616,7 @@ impl<S: Service> Connection<S> {
     fn cancel_waiting(&mut self, at: usize) -> LdapResult {
         let result = Some(LdapResult::new(ResultCode::CANCELED));
         let operation = self.waiting.get(at).map(|waiting| waiting.operation);
-        // To call it canceled could be a lie (RFC 3909 section 3).
+        // It may still take effect, and `canceled` would deny that (RFC 3909 section 3).
         let operation = operation.filter(|operation| !self.service.may_take_effect(*operation));
         if operation.is_some_and(|operation| self.service.give_up(operation, result, &mut self.output)) {
             self.waiting.swap_remove(at);
@@ -639,7 +638,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// One slice for each short search and the next long one sent elsewhere, then what is to be done next.
+    /// Runs one slice of each short search and sends the next long one to another thread. Answers what to do next.
     fn run(&mut self) -> Turn {
         let several = self.searches.short.len() > 1;
         let until = several.then(|| self.service.now().0.saturating_add(SEARCHES_NANOS));
@@ -665,7 +664,7 @@ impl<S: Service> Connection<S> {
                 SliceOutcome::Sleeping if self.phase == Phase::Open => {
                     self.searches.sleeping.push((operation, search))
                 }
-                // There is no client any more that sends changes or receives them.
+                // The server stops, or the client sends no more.
                 SliceOutcome::Waiting | SliceOutcome::Sleeping => self.end_follower(operation, search),
                 SliceOutcome::Done => {}
             }
@@ -690,7 +689,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Whether it could go on now. Sending what was in the way makes it so: ask again after [`sent`](Self::sent).
+    /// Whether the connection has something to do now. Room in the output may bring that: ask again after [`sent`](Self::sent).
     pub(crate) fn has_work(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
@@ -701,12 +700,12 @@ impl<S: Service> Connection<S> {
         !self.input.is_empty() && self.may_start() && self.has_buffered()
     }
 
-    /// Whether a request is kept that has come whole: it may wait for room in the output.
+    /// Whether the input begins with a complete request, which may wait for room in the output.
     fn has_buffered(&self) -> bool {
         !self.input.is_empty() && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
     }
 
-    /// The next request that is kept, if it has come whole and is not to start in a turn of the loop.
+    /// The next request, if it is complete and has to start on another thread.
     fn next_off_loop(&self) -> Option<&[u8]> {
         if self.input.len() <= LARGE_REQUEST && !self.limits.looks_up && !self.keeps_much() {
             return None;
@@ -718,11 +717,10 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// A client that is lost ends what it had under way, as one that says goodbye does: what waits elsewhere is given up, and all counts as
-/// ended.
+/// A lost client ends its requests as an unbind does: those that wait are given up, and all count as ended.
 impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
-        // Nothing is asked of a service that is in the middle of something.
+        // After a panic the service may be in any state.
         if !std::thread::panicking() {
             self.close(None);
         }
@@ -736,8 +734,8 @@ fn unknown_outcome(result: &LdapResult) -> LdapResult {
     LdapResult { diagnostic: text, ..result.clone() }
 }
 
-/// Whether a request may look up identities: a bind by a SASL mechanism, or one in the name of another identity. One that has the bytes
-/// of such a control elsewhere only takes the longer way.
+/// Whether a request may look up identities: a bind by a SASL mechanism, or a request in the name of another identity. A false positive,
+/// with the bytes of such an OID elsewhere, only starts on another thread.
 fn looks_up_identities(pdu: &[u8]) -> bool {
     let has = |sought: &[u8]| pdu.windows(sought.len()).any(|window| window == sought);
     let is_sasl = || {
@@ -752,13 +750,13 @@ fn looks_up_identities(pdu: &[u8]) -> bool {
         || has(oid::VERIFY_CREDENTIALS.as_bytes())
 }
 
-/// Whether a request ends a transaction. An extended one that has the bytes of that name elsewhere only takes the longer way.
+/// Whether a request ends a transaction. A false positive, with the bytes of that OID elsewhere, only starts on another thread.
 fn ends_transaction(pdu: &[u8]) -> bool {
     let name = oid::END_TRANSACTION.as_bytes();
     operation_tag(pdu) == Some(EXTENDED_TAG) && pdu.windows(name.len()).any(|window| window == name)
 }
 
-/// The tag of the operation, which follows the number of the message, however long this is written.
+/// The tag of the operation, which follows the message id.
 fn operation_tag(pdu: &[u8]) -> Option<Tag> {
     let mut message = Reader::new(pdu).sequence("LDAPMessage").ok()?;
     message.element("messageID").ok()?;

@@ -42,8 +42,7 @@ use crate::admission::Paid;
 use crate::connection::{Event, Limits, Operation, SearchLocation, Service, SliceOutcome, StartOutcome};
 use crate::databases::Databases;
 use crate::layers::LayersError;
-use crate::log::LogLevel;
-use crate::log::printable;
+use crate::log::{LogLevel, printable};
 use crate::operation_log::RequestSummary;
 use crate::operation_rules::Restricted;
 use crate::restrictions::SessionState;
@@ -65,7 +64,7 @@ use sasl::exchange::Exchange;
 use transaction::{Transaction, TransactionOutcome};
 use verify_credentials::VerifiedOutcome;
 
-/// What was done elsewhere, on its way back to its connection.
+/// The outcome of work on another thread, on its way back to its connection.
 #[derive(Debug)]
 pub(crate) enum Completion {
     Write(WriteOutcome),
@@ -75,24 +74,24 @@ pub(crate) enum Completion {
     Verified(Box<VerifiedOutcome>),
     Extended(Box<ExtendedAnswer>),
     Transaction(Box<TransactionOutcome>),
-    /// The thread that carried it out has ended without an outcome.
+    /// The thread ended without an outcome.
     Lost,
 }
 
 /// What the rest of the server tells a connection.
 #[derive(Debug)]
 pub(crate) enum ConnectionEvent {
-    /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
+    /// A request that waited is done. Boxed because every connection's queue has room for a few dozen events.
     Completed(u64, Box<Completion>),
-    /// A search that was elsewhere is back, with what it has answered.
+    /// A search is back from another thread, with its answers.
     Returned(u64, Box<ReturnedSearch>),
     /// A search that waits for changes may go on.
     Changed(u64),
-    /// A request has waited for too long.
+    /// The time of a request is over.
     Expired,
     /// `idletimeout` or `writetimeout` has passed.
     TimedOut(&'static str),
-    /// A message beside the answers.
+    /// A message that answers no request.
     Message(Vec<u8>),
     /// An overlay closes the connection.
     HangUp,
@@ -105,17 +104,17 @@ pub(crate) enum ConnectionEvent {
 pub(crate) struct RunningSearch {
     in_flight: RequestInFlight,
     search: Box<dyn Cursor>,
-    /// Entries that the counters know of.
+    /// Entries that are counted already.
     counted: u64,
-    /// Slices computed here.
+    /// Slices that the event loop has run.
     slices: u32,
-    /// For answers that are made elsewhere, empty here.
+    /// The buffer for answers of another thread; empty on the event loop.
     spare: Vec<u8>,
     #[expect(dead_code, reason = "counted until it is dropped")]
     persistent_guard: Option<PersistentGuard>,
 }
 
-/// What carries the bytes behind the answer that was just given.
+/// The layer that begins behind the last answer.
 #[derive(Debug)]
 pub(crate) enum LayerChange {
     /// TLS, from the client's first message on.
@@ -133,28 +132,28 @@ pub(crate) struct Dispatcher {
     counters: Arc<Counters>,
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<RequestInFlight>,
-    /// Those of them that can be given up, by their numbers.
+    /// How those of them that can be given up are given up, by serial number.
     pending: Vec<(u64, Pending)>,
     persistent: PersistentSearches,
     pub(crate) transaction: Option<Transaction>,
-    /// The request that changes the password which has to be changed.
+    /// The serial number of the request that changes a password that must be changed.
     pub(crate) password_change: Option<u64>,
     pub(crate) layer_change: Option<LayerChange>,
-    /// A SASL bind that waits for its next request.
+    /// The SASL exchange that the client's next bind continues.
     pub(crate) sasl: Option<Box<Exchange>>,
     arrived: Monotonic,
-    /// The message of the request that is carried out.
+    /// The message id of the request that is being carried out.
     message: Cell<MessageId>,
     close_reason: &'static str,
-    /// A bind under way counts as failed until it is judged.
+    /// The token of a bind under way, which counts as failed until it is judged.
     bind_paid: Cell<Option<Paid>>,
-    /// Of the bind under way.
+    /// The controls of the bind under way.
     bind_controls: RequestControls,
-    /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
+    /// Summaries of unanswered requests for the log, by serial number, if the log may need them.
     summaries: RefCell<Vec<(u64, RequestSummary)>>,
-    /// Requests that the access log records at their end, by their numbers.
+    /// Requests that the access log records at their end, by serial number.
     recorded: RefCell<Vec<(u64, RecordedRequest)>>,
-    /// The connection's limits, with the generation that says them and whether the client is authenticated.
+    /// The cached limits, with the generation and the authentication that they are for.
     limits: Cell<Option<((u64, bool), Limits)>>,
 }
 
@@ -258,19 +257,18 @@ impl Dispatcher {
         }
     }
 
-    /// Counts what follows with these; those that it counted with before.
+    /// Replaces the counters, and answers the earlier ones.
     pub(crate) fn count_with(&mut self, counters: Arc<Counters>) -> Arc<Counters> {
         std::mem::replace(&mut self.counters, counters)
     }
 
-    /// Has everything behind the answer that is given next go through this layer: for a SASL bind that succeeds. The
-    /// session's strength is the layer's from now on.
+    /// Installs the layer of a successful SASL bind, which begins behind the next answer. The session has its strength from now on.
     pub(crate) fn install_layer(&mut self, layer: Box<dyn SecurityLayer>) {
         self.session.set_sasl_strength(layer.ssf());
         self.layer_change = Some(LayerChange::Sasl(layer));
     }
 
-    /// What came through TLS or a SASL layer cannot be trusted.
+    /// Logs input that TLS or a SASL layer refused.
     pub(crate) fn log_broken_layer(&self, error: &LayersError) {
         let (number, fd) = (self.record.number, self.record.descriptor);
         self.server.log.line(LogLevel::CONNS, format_args!("conn={number} fd={fd} {error}"));
@@ -292,7 +290,7 @@ impl Dispatcher {
         );
     }
 
-    /// Bytes were read: requests found in them have waited since now.
+    /// Bytes were read, now: the requests in them wait since then.
     pub(crate) fn bytes_arrived(&mut self) {
         self.arrived = self.server.clock.monotonic();
         self.record.last_activity.store(self.arrived.0, Ordering::Relaxed);
@@ -304,7 +302,7 @@ impl Dispatcher {
         self.arrived
     }
 
-    /// Why the connection ends, for the log; the first reason given stays.
+    /// Notes for the log why the connection ends. The first reason stays.
     pub(crate) fn close_because(&mut self, reason: &'static str) {
         if self.close_reason.is_empty() {
             self.close_reason = reason;
@@ -313,7 +311,7 @@ impl Dispatcher {
 
     pub(crate) fn close_reason(&self) -> &'static str {
         match self.close_reason {
-            // The client said goodbye as it should: no reason is shown.
+            // slapd shows no reason after an unbind.
             "unbind" => "",
             reason => reason,
         }
@@ -323,7 +321,7 @@ impl Dispatcher {
         Completer { serial: in_flight.operation.serial, events: Some(self.events.clone()) }
     }
 
-    /// What the controls of a request say, those that overlays bring included.
+    /// Parses the controls of a request, those of overlays included.
     ///
     /// # Errors
     /// unavailableCriticalExtension and protocolError.
@@ -341,8 +339,7 @@ impl Dispatcher {
         RequestControls::parse_with(sent, operation, limits, &brought)
     }
 
-    /// Whether the configuration lets this session do this to that DN. Answers the OIDs of the controls that are to be
-    /// passed over.
+    /// Checks whether the configuration lets this session carry out the operation on `dn`. Answers the OIDs of the controls to ignore.
     pub(crate) fn permitted(
         &self,
         dn: &str,
@@ -388,7 +385,7 @@ impl Dispatcher {
     }
 }
 
-/// Requests that cannot be given up have nobody left who waits for them.
+/// Nobody waits any more for the requests that could not be given up.
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -398,13 +395,13 @@ impl Drop for Dispatcher {
 }
 
 impl Dispatcher {
-    /// Answers a request whose outcome is unknown: a bug ended its work.
+    /// Answers a request whose outcome a panic has lost.
     fn lost(&mut self, in_flight: &RequestInFlight, out: &mut Vec<u8>) {
         let result = LdapResult::with(ResultCode::OTHER, "internal error");
         self.end_otherwise(in_flight, &result, out);
     }
 
-    /// Answers a request that was not carried out to its end, or not as far as is known.
+    /// Answers a request that was not carried out to its end, as far as the server knows.
     fn end_otherwise(&mut self, in_flight: &RequestInFlight, result: &LdapResult, out: &mut Vec<u8>) {
         self.sasl = None;
         self.password_change.take_if(|serial| *serial == in_flight.operation.serial);
@@ -480,7 +477,7 @@ impl Service for Dispatcher {
                 let in_flight = self.begin(operation, OperationKind::Extended, ResponseOp::Extended);
                 self.extended(in_flight, &request, message, out)
             }
-            // The connection keeps these for itself.
+            // The connection carries these out itself.
             Request::Unbind | Request::Abandon(_) => StartOutcome::Answered,
         }
     }
@@ -671,7 +668,7 @@ impl Dispatcher {
     }
 }
 
-/// Names of attributes as lines of the log have them, a blank between them.
+/// Appends names of attributes as log lines have them, with blanks between them.
 fn put_names<'n>(texts: &mut Vec<u8>, names: impl Iterator<Item = &'n str>) {
     for (at, name) in names.enumerate() {
         if at > 0 {

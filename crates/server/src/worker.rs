@@ -1,8 +1,8 @@
-//! One event loop a core. A worker owns its connections: it reads what has come, lets the connection have its turn and
-//! writes what came of it, all on one thread.
+//! One event loop a core. A worker owns its connections: it reads, gives each connection its turn and writes the answers, all on one
+//! thread.
 //!
-//! Here is the loop and what its connections share; each is served by a [`task`] of its own. A thread leaves its loop to carry out the
-//! change of its only client in a shared engine: nothing in the loop moves meanwhile ([`Core::carry_out_outside`]).
+//! This module has the loop and what its connections share; a [`task`] serves each of them. The thread leaves its loop to carry out the
+//! change of its only client in a shared engine, and nothing in the loop moves meanwhile ([`Core::carry_out_outside`]).
 
 mod deadlines;
 mod task;
@@ -25,8 +25,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::dispatch::{ConnectionEvent, Dispatcher};
 use crate::host_names;
-use crate::log;
-use crate::log::LogLevel;
+use crate::log::{self, LogLevel};
 use crate::panics;
 use crate::server::Server;
 use crate::session::Peer;
@@ -44,7 +43,7 @@ const SPARE_BUFFERS: usize = 16;
 const SPARE_BUFFER_BYTES: usize = 64 * 1024;
 /// How often idle and blocked connections are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Unfinished requests are looked for in every so many sweeps: what takes minutes needs no second's precision.
+/// Every so many sweeps look for unfinished requests, whose limit is minutes.
 const SWEEPS_FOR_REQUESTS: u32 = 5;
 /// How long connections may take to get their last answers when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(3);
@@ -52,7 +51,7 @@ const STOP_GRACE: Duration = Duration::from_secs(3);
 const SNAPSHOTS_KEPT: Duration = Duration::from_millis(20);
 /// Threads beside each loop that compute handshakes: a signature takes as long as many searches.
 const HANDSHAKE_THREADS: usize = 1;
-/// A loop that was left longer ago than this, in nanoseconds, gets no connections: what its thread waits for may take seconds.
+/// Nanoseconds after which a loop that was left gets no connections: its thread may wait for seconds.
 const LEFT_LONG: u64 = 50_000_000;
 /// In place of the time since which a loop is left.
 const NOT_LEFT: u64 = u64::MAX;
@@ -63,7 +62,7 @@ pub(crate) struct AcceptedConnection {
     pub(crate) stream: AcceptedStream,
     pub(crate) record: Arc<ConnectionRecord>,
     pub(crate) peer: Peer,
-    /// What carries the bytes to this process was secured before they came here.
+    /// The TLS through which the connection came before, if any.
     pub(crate) secured: Option<TlsFacts>,
 }
 

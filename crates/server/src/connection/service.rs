@@ -1,51 +1,51 @@
-//! The trait through which a connection has its requests carried out.
+//! The interface between a connection and what carries out its requests.
 
 use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, Message, MessageId};
 
 use super::SearchLocation;
 
-/// What happens to requests. One a connection: it knows the session.
+/// Carries out the requests of one connection, whose session it has.
 pub(crate) trait Service {
     /// A search under way.
     type Search;
-    /// Stands for a search whose slices are computed elsewhere. Dropping it ends that.
+    /// The handle of a search whose slices another thread computes. Dropping it ends the search.
     type BackgroundSearch;
-    /// Such a search with what it has answered, on its way back.
+    /// Such a search with its answers, on its way back.
     type Returned;
-    /// The outcome of something that was done elsewhere: a write, a password verified.
+    /// The outcome of work on another thread: a write, a verified password.
     type Completion;
 
-    /// Starts a request; what can be answered at once is appended to `out`.
+    /// Starts a request, and appends to `out` what can be answered at once.
     fn start(
         &mut self,
         operation: Operation,
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> StartOutcome<Self::Search>;
-    /// Lets a search go on for one slice.
+    /// Runs one slice of a search.
     fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> SliceOutcome;
     /// Answers a request that waited.
     fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
-    /// The client does not take its answers: a search that could go on holds nothing meanwhile that others wait for.
+    /// Releases what others may wait for, while the client does not read its answers.
     fn pause(&mut self, search: &mut Self::Search);
-    /// Whether a search has become so long that others are not to wait for its slices.
+    /// Whether a search has become so long that no other request may wait for its slices.
     fn is_long(&self, search: &Self::Search) -> bool;
-    /// Has slices of a long search computed elsewhere, until [`Connection::returned`](super::Connection::returned) is called with
-    /// its serial number. Where that is not to be had it stays here, and is not long any more.
+    /// Sends a long search to another thread, which ends with a call of [`Connection::returned`](super::Connection::returned) with its
+    /// serial number. If no thread takes it, the search stays here and no longer counts as long.
     fn send_to_background(
         &mut self,
         operation: Operation,
         search: Self::Search,
     ) -> SearchLocation<Self::Search, Self::BackgroundSearch>;
-    /// A search is back: appends what it has answered. The search, unless its result is appended, too.
+    /// Takes a search back and appends its answers. Answers the search, or `None` if its result was among them.
     fn returned(
         &mut self,
         operation: Operation,
         returned: Self::Returned,
         out: &mut Vec<u8>,
     ) -> Option<Self::Search>;
-    /// A search ends early, with this result to send, or silently.
+    /// Ends a search early: with this result, or without an answer.
     fn end(
         &mut self,
         operation: Operation,
@@ -53,40 +53,40 @@ pub(crate) trait Service {
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     );
-    /// A request that waits is not waited for any longer: with this result to send, or silently. False where that cannot be: then
-    /// its completion comes.
+    /// Gives up a request that waits: with this result, or without an answer. False: that is impossible, and its completion will
+    /// come.
     fn give_up(&mut self, _operation: Operation, _result: Option<LdapResult>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// Whether a request that waits may have its effect although it is given up.
+    /// Whether a request that waits may take effect although it is given up.
     fn may_take_effect(&self, _operation: Operation) -> bool {
         false
     }
-    /// When to give up a waiting request because of its duration.
+    /// When the time of a request that waits is over.
     fn deadline(&self, _operation: Operation) -> Option<Monotonic> {
         None
     }
-    /// The same of a search that waits.
+    /// When the time of a search that waits is over.
     fn search_deadline(&self, _search: &Self::Search) -> Option<Monotonic> {
         None
     }
     /// Answers a Cancel request (RFC 3909).
     fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>);
-    /// For the log and the session: what the connection decided by itself.
+    /// Tells the log and the session what the connection decided by itself.
     fn event(&mut self, event: Event<'_>);
-    /// The limits that hold now; they change with the identity.
+    /// The limits in force. They change with the identity and with the configuration.
     fn limits(&self) -> Limits;
-    /// The time, for how long a turn may be.
+    /// The time, which bounds a turn.
     fn now(&self) -> Monotonic;
-    /// Bytes of the updates that are kept until their transaction ends, which prepares all of them.
+    /// Bytes of the updates of an open transaction. Its end prepares all of them at once.
     fn kept_bytes(&self) -> usize {
         0
     }
-    /// Answers a StartTLS request that [`StartOutcome::Securing`] stands for. `outstanding`: other requests of this
+    /// Answers a StartTLS request, for which [`Self::start`] gave [`StartOutcome::Securing`]. `outstanding`: other requests of this
     /// connection are under way.
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>);
-    /// Whether the request that was answered last has changed what carries the bytes (StartTLS, a SASL security
-    /// layer): what came behind it in the clear is not to be trusted.
+    /// Whether the last answer begins a new layer (StartTLS, a SASL security layer). Bytes that came behind its request, without that
+    /// layer, cannot be trusted.
     fn changes_layers(&self) -> bool;
 }
 
@@ -95,7 +95,7 @@ pub(crate) trait Service {
 pub(crate) struct Operation {
     pub serial: u64,
     pub id: MessageId,
-    /// Of its message.
+    /// Bytes of its message.
     pub bytes: usize,
 }
 
@@ -108,7 +108,7 @@ pub(crate) enum StartOutcome<S> {
     Searching(S),
     /// [`Connection::complete`](super::Connection::complete) will be called with its serial number.
     Waiting,
-    /// The same, and no request is started before: a bind.
+    /// The same, and no other request starts before: a bind.
     WaitingAlone,
     /// A Cancel request for this message.
     Cancel(MessageId),
@@ -125,7 +125,7 @@ pub(crate) enum SliceOutcome {
     More,
     /// It waits for an answer from elsewhere, until [`Connection::wake`](super::Connection::wake).
     Waiting,
-    /// It waits for changes, until then. Nothing is owed to its client meanwhile.
+    /// It waits for changes, until the same call. Its client expects no answer meanwhile.
     Sleeping,
     /// Its result is appended.
     Done,
@@ -136,13 +136,13 @@ pub(crate) enum SliceOutcome {
 pub(crate) struct Limits {
     /// Content bytes of one message.
     pub pdu: usize,
-    /// Requests under way (searching or waiting); more are read when one is done.
+    /// Requests under way, searching or waiting. With so many, no other one starts.
     pub pending: usize,
-    /// Bytes of these; no more are started once they are so many.
+    /// Bytes of these requests. With so many, no other one starts.
     pub pending_bytes: usize,
     /// Nesting of filters.
     pub filter_depth: usize,
-    /// Identities may be in databases of other machines: a request that looks some up does not start in a turn of the loop.
+    /// Identities may be in databases on other machines, so a request that looks some up starts on another thread.
     pub looks_up: bool,
 }
 
@@ -151,8 +151,8 @@ pub(crate) struct Limits {
 pub(crate) enum Event<'a> {
     Unbind(Operation),
     Abandon(Operation, MessageId),
-    /// The input cannot be LDAP, or one of its messages will not be read.
+    /// The input is no LDAP, or breaks a limit.
     Refused(&'a str),
-    /// A bind has a value that is not acceptable, and is answered so.
+    /// A bind with an unacceptable value, which the connection has answered.
     BadBind,
 }
