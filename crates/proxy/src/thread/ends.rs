@@ -118,24 +118,8 @@ impl Exchange {
         let now = self.now();
         let Some(mut connection) = self.remove_connection(id) else { return };
         let was_ready = connection.is_ready() && connection.has_spoken;
-        let idle_end = was_ready
-            && connection.load() == 0
-            && matches!(fault, PeerFault::Closed | PeerFault::Disconnected(_));
-        // Of a server that is away, one word is enough.
-        let is_known = matches!(connection.owner, Owner::Check(_)) && !self.targets.is_up(connection.target);
-        if !idle_end && !is_known {
-            self.context.shared.count_fault(fault);
-            let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
-            (self.context.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
-        }
-        let is_refused = match fault {
-            // A target that is too busy for a bind is no better than one that does not answer: the next one is tried.
-            PeerFault::Refused { step, result } => {
-                *step == "StartTLS" || !matches!(result.code, ResultCode::BUSY | ResultCode::UNAVAILABLE)
-            }
-            PeerFault::Sasl(_) => true,
-            _ => false,
-        };
+        self.report_loss(&connection, fault, was_ready);
+        let is_refused = is_refusal(fault);
         if is_refused && !matches!(connection.owner, Owner::Check(_)) {
             self.targets.answered(connection.target);
         } else if !connection.has_spoken && !matches!(connection.owner, Owner::Check(_)) {
@@ -193,6 +177,20 @@ impl Exchange {
                 self.place(number, job);
             }
         }
+    }
+
+    /// Counts and logs the fault that ended a connection, unless the server closed an idle one or is known to be away.
+    fn report_loss(&self, connection: &Connection, fault: &PeerFault, was_ready: bool) {
+        let idle_end = was_ready
+            && connection.load() == 0
+            && matches!(fault, PeerFault::Closed | PeerFault::Disconnected(_));
+        let is_known = matches!(connection.owner, Owner::Check(_)) && !self.targets.is_up(connection.target);
+        if idle_end || is_known {
+            return;
+        }
+        self.context.shared.count_fault(fault);
+        let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
+        (self.context.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
     }
 
     /// Takes a connection that is no longer used out of everything that knows it.
@@ -339,6 +337,18 @@ pub(super) fn unanswered(job: &Job, result: LdapResult) -> LdapResult {
     match job.is_change() {
         true => result.with_unknown_outcome(),
         false => result,
+    }
+}
+
+/// Whether the target refuses such connections. If it is only too busy for a bind, it counts as one that does not answer: the next
+/// target is tried.
+fn is_refusal(fault: &PeerFault) -> bool {
+    match fault {
+        PeerFault::Refused { step, result } => {
+            *step == "StartTLS" || !matches!(result.code, ResultCode::BUSY | ResultCode::UNAVAILABLE)
+        }
+        PeerFault::Sasl(_) => true,
+        _ => false,
     }
 }
 

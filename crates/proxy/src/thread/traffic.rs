@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_client::PeerFault;
+use larix_client::{Channel, PeerFault};
 use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResponseMessage, ResultCode, oid};
 use rustix::event::epoll;
 use rustix::event::epoll::EventFlags;
@@ -103,26 +103,7 @@ impl Exchange {
         };
         connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
         connection.activity.receives(now);
-        // A search that has had an answer may be silent for as long again.
-        for message in &fed {
-            let Some((_, job)) = connection.sent.get(message) else { continue };
-            if let Some(patience) = job.patience {
-                let deadline = job.deadline.into_iter().chain([now + patience]).min();
-                channel.layer().set_deadline(MessageId(*message), deadline);
-            }
-            // Those that have ended are told so below: one wake-up for all that came together.
-            if let Sink::Feed(feed) = &job.sink {
-                feed.tell();
-            }
-        }
-        let waiting: Vec<u64> = fed
-            .iter()
-            .filter_map(|message| connection.sent.get(message))
-            .filter_map(|(number, job)| match &job.sink {
-                Sink::Feed(feed) if feed.bytes() >= FEED_MAX => Some(*number),
-                _ => None,
-            })
-            .collect();
+        let waiting = tell_fed(&fed, &connection.sent, channel, now);
         // The server has given notice: what waits goes elsewhere, what it has may still be answered.
         let moved: Vec<Numbered> = if channel.messages().is_noticed() {
             connection.is_closing = true;
@@ -278,6 +259,29 @@ fn hand_over(connection: u64, sent: &HashMap<u32, Numbered>, gathered: &mut (u32
         Some(Sink::Feed(feed)) => feed.add_from(connection, messages) >= FEED_HIGH,
         _ => false,
     }
+}
+
+/// Tells searches that messages have come for them. Answers the numbers of those whose clients take their messages too slowly.
+fn tell_fed(fed: &[u32], sent: &HashMap<u32, Numbered>, channel: &mut Channel, now: Duration) -> Vec<u64> {
+    for message in fed {
+        let Some((_, job)) = sent.get(message) else { continue };
+        // A search that has had an answer may be silent for as long again.
+        if let Some(patience) = job.patience {
+            let deadline = job.deadline.into_iter().chain([now + patience]).min();
+            channel.layer().set_deadline(MessageId(*message), deadline);
+        }
+        // Those that have ended learn it with their results: one wake-up for all that came together.
+        if let Sink::Feed(feed) = &job.sink {
+            feed.tell();
+        }
+    }
+    fed.iter()
+        .filter_map(|message| sent.get(message))
+        .filter_map(|(number, job)| match &job.sink {
+            Sink::Feed(feed) if feed.bytes() >= FEED_MAX => Some(*number),
+            _ => None,
+        })
+        .collect()
 }
 
 /// How an operation ended, by the last of its answers.
