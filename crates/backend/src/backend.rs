@@ -19,7 +19,7 @@ use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, OverlayOperation, PasswordChange,
-    PasswordChanged, Pending, Reply, Search, Secret, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -54,8 +54,8 @@ pub trait Backend: Any + Debug + Send + Sync {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged>;
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome>;
 
     /// Carries out an extended operation that is a database's own.
     fn extended(

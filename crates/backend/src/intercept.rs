@@ -23,7 +23,7 @@ use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End};
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
-    PasswordChanged, Pending, Reply, Search, Secret, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -116,8 +116,8 @@ pub trait Interceptor: Debug + Send + Sync {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         next.modify_password(context, change, later)
     }
 
@@ -269,8 +269,8 @@ impl<'a> Next<'a> {
         self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match self.interceptor(Operations::PASSWORD) {
             Some((interceptor, next)) => interceptor.modify_password(next, context, change, later),
             None => self.backend.modify_password(context, change, later),

@@ -38,7 +38,7 @@ pub use intercept::{Behind, BoundSession, InterceptedBackend, Interceptor, Next,
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict, answered_by,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict, answered_by,
 };
 pub use over_glue::OverGlue;
 pub use relay::Relay;

@@ -131,7 +131,7 @@ impl Debug for PasswordChange<'_> {
 }
 
 /// What became of it.
-pub struct PasswordChanged {
+pub struct PasswordChangeOutcome {
     pub result: LdapResult,
     pub controls: Vec<ControlBuf>,
     /// The password that was made up.
@@ -143,19 +143,19 @@ pub struct PasswordChanged {
 }
 
 /// Passwords stay out of logs.
-impl Debug for PasswordChanged {
+impl Debug for PasswordChangeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PasswordChanged").field("result", &self.result).finish_non_exhaustive()
+        f.debug_struct("PasswordChangeOutcome").field("result", &self.result).finish_non_exhaustive()
     }
 }
 
-impl From<LdapResult> for PasswordChanged {
+impl From<LdapResult> for PasswordChangeOutcome {
     fn from(result: LdapResult) -> Self {
         Self { result, controls: Vec::new(), generated: None, proof: None, written: None }
     }
 }
 
-impl From<WriteOutcome> for PasswordChanged {
+impl From<WriteOutcome> for PasswordChangeOutcome {
     fn from(outcome: WriteOutcome) -> Self {
         // Which of the entries above exist is not told here.
         let result = LdapResult { matched_dn: String::new(), ..outcome.result.clone() };

@@ -18,8 +18,8 @@ use crate::glue;
 use crate::intercept::Stack;
 use crate::mounts::Mounts;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
-    Search, Verdict,
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending,
+    Reply, Search, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -123,8 +123,8 @@ impl Backend for Parts {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.holder(change.dn).modify_password(context, change, later)
     }
 

@@ -13,8 +13,8 @@ use crate::backend::{Announcement, Backend, Below, Context};
 use crate::cursor::{Cursor, End};
 use crate::glue;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
-    Search, Verdict,
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending,
+    Reply, Search, Verdict,
 };
 
 /// Relays and proxies that a request may have come through.
@@ -121,8 +121,8 @@ impl Backend for Relay {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match self.to(context, change.dn, change.hops) {
             Ok(backend) => {
                 let hops = change.hops.saturating_add(1);

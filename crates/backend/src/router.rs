@@ -19,7 +19,7 @@ use crate::intercept::{BoundSession, Stack};
 use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
-    PasswordChanged, Pending, Reply, Search, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use crate::over_glue::{GluedTree, OverGlue};
 use crate::replica_progress::ReplicaProgress;
@@ -197,8 +197,8 @@ impl Router {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.interceptors.modify_password(&self.routes, context, change, later)
     }
 
@@ -461,8 +461,8 @@ impl Backend for Routes {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match self.tree_above(change.dn) {
             Some(tree) => tree.stack.modify_password(&tree.parts, context, change, later),
             None => self.holder(change.dn).modify_password(context, change, later),

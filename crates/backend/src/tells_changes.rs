@@ -10,7 +10,7 @@ use crate::backend::Context;
 use crate::change_teller::{ChangeTeller, ChangedEntry};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::operation::{
-    Changes, Done, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
+    Changes, Done, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending, Reply,
 };
 use crate::renames::renamed;
 
@@ -96,12 +96,12 @@ impl Interceptor for TellsChanges {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         let dn = change.dn.clone();
-        let mut tracked_later = || -> Done<PasswordChanged> {
+        let mut tracked_later = || -> Done<PasswordChangeOutcome> {
             let (outstanding, completion) = (self.outstanding_at(&dn), later());
-            Box::new(move |changed: PasswordChanged| {
+            Box::new(move |changed: PasswordChangeOutcome| {
                 outstanding.ended(&changed.result);
                 completion(changed);
             })

@@ -21,7 +21,7 @@ use crate::search::answer::computed_values;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
 use crate::search::{Gate, GuardedEntry, referral, shown};
-use crate::tree::{self, Resolved};
+use crate::tree::{self, DnLookup};
 use crate::write::read_controls::ASSERTION_STEPS;
 
 /// Who compares, and how.
@@ -112,7 +112,7 @@ fn answer<N: Snapshot>(
             referral::rewrite(&view.schema, context.default_referrals, None, Some(request.entry), None);
         return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
     };
-    let Resolved { nearest, missing, .. } = located.resolved;
+    let DnLookup { nearest, missing, .. } = located.resolved;
     let stored = view.located_stored(located)?;
     let head = EntryView::parse(nearest, &stored)?;
     if missing == 0

@@ -99,9 +99,9 @@ pub(crate) fn found_child<'s, S: Snapshot>(
     parent: EntryId,
     normal_rdn: &[u8],
     found: &FoundChildren,
-) -> Result<Option<Located<'s>>, Fault> {
+) -> Result<Option<LocatedEntry<'s>>, Fault> {
     let located =
-        |id, stored| Located { resolved: Resolved { id: Some(id), nearest: id, missing: 0 }, stored };
+        |id, stored| LocatedEntry { resolved: DnLookup { id: Some(id), nearest: id, missing: 0 }, stored };
     let slot = found.slot(parent, normal_rdn);
     if let Some(id) = slot.id()
         && let Some(stored) = snapshot.get(ENTRIES, &id.to_bytes())?
@@ -118,7 +118,7 @@ pub(crate) fn found_child<'s, S: Snapshot>(
 
 /// What became of a look-up by DN.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Resolved {
+pub struct DnLookup {
     /// The entry, if there is one of this DN.
     pub id: Option<EntryId>,
     /// The entry itself or the nearest superior that exists; [`EntryId::ROOT`] when not even the suffix does.
@@ -129,22 +129,22 @@ pub struct Resolved {
 
 /// What became of it, with the record of the nearest entry as it is stored, where it was read on the way.
 #[derive(Clone, Debug)]
-pub struct Located<'s> {
-    pub resolved: Resolved,
+pub struct LocatedEntry<'s> {
+    pub resolved: DnLookup,
     pub stored: Option<Cow<'s, [u8]>>,
 }
 
-impl From<Resolved> for Located<'_> {
-    fn from(resolved: Resolved) -> Self {
+impl From<DnLookup> for LocatedEntry<'_> {
+    fn from(resolved: DnLookup) -> Self {
         Self { resolved, stored: None }
     }
 }
 
 /// Looks up a DN within the suffix: RDN by RDN from the suffix down.
-pub fn resolve<S: Snapshot>(snapshot: &S, suffix: &NormalDn, dn: &NormalDn) -> Result<Resolved, Fault> {
+pub fn resolve<S: Snapshot>(snapshot: &S, suffix: &NormalDn, dn: &NormalDn) -> Result<DnLookup, Fault> {
     let below = dn.depth().saturating_sub(suffix.depth());
     let absent =
-        Resolved { id: None, nearest: EntryId::ROOT, missing: below + usize::from(suffix.depth() > 0) };
+        DnLookup { id: None, nearest: EntryId::ROOT, missing: below + usize::from(suffix.depth() > 0) };
     if !(dn == suffix || dn.is_descendant_of(suffix)) {
         return Ok(absent);
     }
@@ -159,10 +159,10 @@ pub fn resolve<S: Snapshot>(snapshot: &S, suffix: &NormalDn, dn: &NormalDn) -> R
     for (done, rdn) in rdns.iter().rev().enumerate() {
         match child(snapshot, at, rdn)? {
             Some(id) => at = id,
-            None => return Ok(Resolved { id: None, nearest: at, missing: below - done }),
+            None => return Ok(DnLookup { id: None, nearest: at, missing: below - done }),
         }
     }
-    Ok(Resolved { id: Some(at), nearest: at, missing: 0 })
+    Ok(DnLookup { id: Some(at), nearest: at, missing: 0 })
 }
 
 /// Calls `visit` with the id of each child in the order of their RDNs, until it answers false.
@@ -339,7 +339,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
         suffix: &NormalDn,
         dn: &NormalDn,
         found: &FoundChildren,
-    ) -> Result<Located<'s>, Fault> {
+    ) -> Result<LocatedEntry<'s>, Fault> {
         let is_below = dn.depth() > suffix.depth();
         let Some(parent) = dn.parent().filter(|parent| is_below && !parent.is_root()) else {
             return Ok(resolve(self.snapshot, suffix, dn)?.into());
@@ -351,12 +351,12 @@ impl<'s, S: Snapshot> Names<'s, S> {
         });
         let (Some(nearest), Some(rdn)) = (known, dn.rdns().next()) else {
             let resolved = resolve(self.snapshot, suffix, dn)?;
-            if let Resolved { id: Some(id), .. } = resolved {
+            if let DnLookup { id: Some(id), .. } = resolved {
                 self.remember_parent(id, parent, commit)?;
             }
             return Ok(resolved.into());
         };
-        let absent = Resolved { id: None, nearest, missing: 1 };
+        let absent = DnLookup { id: None, nearest, missing: 1 };
         Ok(found_child(self.snapshot, nearest, rdn, found)?.unwrap_or_else(|| absent.into()))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::time::Monotonic;
@@ -145,8 +145,8 @@ impl Backend for ProxyBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         if change.old.is_some()
             && let Err(refused) = (change.proof_begins)()
         {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_backend::{Done, PasswordChanged, Pending};
+use larix_backend::{Done, PasswordChangeOutcome, Pending};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
 use larix_engine::write::WriteOperation;
@@ -248,7 +248,7 @@ pub(crate) fn encode_password(
 }
 
 /// What the answer to it says.
-pub(crate) fn password_changed(outcome: Outcome, has_proof: bool) -> PasswordChanged {
+pub(crate) fn password_changed(outcome: Outcome, has_proof: bool) -> PasswordChangeOutcome {
     let value = outcome.value.as_deref();
     let generated = PasswordModifyResponse::decode(value).ok().and_then(|answer| answer.generated);
     let generated = generated.map(|generated| Zeroizing::new(generated.to_vec()));
@@ -260,7 +260,7 @@ pub(crate) fn password_changed(outcome: Outcome, has_proof: bool) -> PasswordCha
         code => has_proof.then_some(code == ResultCode::SUCCESS),
     };
     let controls = outcome.controls;
-    PasswordChanged { controls, generated, proof, ..PasswordChanged::from(outcome.result) }
+    PasswordChangeOutcome { controls, generated, proof, ..PasswordChangeOutcome::from(outcome.result) }
 }
 
 #[cfg(test)]

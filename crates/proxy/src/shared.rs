@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     next: AtomicU64,
     /// Requests under way, and those that wait in `commands`: more while `commands` is locked, fewer while `exchange` is.
     pub(crate) jobs: AtomicUsize,
-    bound: Mutex<HashMap<usize, Bound>>,
+    bound: Mutex<HashMap<usize, KnownCredentials>>,
     pub(crate) counts: Counts,
     /// The connections that are ready.
     pub(crate) open: Open,
@@ -114,7 +114,7 @@ pub struct TargetState {
 }
 
 /// Somebody who is bound to the target through a connection of his.
-struct Bound {
+struct KnownCredentials {
     dn: NormalDn,
     password: Option<Zeroizing<Vec<u8>>>,
     client: Weak<dyn Any + Send + Sync>,
@@ -383,7 +383,7 @@ impl Shared {
         dn: NormalDn,
         password: Option<Zeroizing<Vec<u8>>>,
     ) {
-        self.bound().insert(key(&client), Bound { dn, password, client });
+        self.bound().insert(key(&client), KnownCredentials { dn, password, client });
     }
 
     /// Whether this client has bound through the proxy as this name, and with what he can be bound again.
@@ -422,7 +422,7 @@ impl Shared {
         bound.values().map(|bound| bound.dn.clone()).collect()
     }
 
-    fn bound(&self) -> MutexGuard<'_, HashMap<usize, Bound>> {
+    fn bound(&self) -> MutexGuard<'_, HashMap<usize, KnownCredentials>> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
+    Operations, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
@@ -314,15 +314,15 @@ impl Interceptor for NamesInFront {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.mapped(next, context, |around, context, answers| {
             let target = match self.mapping.name(RewriteContext::Password, &change.target, around) {
                 Ok(target) => target.into_owned(),
                 Err(refused) => return Reply::Now(refused.into()),
             };
             let Ok(dn) = self.schema.parse_dn(&target) else { return Reply::Now(invalid_dn().into()) };
-            let to_client = move |mut changed: PasswordChanged, answers: &Answers| {
+            let to_client = move |mut changed: PasswordChangeOutcome, answers: &Answers| {
                 answers.result(&mut changed.result);
                 answers.controls(&mut changed.controls);
                 changed

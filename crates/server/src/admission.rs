@@ -69,7 +69,7 @@ struct Bucket(AtomicU64);
 
 /// A token that was taken, under the limit that was in force then.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Paid {
+pub(crate) struct PaidToken {
     /// Nanoseconds that it takes to come back.
     each: u64,
     /// When it has come back by itself.
@@ -187,7 +187,7 @@ impl Admission {
         &self,
         admitted: &Admitted,
         now: Monotonic,
-    ) -> Result<Option<Paid>, LdapResult> {
+    ) -> Result<Option<PaidToken>, LdapResult> {
         let (Some(rate), Some(account)) = (self.limits.load().failures, &admitted.account) else {
             return Ok(None);
         };
@@ -200,7 +200,7 @@ impl Admission {
     }
 
     /// A bind that began was not answered with invalid credentials.
-    pub(crate) fn bind_did_not_fail(&self, admitted: &Admitted, paid: Paid, now: Monotonic) {
+    pub(crate) fn bind_did_not_fail(&self, admitted: &Admitted, paid: PaidToken, now: Monotonic) {
         if let Some(account) = &admitted.account {
             account.failures.give_back(paid, now);
         }
@@ -270,7 +270,7 @@ impl Account {
 
 impl Bucket {
     /// Takes a token if there is one.
-    fn take(&self, now: Monotonic, rate: Rate) -> Option<Paid> {
+    fn take(&self, now: Monotonic, rate: Rate) -> Option<PaidToken> {
         let (each, whole) = rate.nanos();
         let mut until = now;
         let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
@@ -278,11 +278,11 @@ impl Bucket {
             until = Monotonic(next);
             (next - now.0 <= whole).then_some(next)
         });
-        taken.is_ok().then_some(Paid { each, until })
+        taken.is_ok().then_some(PaidToken { each, until })
     }
 
     /// What of a token has come back by itself is not given back once more: others may have had it since.
-    fn give_back(&self, paid: Paid, now: Monotonic) {
+    fn give_back(&self, paid: PaidToken, now: Monotonic) {
         let rest = paid.until.0.saturating_sub(now.0).min(paid.each);
         let update = |full_at: u64| Some(full_at.saturating_sub(rest));
         // An update that always gives a value cannot fail.

@@ -38,13 +38,13 @@ use larix_proto::{Controls, LdapResult, Message, MessageId, Request, ResponseOp,
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
-use crate::admission::Paid;
+use crate::admission::PaidToken;
 use crate::connection::{Event, Limits, Operation, SearchLocation, Service, SliceOutcome, StartOutcome};
 use crate::databases::Databases;
 use crate::layers::LayersError;
 use crate::log::{LogLevel, printable};
 use crate::operation_log::RequestSummary;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 use crate::restrictions::SessionState;
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
@@ -146,7 +146,7 @@ pub(crate) struct Dispatcher {
     message: Cell<MessageId>,
     close_reason: &'static str,
     /// The token of a bind under way, which counts as failed until it is judged.
-    bind_paid: Cell<Option<Paid>>,
+    bind_paid: Cell<Option<PaidToken>>,
     /// The controls of the bind under way.
     bind_controls: RequestControls,
     /// Summaries of unanswered requests for the log, by serial number, if the log may need them.
@@ -343,14 +343,14 @@ impl Dispatcher {
     pub(crate) fn permitted(
         &self,
         dn: &str,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         // A client that binds is anonymous until the bind is done.
         let subject = match operation {
-            Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => {
-                self.session.anonymous()
-            }
+            RestrictedOperation::SimpleBind
+            | RestrictedOperation::AnonymousBind
+            | RestrictedOperation::SaslBind => self.session.anonymous(),
             _ => self.session.subject(),
         };
         let databases = self.server.databases();
@@ -362,7 +362,7 @@ impl Dispatcher {
         &self,
         subject: &Subject,
         dn: &str,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         self.permitted_in(&self.server.databases(), subject, dn, operation, sent)
@@ -373,7 +373,7 @@ impl Dispatcher {
         databases: &Databases,
         subject: &Subject,
         dn: &str,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         let rules = databases.rules_for(dn);
@@ -458,20 +458,20 @@ impl Service for Dispatcher {
             }
             Request::Modify(request) => {
                 let in_flight = self.begin(operation, OperationKind::Modify, ResponseOp::Modify);
-                self.write(in_flight, request.into(), Restricted::Modify, message, out)
+                self.write(in_flight, request.into(), RestrictedOperation::Modify, message, out)
             }
             Request::Add(request) => {
                 let in_flight = self.begin(operation, OperationKind::Add, ResponseOp::Add);
-                self.write(in_flight, request.into(), Restricted::Add, message, out)
+                self.write(in_flight, request.into(), RestrictedOperation::Add, message, out)
             }
             Request::Delete(dn) => {
                 let in_flight = self.begin(operation, OperationKind::Delete, ResponseOp::Delete);
                 let delete = WriteOperation::Delete { entry: dn.to_owned() };
-                self.write(in_flight, delete, Restricted::Delete, message, out)
+                self.write(in_flight, delete, RestrictedOperation::Delete, message, out)
             }
             Request::ModifyDn(request) => {
                 let in_flight = self.begin(operation, OperationKind::ModifyDn, ResponseOp::ModifyDn);
-                self.write(in_flight, request.into(), Restricted::Rename, message, out)
+                self.write(in_flight, request.into(), RestrictedOperation::Rename, message, out)
             }
             Request::Extended(request) => {
                 let in_flight = self.begin(operation, OperationKind::Extended, ResponseOp::Extended);

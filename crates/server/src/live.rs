@@ -23,7 +23,7 @@ use larix_configuration::{ChangedConfig, ConfigChange, ConfigRefusal, Present, R
 #[cfg(feature = "kv")]
 use larix_configuration::{FollowedConfig, SharedLines};
 use larix_engine::injected;
-use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
+use larix_engine::replica::{ApplyOutcome, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
@@ -329,7 +329,7 @@ impl Configurator<'_> {
         &mut self,
         batch: ReplicatedBatch,
         present: Option<Present>,
-    ) -> Result<(Vec<Applied>, u64), LdapResult> {
+    ) -> Result<(Vec<ApplyOutcome>, u64), LdapResult> {
         self.free_unused();
         let earlier = self.server.generation_in_force();
         let (clock, config) = (Arc::clone(&self.server.clock), Arc::clone(&earlier.config));

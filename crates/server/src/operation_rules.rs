@@ -14,7 +14,7 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 
 /// An operation as the rules tell them apart.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Restricted<'a> {
+pub(crate) enum RestrictedOperation<'a> {
     SimpleBind,
     /// A simple bind without a name: it gives nothing away, and what follows is asked for its protection.
     AnonymousBind,
@@ -29,7 +29,7 @@ pub(crate) enum Restricted<'a> {
     Extended(&'a str),
 }
 
-impl Restricted<'_> {
+impl RestrictedOperation<'_> {
     /// Whether the operation counts as a change.
     pub(crate) fn is_update(self) -> bool {
         match self {
@@ -125,7 +125,7 @@ impl OperationRules {
     pub(crate) fn check(
         &self,
         subject: &Subject,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         if self.root.is_some() && self.root == subject.dn {
@@ -181,7 +181,7 @@ fn matches(requester: &AccessPolicy, subject: &Subject) -> bool {
 
 /// The request as the rules see it.
 struct RuleInput<'a> {
-    operation: Restricted<'a>,
+    operation: RestrictedOperation<'a>,
     /// The controls that it came with and that mean something to it: OIDs, and whether they are critical.
     controls: Vec<(&'a str, bool)>,
     dropped: Vec<String>,
@@ -194,7 +194,7 @@ enum Dropped {
 }
 
 impl<'a> RuleInput<'a> {
-    fn new(operation: Restricted<'a>, sent: Controls<'a>) -> Self {
+    fn new(operation: RestrictedOperation<'a>, sent: Controls<'a>) -> Self {
         let kind = kind(operation);
         let meant = sent.into_iter().filter(|control| controls::applies(control.oid, kind));
         Self {
@@ -207,14 +207,18 @@ impl<'a> RuleInput<'a> {
     fn concerns(&self, rule: &OperationRule) -> bool {
         let set = &rule.operations;
         let by_kind = match self.operation {
-            Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => set.bind,
-            Restricted::Search => set.search,
-            Restricted::Compare => set.compare,
-            Restricted::Add => set.add,
-            Restricted::Delete => set.delete,
-            Restricted::Modify => set.modify,
-            Restricted::Rename => set.rename,
-            Restricted::Extended(oid) => set.extended || set.extended_oids.iter().any(|listed| listed == oid),
+            RestrictedOperation::SimpleBind
+            | RestrictedOperation::AnonymousBind
+            | RestrictedOperation::SaslBind => set.bind,
+            RestrictedOperation::Search => set.search,
+            RestrictedOperation::Compare => set.compare,
+            RestrictedOperation::Add => set.add,
+            RestrictedOperation::Delete => set.delete,
+            RestrictedOperation::Modify => set.modify,
+            RestrictedOperation::Rename => set.rename,
+            RestrictedOperation::Extended(oid) => {
+                set.extended || set.extended_oids.iter().any(|listed| listed == oid)
+            }
         };
         by_kind && rule.controls.iter().all(|wanted| self.controls.iter().any(|(oid, _)| oid == wanted))
     }
@@ -232,16 +236,18 @@ impl<'a> RuleInput<'a> {
     }
 }
 
-const fn kind(operation: Restricted<'_>) -> OperationKind<'_> {
+const fn kind(operation: RestrictedOperation<'_>) -> OperationKind<'_> {
     match operation {
-        Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => OperationKind::Bind,
-        Restricted::Search => OperationKind::Search,
-        Restricted::Compare => OperationKind::Compare,
-        Restricted::Add => OperationKind::Add,
-        Restricted::Delete => OperationKind::Delete,
-        Restricted::Modify => OperationKind::Modify,
-        Restricted::Rename => OperationKind::ModifyDn,
-        Restricted::Extended(oid) => OperationKind::Extended(oid),
+        RestrictedOperation::SimpleBind
+        | RestrictedOperation::AnonymousBind
+        | RestrictedOperation::SaslBind => OperationKind::Bind,
+        RestrictedOperation::Search => OperationKind::Search,
+        RestrictedOperation::Compare => OperationKind::Compare,
+        RestrictedOperation::Add => OperationKind::Add,
+        RestrictedOperation::Delete => OperationKind::Delete,
+        RestrictedOperation::Modify => OperationKind::Modify,
+        RestrictedOperation::Rename => OperationKind::ModifyDn,
+        RestrictedOperation::Extended(oid) => OperationKind::Extended(oid),
     }
 }
 

@@ -5,7 +5,7 @@ use larix_engine::access::Subject;
 use larix_proto::{ControlBuf, Controls, oid};
 use larix_schema::NormalDn;
 
-use super::{OperationRules, Restricted};
+use super::{OperationRules, RestrictedOperation};
 
 fn read(lines: &str) -> Result<Config, String> {
     let directory = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ fn rules(lines: &str) -> OperationRules {
 fn check(
     rules: &OperationRules,
     who: &str,
-    operation: Restricted<'_>,
+    operation: RestrictedOperation<'_>,
     sent: &[&'static str],
     expected: Option<&[&str]>,
 ) {
@@ -63,26 +63,26 @@ restrictop bind read by * allow",
     );
     let (user, root) = ("cn=u,cn=x", "cn=root,cn=x");
     let allowed: Option<&[&str]> = Some(&[]);
-    check(&rules, "", Restricted::Search, &[], allowed);
-    check(&rules, "", Restricted::Search, &[DSA], Some(&[DSA]));
-    check(&rules, "", Restricted::Search, &[CRITICAL_DSA], None);
-    check(&rules, user, Restricted::Search, &[CRITICAL_DSA], allowed);
-    check(&rules, user, Restricted::Search, &[DSA, ASSERT], None);
+    check(&rules, "", RestrictedOperation::Search, &[], allowed);
+    check(&rules, "", RestrictedOperation::Search, &[DSA], Some(&[DSA]));
+    check(&rules, "", RestrictedOperation::Search, &[CRITICAL_DSA], None);
+    check(&rules, user, RestrictedOperation::Search, &[CRITICAL_DSA], allowed);
+    check(&rules, user, RestrictedOperation::Search, &[DSA, ASSERT], None);
     // The control that was dropped is not there for the rules that follow.
-    check(&rules, "", Restricted::Search, &[DSA, ASSERT], Some(&[DSA, ASSERT]));
-    check(&rules, "", Restricted::Search, &[ASSERT], Some(&[ASSERT]));
-    check(&rules, "", Restricted::Search, &[CRITICAL_ASSERT], None);
-    check(&rules, root, Restricted::Search, &[CRITICAL_ASSERT], allowed);
-    check(&rules, "", Restricted::Compare, &[ASSERT], allowed);
-    check(&rules, "", Restricted::Compare, &[ASSERT, DSA], None);
-    check(&rules, "", Restricted::Delete, &[], None);
-    check(&rules, user, Restricted::Delete, &[], allowed);
-    check(&rules, "", Restricted::SimpleBind, &[], allowed);
-    check(&rules, "", Restricted::AnonymousBind, &[], allowed);
+    check(&rules, "", RestrictedOperation::Search, &[DSA, ASSERT], Some(&[DSA, ASSERT]));
+    check(&rules, "", RestrictedOperation::Search, &[ASSERT], Some(&[ASSERT]));
+    check(&rules, "", RestrictedOperation::Search, &[CRITICAL_ASSERT], None);
+    check(&rules, root, RestrictedOperation::Search, &[CRITICAL_ASSERT], allowed);
+    check(&rules, "", RestrictedOperation::Compare, &[ASSERT], allowed);
+    check(&rules, "", RestrictedOperation::Compare, &[ASSERT, DSA], None);
+    check(&rules, "", RestrictedOperation::Delete, &[], None);
+    check(&rules, user, RestrictedOperation::Delete, &[], allowed);
+    check(&rules, "", RestrictedOperation::SimpleBind, &[], allowed);
+    check(&rules, "", RestrictedOperation::AnonymousBind, &[], allowed);
     // No rule is about it.
-    check(&rules, user, Restricted::Extended(oid::WHO_AM_I), &[], None);
-    check(&rules, user, Restricted::Extended(oid::PASSWORD_MODIFY), &[], None);
-    check(&rules, root, Restricted::Extended(oid::PASSWORD_MODIFY), &[], allowed);
+    check(&rules, user, RestrictedOperation::Extended(oid::WHO_AM_I), &[], None);
+    check(&rules, user, RestrictedOperation::Extended(oid::PASSWORD_MODIFY), &[], None);
+    check(&rules, root, RestrictedOperation::Extended(oid::PASSWORD_MODIFY), &[], allowed);
 }
 
 #[test]
@@ -90,19 +90,19 @@ fn flow() {
     let allowed: Option<&[&str]> = Some(&[]);
     // A rule that is about the request and has no clause for the requester refuses it.
     let implicit = rules("restrictop search by users allow\nrestrictop all by * allow");
-    check(&implicit, "", Restricted::Search, &[], None);
-    check(&implicit, "", Restricted::Compare, &[], allowed);
+    check(&implicit, "", RestrictedOperation::Search, &[], None);
+    check(&implicit, "", RestrictedOperation::Compare, &[], allowed);
     // Nothing to drop decides nothing, and a clause stops unless it says otherwise.
     let stop = rules("restrictop search by * drop control=manageDSAiT\nrestrictop all by * allow");
-    check(&stop, "", Restricted::Search, &[], None);
-    check(&stop, "", Restricted::Search, &[DSA], Some(&[DSA]));
+    check(&stop, "", RestrictedOperation::Search, &[], None);
+    check(&stop, "", RestrictedOperation::Search, &[DSA], Some(&[DSA]));
     let go_on = rules("restrictop search by * drop control=manageDSAiT continue by users allow");
-    check(&go_on, "cn=u", Restricted::Search, &[], allowed);
-    check(&go_on, "", Restricted::Search, &[DSA], Some(&[DSA]));
-    check(&go_on, "", Restricted::Search, &[], None);
+    check(&go_on, "cn=u", RestrictedOperation::Search, &[], allowed);
+    check(&go_on, "", RestrictedOperation::Search, &[DSA], Some(&[DSA]));
+    check(&go_on, "", RestrictedOperation::Search, &[], None);
     let of_one = rules("restrictop all by dn.exact=\"cn=a b,cn=x\" reject by * allow");
-    check(&of_one, "cn=a b,cn=x", Restricted::Search, &[], None);
-    check(&of_one, "cn=c,cn=x", Restricted::Search, &[], allowed);
+    check(&of_one, "cn=a b,cn=x", RestrictedOperation::Search, &[], None);
+    check(&of_one, "cn=c,cn=x", RestrictedOperation::Search, &[], allowed);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_databases_own_stand_in() {
     for database in config.databases.iter().filter(|database| !database.suffixes.is_empty()) {
         let rules = OperationRules::in_force(&config, Some(database)).unwrap().unwrap();
         let expected: Option<&[&str]> = (database.suffixes[0].text == "cn=x").then_some(&[]);
-        check(&rules, "", Restricted::Search, &[], expected);
+        check(&rules, "", RestrictedOperation::Search, &[], expected);
     }
 }
 

@@ -8,7 +8,7 @@ use larix_configuration::values::{Requirements, Restrictions, SecurityFactors};
 use larix_engine::access::Subject;
 use larix_proto::{Controls, LdapResult, ResultCode, oid};
 
-use crate::operation_rules::{OperationRules, Restricted};
+use crate::operation_rules::{OperationRules, RestrictedOperation};
 
 /// The rules in force: the frontend's, tightened by those of the database that the operation is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Rules {
 
     /// Whether an operation passes for every subject. A change never does: it matters who makes it.
     #[inline]
-    pub(crate) fn let_pass(&self, operation: Restricted<'_>) -> bool {
+    pub(crate) fn let_pass(&self, operation: RestrictedOperation<'_>) -> bool {
         self.empty && !operation.is_update()
     }
 
@@ -91,7 +91,7 @@ impl Rules {
         &self,
         session: &SessionState,
         subject: &Subject,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         if self.let_pass(operation) {
@@ -102,8 +102,12 @@ impl Rules {
     }
 
     /// Checks one operation against all but the `restrictop` rules.
-    pub(crate) fn check(&self, session: &SessionState, operation: Restricted<'_>) -> Result<(), LdapResult> {
-        if operation != Restricted::Extended(oid::START_TLS) {
+    pub(crate) fn check(
+        &self,
+        session: &SessionState,
+        operation: RestrictedOperation<'_>,
+    ) -> Result<(), LdapResult> {
+        if operation != RestrictedOperation::Extended(oid::START_TLS) {
             self.check_security(session, operation)?;
         }
         if !operation.is_session() {
@@ -139,16 +143,20 @@ impl Rules {
         }
     }
 
-    fn check_security(&self, session: &SessionState, operation: Restricted<'_>) -> Result<(), LdapResult> {
+    fn check_security(
+        &self,
+        session: &SessionState,
+        operation: RestrictedOperation<'_>,
+    ) -> Result<(), LdapResult> {
         let factors = &self.security;
         factor(session.transport_ssf, factors.transport, "transport ", "")?;
         factor(session.tls_ssf, factors.tls, "TLS ", "")?;
-        if operation == Restricted::SimpleBind {
+        if operation == RestrictedOperation::SimpleBind {
             factor(session.ssf, factors.simple_bind, "", "")?;
         }
-        if operation != Restricted::SaslBind {
+        if operation != RestrictedOperation::SaslBind {
             factor(session.sasl_ssf, factors.sasl, "SASL ", "")?;
-            if operation != Restricted::AnonymousBind {
+            if operation != RestrictedOperation::AnonymousBind {
                 factor(session.ssf, factors.ssf, "", "")?;
             }
         }
@@ -186,18 +194,20 @@ impl Rules {
         Ok(())
     }
 
-    fn check_restricted(&self, operation: Restricted<'_>) -> Result<(), LdapResult> {
+    fn check_restricted(&self, operation: RestrictedOperation<'_>) -> Result<(), LdapResult> {
         let restricted = &self.restrictions;
         let mut extended = false;
         let by_kind = match operation {
-            Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => restricted.bind,
-            Restricted::Search => restricted.search,
-            Restricted::Compare => restricted.compare,
-            Restricted::Add => restricted.add,
-            Restricted::Delete => restricted.delete,
-            Restricted::Modify => restricted.modify,
-            Restricted::Rename => restricted.rename,
-            Restricted::Extended(oid) => {
+            RestrictedOperation::SimpleBind
+            | RestrictedOperation::AnonymousBind
+            | RestrictedOperation::SaslBind => restricted.bind,
+            RestrictedOperation::Search => restricted.search,
+            RestrictedOperation::Compare => restricted.compare,
+            RestrictedOperation::Add => restricted.add,
+            RestrictedOperation::Delete => restricted.delete,
+            RestrictedOperation::Modify => restricted.modify,
+            RestrictedOperation::Rename => restricted.rename,
+            RestrictedOperation::Extended(oid) => {
                 extended = restricted.extended_oids.iter().any(|listed| listed == oid);
                 // Those without a flag of their own are kept by `modify`, as a change about which no more is known.
                 if has_flag(oid) { restricted.extended } else { restricted.modify }
@@ -236,7 +246,7 @@ mod tests {
     fn check(
         shared: Shared,
         session: SessionState,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         expected: Option<(u32, &str)>,
     ) {
         let found = Rules::new(&Shared::default(), Some(&shared), false).check(&session, operation);
@@ -250,33 +260,33 @@ mod tests {
         let nobody = SessionState { version: 3, ..SessionState::default() };
         let user = SessionState { authenticated: true, bound: true, ..nobody };
         let plain = Shared::default;
-        check(plain(), nobody, Restricted::Search, None);
-        check(plain(), nobody, Restricted::Add, Some((8, "modifications require authentication")));
-        check(plain(), user, Restricted::Add, None);
+        check(plain(), nobody, RestrictedOperation::Search, None);
+        check(plain(), nobody, RestrictedOperation::Add, Some((8, "modifications require authentication")));
+        check(plain(), user, RestrictedOperation::Add, None);
         let read_only = || Shared { read_only: true, ..plain() };
-        check(read_only(), user, Restricted::Modify, Some((53, "operation restricted")));
-        check(read_only(), user, Restricted::Search, None);
-        check(read_only(), user, Restricted::Extended(oid::WHO_AM_I), None);
+        check(read_only(), user, RestrictedOperation::Modify, Some((53, "operation restricted")));
+        check(read_only(), user, RestrictedOperation::Search, None);
+        check(read_only(), user, RestrictedOperation::Extended(oid::WHO_AM_I), None);
         let authc =
             || Shared { requirements: Requirements { authc: true, ..Requirements::default() }, ..plain() };
-        check(authc(), nobody, Restricted::Search, Some((53, "authentication required")));
-        check(authc(), nobody, Restricted::SimpleBind, None);
+        check(authc(), nobody, RestrictedOperation::Search, Some((53, "authentication required")));
+        check(authc(), nobody, RestrictedOperation::SimpleBind, None);
         let bind =
             || Shared { requirements: Requirements { bind: true, ..Requirements::default() }, ..plain() };
-        check(bind(), nobody, Restricted::Search, Some((1, "BIND required")));
+        check(bind(), nobody, RestrictedOperation::Search, Some((1, "BIND required")));
         let ssf =
             || Shared { security: SecurityFactors { ssf: 128, ..SecurityFactors::default() }, ..plain() };
-        check(ssf(), user, Restricted::Search, Some((13, "confidentiality required")));
+        check(ssf(), user, RestrictedOperation::Search, Some((13, "confidentiality required")));
         check(
             ssf(),
             SessionState { ssf: 71, ..user },
-            Restricted::Search,
+            RestrictedOperation::Search,
             Some((13, "stronger confidentiality required")),
         );
-        check(ssf(), user, Restricted::Extended(oid::START_TLS), None);
-        check(ssf(), nobody, Restricted::SaslBind, None);
-        check(ssf(), nobody, Restricted::SimpleBind, Some((13, "confidentiality required")));
-        check(ssf(), nobody, Restricted::AnonymousBind, None);
+        check(ssf(), user, RestrictedOperation::Extended(oid::START_TLS), None);
+        check(ssf(), nobody, RestrictedOperation::SaslBind, None);
+        check(ssf(), nobody, RestrictedOperation::SimpleBind, Some((13, "confidentiality required")));
+        check(ssf(), nobody, RestrictedOperation::AnonymousBind, None);
         let factors = |security| Shared { security, ..plain() };
         for (security, expected) in [
             (SecurityFactors { simple_bind: 128, ..SecurityFactors::default() }, None),
@@ -293,12 +303,12 @@ mod tests {
                 Some((13, "SASL confidentiality required")),
             ),
         ] {
-            check(factors(security), nobody, Restricted::AnonymousBind, expected);
+            check(factors(security), nobody, RestrictedOperation::AnonymousBind, expected);
         }
         let no_search =
             || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
-        check(no_search(), user, Restricted::Search, Some((53, "operation restricted")));
-        check(no_search(), user, Restricted::Compare, None);
+        check(no_search(), user, RestrictedOperation::Search, Some((53, "operation restricted")));
+        check(no_search(), user, RestrictedOperation::Compare, None);
     }
 
     #[test]
@@ -312,12 +322,17 @@ mod tests {
         let of = |shared: Shared| Rules::new(&Shared::default(), Some(&shared), false);
         let nothing = of(Shared::default());
         assert!(nothing.is_empty());
-        for operation in
-            [Restricted::Search, Restricted::Compare, Restricted::SimpleBind, Restricted::SaslBind]
-        {
+        for operation in [
+            RestrictedOperation::Search,
+            RestrictedOperation::Compare,
+            RestrictedOperation::SimpleBind,
+            RestrictedOperation::SaslBind,
+        ] {
             assert_eq!(refusal(&nothing, operation), None, "{operation:?}");
         }
-        for operation in [Restricted::Add, Restricted::Modify, Restricted::Extended("1.2.3")] {
+        for operation in
+            [RestrictedOperation::Add, RestrictedOperation::Modify, RestrictedOperation::Extended("1.2.3")]
+        {
             let expected = Some(ResultCode::STRONGER_AUTH_REQUIRED);
             assert_eq!(refusal(&nothing, operation), expected, "{operation:?}");
         }
@@ -329,7 +344,7 @@ mod tests {
             (Shared { restrictions, ..Shared::default() }, ResultCode::UNWILLING_TO_PERFORM),
             (Shared { security, ..Shared::default() }, ResultCode::CONFIDENTIALITY_REQUIRED),
         ] {
-            assert_eq!(refusal(&of(shared), Restricted::Search), Some(expected));
+            assert_eq!(refusal(&of(shared), RestrictedOperation::Search), Some(expected));
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, PasswordChange, PasswordChanged,
-    Pending, Reply, Search, Secret, Verdict,
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, PasswordChange,
+    PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -80,8 +80,8 @@ impl Backend for InterceptedBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.interceptors.modify_password(&*self.backend, context, change, later)
     }
 

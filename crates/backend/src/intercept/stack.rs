@@ -10,7 +10,7 @@ use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End, First};
 use crate::operation::{
     Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
-    PasswordChanged, Pending, Reply, Search, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 
 /// The overlays in front of a backend, the outermost first.
@@ -123,8 +123,8 @@ impl Stack {
         backend: &dyn Backend,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match self.requests.has(Operations::PASSWORD) {
             true => self.before(backend).modify_password(context, change, later),
             false => backend.modify_password(context, change, later),

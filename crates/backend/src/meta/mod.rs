@@ -19,8 +19,8 @@ use larix_schema::{NormalDn, Schema};
 use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End};
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChanged, Pending, Reply,
-    Search, Verdict,
+    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending,
+    Reply, Search, Verdict,
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
@@ -254,8 +254,8 @@ impl Backend for Meta {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match self.holder(change.dn, by(context)) {
             Ok(target) => target.backend.modify_password(context, change, later),
             Err(refused) => Reply::Now(refused.into()),

@@ -32,8 +32,8 @@ impl Backend for Unreached {
         &self,
         _: &Context<'_>,
         _: PasswordChange<'_>,
-        _: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        _: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         panic!("changed")
     }
 

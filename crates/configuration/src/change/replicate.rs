@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::Csn;
 use larix_engine::log::{CsnVector, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
-use larix_engine::replica::{Applied, ReplicatedChange, UuidSet};
+use larix_engine::replica::{ApplyOutcome, ReplicatedChange, UuidSet};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
@@ -29,7 +29,7 @@ pub struct ReplicatedConfig {
     /// None: there is nothing to do.
     pub changed: Option<ChangedConfig>,
     /// In the order of the changes.
-    pub applied: Vec<Applied>,
+    pub applied: Vec<ApplyOutcome>,
     /// Entries that went because the provider does not have them.
     pub absent: u64,
 }
@@ -86,19 +86,19 @@ struct Tree<'c> {
 }
 
 impl Tree<'_> {
-    fn apply(&mut self, change: &ReplicatedChange) -> Applied {
+    fn apply(&mut self, change: &ReplicatedChange) -> ApplyOutcome {
         match change {
             ReplicatedChange::Put { entry_uuid, dn, attributes, .. } => self.put(entry_uuid, dn, attributes),
             ReplicatedChange::Delete { entry_uuid, .. } => match self.find_uuid(entry_uuid) {
                 Some(at) => {
                     self.remove(at);
-                    Applied::Done
+                    ApplyOutcome::Done
                 }
-                None => Applied::Older,
+                None => ApplyOutcome::Older,
             },
-            ReplicatedChange::Delta { entry_uuid, dn, csn, change, .. } => {
-                self.delta(entry_uuid.as_ref(), dn, csn, change).unwrap_or_else(|why| Applied::Refused(why.0))
-            }
+            ReplicatedChange::Delta { entry_uuid, dn, csn, change, .. } => self
+                .delta(entry_uuid.as_ref(), dn, csn, change)
+                .unwrap_or_else(|why| ApplyOutcome::Refused(why.0)),
         }
     }
 
@@ -109,7 +109,7 @@ impl Tree<'_> {
         dn: &str,
         csn: &Csn,
         change: &LoggedChange,
-    ) -> Result<Applied, ConfigRefusal> {
+    ) -> Result<ApplyOutcome, ConfigRefusal> {
         let at = match uuid {
             Some(uuid) => self.find_uuid(uuid),
             None => self.name(dn).and_then(|name| self.find(&name)),
@@ -117,7 +117,7 @@ impl Tree<'_> {
         let stored = at.and_then(|at| self.entries.get(at)).cloned();
         match (&stored, change) {
             (Some(stored), LoggedChange::Add(_)) if csn_of(stored).is_some_and(|own| own >= *csn) => {
-                return Ok(Applied::Older);
+                return Ok(ApplyOutcome::Older);
             }
             (_, LoggedChange::Add(attributes)) => {
                 // One that was made here, or that came another way, becomes what the log says.
@@ -126,12 +126,14 @@ impl Tree<'_> {
                     return Ok(self.put(&uuid, dn, &attributes.iter().map(values_of).collect::<Vec<_>>()));
                 }
             }
-            (None, LoggedChange::Delete) => return Ok(Applied::Older),
+            (None, LoggedChange::Delete) => return Ok(ApplyOutcome::Older),
             (None, _) => {
                 let text = format!("\"{dn}\" is not here, and its change makes no entry of it");
                 return Err(ConfigRefusal::new(ResultCode::NO_SUCH_OBJECT, text));
             }
-            (Some(stored), _) if csn_of(stored).is_some_and(|own| own >= *csn) => return Ok(Applied::Older),
+            (Some(stored), _) if csn_of(stored).is_some_and(|own| own >= *csn) => {
+                return Ok(ApplyOutcome::Older);
+            }
             _ => {}
         }
         let target = stored.map_or_else(|| dn.to_owned(), |entry| entry.dn.clone());
@@ -145,7 +147,7 @@ impl Tree<'_> {
         }
         // Nothing was changed here for itself.
         self.set_contexts(contexts);
-        Ok(Applied::Done)
+        Ok(ApplyOutcome::Done)
     }
 
     /// Answers the name of the entry afterwards; `None` when there was nothing to do.
@@ -183,10 +185,10 @@ impl Tree<'_> {
         }
     }
 
-    fn put(&mut self, uuid: &Uuid, dn: &str, attributes: &[AttributeValues]) -> Applied {
+    fn put(&mut self, uuid: &Uuid, dn: &str, attributes: &[AttributeValues]) -> ApplyOutcome {
         let Some(name) = self.name(dn) else {
             let text = format!("\"{dn}\" is no name");
-            return Applied::Refused(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, text));
+            return ApplyOutcome::Refused(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, text));
         };
         let kept = |attribute: &&AttributeValues| {
             let description = attribute.description.as_str();
@@ -203,7 +205,7 @@ impl Tree<'_> {
         if let Some(known) = same.and_then(|at| self.entries.get(at))
             && csn_of(known) >= csn_of(&entry)
         {
-            return Applied::Older;
+            return ApplyOutcome::Older;
         }
         // The provider's entry takes the place of one that was made here under its name, unless that is newer: then it is
         // the same entry from now on, as it is here.
@@ -216,12 +218,12 @@ impl Tree<'_> {
             known.attributes.retain(|a| !a.description.eq_ignore_ascii_case("entryUUID"));
             let values = vec![uuid.to_string().into_bytes()];
             known.attributes.push(ConfigAttribute::new("entryUUID", values));
-            return Applied::Older;
+            return ApplyOutcome::Older;
         }
         let Some(at) = same.or_else(|| self.find(&name)) else {
             self.changed = true;
             self.entries.push(Arc::new(entry));
-            return Applied::Done;
+            return ApplyOutcome::Done;
         };
         if let Some(known) = self.entries.get(at) {
             let context = known.values("contextCSN").clone();
@@ -236,7 +238,7 @@ impl Tree<'_> {
             self.changed = true;
             *place = Arc::new(entry);
         }
-        Applied::Done
+        ApplyOutcome::Done
     }
 
     /// What is below an entry gets its new name.
@@ -434,7 +436,7 @@ mod tests {
                 (done.applied, done.absent)
             };
         let third = "olcDatabase={3}null,cn=config";
-        let (done, older) = (vec![Applied::Done], vec![Applied::Older]);
+        let (done, older) = (vec![ApplyOutcome::Done], vec![ApplyOutcome::Older]);
         // Another entry, the same again, an older one, a newer one.
         let before = ["cn=one", "cn=two", "cn=three"];
         assert_eq!(carry(&[null(0, 1, third, "cn=three")], None, 1, &before), (done.clone(), 0));
@@ -508,7 +510,7 @@ mod tests {
             place: None,
         };
         let done = config.replicated(&[theirs], None, &[], &sources.stamp()).unwrap();
-        assert_eq!(done.applied, [Applied::Older]);
+        assert_eq!(done.applied, [ApplyOutcome::Older]);
         let config = done.changed.unwrap().config;
         let entries = config.entries();
         let entry = entries.iter().find(|entry| entry.dn.starts_with("olcDatabase={0}")).unwrap();

@@ -16,7 +16,7 @@ use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::index::uses::IndexUses;
 use crate::tables::ENTRIES;
-use crate::tree::{self, Located, Names};
+use crate::tree::{self, LocatedEntry, Names};
 
 /// A snapshot of a database, and the schema, catalog and settings to read it with.
 #[derive(Debug)]
@@ -96,12 +96,12 @@ impl<'s, N: Snapshot> View<'s, N> {
     }
 
     /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
-    pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
+    pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::DnLookup>, Fault> {
         Ok(self.locate(dn)?.map(|located| located.resolved))
     }
 
     /// The same for who goes on to [read the record](Self::located_record).
-    pub fn locate(&self, dn: &NormalDn) -> Result<Option<Located<'s>>, Fault> {
+    pub fn locate(&self, dn: &NormalDn) -> Result<Option<LocatedEntry<'s>>, Fault> {
         let suffix = self.settings.suffixes.iter().find(|suffix| dn.is_within(&suffix.normal));
         suffix.map(|suffix| self.names.locate(&suffix.normal, dn, &self.found)).transpose()
     }
@@ -110,13 +110,13 @@ impl<'s, N: Snapshot> View<'s, N> {
     ///
     /// # Errors
     /// There is none.
-    pub fn located_record(&self, located: Located<'s>) -> Result<Record<'s>, Fault> {
+    pub fn located_record(&self, located: LocatedEntry<'s>) -> Result<Record<'s>, Fault> {
         let id = located.resolved.nearest;
         self.unpacked(id, self.located_stored(located)?)
     }
 
     /// The same as it is stored.
-    pub(crate) fn located_stored(&self, located: Located<'s>) -> Result<Cow<'s, [u8]>, Fault> {
+    pub(crate) fn located_stored(&self, located: LocatedEntry<'s>) -> Result<Cow<'s, [u8]>, Fault> {
         let id = located.resolved.nearest;
         match located.stored {
             Some(stored) => Ok(stored),

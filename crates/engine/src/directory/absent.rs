@@ -19,7 +19,8 @@ use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
 use crate::filter::{Filter, FilterContext};
 use crate::replica::{
-    Applied, DeleteCompletion, DeleteLimit, DeleteOutcome, Ready, ReplicaRules, ReplicatedJob, Share, UuidSet,
+    ApplyOutcome, DeleteCompletion, DeleteLimit, DeleteOutcome, Ready, ReplicaRules, ReplicatedJob, Share,
+    UuidSet,
 };
 use crate::tables::ENTRIES;
 use crate::tree;
@@ -219,12 +220,12 @@ impl<S: Store> Sweep<S> {
         }
         let applied = std::mem::take(&mut *applied.lock().unwrap_or_else(PoisonError::into_inner));
         let refused = applied.iter().find_map(|applied| match applied {
-            Applied::Refused(result) => Some(result.clone()),
+            ApplyOutcome::Refused(result) => Some(result.clone()),
             _ => None,
         });
         match refused {
             Some(refused) => Err(refused),
-            None => Ok(applied.iter().filter(|applied| **applied != Applied::Older).count() as u64),
+            None => Ok(applied.iter().filter(|applied| **applied != ApplyOutcome::Older).count() as u64),
         }
     }
 }

@@ -56,7 +56,7 @@ type Replacement<'c> = (&'c AttributeDescription, Option<AttributeNumber>, &'c [
 
 /// An attribute of the next record that changed.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Changed<'p> {
+pub(crate) struct ChangedAttribute<'p> {
     pub(crate) description: &'p AttributeDescription,
     /// None: it was not looked up, or has none yet.
     number: Option<AttributeNumber>,
@@ -67,7 +67,7 @@ pub(crate) struct Changed<'p> {
     is_large: bool,
 }
 
-impl<'p> Changed<'p> {
+impl<'p> ChangedAttribute<'p> {
     fn edited(attribute: &'p EntryAttribute) -> Self {
         let EntryAttribute { description, values, large, place, .. } = attribute;
         Self { description, number: None, values, place: *place, is_large: large.is_some() }
@@ -161,13 +161,13 @@ impl<'r, 'c> Patch<'r, 'c> {
     }
 
     /// What changed, but for attributes that have gone.
-    pub(crate) fn changed(&self) -> impl Iterator<Item = Changed<'_>> {
+    pub(crate) fn changed(&self) -> impl Iterator<Item = ChangedAttribute<'_>> {
         let (edited, replaced) = match &self.after {
             After::Edited(attributes) => (attributes.as_slice(), &[][..]),
             After::Replaced(changes) => (&[][..], changes.as_slice()),
         };
-        let edited = edited.iter().map(Changed::edited);
-        let all = edited.chain(replaced.iter().copied().map(Changed::replaced));
+        let edited = edited.iter().map(ChangedAttribute::edited);
+        let all = edited.chain(replaced.iter().copied().map(ChangedAttribute::replaced));
         all.filter(|changed| !changed.values.is_empty() || changed.is_large)
     }
 
@@ -231,14 +231,14 @@ impl<'r, 'c> Patch<'r, 'c> {
     /// The new values of an attribute that was touched; none when it has gone.
     pub(crate) fn attribute(&self, row: &CatalogRow) -> Option<EntryAttribute> {
         let description = row.description.as_ref()?;
-        self.changed().find(|changed| changed.description == description).map(Changed::to_attribute)
+        self.changed().find(|changed| changed.description == description).map(ChangedAttribute::to_attribute)
     }
 
     /// Attributes that the record did not have.
     pub(crate) fn new_ones<'p>(
         &'p self,
         catalog: &'p Catalog,
-    ) -> impl Iterator<Item = (&'p CatalogRow, Changed<'p>)> {
+    ) -> impl Iterator<Item = (&'p CatalogRow, ChangedAttribute<'p>)> {
         let numbered = self.changed().filter_map(move |changed| {
             let number = changed.number.or_else(|| catalog.number(changed.description))?;
             Some((catalog.row(number)?, changed))

@@ -7,7 +7,7 @@ use larix_schema::AttributeDescription;
 use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::prepare::{Put, Ready};
-use super::{Applied, ConflictNote, ReplicaRules, conflicts, state};
+use super::{ApplyOutcome, ConflictNote, ReplicaRules, conflicts, state};
 use crate::access::Subject;
 use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change};
 use crate::controls::RequestControls;
@@ -32,7 +32,7 @@ pub(crate) struct ReplicatedJob {
     pub(crate) context_csns: Vec<Csn>,
     pub(crate) rules: ReplicaRules,
     /// The outcome of each change, for the waiting consumer.
-    pub(crate) applied: Arc<Mutex<Vec<Applied>>>,
+    pub(crate) applied: Arc<Mutex<Vec<ApplyOutcome>>>,
 }
 
 impl<S: Store> Group<'_, S> {
@@ -49,7 +49,7 @@ impl<S: Store> Group<'_, S> {
         let mut applied = Vec::with_capacity(job.changes.len());
         for ready in &job.changes {
             let done = match ready {
-                Ready::Refused(result) => Applied::Refused(result.clone()),
+                Ready::Refused(result) => ApplyOutcome::Refused(result.clone()),
                 ready => self.replicated(transaction, &covered, job, ready)?,
             };
             applied.push(done);
@@ -57,7 +57,7 @@ impl<S: Store> Group<'_, S> {
         if covered.is_empty() && !job.changes.is_empty() && !job.rules.own_csns {
             self.set.put(META, meta::UNPROVED, []);
         }
-        let refused = applied.iter().any(|applied| matches!(applied, Applied::Refused(_)));
+        let refused = applied.iter().any(|applied| matches!(applied, ApplyOutcome::Refused(_)));
         if !refused && !job.context_csns.is_empty() {
             self.settle_glue(transaction, &covered, job)?;
             self.raise(transaction, &covered, job)?;
@@ -117,7 +117,7 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
         ready: &Ready,
-    ) -> Result<Applied, Fault> {
+    ) -> Result<ApplyOutcome, Fault> {
         let mut applier = Applier::new(self, transaction, covered, job);
         let done = match ready {
             Ready::Put(put) if job.rules.own_csns => {
@@ -130,8 +130,8 @@ impl<S: Store> Group<'_, S> {
             }
             Ready::Delete { uuid, csn } => applier.delete(uuid, *csn),
             Ready::Delta(delta) => applier.delta(delta),
-            Ready::Nothing => Ok(Applied::Older),
-            Ready::Refused(result) => Ok(Applied::Refused(result.clone())),
+            Ready::Nothing => Ok(ApplyOutcome::Older),
+            Ready::Refused(result) => Ok(ApplyOutcome::Refused(result.clone())),
         };
         applier.end(done)
     }
@@ -145,7 +145,7 @@ impl<S: Store> Group<'_, S> {
     ) -> Result<(), Fault> {
         for (id, has_place) in state::new_glue(&Layered::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle(id, has_place).map(|()| Applied::Done);
+            let done = applier.settle(id, has_place).map(|()| ApplyOutcome::Done);
             // What cannot be settled stays as it is.
             applier.end(done)?;
         }
@@ -153,7 +153,7 @@ impl<S: Store> Group<'_, S> {
         let pending = state::pending_places(&Layered::new(transaction, &self.set))?;
         for (id, pending) in &pending {
             let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle_place(*id, pending).map(|()| Applied::Done);
+            let done = applier.settle_place(*id, pending).map(|()| ApplyOutcome::Done);
             applier.end(done)?;
         }
         if pending.is_empty() { Ok(()) } else { self.settle_names(transaction, covered, job) }
@@ -167,7 +167,7 @@ impl<S: Store> Group<'_, S> {
     ) -> Result<(), Fault> {
         for (id, name) in state::displaced(&Layered::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle_name(id, &name).map(|()| Applied::Done);
+            let done = applier.settle_name(id, &name).map(|()| ApplyOutcome::Done);
             applier.end(done)?;
         }
         Ok(())
@@ -215,7 +215,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// Keeps what was written, or nothing.
-    fn end(mut self, done: Result<Applied, Failure>) -> Result<Applied, Fault> {
+    fn end(mut self, done: Result<ApplyOutcome, Failure>) -> Result<ApplyOutcome, Fault> {
         let done = done.and_then(|applied| {
             self.group.follow_links(self.transaction, &mut self.unit, Some(self.stamp.csn))?;
             self.group.check_values(&self.unit)?;
@@ -232,7 +232,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                 let counters = &mut self.group.counters;
                 (counters.last_log_sequence, counters.logged_bytes) = self.logged_before;
                 match failure {
-                    Failure::Refused(result) => Ok(Applied::Refused(result)),
+                    Failure::Refused(result) => Ok(ApplyOutcome::Refused(result)),
                     Failure::Storage(fault) => Err(fault),
                 }
             }
@@ -329,12 +329,12 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// Writes a note into the conflict log.
-    pub(super) fn note(&mut self, note: ConflictNote) -> Result<Applied, Failure> {
+    pub(super) fn note(&mut self, note: ConflictNote) -> Result<ApplyOutcome, Failure> {
         let written = note.clone();
         self.step(|op| {
             let (snapshot, now) = (op.snapshot(), op.envelope.now);
             Ok(conflicts::append(snapshot, &mut op.set, now, &written)?)
         })?;
-        Ok(Applied::Conflict(Box::new(note)))
+        Ok(ApplyOutcome::Conflict(Box::new(note)))
     }
 }

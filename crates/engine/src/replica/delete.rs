@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::apply::Applier;
 use super::steps::{self, LocalEntry};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, ReplicatedPart, state};
+use super::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, ReplicatedPart, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use crate::write::operational::Stamp;
 use crate::write::operator::LogMark;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
-    pub(super) fn delete(&mut self, uuid: &Uuid, csn: Option<Csn>) -> Result<Applied, Failure> {
+    pub(super) fn delete(&mut self, uuid: &Uuid, csn: Option<Csn>) -> Result<ApplyOutcome, Failure> {
         if let Some(csn) = &csn {
             self.follow(csn);
         }
@@ -25,7 +25,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })?;
         let Some(local) = local else {
             if self.rules.elsewhere {
-                return Ok(Applied::Older);
+                return Ok(ApplyOutcome::Older);
             }
             let stamp = match csn.or(self.newest) {
                 Some(csn) if tombstone.is_none_or(|tombstone| tombstone.csn < csn) => {
@@ -33,11 +33,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 }
                 // The time of the delete is unknown: it is sent on with the current time.
                 None if tombstone.is_none() && self.rules.multi_provider => self.own_stamp(),
-                _ => return Ok(Applied::Older),
+                _ => return Ok(ApplyOutcome::Older),
             };
             self.stamp = stamp;
             self.bury_absent(uuid)?;
-            return Ok(Applied::Done);
+            return Ok(ApplyOutcome::Done);
         };
         let has_moved = |part: &ReplicatedPart| {
             let is_newer = csn.is_some() && local.csn >= csn;
@@ -47,7 +47,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let part = self.rules.part.as_ref().filter(|_| !self.rules.multi_provider);
         if part.is_some_and(has_moved) {
             // It left the part of this line, and another line has brought it.
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         }
         let delete_csn = csn.or(self.newest);
         let csn = match self.rules.elsewhere {
@@ -71,10 +71,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
-    fn delete_local(&mut self, local: LocalEntry, csn: Csn) -> Result<Applied, Failure> {
+    fn delete_local(&mut self, local: LocalEntry, csn: Csn) -> Result<ApplyOutcome, Failure> {
         let newer = local.csn.filter(|ours| *ours > csn);
         if newer.is_some() && (!self.rules.multi_provider && self.is_covered(&csn)) {
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         }
         let born = self.step(|op| {
             let current = op.current_entry(local.id)?;
@@ -83,9 +83,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let born =
             born.and_then(|text| crate::time::Timestamp::parse_generalized(std::str::from_utf8(&text).ok()?));
         if newer.is_some() && born.is_some_and(|born| born.seconds() > csn.time.seconds()) {
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         }
-        let mut applied = Applied::Done;
+        let mut applied = ApplyOutcome::Done;
         let is_conflict = newer.is_some() && !self.is_covered(&csn);
         if is_conflict {
             let (dn, lost) = self.step(|op| steps::values_of(op, local.id))?;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
 use super::steps::{self, LocalEntry};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
+use super::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
 use crate::change::prepare::{Change, ChangeKind, RequiredAccess, naming_changes, refuse};
 use crate::csn::Csn;
 use crate::entry::{Entry, EntrySource, split_rdn};
@@ -25,14 +25,14 @@ const LOOKED_THROUGH_MAX: usize = 65_536;
 const LATE_MAX: i64 = 600_000_000;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
-    pub(super) fn delta(&mut self, delta: &Delta) -> Result<Applied, Failure> {
+    pub(super) fn delta(&mut self, delta: &Delta) -> Result<ApplyOutcome, Failure> {
         self.follow(&delta.csn);
         if self.settles_values() {
             let text = "the conflict mode here is `value`: what an access log tells cannot be merged";
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into());
         }
         if self.rules.drop_covered && self.is_covered(&delta.csn) {
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         }
         self.stamp = Stamp { csn: delta.csn, name: self.modifier(delta) };
         let local = self.step(|op| {
@@ -45,7 +45,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let Some(local) = local.filter(|local| !local.glue) else {
             // Known, and gone since.
             let is_over = self.is_covered(&delta.csn) && !matches!(delta.change, DeltaChange::Delete);
-            return if is_over { Ok(Applied::Older) } else { self.of_nothing(delta) };
+            return if is_over { Ok(ApplyOutcome::Older) } else { self.of_nothing(delta) };
         };
         if self.merges_records() {
             return self.merge_record(delta, local);
@@ -66,7 +66,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// The entry is not here.
-    fn of_nothing(&mut self, delta: &Delta) -> Result<Applied, Failure> {
+    fn of_nothing(&mut self, delta: &Delta) -> Result<ApplyOutcome, Failure> {
         let tombstone = match &delta.uuid {
             Some(uuid) => self.step(|op| Ok(state::tombstone(op.snapshot(), uuid)?))?,
             None => None,
@@ -75,7 +75,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return self.delete(uuid, Some(delta.csn));
         }
         match tombstone {
-            Some(_) if matches!(delta.change, DeltaChange::Delete) => Ok(Applied::Older),
+            Some(_) if matches!(delta.change, DeltaChange::Delete) => Ok(ApplyOutcome::Older),
             Some(tombstone) if self.rules.multi_provider || tombstone.csn > delta.csn => {
                 let uuid = delta.uuid.unwrap_or_default();
                 let note = self.lost(ConflictKind::Delete, delta, (uuid, Some(tombstone.csn)), uuid);
@@ -137,11 +137,18 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
     }
 
-    fn modify(&mut self, delta: &Delta, local: LocalEntry, changes: &[Change]) -> Result<Applied, Failure> {
+    fn modify(
+        &mut self,
+        delta: &Delta,
+        local: LocalEntry,
+        changes: &[Change],
+    ) -> Result<ApplyOutcome, Failure> {
         match local.csn {
-            Some(ours) if ours == delta.csn => Ok(Applied::Older),
+            Some(ours) if ours == delta.csn => Ok(ApplyOutcome::Older),
             Some(ours) if ours > delta.csn => {
-                let Some(left) = self.left_of(delta, &local, changes)? else { return Ok(Applied::Older) };
+                let Some(left) = self.left_of(delta, &local, changes)? else {
+                    return Ok(ApplyOutcome::Older);
+                };
                 self.store_changes(&local, left)?;
                 let note = self.lost(ConflictKind::Modify, delta, (local.uuid, local.csn), local.uuid);
                 self.note(note)
@@ -156,7 +163,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         delta: &Delta,
         local: &LocalEntry,
         changes: &[Change],
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let mut changes = self.with_own_csn(changes.to_vec(), &delta.csn);
         let ends = self.step(|op| {
             let current = op.current_entry(local.id)?;
@@ -164,7 +171,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })?;
         changes.extend(ends);
         self.store_changes(local, changes)?;
-        Ok(Applied::Done)
+        Ok(ApplyOutcome::Done)
     }
 
     /// Carries out a modification, and logs it.
@@ -248,13 +255,13 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
-    fn rename(&mut self, delta: &Delta, local: LocalEntry) -> Result<Applied, Failure> {
+    fn rename(&mut self, delta: &Delta, local: LocalEntry) -> Result<ApplyOutcome, Failure> {
         let DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods } = &delta.change else {
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         };
         let older = local.csn.is_some_and(|ours| ours > delta.csn);
         if local.csn == Some(delta.csn) {
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         }
         if older {
             let renamed = self.step(|op| {
@@ -264,7 +271,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 };
                 Ok(newer.map(|newer| newer.iter().any(is_over)))
             })?;
-            let Some(renamed) = renamed else { return Ok(Applied::Older) };
+            let Some(renamed) = renamed else { return Ok(ApplyOutcome::Older) };
             if renamed {
                 let note = self.lost(ConflictKind::Modify, delta, (local.uuid, local.csn), local.uuid);
                 return self.note(note);
@@ -289,7 +296,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 };
                 steps::change(op, local.id, &put, rules, Some((&place, new_superior.clone())))
             })?;
-            return Ok(Applied::Done);
+            return Ok(ApplyOutcome::Done);
         }
         self.put_elsewhere(&put, local)
     }

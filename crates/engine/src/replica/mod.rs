@@ -34,7 +34,7 @@ pub use state::is_computed;
 pub use state::{ReplicaRows, deletes_after, entry_of};
 
 pub use request::{
-    Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,
+    ApplyOutcome, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,
     KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
     ReplicatedPart, Share,
 };

@@ -10,7 +10,7 @@ use super::apply::Applier;
 use super::prepare::Put;
 use super::put::lost_put;
 use super::steps::{self, LocalEntry, TreePosition};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, decided, state};
+use super::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, decided, state};
 use crate::csn::Csn;
 use crate::entry::{EntryId, split_rdn};
 use crate::failure::Failure;
@@ -62,7 +62,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         loser: &LocalEntry,
         (winner, csn): (Uuid, Option<Csn>),
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         self.set_aside_below(loser, loser.parent, &loser.dn, (winner, csn))
     }
 
@@ -72,7 +72,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         parent: EntryId,
         name: &NormalDn,
         (winner_uuid, winner_csn): (Uuid, Option<Csn>),
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let with_subordinates = self.rules.places;
         let own_position = self.own_place(loser, parent)?;
         let (dn, lost) = self.step(|op| {
@@ -100,7 +100,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         local: &LocalEntry,
         place: &TreePosition,
         occupant: &LocalEntry,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let lost = self.conflict_values(put);
         let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
         if !self.rules.places {

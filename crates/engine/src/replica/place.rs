@@ -15,7 +15,7 @@ use super::names::wins;
 use super::prepare::{Put, names};
 use super::state::{self, PendingPlace, stands};
 use super::steps::{self, LocalEntry};
-use super::{Applied, decided};
+use super::{ApplyOutcome, decided};
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, split_rdn};
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ enum Placing {
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// A put goes to the place that came with it, whatever that is called here; without one it goes by its name.
-    pub(super) fn put_at_place(&mut self, put: &Put) -> Result<Applied, Failure> {
+    pub(super) fn put_at_place(&mut self, put: &Put) -> Result<ApplyOutcome, Failure> {
         self.at_place(put, Self::put_by_name)
     }
 
@@ -78,8 +78,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn at_place(
         &mut self,
         put: &Put,
-        carry_out: impl FnOnce(&mut Self, &Put) -> Result<Applied, Failure>,
-    ) -> Result<Applied, Failure> {
+        carry_out: impl FnOnce(&mut Self, &Put) -> Result<ApplyOutcome, Failure>,
+    ) -> Result<ApplyOutcome, Failure> {
         let Some(place) = put.place.as_ref().filter(|_| self.rules.places) else {
             return carry_out(self, put);
         };
@@ -88,7 +88,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let applied = carry_out(self, located.as_ref().unwrap_or(put))?;
         // Of a name of several RDNs the superiors may be glue there and entries here.
         let is_below = context == Placing::Superior && split_rdn(&place.name).1.is_empty();
-        if !(context == Placing::Same || is_below && applied == Applied::Done) {
+        if !(context == Placing::Same || is_below && applied == ApplyOutcome::Done) {
             self.note_place(put, place)?;
         }
         Ok(applied)

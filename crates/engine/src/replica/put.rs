@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::Put;
 use super::steps::{self, LocalEntry, TreePosition};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
+use super::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
 use crate::entry::split_rdn;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ use crate::write::operational::Stamp;
 use crate::write::operator::Operator;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
-    pub(super) fn put_by_name(&mut self, put: &Put) -> Result<Applied, Failure> {
+    pub(super) fn put_by_name(&mut self, put: &Put) -> Result<ApplyOutcome, Failure> {
         if let Some(csn) = &put.csn {
             self.follow(csn);
         }
@@ -44,7 +44,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 self.bury_absent(&put.uuid)?;
             }
             if !newer {
-                return Ok(Applied::Older);
+                return Ok(ApplyOutcome::Older);
             }
             if stays_dead {
                 let note = lost_put(
@@ -73,12 +73,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             (None, None) => {
                 let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));
                 let is_over = self.rules.drop_covered && is_covered && !self.rules.elsewhere;
-                if is_over { Ok(Applied::Older) } else { self.put_new(put) }
+                if is_over { Ok(ApplyOutcome::Older) } else { self.put_new(put) }
             }
             (None, Some(version)) => {
                 let is_over = self.rules.drop_covered && self.is_all_covered(&version);
                 if is_over || self.is_own_add(put) {
-                    Ok(Applied::Older)
+                    Ok(ApplyOutcome::Older)
                 } else {
                     self.put_new_version(put, &version)
                 }
@@ -121,18 +121,18 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }))
     }
 
-    pub(super) fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
+    pub(super) fn put_new(&mut self, put: &Put) -> Result<ApplyOutcome, Failure> {
         let (place, occupant) = self.make_place((&put.dn, &put.pretty_dn), put.place.is_some())?;
         let rules = self.rules;
         let Some(occupant) = occupant else {
             self.step(|op| steps::add(op, put, rules, &place, None))?;
-            return Ok(Applied::Done);
+            return Ok(ApplyOutcome::Done);
         };
         if occupant.glue {
             self.fill_glue(occupant.id, put.place.is_some(), |applier| {
                 applier.step(|op| steps::add(op, put, rules, &place, Some(occupant.id)))
             })?;
-            return Ok(Applied::Done);
+            return Ok(ApplyOutcome::Done);
         }
         // What stands beside a suffix is not of the database: the other entry goes below the one that stays.
         let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn)))?;
@@ -158,7 +158,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
     }
 
-    fn put_local(&mut self, put: &Put, local: LocalEntry) -> Result<Applied, Failure> {
+    fn put_local(&mut self, put: &Put, local: LocalEntry) -> Result<ApplyOutcome, Failure> {
         if let (Some(theirs), Some(ours)) = (put.csn, local.csn)
             && theirs <= ours
             // Copies of what no log here tells of: what comes is how it is, whatever is older, and a rename need not change the entry.
@@ -169,7 +169,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 return self.put_named(put, local);
             }
             if !went_back && (theirs == ours || self.is_covered(&theirs)) {
-                return Ok(Applied::Older);
+                return Ok(ApplyOutcome::Older);
             }
             let lost = self.step(|op| {
                 let current = op.current_entry(local.id)?;
@@ -194,7 +194,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             self.keep_name_known(put, &local)?;
             if lost.is_empty() {
-                return Ok(Applied::Older);
+                return Ok(ApplyOutcome::Older);
             }
             return self.note(lost_put(ConflictKind::Modify, put, (local.uuid, local.csn), lost));
         }
@@ -238,7 +238,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// Makes the entry what comes, name included.
-    pub(super) fn put_named(&mut self, put: &Put, local: LocalEntry) -> Result<Applied, Failure> {
+    pub(super) fn put_named(&mut self, put: &Put, local: LocalEntry) -> Result<ApplyOutcome, Failure> {
         let same_name = self.step(|op| {
             let pretty_dn = op.view.dn(&op.current_entry(local.id)?.view()?)?;
             Ok(local.dn == put.dn && split_rdn(&pretty_dn).0 == split_rdn(&put.pretty_dn).0)
@@ -250,7 +250,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// The entry is here under another name.
-    pub(super) fn put_elsewhere(&mut self, put: &Put, local: LocalEntry) -> Result<Applied, Failure> {
+    pub(super) fn put_elsewhere(&mut self, put: &Put, local: LocalEntry) -> Result<ApplyOutcome, Failure> {
         let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn) || op.is_suffix(&local.dn)))?;
         if is_suffix && put.dn != local.dn {
             let text = format!("\"{}\": a suffix cannot be renamed", put.pretty_dn);
@@ -266,7 +266,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return self.stay(put, &local);
         }
         let occupant = occupant.filter(|occupant| occupant.id != local.id);
-        let mut applied = Applied::Done;
+        let mut applied = ApplyOutcome::Done;
         if let Some(occupant) = occupant {
             if !occupant.glue && !self.gets_name(put, &occupant) {
                 return self.lose_name(put, &local, &place, &occupant);
@@ -285,17 +285,17 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// All of a put but its name, which would make a loop.
-    fn stay(&mut self, put: &Put, local: &LocalEntry) -> Result<Applied, Failure> {
+    fn stay(&mut self, put: &Put, local: &LocalEntry) -> Result<ApplyOutcome, Failure> {
         let pretty_dn = self.step(|op| Ok(op.view.dn(&op.current_entry(local.id)?.view()?)?))?;
         let stays = Put { dn: local.dn.clone(), pretty_dn, ..put.clone() };
         self.put_in_place(&stays, local)?;
         self.note(lost_put(ConflictKind::Loop, put, (local.uuid, local.csn), Vec::new()))
     }
 
-    pub(super) fn put_in_place(&mut self, put: &Put, local: &LocalEntry) -> Result<Applied, Failure> {
+    pub(super) fn put_in_place(&mut self, put: &Put, local: &LocalEntry) -> Result<ApplyOutcome, Failure> {
         let rules = self.rules;
         self.step(|op| steps::change(op, local.id, put, rules, None))?;
-        Ok(Applied::Done)
+        Ok(ApplyOutcome::Done)
     }
 
     pub(super) fn relocate(

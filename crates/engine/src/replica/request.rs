@@ -191,7 +191,7 @@ impl AttributeShare {
 
 /// What became of one change.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Applied {
+pub enum ApplyOutcome {
     Done,
     /// What is here is newer or the same.
     Older,
@@ -205,7 +205,7 @@ pub enum Applied {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicatedOutcome {
     /// In the order of the batch. Empty when nothing was carried out.
-    pub changes: Vec<Applied>,
+    pub changes: Vec<ApplyOutcome>,
     /// Of the commit. Success means durable.
     pub result: LdapResult,
 }

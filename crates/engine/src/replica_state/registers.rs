@@ -122,7 +122,7 @@ pub(crate) enum Rule {
 
 /// What became of two versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Merged {
+pub(crate) struct MergedVersion {
     pub(crate) version: Version,
     /// Values that gave way to a change whose author did not know of them.
     pub(crate) lost_ours: Content,
@@ -135,7 +135,7 @@ pub(crate) fn merge(
     rule: &dyn Fn(&AttributeDescription) -> Rule,
     ours: &Version,
     theirs: &Version,
-) -> Merged {
+) -> MergedVersion {
     let mut state = EntryState {
         base: ours.state.base.max(theirs.state.base),
         named: ours.state.named.max(theirs.state.named),
@@ -143,7 +143,7 @@ pub(crate) fn merge(
         attributes: BTreeMap::new(),
     };
     let mut merged =
-        Merged { version: Version::default(), lost_ours: Content::new(), lost_theirs: Content::new() };
+        MergedVersion { version: Version::default(), lost_ours: Content::new(), lost_theirs: Content::new() };
     let newest = if theirs.state.newest() > ours.state.newest() { theirs } else { ours };
     let names: BTreeSet<&AttributeDescription> = [ours, theirs]
         .into_iter()
@@ -174,7 +174,7 @@ fn merge_attribute(
     rule: Rule,
     state: &EntryState,
     (ours, theirs): (&Version, &Version),
-    merged: &mut Merged,
+    merged: &mut MergedVersion,
 ) -> (AttributeState, Vec<Value>) {
     let cleared = ours.state.cleared(name).max(theirs.state.cleared(name));
     let (mine, others) = (registers(ours, name), registers(theirs, name));

@@ -16,7 +16,7 @@ use crate::filter::charge;
 use crate::index::{KeyKind, Kinds, key};
 use crate::plan::{IdSet, Plan};
 use crate::tables::ENTRIES;
-use crate::tree::{self, Resolved};
+use crate::tree::{self, DnLookup};
 
 /// Steps that it takes to read an alias, and to follow it.
 const ALIAS_STEPS: u64 = 8;
@@ -82,7 +82,7 @@ fn beyond<N: Snapshot>(
     view: &View<'_, N>,
     target: &EntryId,
     dn: &NormalDn,
-    resolved: &Resolved,
+    resolved: &DnLookup,
 ) -> Result<Option<NormalDn>, Fault> {
     if resolved.missing == 0 {
         return Ok(None);

@@ -39,7 +39,7 @@ use crate::search::referral;
 use crate::search::view_entries::ViewEntries;
 use crate::tables::{INDEX, META, meta};
 use crate::time::{RandomSource, Timestamp};
-use crate::tree::{self, Resolved};
+use crate::tree::{self, DnLookup};
 
 /// What the changes of a group have in common.
 #[derive(Debug)]
@@ -201,8 +201,8 @@ impl<'v> CurrentEntry<'v> {
 }
 
 /// Where a DN leads that belongs to no suffix.
-fn absent(dn: &NormalDn) -> Resolved {
-    Resolved { id: None, nearest: EntryId::ROOT, missing: dn.depth() }
+fn absent(dn: &NormalDn) -> DnLookup {
+    DnLookup { id: None, nearest: EntryId::ROOT, missing: dn.depth() }
 }
 
 impl<'a, V: Snapshot> Operator<'a, V> {
@@ -254,7 +254,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     /// Looks up a DN that is known to belong to this database.
-    pub(crate) fn resolve(&self, dn: &NormalDn) -> Result<Resolved, Fault> {
+    pub(crate) fn resolve(&self, dn: &NormalDn) -> Result<DnLookup, Fault> {
         Ok(self.view.resolve(dn)?.unwrap_or_else(|| absent(dn)))
     }
 
@@ -280,7 +280,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     }
 
     /// What is answered for a DN that has no entry.
-    pub(crate) fn missing(&self, resolved: &Resolved) -> Result<LdapResult, Fault> {
+    pub(crate) fn missing(&self, resolved: &DnLookup) -> Result<LdapResult, Fault> {
         if resolved.nearest == EntryId::ROOT {
             return Ok(match self.context.default_referrals {
                 [] => LdapResult::new(ResultCode::NO_SUCH_OBJECT),

@@ -6,7 +6,7 @@ use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
 use larix_engine::load::{Fill, FillOptions, LoadError};
-use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedChange};
+use larix_engine::replica::{ApplyOutcome, ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, INDEX, META, TABLES, TREE, meta};
 use larix_engine::time::{SeededRandom, Timestamp};
 use larix_engine::write::{AttributeValues, RetiringDefinitions};
@@ -99,7 +99,7 @@ fn fill<S: Store>(fixture: &Fixture<S>, entries: &[Sent], csns: Vec<Csn>) -> Res
     fill.finish(csns)
 }
 
-fn replicate<S: Store>(fixture: &Fixture<S>, changes: Vec<ReplicatedChange>) -> Vec<Applied> {
+fn replicate<S: Store>(fixture: &Fixture<S>, changes: Vec<ReplicatedChange>) -> Vec<ApplyOutcome> {
     let (sender, receiver) = mpsc::channel();
     let batch = ReplicatedBatch { changes, ..ReplicatedBatch::default() };
     fixture.directory.databases()[0].replicate(batch, Box::new(move |done| sender.send(done).unwrap()));
@@ -159,7 +159,10 @@ fn filled_is_as_replicated<S: Store>(store: S) {
     let mut changed = company()[20].clone();
     changed.attributes.retain(|(name, _)| name != "entryCSN" && name != "description");
     changed.attributes.push(("entryCSN".to_owned(), csn(6_000).to_string()));
-    assert_eq!(replicate(&one, vec![put(&company()[21]), put(&changed)]), [Applied::Older, Applied::Done]);
+    assert_eq!(
+        replicate(&one, vec![put(&company()[21]), put(&changed)]),
+        [ApplyOutcome::Older, ApplyOutcome::Done]
+    );
     assert_eq!(one.value(&changed.dn, "description"), None);
     one.apply(&format!("dn: cn=new,ou=people,{SUFFIX}\nobjectClass: device\ncn: new\n"));
     sound(&one);

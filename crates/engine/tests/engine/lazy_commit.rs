@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log;
-use larix_engine::replica::{Applied, ReplicaRules, ReplicatedBatch, ReplicatedChange};
+use larix_engine::replica::{ApplyOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::TABLES;
 use larix_engine::time::Timestamp;
 use larix_engine::write::AttributeValues;
@@ -69,7 +69,7 @@ fn replicate<S: Store>(fixture: &Fixture<S>, batch: usize) {
     fixture.directory.databases()[0].replicate(batch, Box::new(move |done| sender.send(done).unwrap()));
     let outcome = receiver.recv().unwrap();
     assert!(outcome.result.is_success(), "{outcome:?}");
-    assert!(outcome.changes.iter().all(|applied| *applied == Applied::Done), "{outcome:?}");
+    assert!(outcome.changes.iter().all(|applied| *applied == ApplyOutcome::Done), "{outcome:?}");
 }
 
 fn opened(folder: &Path) -> Fixture<LmdbStore> {

@@ -9,8 +9,8 @@ use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::replica::{
-    Applied, EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome,
-    entry_of, state_of,
+    ApplyOutcome, EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange,
+    ReplicatedOutcome, entry_of, state_of,
 };
 use larix_engine::search::synchronised::entry_csn;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
@@ -317,7 +317,7 @@ impl World {
         let outcome = self.nodes[to].replicate(batch);
         assert!(outcome.result.is_success(), "{outcome:?}");
         for (at, applied) in outcome.changes.iter().enumerate() {
-            assert!(!matches!(applied, Applied::Refused(_)), "{at} {applied:?}");
+            assert!(!matches!(applied, ApplyOutcome::Refused(_)), "{at} {applied:?}");
             self.trace.push(format!("      {applied:?}"));
         }
     }

@@ -6,7 +6,7 @@ mod tests;
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
+    Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use larix_engine::overlay::{Descriptor, OverlayDirective};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -78,8 +78,8 @@ impl Interceptor for DenyOperations {
         _: Next<'_>,
         _: &Context<'_>,
         _: PasswordChange<'_>,
-        _: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        _: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         Reply::Now(refused().into())
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
     Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next, Operations,
-    PasswordChange, PasswordChanged, Pending, Reply, Search,
+    PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege};
 use larix_engine::entry::split_rdn;
@@ -417,8 +417,8 @@ impl Interceptor for LastModification {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match change.dn.is_within(&self.dn) && !self.is_hidden(next, context) {
             true => Reply::Now(self.refused().into()),
             false => next.modify_password(context, change, later),

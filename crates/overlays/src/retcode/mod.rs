@@ -14,7 +14,8 @@ use std::time::Duration;
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
     AnsweredSearch, Bind, Changes, Compare, Context, Cursor, Delays, End, Extended, ExtendedAnswer,
-    Interceptor, Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
+    Interceptor, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
+    Verdict,
 };
 use larix_engine::Entry;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
@@ -548,12 +549,12 @@ impl Interceptor for ReturnCode {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         match self.below(Kind::Extended, change.dn) {
             Some(Fate::Answer(response)) => {
                 let planned = self.plan(response, context, Kind::Extended, &change.target);
-                planned.reply(&self.delays, later, PasswordChanged::from)
+                planned.reply(&self.delays, later, PasswordChangeOutcome::from)
             }
             _ => self.pass(context, later, |later| next.modify_password(context, change, later)),
         }

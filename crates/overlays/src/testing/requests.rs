@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context,
     Cursor, Done, End, Extended, ExtendedAnswer, First, InterceptedBackend, Interceptor, Later, Mount,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Routing, Search, Slice, Stack, Verdict, slice,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Routing, Search, Slice, Stack, Verdict,
+    slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -47,8 +48,8 @@ impl Backend for Reached {
         &self,
         _: &Context<'_>,
         _: PasswordChange<'_>,
-        _: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        _: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         Reply::Now(reached().into())
     }
 

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex};
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChanged, Pending, ReplicaProgress, Reply, Search, SharedContent,
-    Verdict,
+    Operations, PasswordChange, PasswordChangeOutcome, Pending, ReplicaProgress, Reply, Search,
+    SharedContent, Verdict,
 };
 use larix_engine::controls::{OverlayControl, RequestControls};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -245,8 +245,8 @@ impl Interceptor for Chain {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         if !next.refers(change.dn, true) {
             return next.modify_password(context, change, later);
         }
@@ -268,7 +268,7 @@ impl Interceptor for Chain {
         let proof_begins = change.proof_begins;
         let reply = next.modify_password(context, change, &mut || {
             let (shared, done) = (Arc::clone(&shared), later());
-            Box::new(move |changed: PasswordChanged| {
+            Box::new(move |changed: PasswordChangeOutcome| {
                 match take(&shared).filter(|_| is_referral(&changed.result)) {
                     Some(start) => drop(start.follow(changed.result, move |outcome| {
                         done(password_changed(outcome, has_proof));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_backend::{Backend, Bind, Context, Later, PasswordChange, PasswordChanged, Proof, Reply, Verdict};
+use larix_backend::{
+    Backend, Bind, Context, Later, PasswordChange, PasswordChangeOutcome, Proof, Reply, Verdict,
+};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::{Clock, Monotonic};
 use larix_proto::{DerefAliases, FilterBuf, LdapResult, MessageId, Response, Scope};
@@ -72,8 +74,8 @@ impl CachingBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         let dn = change.dn.clone();
         let shown = self.cache.binds.shown(&dn);
         let keeper = self.bind_template(&dn).map(|template| self.keeper(&dn, template)).zip(shown);
@@ -81,7 +83,7 @@ impl CachingBackend {
         let lost = self.forgetting(vec![dn.clone()]);
         let reply = self.inner.modify_password(context, change, &mut || {
             let (done, given, forget) = (later(), given.take(), self.forgetting(vec![dn.clone()]));
-            Box::new(move |changed: PasswordChanged| {
+            Box::new(move |changed: PasswordChangeOutcome| {
                 forget();
                 if let Some((Some((keeper, shown)), Some(new))) =
                     given.filter(|_| changed.result.is_success())

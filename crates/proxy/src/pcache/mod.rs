@@ -28,7 +28,7 @@ use std::time::Duration;
 use larix_backend::memory_tree::OneByOne;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChanged, Pending, Reply, Search, Verdict,
+    PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
@@ -413,8 +413,8 @@ impl Backend for CachingBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.change_password(context, change, later)
     }
 

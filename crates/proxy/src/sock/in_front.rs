@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_backend::{
     Behind, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer, Interceptor,
-    KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChanged, Pending, Proof, Reply,
-    Search, Verdict, answered_by,
+    KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Proof,
+    Reply, Search, Verdict, answered_by,
 };
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
@@ -463,8 +463,8 @@ impl Interceptor for ProgramInFront {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         if !self.asks(SocketOperation::Extended, change.dn) {
             return self.pass(
                 context,
@@ -482,12 +482,12 @@ impl Interceptor for ProgramInFront {
         let text = self.program.password(context, &change);
         let PasswordChange { dn, target, old, new, policy_control, hops, .. } = change;
         let (dn, counted, done) = (dn.clone(), old.is_some(), later());
-        let done: Done<PasswordChanged> = Box::new(move |mut changed: PasswordChanged| {
+        let done: Done<PasswordChangeOutcome> = Box::new(move |mut changed: PasswordChangeOutcome| {
             let is_wrong = changed.result.code == ResultCode::INVALID_CREDENTIALS;
             changed.proof = changed.proof.or_else(|| counted.then_some(!is_wrong));
             done(changed);
         });
-        let answer: (Done<PasswordChanged>, fn(&PasswordChanged) -> &LdapResult) =
+        let answer: (Done<PasswordChangeOutcome>, fn(&PasswordChangeOutcome) -> &LdapResult) =
             (done, |changed| &changed.result);
         Reply::Later(self.ask(context, text, answer, move |next, context, done| {
             let proof_begins = &|| Ok(());

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer,
-    Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
@@ -168,8 +168,8 @@ impl Backend for SocketBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         let text = self.program.password(context, &change);
         let done = later();
         Reply::Later(self.ask(context, (text, true), Box::new(move |result| done(result.into()))))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use larix_backend::{Done, PasswordChanged, Pending};
+use larix_backend::{Done, PasswordChangeOutcome, Pending};
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::split_rdn;
 use larix_engine::time::Clock;
@@ -266,7 +266,7 @@ impl Changing {
         search_context: &SearchContext,
         (asker, hops): (&Asker, u8),
         change: LocalPasswordChange,
-        done: Done<PasswordChanged>,
+        done: Done<PasswordChangeOutcome>,
     ) -> Pending {
         let cursor = match search_context.ask_for_one(asker, (&change.dn, hops), &["1.1".to_owned()]) {
             Ok(cursor) => cursor,

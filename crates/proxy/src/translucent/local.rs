@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-use larix_backend::{Done, PasswordChanged, Search, Secret, Verdict};
+use larix_backend::{Done, PasswordChangeOutcome, Search, Secret, Verdict};
 use larix_engine::access::Subject;
 use larix_engine::budget::RequestLimits;
 use larix_engine::controls::RequestControls;
@@ -89,5 +89,5 @@ pub trait LocalEntries: StoredEntries {
     fn bind(&self, bind: LocalBind, done: Done<Verdict>);
 
     /// Replaces a password with the rights of the subject.
-    fn modify_password(&self, change: LocalPasswordChange, done: Done<PasswordChanged>);
+    fn modify_password(&self, change: LocalPasswordChange, done: Done<PasswordChangeOutcome>);
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Backend as _, Bind, Changes, Compare, Context, Cursor, End, Interceptor, Later, Next, Operations,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Verdict,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::controls::RequestControls;
@@ -373,8 +373,8 @@ impl Interceptor for Translucent {
         next: Next<'_>,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         let refuse = |code, text: &str| Reply::Now(LdapResult::with(code, text).into());
         if !self.settings.modify_password_local {
             let text = "attempt to modify password in local database: translucent_pwmod_local is off";

@@ -12,8 +12,8 @@ mod glue;
 use larix_engine::csn::Csn;
 use larix_engine::log::CsnVector;
 use larix_engine::replica::{
-    Applied, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome,
-    Share, UuidSet,
+    ApplyOutcome, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange,
+    ReplicatedOutcome, Share, UuidSet,
 };
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{Dn, FilterBuf, LdapResult, ModifyOperation, ResultCode, Scope};
@@ -110,9 +110,9 @@ impl Push<'_> {
         let mut changes = Vec::with_capacity(batch.changes.len());
         for change in &batch.changes {
             match self.change(change, &batch.rules) {
-                Ok(()) => changes.push(Applied::Done),
+                Ok(()) => changes.push(ApplyOutcome::Done),
                 Err(refused) => {
-                    changes.push(Applied::Refused(refused));
+                    changes.push(ApplyOutcome::Refused(refused));
                     return ReplicatedOutcome { changes, result: LdapResult::success() };
                 }
             }

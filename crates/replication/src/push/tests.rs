@@ -196,7 +196,7 @@ fn pushed(memory: &mut Memory, changes: Vec<ReplicatedChange>, csns: &[Csn]) -> 
 fn check(before: &[(&str, u128)], change: ReplicatedChange, asked: &[&str], names: &[&str]) -> Memory {
     let mut memory = Memory::with(before);
     let outcome = pushed(&mut memory, vec![change], &[]);
-    assert_eq!(outcome.changes, [Applied::Done], "{asked:?}");
+    assert_eq!(outcome.changes, [ApplyOutcome::Done], "{asked:?}");
     assert_eq!(memory.asked, asked);
     assert_eq!(memory.names(), names);
     memory
@@ -276,15 +276,15 @@ fn what_is_above_an_entry_may_come_later_or_go_first() {
     );
     assert_eq!(memory.value("ou=b,ou=a,dc=example", "objectClass"), ["top", "glue"]);
     let outcome = pushed(&mut memory, vec![put(2, "ou=a,dc=example", &[])], &[]);
-    assert_eq!(outcome.changes, [Applied::Done]);
+    assert_eq!(outcome.changes, [ApplyOutcome::Done]);
     assert_eq!(memory.value("ou=a,dc=example", "objectClass"), ["organizationalUnit"]);
     let gone = ReplicatedChange::Delete { entry_uuid: uuid(2), csn: None };
-    assert_eq!(pushed(&mut memory, vec![gone], &[]).changes, [Applied::Done]);
+    assert_eq!(pushed(&mut memory, vec![gone], &[]).changes, [ApplyOutcome::Done]);
     assert_eq!(memory.value("ou=a,dc=example", "objectClass"), ["top", "glue"]);
     // Outside of the suffix nothing is made up.
     let outcome = pushed(&mut memory, vec![put(5, "ou=a,dc=elsewhere", &[])], &[]);
     assert!(
-        matches!(outcome.changes.as_slice(), [Applied::Refused(result)] if result.code == ResultCode::NO_SUCH_OBJECT)
+        matches!(outcome.changes.as_slice(), [ApplyOutcome::Refused(result)] if result.code == ResultCode::NO_SUCH_OBJECT)
     );
 }
 
@@ -309,7 +309,7 @@ fn the_context_is_raised_behind_the_changes_and_never_falls() {
     memory.refuses = Some(ResultCode::INSUFFICIENT_ACCESS_RIGHTS);
     let outcome =
         pushed(&mut memory, vec![put(3, "ou=b,dc=example", &[]), put(4, "ou=c,dc=example", &[])], &[csn(9)]);
-    assert!(matches!(outcome.changes.as_slice(), [Applied::Refused(_)]));
+    assert!(matches!(outcome.changes.as_slice(), [ApplyOutcome::Refused(_)]));
     assert_eq!(raised(&memory), [csn(5).text(), other.text()]);
     let schema = schema();
     let known = Push { target: &mut memory, schema: &schema, suffix: SUFFIX }.context_csns();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larix_engine::ServedDatabase;
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::Follower;
-use larix_engine::replica::{Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch};
+use larix_engine::replica::{ApplyOutcome, DeleteOutcome, ReplicaRules, ReplicatedBatch};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::time::Clock as _;
 use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
@@ -278,12 +278,12 @@ impl Link {
         let mut refused = None;
         for applied in &outcome.changes {
             match applied {
-                Applied::Done => {}
-                Applied::Older => trace.note(format_args!("    older")),
-                Applied::Conflict(note) => {
+                ApplyOutcome::Done => {}
+                ApplyOutcome::Older => trace.note(format_args!("    older")),
+                ApplyOutcome::Conflict(note) => {
                     trace.note(format_args!("    conflict {:?} {:?} {}", note.kind, note.kept, note.dn));
                 }
-                Applied::Refused(result) => refused = Some(format!("refused: {result}")),
+                ApplyOutcome::Refused(result) => refused = Some(format!("refused: {result}")),
             }
         }
         assert!(outcome.result.is_success(), "{outcome:?}");

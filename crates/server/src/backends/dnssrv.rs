@@ -23,7 +23,8 @@ use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Slice, Verdict, answered_by, lowered,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Slice, Verdict, answered_by,
+    lowered,
 };
 
 /// How long a request waits for the DNS, in seconds: longer than a lookup takes, which may have to wait for its turn.
@@ -453,9 +454,9 @@ impl Backend for DnsReferrals {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
-        self.refer(context, (change.dn, &change.target), later, PasswordChanged::from)
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
+        self.refer(context, (change.dn, &change.target), later, PasswordChangeOutcome::from)
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {

@@ -2,7 +2,7 @@
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange,
-    PasswordChanged, Pending, Reply, Search, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use larix_engine::write::Completion;
 use larix_proto::{LdapResult, ResultCode};
@@ -36,8 +36,8 @@ impl Backend for OutOfService {
         &self,
         _: &Context<'_>,
         _: PasswordChange<'_>,
-        _: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        _: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         Reply::Now(unavailable().into())
     }
 

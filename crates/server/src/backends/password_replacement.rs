@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use larix_backend::{Backend, Changes, Context, Done, Later, PasswordChange, PasswordChanged, Reply, Secret};
+use larix_backend::{
+    Backend, Changes, Context, Done, Later, PasswordChange, PasswordChangeOutcome, Reply, Secret,
+};
 use larix_engine::DnLocation;
 use larix_engine::access::Subject;
 use larix_engine::controls::{ControlValues, RequestControls};
@@ -89,7 +91,7 @@ impl<S: Store> PasswordReplacement<S> {
     }
 
     /// Has the pool carry it out.
-    pub(super) fn queue(self, services: &Services, done: Done<PasswordChanged>) {
+    pub(super) fn queue(self, services: &Services, done: Done<PasswordChangeOutcome>) {
         let source = services.passwords.source(&self.subject.peer.peer_name, self.dn.as_str());
         let pool = self.pool(services);
         let mut work = Some((self, done));
@@ -113,7 +115,7 @@ impl<S: Store> PasswordReplacement<S> {
     }
 
     /// Compares and hashes on the calling thread, one of the pool, and hands the change to the writer.
-    fn carry_out(self, done: Done<PasswordChanged>) {
+    fn carry_out(self, done: Done<PasswordChangeOutcome>) {
         let Self {
             database,
             judge,
@@ -138,7 +140,7 @@ impl<S: Store> PasswordReplacement<S> {
             // The account's policy counts it, durably before the answer.
             let counted = move |verdict: BindConclusion| {
                 let controls = verdict.controls;
-                done(PasswordChanged { controls, proof: Some(false), ..unwilling().into() });
+                done(PasswordChangeOutcome { controls, proof: Some(false), ..unwilling().into() });
             };
             return judge.conclude(attempt, Box::new(counted));
         }
@@ -149,12 +151,12 @@ impl<S: Store> PasswordReplacement<S> {
                 Err(error) => {
                     let text = format!("password hash failed: {error}");
                     let failed = LdapResult::with(ResultCode::OTHER, text);
-                    return done(PasswordChanged { proof, ..failed.into() });
+                    return done(PasswordChangeOutcome { proof, ..failed.into() });
                 }
             }
         }
         let finished = move |outcome: WriteOutcome| {
-            done(PasswordChanged { generated, proof, ..PasswordChanged::from(outcome) });
+            done(PasswordChangeOutcome { generated, proof, ..PasswordChangeOutcome::from(outcome) });
         };
         let chosen = database.chosen();
         let mut request = replacement(target, values, subject, policy_control);
@@ -213,8 +215,8 @@ pub(super) fn replace_unstored(
     backend: &dyn Backend,
     context: &Context<'_>,
     change: PasswordChange<'_>,
-    later: Later<'_, PasswordChanged>,
-) -> Reply<PasswordChanged> {
+    later: Later<'_, PasswordChangeOutcome>,
+) -> Reply<PasswordChangeOutcome> {
     if change.old.is_some() {
         return Reply::Now(unwilling().into());
     }
@@ -229,7 +231,8 @@ pub(super) fn replace_unstored(
     };
     let request = replacement(change.target, vec![hash], Arc::clone(context.subject), change.policy_control);
     let done = later();
-    let finished =
-        move |outcome: WriteOutcome| done(PasswordChanged { generated, ..PasswordChanged::from(outcome) });
+    let finished = move |outcome: WriteOutcome| {
+        done(PasswordChangeOutcome { generated, ..PasswordChangeOutcome::from(outcome) })
+    };
     Reply::Later(backend.update(context, Changes::One(request, Some(change.dn.clone())), Box::new(finished)))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 use larix_client::Ambient;
 use larix_configuration::values::LimitRule;
@@ -169,8 +169,8 @@ impl Backend for ProxiedBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         if let Some(refused) = self.shadow_refusal(context, &change.target) {
             return Reply::Now(refused.into());
         }

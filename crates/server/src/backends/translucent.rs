@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Alone, Backend, Bind, Changes, Context, Done, Interceptor, PasswordChange, PasswordChanged, Proof, Reply,
-    Search, Verdict,
+    Alone, Backend, Bind, Changes, Context, Done, Interceptor, PasswordChange, PasswordChangeOutcome, Proof,
+    Reply, Search, Verdict,
 };
 use larix_configuration::{ConfigError, Database, Overlay};
 use larix_engine::access::{AccessPolicy, Subject};
@@ -202,7 +202,7 @@ impl LocalEntries for Local {
         }
     }
 
-    fn modify_password(&self, change: LocalPasswordChange, done: Done<PasswordChanged>) {
+    fn modify_password(&self, change: LocalPasswordChange, done: Done<PasswordChangeOutcome>) {
         let LocalPasswordChange { dn, target, new, policy_control, subject, began } = change;
         let context = self.context(&subject, began);
         // There is no old password to compare.

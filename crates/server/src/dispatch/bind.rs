@@ -14,7 +14,7 @@ use super::sasl::{SaslLogin, look_up_acting};
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 use crate::password_pool::JobSource;
 use crate::session::Method;
 use larix_backend::{Bind, BoundSession, Done, Pending, Proof, Reply, Verdict};
@@ -249,20 +249,20 @@ impl Dispatcher {
             if disallow.bind_anon {
                 return refuse(ResultCode::INAPPROPRIATE_AUTHENTICATION, "anonymous bind disallowed");
             }
-            return Ok((false, self.permitted("", Restricted::AnonymousBind, sent)?));
+            return Ok((false, self.permitted("", RestrictedOperation::AnonymousBind, sent)?));
         }
         if disallow.bind_simple {
             let text = "unwilling to perform simple authentication";
             return refuse(ResultCode::UNWILLING_TO_PERFORM, text);
         }
-        Ok((true, self.permitted(dn.as_str(), Restricted::SimpleBind, sent)?))
+        Ok((true, self.permitted(dn.as_str(), RestrictedOperation::SimpleBind, sent)?))
     }
 
     /// Whether the configuration lets this session bind there.
     pub(crate) fn may_bind(
         &mut self,
         dn: &str,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<(), LdapResult> {
         let dropped = self.permitted(dn, operation, sent)?;

@@ -8,14 +8,14 @@ use larix_proto::Message;
 use super::{Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::StartOutcome;
 use crate::log::What;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 
 impl Dispatcher {
     pub(super) fn write(
         &mut self,
         in_flight: RequestInFlight,
         operation: WriteOperation,
-        restricted: Restricted<'_>,
+        restricted: RestrictedOperation<'_>,
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> StartOutcome<RunningSearch> {
@@ -23,9 +23,9 @@ impl Dispatcher {
             self.log_write(&in_flight, &operation);
         }
         let kind = match restricted {
-            Restricted::Add => controls::OperationKind::Add,
-            Restricted::Delete => controls::OperationKind::Delete,
-            Restricted::Rename => controls::OperationKind::ModifyDn,
+            RestrictedOperation::Add => controls::OperationKind::Add,
+            RestrictedOperation::Delete => controls::OperationKind::Delete,
+            RestrictedOperation::Rename => controls::OperationKind::ModifyDn,
             _ => controls::OperationKind::Modify,
         };
         let generation = self.server.generation();
@@ -41,9 +41,9 @@ impl Dispatcher {
                 })?;
             controls.forget(&dropped, sent, kind)?;
             let kind = || match restricted {
-                Restricted::Add => access::Operation::Add,
-                Restricted::Delete => access::Operation::Delete,
-                Restricted::Rename => access::Operation::Rename,
+                RestrictedOperation::Add => access::Operation::Add,
+                RestrictedOperation::Delete => access::Operation::Delete,
+                RestrictedOperation::Rename => access::Operation::Rename,
                 _ => access::Operation::Modify,
             };
             Ok((controls, self.in_request(databases, subject, kind, message.controls)))

@@ -13,7 +13,7 @@ use larix_replication::{CONFLICTS_OID, ConflictsRequest, RetireRequest};
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 use larix_backend::{Done, Extended, ExtendedAnswer, Reply};
 
 /// The entry that a refresh request (RFC 2589 section 4.1) is about.
@@ -69,7 +69,7 @@ impl Dispatcher {
         (controls, sent): (&RequestControls, Controls<'_>),
         out: &mut Vec<u8>,
     ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
-        self.permitted(&base, Restricted::Extended(request.name), sent)?;
+        self.permitted(&base, RestrictedOperation::Extended(request.name), sent)?;
         let subject = self.subject_for(controls)?;
         let databases = self.server.databases();
         let dn = databases

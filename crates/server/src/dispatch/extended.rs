@@ -9,7 +9,7 @@ use larix_replication::{CONFLICTS_OID, RETIRE_OID};
 use crate::connection::StartOutcome;
 use crate::dispatch::{Dispatcher, LayerChange, RequestInFlight, RunningSearch};
 use crate::log::printable;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 
 impl Dispatcher {
     pub(crate) fn extended(
@@ -94,7 +94,7 @@ impl Dispatcher {
         // The database of the session's own identity has a say.
         let own = self.session.subject().dn.clone();
         let name = own.as_ref().map_or("", |dn| dn.as_str());
-        self.permitted_as(&subject, name, Restricted::Extended(oid::WHO_AM_I), sent)?;
+        self.permitted_as(&subject, name, RestrictedOperation::Extended(oid::WHO_AM_I), sent)?;
         if own != subject.dn && own.as_ref().is_some_and(|own| self.server.databases().ask_target_who(own)) {
             return self.extended_in(in_flight, request, name.to_owned(), (controls, sent), out);
         }
@@ -110,7 +110,7 @@ impl Dispatcher {
         sent: Controls<'_>,
     ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.log_operation(&in_flight, format_args!("STARTTLS"));
-        self.permitted("", Restricted::Extended(oid::START_TLS), sent)?;
+        self.permitted("", RestrictedOperation::Extended(oid::START_TLS), sent)?;
         if request.value.is_some() {
             return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"));
         }
@@ -165,7 +165,7 @@ impl Dispatcher {
         }
         let cancel = Cancel::decode(request.value).map_err(|_| protocol("message ID parse failed"))?;
         self.log_operation(&in_flight, format_args!("CANCEL msg={}", cancel.id));
-        self.permitted("", Restricted::Extended(oid::CANCEL), sent)?;
+        self.permitted("", RestrictedOperation::Extended(oid::CANCEL), sent)?;
         self.wait_for(in_flight);
         Ok(StartOutcome::Cancel(cancel.id))
     }

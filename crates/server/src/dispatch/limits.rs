@@ -4,7 +4,7 @@ use larix_engine::time::Clock;
 use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 
 use super::{Dispatcher, RunningSearch};
-use crate::admission::Paid;
+use crate::admission::PaidToken;
 use crate::connection::{Operation, StartOutcome};
 use crate::statistics::OperationKind;
 
@@ -54,13 +54,13 @@ impl Dispatcher {
     ///
     /// # Errors
     /// The answer when too many binds of the address have failed.
-    pub(crate) fn proof_begins(&self) -> Result<Option<Paid>, LdapResult> {
+    pub(crate) fn proof_begins(&self) -> Result<Option<PaidToken>, LdapResult> {
         let Some(admitted) = self.record.admitted.as_ref() else { return Ok(None) };
         // Requests before it may have been taken from the count since it arrived.
         self.server.admission.bind_begins(admitted, self.server.clock.monotonic())
     }
 
-    pub(crate) fn proof_was_not_wrong(&self, paid: Option<Paid>) {
+    pub(crate) fn proof_was_not_wrong(&self, paid: Option<PaidToken>) {
         if let (Some(paid), Some(admitted)) = (paid, &self.record.admitted) {
             self.server.admission.bind_did_not_fail(admitted, paid, self.server.clock.monotonic());
         }

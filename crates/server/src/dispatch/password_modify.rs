@@ -10,21 +10,21 @@ use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use larix_schema::{NormalDn, Schema};
 use zeroize::Zeroizing;
 
-use crate::admission::Paid;
+use crate::admission::PaidToken;
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
-use crate::operation_rules::Restricted;
-use larix_backend::{Done, PasswordChange, PasswordChanged, Reply};
+use crate::operation_rules::RestrictedOperation;
+use larix_backend::{Done, PasswordChange, PasswordChangeOutcome, Reply};
 
 /// A password was changed, or was not.
 #[derive(Debug)]
 pub(crate) struct PasswordOutcome {
-    changed: PasswordChanged,
+    changed: PasswordChangeOutcome,
     /// It was the session's own.
     own: bool,
     /// For a wrong old password, where failed binds are counted for the client's address.
-    paid: Option<Paid>,
+    paid: Option<PaidToken>,
 }
 
 impl Dispatcher {
@@ -36,7 +36,7 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) {
         let PasswordOutcome { changed, own, paid } = outcome;
-        let PasswordChanged { result, controls, generated, proof, .. } = changed;
+        let PasswordChangeOutcome { result, controls, generated, proof, .. } = changed;
         if proof != Some(false) {
             self.proof_was_not_wrong(paid);
         }
@@ -66,11 +66,11 @@ impl Dispatcher {
         }
         let (request_value, target, dn) =
             self.read_password_modify(&in_flight, request, (&subject, databases.schema()))?;
-        let operation = Restricted::Extended(oid::PASSWORD_MODIFY);
+        let operation = RestrictedOperation::Extended(oid::PASSWORD_MODIFY);
         let dropped = self.permitted(dn.as_str(), operation, sent)?;
         controls.forget(&dropped, sent, OperationKind::Extended(oid::PASSWORD_MODIFY))?;
         let secret = |given: &[u8]| Zeroizing::new(given.to_vec());
-        let paid = Cell::new(None::<Paid>);
+        let paid = Cell::new(None::<PaidToken>);
         let proof_begins = || -> Result<(), LdapResult> {
             // One request counts once, also where two backends compare.
             if paid.get().is_none() {
@@ -91,7 +91,7 @@ impl Dispatcher {
         let about = WriteOperation::Modify { object: change.target.clone(), changes: Vec::new() };
         let mut record = self.note_change(&about, &subject);
         let mut origin = self.note_origin(about.target());
-        let mut later = || -> Done<PasswordChanged> {
+        let mut later = || -> Done<PasswordChangeOutcome> {
             let (completer, record, origin) = (self.completer(&in_flight), record.take(), origin.take());
             let paid = paid.get();
             Box::new(move |changed| {

@@ -15,7 +15,7 @@ use super::{Completion, ConnectionEvent, Dispatcher, RequestInFlight, RunningSea
 use crate::connection::{Operation, SliceOutcome, StartOutcome};
 use crate::databases::Databases;
 use crate::log::What;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 use crate::statistics::{add, latency};
 use larix_backend::{Cursor, Done, End, First, Reply, Slice, slice};
 
@@ -44,7 +44,7 @@ impl Dispatcher {
             .and_then(|()| self.subject_for(&controls))
             .and_then(|subject| {
                 let (base, sent) = (request.base, message.controls);
-                let dropped = self.may_read(databases, &subject, base, Restricted::Search, sent)?;
+                let dropped = self.may_read(databases, &subject, base, RestrictedOperation::Search, sent)?;
                 controls.forget(&dropped, message.controls, controls::OperationKind::Search)?;
                 Ok(subject)
             });
@@ -181,7 +181,7 @@ impl Dispatcher {
             generation.config.global.request_limits.check_controls(&controls)?;
             let subject = self.subject_for(&controls)?;
             let (entry, sent) = (request.entry, message.controls);
-            let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
+            let dropped = self.may_read(databases, &subject, entry, RestrictedOperation::Compare, sent)?;
             controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
             Ok(self.in_request(databases, subject, || access::Operation::Compare, message.controls))
         });
@@ -215,7 +215,7 @@ impl Dispatcher {
         databases: &Databases,
         subject: &Subject,
         dn: &str,
-        operation: Restricted<'_>,
+        operation: RestrictedOperation<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
         self.permitted_in(databases, subject, dn, operation, sent)

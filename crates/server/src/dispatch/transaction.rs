@@ -8,7 +8,7 @@ use larix_proto::{Controls, ExtendedRequest, LdapResult, MessageId, ResultCode};
 use super::password_change::password_first;
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 
 /// A transaction that a client has started and not ended. A connection has one at a time, so that its identifier can
 /// be empty, as OpenLDAP's is.
@@ -68,7 +68,7 @@ impl Dispatcher {
         }
         // The database of the session's own identity has a say.
         let own = self.session.subject().dn.as_ref().map_or("", |dn| dn.as_str());
-        self.permitted(own, Restricted::Extended(operation), sent)?;
+        self.permitted(own, RestrictedOperation::Extended(operation), sent)?;
         Ok(())
     }
 

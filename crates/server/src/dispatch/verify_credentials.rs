@@ -6,11 +6,11 @@ use larix_proto::extended::{ExtendedValue, VerifyCredentials, VerifyCredentialsR
 use larix_proto::{Authentication, Controls, ExtendedRequest, LdapResult, ResultCode, oid};
 use larix_schema::NormalDn;
 
-use crate::admission::Paid;
+use crate::admission::PaidToken;
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 use larix_backend::{Bind, Done, Proof, Reply, Verdict};
 
 /// Credentials were judged.
@@ -18,7 +18,7 @@ use larix_backend::{Bind, Done, Proof, Reply, Verdict};
 pub(crate) struct VerifiedOutcome {
     verdict: Verdict,
     /// For the failure of a bind, where that is counted for the client's address.
-    paid: Option<Paid>,
+    paid: Option<PaidToken>,
 }
 
 impl Dispatcher {
@@ -41,7 +41,7 @@ impl Dispatcher {
             &in_flight,
             format_args!("VERIFYCREDENTIALS dn=\"{}\"", printable(request_value.name)),
         );
-        self.permitted(dn.as_str(), Restricted::Extended(oid::VERIFY_CREDENTIALS), sent)?;
+        self.permitted(dn.as_str(), RestrictedOperation::Extended(oid::VERIFY_CREDENTIALS), sent)?;
         if request_value.cookie.is_some() {
             return Err(protocol("there is no SASL exchange with this cookie".to_owned()));
         }

@@ -5,7 +5,7 @@ use larix_schema::AttributeDescription;
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-use super::registers::{Content, Merged, Value, Version, merge};
+use super::registers::{Content, MergedVersion, Value, Version, merge};
 use super::{EntryState, derived, rows, rule_of, state_that_came};
 use crate::change::prepare::{Change, ChangeKind, RequiredAccess, refuse};
 use crate::csn::Csn;
@@ -15,7 +15,7 @@ use crate::log::LoggedChange;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::{Put, first_value};
 use crate::replica::steps::{self, LocalEntry};
-use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts};
+use crate::replica::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, conflicts};
 use crate::write::operator::{CurrentEntry, LogMark, Operator};
 use crate::write::{AttributeValues, KnownSchema, values};
 
@@ -41,7 +41,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         put: &Put,
         state: &EntryState,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let applied = self.put_new(put)?;
         self.remember(&put.uuid, state, state.seen.as_slice(), put.csn)?;
         Ok(applied)
@@ -53,12 +53,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         put: &Put,
         theirs: EntryState,
         local: LocalEntry,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &put.uuid, local.csn)?))?;
         let news = theirs.news_for(&ours);
         let Some(newest) = news.iter().max().copied() else {
             self.keep_name_known(put, &local)?;
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         };
         self.stamp.csn = newest;
         let before = self.step(|op| Ok(op.counters.last_log_sequence))?;
@@ -78,7 +78,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         put: &Put,
         (ours, theirs): (EntryState, EntryState),
         local: LocalEntry,
-    ) -> Result<(Applied, EntryState), Failure> {
+    ) -> Result<(ApplyOutcome, EntryState), Failure> {
         let takes_name = theirs.named > ours.named;
         let (pretty_dn, merged) = self.step(|op| {
             let current = op.current_entry(local.id)?;
@@ -92,7 +92,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             derived::complete(schema, known, &mut merged.version, split_rdn(name).0)?;
             Ok((own_pretty_dn, merged))
         })?;
-        let Merged { version, mut lost_ours, mut lost_theirs } = merged;
+        let MergedVersion { version, mut lost_ours, mut lost_theirs } = merged;
         let mut result = put_of(self.known(), put, version);
         if !takes_name {
             result.dn = local.dn.clone();

@@ -27,7 +27,7 @@ use crate::log::CsnVector;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::Put;
 use crate::replica::steps::{self, LocalEntry};
-use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, decided, difference};
+use crate::replica::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, decided, difference};
 use crate::write::operator::Operator;
 
 /// Which side a value is taken from.
@@ -107,8 +107,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         put: &Put,
         Before(before): Before,
-        applied: Applied,
-    ) -> Result<Applied, Failure> {
+        applied: ApplyOutcome,
+    ) -> Result<ApplyOutcome, Failure> {
         let rules = self.rules;
         let Some(provider_csns) = rules.provider_had.as_ref() else { return Ok(applied) };
         let covered = self.covered.iter().copied().collect();
@@ -137,7 +137,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.stamp = self.own_stamp();
         changes.extend(self.step(|op| decided::stamped(op, &op.current_entry(local.id)?))?);
         self.store_changes(&local, changes)?;
-        let mut applied = Applied::Done;
+        let mut applied = ApplyOutcome::Done;
         for (kept, lost) in [(KeptSide::Theirs, lost_ours), (KeptSide::Ours, lost_theirs)] {
             if !lost.is_empty() {
                 applied = self.note_settled(put, &local, kept, lost)?;
@@ -152,7 +152,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         local: &LocalEntry,
         kept: KeptSide,
         lost: Content,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let (winner_csn, loser_csn) = match kept {
             KeptSide::Ours => (local.csn, put.csn),
             KeptSide::Theirs => (put.csn, local.csn),

@@ -22,7 +22,7 @@ use crate::replica::apply::Applier;
 use crate::replica::difference;
 use crate::replica::prepare::{Delta, DeltaChange, Put, names};
 use crate::replica::steps::LocalEntry;
-use crate::replica::{Applied, ConflictKind};
+use crate::replica::{ApplyOutcome, ConflictKind};
 use crate::write::operator::{CurrentEntry, Operator};
 use crate::write::values;
 
@@ -32,16 +32,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &mut self,
         delta: &Delta,
         local: LocalEntry,
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         if delta.whole {
             // No change that anybody made: who needs what is in it is sent the entry with its state.
-            return Ok(Applied::Older);
+            return Ok(ApplyOutcome::Older);
         }
         let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &local.uuid, local.csn)?))?;
         let is_newest = ours.newest() < Some(delta.csn);
         match &delta.change {
             DeltaChange::Delete => self.delete(&local.uuid, Some(delta.csn)),
-            _ if ours.seen.covers(&delta.csn) => Ok(Applied::Older),
+            _ if ours.seen.covers(&delta.csn) => Ok(ApplyOutcome::Older),
             // All there is to merge with is older: it is what a client's change would be.
             DeltaChange::Modify(changes) if is_newest => self.modify_newer(delta, &local, changes),
             DeltaChange::Modify(changes) => self.merge_changes(delta, local, (ours, changes.clone(), None)),
@@ -76,7 +76,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         delta: &Delta,
         local: LocalEntry,
         (ours, changes, name): (EntryState, Vec<Change>, Option<String>),
-    ) -> Result<Applied, Failure> {
+    ) -> Result<ApplyOutcome, Failure> {
         let changes = self.with_own_csn(changes, &delta.csn);
         let renames = name.is_some();
         let takes_name = renames && ours.named < Some(delta.csn);

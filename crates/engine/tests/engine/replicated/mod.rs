@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
-use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome};
+use larix_engine::replica::{ApplyOutcome, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome};
 use larix_engine::time::Timestamp;
 use larix_engine::write::AttributeValues;
 use larix_store::Store;
@@ -73,12 +73,12 @@ pub(crate) fn batch(fixture: &Memory, batch: ReplicatedBatch) -> ReplicatedOutco
     outcome
 }
 
-pub(crate) fn word(applied: &Applied) -> String {
+pub(crate) fn word(applied: &ApplyOutcome) -> String {
     match applied {
-        Applied::Done => "done".to_owned(),
-        Applied::Older => "older".to_owned(),
-        Applied::Conflict(note) => format!("{:?} {:?}", note.kind, note.kept).to_lowercase(),
-        Applied::Refused(result) => format!("{} {}", result.code.0, result.diagnostic),
+        ApplyOutcome::Done => "done".to_owned(),
+        ApplyOutcome::Older => "older".to_owned(),
+        ApplyOutcome::Conflict(note) => format!("{:?} {:?}", note.kind, note.kept).to_lowercase(),
+        ApplyOutcome::Refused(result) => format!("{} {}", result.code.0, result.diagnostic),
     }
 }
 

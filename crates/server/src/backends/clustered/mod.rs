@@ -35,7 +35,7 @@ use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer,
-    First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret,
+    First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret,
     SharedContent, Verdict,
 };
 
@@ -401,8 +401,8 @@ impl Backend for ClusteredBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 

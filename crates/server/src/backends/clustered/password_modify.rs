@@ -1,6 +1,6 @@
 //! A password is replaced (RFC 3062): the old one read on a thread of the node, compared and the new one hashed on the pool.
 
-use larix_backend::{Context, Done, Later, PasswordChange, PasswordChanged, Reply};
+use larix_backend::{Context, Done, Later, PasswordChange, PasswordChangeOutcome, Reply};
 use larix_proto::LdapResult;
 
 use super::{CancelToken, ClusteredBackend, SharedDatabase, too_late};
@@ -14,8 +14,8 @@ impl ClusteredBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Result<Reply<PasswordChanged>, LdapResult> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Result<Reply<PasswordChangeOutcome>, LdapResult> {
         let handle = self.handle()?;
         if !self.refers_to_provider(context.subject) {
             self.leads(&change.target)?;
@@ -45,7 +45,7 @@ impl ClusteredBackend {
 fn replace(
     handle: &SharedDatabase,
     mut replacement: PasswordReplacement<SharedStore>,
-    done: Done<PasswordChanged>,
+    done: Done<PasswordChangeOutcome>,
 ) {
     if replacement.old.is_some() {
         match handle.read(|| replacement.stored_passwords()) {

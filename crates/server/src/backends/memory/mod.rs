@@ -24,7 +24,7 @@ use super::password_replacement::replace_unstored;
 use larix_backend::memory_tree::{Bases, Counted, Found, MemoryTree};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First,
-    Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 
 pub(crate) use config::Configuration;
@@ -207,8 +207,8 @@ impl<C: Content> Backend for Tree<C> {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         replace_unstored(self, context, change, later)
     }
 

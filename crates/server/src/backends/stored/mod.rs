@@ -34,7 +34,7 @@ use super::{Common, identities};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
-    ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChanged, Pending, Proof,
+    ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof,
     ReplicaProgress, Reply, Search, Secret, StoreFigures, Verdict,
 };
 
@@ -149,8 +149,8 @@ impl Backend for StoredBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
     }
 
@@ -275,8 +275,8 @@ impl Backend for Nowhere {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         replace_unstored(self, context, change, later)
     }
 

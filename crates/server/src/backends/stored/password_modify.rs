@@ -1,6 +1,6 @@
 //! A password is replaced (RFC 3062): the old one compared, the new one hashed, both on the pool.
 
-use larix_backend::{Context, Later, PasswordChange, PasswordChanged, Pending, Reply};
+use larix_backend::{Context, Later, PasswordChange, PasswordChangeOutcome, Pending, Reply};
 use larix_proto::LdapResult;
 
 use super::StoredBackend;
@@ -14,8 +14,8 @@ impl StoredBackend {
         &self,
         context: &Context<'_>,
         change: PasswordChange<'_>,
-        later: Later<'_, PasswordChanged>,
-    ) -> Result<Reply<PasswordChanged>, LdapResult> {
+        later: Later<'_, PasswordChangeOutcome>,
+    ) -> Result<Reply<PasswordChangeOutcome>, LdapResult> {
         let proof_begins = change.proof_begins;
         let own = (self.database(), Judge::of(&self.common, &self.served));
         let mut replacement = PasswordReplacement::new(&self.common, own, context, change);

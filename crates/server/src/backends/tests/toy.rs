@@ -18,7 +18,7 @@ use larix_schema::NormalDn;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, Effort, End, Later, PasswordChange,
-    PasswordChanged, Pending, Reply, Search, Slice, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, Slice, Verdict,
 };
 
 /// Entries of a stream.
@@ -165,8 +165,8 @@ impl Backend for Toy {
         &self,
         _: &Context<'_>,
         _: PasswordChange<'_>,
-        _: Later<'_, PasswordChanged>,
-    ) -> Reply<PasswordChanged> {
+        _: Later<'_, PasswordChangeOutcome>,
+    ) -> Reply<PasswordChangeOutcome> {
         Reply::Now(failure().into())
     }
 

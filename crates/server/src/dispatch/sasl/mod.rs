@@ -27,7 +27,7 @@ use super::{Completion, Dispatcher, RequestInFlight};
 use crate::background_pool::{Turns, take_missed_lookup, while_waiting};
 use crate::clock::SystemRandom;
 use crate::log::printable;
-use crate::operation_rules::Restricted;
+use crate::operation_rules::RestrictedOperation;
 use crate::sasl::external;
 use crate::sasl::identity::{normal_text, user_name};
 use crate::sasl_mechanisms::{self, MechanismContext};
@@ -127,7 +127,7 @@ impl Dispatcher {
         if mechanism.is_empty() {
             return unsupported("no SASL mechanism provided");
         }
-        self.may_bind("", Restricted::SaslBind, sent)?;
+        self.may_bind("", RestrictedOperation::SaslBind, sent)?;
         let Some(known) = Mechanism::from_name(mechanism) else {
             return unsupported(&sasl_mechanisms::not_found(&printable(mechanism)));
         };

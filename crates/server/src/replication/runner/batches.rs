@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use larix_configuration::Present;
 use larix_engine::csn::Csn;
 use larix_engine::replica::{
-    Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, UuidSet,
+    ApplyOutcome, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, UuidSet,
 };
 use larix_engine::time::Timestamp;
 use larix_proto::ResultCode;
@@ -108,17 +108,21 @@ impl Runner {
     /// Counts what came of the changes; one that was refused ends the session, so that it is asked for again.
     fn judge(&mut self, outcome: &ReplicatedOutcome, names: &[String]) -> Result<(), String> {
         self.count(&outcome.changes);
-        if outcome.changes.iter().any(|change| matches!(change, Applied::Done | Applied::Conflict(_))) {
+        if outcome
+            .changes
+            .iter()
+            .any(|change| matches!(change, ApplyOutcome::Done | ApplyOutcome::Conflict(_)))
+        {
             self.log.iter_mut().for_each(LogState::note_stored);
         }
         let mut refused = None;
         for (change, name) in outcome.changes.iter().zip(names) {
             match change {
-                Applied::Done | Applied::Older => {}
-                Applied::Conflict(note) => {
+                ApplyOutcome::Done | ApplyOutcome::Older => {}
+                ApplyOutcome::Conflict(note) => {
                     self.tell(&format!("conflict at \"{}\": {:?}, kept {:?}", note.dn, note.kind, note.kept));
                 }
-                Applied::Refused(result) => refused = refused.or(Some((name, result))),
+                ApplyOutcome::Refused(result) => refused = refused.or(Some((name, result))),
             }
         }
         if outcome.result.code != ResultCode::SUCCESS {
@@ -133,15 +137,15 @@ impl Runner {
         }
     }
 
-    fn count(&self, changes: &[Applied]) {
+    fn count(&self, changes: &[ApplyOutcome]) {
         self.status.change(|status| {
             let counts = &mut status.counts;
             for change in changes {
                 *match change {
-                    Applied::Done => &mut counts.applied,
-                    Applied::Older => &mut counts.older,
-                    Applied::Conflict(_) => &mut counts.conflicts,
-                    Applied::Refused(_) => &mut counts.refused,
+                    ApplyOutcome::Done => &mut counts.applied,
+                    ApplyOutcome::Older => &mut counts.older,
+                    ApplyOutcome::Conflict(_) => &mut counts.conflicts,
+                    ApplyOutcome::Refused(_) => &mut counts.refused,
                 } += 1;
             }
         });
