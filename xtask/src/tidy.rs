@@ -30,7 +30,7 @@ const BANNED: [(&str, &str); 8] = [
 ];
 
 /// Names of types that say too little by themselves: a reader who knows the field has to guess what they stand for.
-const VAGUE_TYPES: [&str; 22] = [
+const VAGUE_TYPES: [&str; 36] = [
     "Asked",
     "Told",
     "Kept",
@@ -53,6 +53,20 @@ const VAGUE_TYPES: [&str; 22] = [
     "Standing",
     "Composed",
     "Identified",
+    "Served",
+    "Held",
+    "Stored",
+    "Stepped",
+    "Started",
+    "Announced",
+    "Glued",
+    "Intercepted",
+    "Exceeded",
+    "Judged",
+    "Restricted",
+    "Resolved",
+    "Located",
+    "Paid",
 ];
 
 /// Functions that may be longer, each with its reason.

@@ -171,7 +171,7 @@ struct Connecting {
 
 /// A number, and the host and port that are looked up under it.
 type HostLookUp = (u64, String, u16);
-type Resolved = (u64, io::Result<Vec<SocketAddr>>);
+type Resolution = (u64, io::Result<Vec<SocketAddr>>);
 
 /// A socket that listens, and what is known beforehand of those who connect there.
 #[derive(Debug)]
@@ -197,7 +197,7 @@ pub struct EventLoop {
     connecting: HashMap<u64, Connecting>,
     next: u64,
     resolver: Sender<HostLookUp>,
-    resolved: Receiver<Resolved>,
+    resolved: Receiver<Resolution>,
     /// Listeners rest: no descriptor is left.
     is_resting: bool,
 }
@@ -677,7 +677,7 @@ impl EventLoop {
 }
 
 /// Names are looked up beside the loop: that waits for others.
-fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<HostLookUp>, Receiver<Resolved>)> {
+fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<HostLookUp>, Receiver<Resolution>)> {
     let (sender, look_ups) = channel::<HostLookUp>();
     let (answer, resolved) = channel();
     thread::Builder::new().name("balance-names".to_owned()).spawn(move || {
