@@ -67,6 +67,15 @@ impl Mounts {
         found
     }
 
+    /// Whether requests at this name may be answered with referrals: by its `holder`, or, for a search, by a database glued below it.
+    pub(crate) fn refer(&self, holder: &dyn Backend, dn: &NormalDn, changes: bool) -> bool {
+        let below = || {
+            let parts = self.glued_below(dn, Scope::Subtree);
+            parts.iter().any(|(one, ..)| one.refers(dn, changes))
+        };
+        holder.refers(dn, changes) || (!changes && below())
+    }
+
     /// The database that a subordinate one is glued to in the end: of those that are not subordinate, the nearest above it.
     pub(crate) fn uppermost(&self, part: &Mount) -> Option<usize> {
         let own = part.suffixes.first().filter(|_| part.subordinate && !part.hidden)?;

@@ -9,7 +9,7 @@ use larix_engine::Fault;
 use larix_engine::access::AccessPolicy;
 use larix_engine::overlay::internal_search::{InternalSearch, Visit};
 use larix_engine::write::Completion;
-use larix_proto::{LdapResult, Scope};
+use larix_proto::LdapResult;
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Announcement, Backend, Context};
@@ -167,11 +167,7 @@ impl Backend for Parts {
     }
 
     fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
-        let below = || {
-            let parts = self.mounts.glued_below(dn, Scope::Subtree);
-            parts.iter().any(|(one, ..)| one.refers(dn, changes))
-        };
-        self.holder(dn).refers(dn, changes) || (!changes && below())
+        self.mounts.refer(self.holder(dn), dn, changes)
     }
 
     fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {

@@ -518,11 +518,7 @@ impl Backend for Routes {
     }
 
     fn refers(&self, dn: &NormalDn, changes: bool) -> bool {
-        let below = || {
-            let parts = self.mounts.glued_below(dn, Scope::Subtree);
-            parts.iter().any(|(one, ..)| one.refers(dn, changes))
-        };
-        self.special(dn).is_none() && (self.holder(dn).refers(dn, changes) || (!changes && below()))
+        self.special(dn).is_none() && self.mounts.refer(self.holder(dn), dn, changes)
     }
 
     fn replica_progress(&self, dn: &NormalDn) -> Option<Arc<dyn ReplicaProgress>> {
