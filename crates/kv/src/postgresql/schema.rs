@@ -83,23 +83,7 @@ async fn inspect(
     make: bool,
     deadline: Duration,
 ) -> Result<Vec<u8>, Refusal> {
-    let settings = client
-        .query_one(
-            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
-             current_setting('fsync') = 'on'",
-            &[],
-        )
-        .await?;
-    if settings.try_get::<_, i32>(0)? < OLDEST {
-        return Err(Refusal::Open(OpenError::Old {
-            found: settings.try_get(1)?,
-            engine: "PostgreSQL",
-            oldest: "14",
-        }));
-    }
-    if !settings.try_get::<_, bool>(2)? {
-        return Err(Refusal::Open(OpenError::NotDurable));
-    }
+    check_server(client).await?;
     // All who open the store wait for the lock: one that is frozen meanwhile is not to keep it.
     let idle = milliseconds(deadline).clamp(1, i64::from(i32::MAX));
     client
@@ -150,6 +134,28 @@ async fn inspect(
     let numbers = number(client, schema, tables, make).await?;
     client.batch_execute("COMMIT").await?;
     Ok(numbers)
+}
+
+/// Refuses a server that is too old, or whose commits are not durable.
+async fn check_server(client: &Client) -> Result<(), Refusal> {
+    let settings = client
+        .query_one(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
+             current_setting('fsync') = 'on'",
+            &[],
+        )
+        .await?;
+    if settings.try_get::<_, i32>(0)? < OLDEST {
+        return Err(Refusal::Open(OpenError::Old {
+            found: settings.try_get(1)?,
+            engine: "PostgreSQL",
+            oldest: "14",
+        }));
+    }
+    if !settings.try_get::<_, bool>(2)? {
+        return Err(Refusal::Open(OpenError::NotDurable));
+    }
+    Ok(())
 }
 
 async fn has_table(client: &Client, schema: &str, name: &str) -> Result<bool, Refusal> {

@@ -139,29 +139,8 @@ pub(super) fn carry_out(
     pace: &mut Pace<'_>,
 ) -> Result<Restored, BackupError> {
     check_reach(chain, backup, until)?;
-    let path = work.join(DATA_FILE);
-    let mut copy = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(BackupError::io("write", &path))?;
-    backup.file.verify(&chain.directory, pace, |chunk| {
-        copy.write_all(chunk).map_err(BackupError::io("write", &path))
-    })?;
-    copy.sync_all().map_err(BackupError::io("write", &path))?;
-    drop(copy);
+    copy_full(chain, backup, work, pace)?;
     let failed = |error: &dyn std::fmt::Display| BackupError::database(work, error);
-    let mut damaged = None;
-    LmdbStore::check_pages(work, &mut |page| damaged = damaged.take().or(Some(page)))
-        .map_err(|e| failed(&e))?;
-    if let Some(page) = damaged {
-        let what = format!(
-            "was copied of a damaged database: {page}; take an older full backup, or put this file in the place of data.mdb by hand and \
-             save what `larix cat -c` can still read"
-        );
-        return Err(BackupError::damaged(&chain.directory.join(&backup.file.path), what));
-    }
     let store = LmdbStore::open(work, &TABLES, &LmdbOptions::default()).map_err(|e| failed(&e))?;
     let settings = open_database::settings(config, backup)?;
     let database =
@@ -206,6 +185,38 @@ pub(super) fn carry_out(
     }
     sync_directory(work)?;
     Ok(restored)
+}
+
+/// Copies the full backup of a database into `work`, and checks the pages of the copy.
+fn copy_full(
+    chain: &Chain,
+    backup: &DatabaseBackup,
+    work: &Path,
+    pace: &mut Pace<'_>,
+) -> Result<(), BackupError> {
+    let path = work.join(DATA_FILE);
+    let mut copy = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(BackupError::io("write", &path))?;
+    backup.file.verify(&chain.directory, pace, |chunk| {
+        copy.write_all(chunk).map_err(BackupError::io("write", &path))
+    })?;
+    copy.sync_all().map_err(BackupError::io("write", &path))?;
+    drop(copy);
+    let mut damaged = None;
+    LmdbStore::check_pages(work, &mut |page| damaged = damaged.take().or(Some(page)))
+        .map_err(|error| BackupError::database(work, error))?;
+    if let Some(page) = damaged {
+        let what = format!(
+            "was copied of a damaged database: {page}; take an older full backup, or put this file in the place of data.mdb by hand and \
+             save what `larix cat -c` can still read"
+        );
+        return Err(BackupError::damaged(&chain.directory.join(&backup.file.path), what));
+    }
+    Ok(())
 }
 
 fn begin_history(database: &Database<LmdbStore>) -> Result<(), larix_store::CommitError> {

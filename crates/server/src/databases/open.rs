@@ -82,11 +82,7 @@ impl Databases {
         let (asks_about_request, asks_about_domain) =
             connect_rules(&directory, &stored, &sections, of_frontend);
         let left = earlier.map_or_else(Vec::new, |earlier| earlier.not_in(&directory));
-        let alike = earlier.is_some_and(|earlier| {
-            left.is_empty()
-                && earlier.directory.databases().len() == directory.databases().len()
-                && alike_for_all(&earlier.config, config)
-        });
+        let alike = left.is_empty() && earlier.is_some_and(|earlier| earlier.is_alike(&directory, config));
         let common = Arc::new(Common {
             config: Arc::clone(config),
             services: Arc::clone(services),
@@ -119,6 +115,11 @@ impl Databases {
         // What is the same in all respects is not disturbed.
         let reused = reused.into_iter().filter(|one| !(alike && one.alike)).map(|one| (one.served, one.next));
         Ok(PreparedDatabases { reused: reused.collect(), left, turnover, databases, created })
+    }
+
+    /// Whether there are as many databases in `next`, and the same holds for all of them.
+    fn is_alike(&self, next: &Directory<LmdbStore>, config: &Config) -> bool {
+        self.directory.databases().len() == next.databases().len() && alike_for_all(&self.config, config)
     }
 
     /// The databases that `next` does not have.
