@@ -59,12 +59,14 @@ pub struct RuleName {
     pub text: String,
 }
 
+/// One rule of the walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleStep {
     pub rule: RuleName,
     pub outcome: RuleOutcome,
 }
 
+/// What a rule did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RuleOutcome {
     /// Its `<what>` does not match; the first part that does not, and how it is written.
@@ -73,6 +75,7 @@ pub enum RuleOutcome {
     Concerned { clauses: Vec<ClauseStep> },
 }
 
+/// One `by` clause of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClauseStep {
     /// Its place in the rule, from 0.
@@ -82,6 +85,7 @@ pub struct ClauseStep {
     pub outcome: ClauseOutcome,
 }
 
+/// What a clause did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClauseOutcome {
     /// The first condition that the requester does not meet, as written.

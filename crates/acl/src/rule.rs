@@ -152,6 +152,7 @@ pub struct ValuePattern {
     pub text: String,
 }
 
+/// How the value of a rule's `val` is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueStyle {
     Exact,
@@ -241,6 +242,7 @@ pub enum Who {
     },
 }
 
+/// The DNs that a clause or a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DnPattern {
     Scoped {
@@ -261,6 +263,7 @@ pub enum TextPattern {
     Regex(String),
 }
 
+/// The addresses that a clause is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerPattern {
     Text(TextPattern),
@@ -269,12 +272,14 @@ pub enum PeerPattern {
     Path(String),
 }
 
+/// The host names that a clause is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DomainPattern {
     Text(TextPattern),
     Subtree { domain: String, expand: bool },
 }
 
+/// Which layer a required strength (`ssf=` and its kin) is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrengthLayer {
     Overall,

@@ -38,6 +38,7 @@ pub enum First {
 }
 
 impl First {
+    /// A search that ends without a slice.
     pub fn ended(end: End) -> Self {
         Self::Done { result: end.0, controls: end.1, effort: Effort::default() }
     }
@@ -75,6 +76,7 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
             entries: self.entries + other.entries,

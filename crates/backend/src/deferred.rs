@@ -87,10 +87,12 @@ impl KeptSearch {
         Self { encoded, message, base: base.clone(), controls }
     }
 
+    /// The base of the search.
     pub const fn base(&self) -> &NormalDn {
         &self.base
     }
 
+    /// The controls of the search.
     pub const fn controls(&self) -> &RequestControls {
         &self.controls
     }

@@ -46,11 +46,13 @@ impl Operations {
     /// Other extended operations that are a database's own.
     pub const EXTENDED: Self = Self(32);
 
+    /// These kinds and those of `other`.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    /// Whether the kind is one of these.
     pub const fn has(self, kind: Self) -> bool {
         self.0 & kind.0 != 0
     }

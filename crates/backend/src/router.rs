@@ -69,6 +69,7 @@ impl fmt::Debug for Routes {
 }
 
 impl Router {
+    /// `mounts`: in the order of the configuration. `interceptors`: the overlays in front of all of them.
     pub fn new(frontend: Frontend, mounts: Vec<Mount>, special: Special, interceptors: Stack) -> Self {
         let mounts = Mounts::new(mounts);
         let (over_glue, trees, tree_of) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,6 +118,7 @@ impl Router {
         self.controls.iter().find(|control| control.oid == oid).copied()
     }
 
+    /// The schema by which names are compared.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.routes.frontend.schema
     }

@@ -6,6 +6,7 @@ use crate::limits::DecodeLimits;
 use crate::list::{Attributes, Changes, Strings};
 use crate::message_id::MessageId;
 
+/// The operation of a request (RFC 4511 section 4.2 on).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     Bind(BindRequest<'a>),
@@ -31,6 +32,7 @@ pub struct BindRequest<'a> {
     pub authentication: Authentication<'a>,
 }
 
+/// How a bind proves its identity (RFC 4511 section 4.2).
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Authentication<'a> {
     /// The password.
@@ -58,6 +60,7 @@ pub struct SearchRequest<'a> {
     pub attributes: Strings<'a>,
 }
 
+/// How far below its base a search goes (RFC 4511 section 4.5.1.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     Base = 0,
@@ -67,6 +70,7 @@ pub enum Scope {
     Children = 3,
 }
 
+/// Which aliases a search follows (RFC 4511 section 4.5.1.3).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DerefAliases {
     Never = 0,

@@ -15,6 +15,7 @@ pub struct ResponseMessage<'a> {
     pub controls: Controls<'a>,
 }
 
+/// The operation of a response (RFC 4511 section 4.2 on).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Response<'a> {
     Bind {
@@ -41,6 +42,7 @@ pub enum Response<'a> {
     },
 }
 
+/// An entry of a search (RFC 4511 section 4.5.2).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SearchResultEntry<'a> {
     pub dn: &'a str,

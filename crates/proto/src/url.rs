@@ -27,6 +27,7 @@ pub struct UrlExtension {
     pub value: Option<String>,
 }
 
+/// What is before `://`: the protocol, and what carries it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UrlScheme {
     Ldap,

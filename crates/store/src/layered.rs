@@ -17,6 +17,7 @@ pub struct Layered<'o, S> {
 }
 
 impl<'o, S: Snapshot> Layered<'o, S> {
+    /// The changes over the base. Neither is copied.
     pub fn new(base: &'o S, changes: &'o WriteSet) -> Self {
         Self { base, changes }
     }

@@ -127,6 +127,7 @@ impl WriteSet {
         records.all(|(_, changes)| changes.is_empty()) && postings.all(|(_, keys)| keys.is_empty())
     }
 
+    /// Forgets all changes, and keeps the memory.
     pub fn clear(&mut self) {
         self.records.0.clear();
         self.postings.0.clear();

@@ -33,6 +33,7 @@ pub struct ReadAttributes {
     pub attributes: Vec<String>,
 }
 
+/// The control of RFC 2696: one page of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagedResults {
     pub critical: bool,
@@ -42,12 +43,14 @@ pub struct PagedResults {
     pub cookie: Vec<u8>,
 }
 
+/// The control of RFC 2891: the order of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortRequest {
     pub critical: bool,
     pub keys: Vec<SortKey>,
 }
 
+/// One of its keys, the most significant first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKey {
     pub attribute: String,
@@ -84,6 +87,7 @@ pub enum ViewTarget {
     GreaterOrEqual(Vec<u8>),
 }
 
+/// The control of RFC 4370: the identity that the request acts as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedAuthorization {
     pub critical: bool,
@@ -103,6 +107,7 @@ pub struct EffectiveRights {
     pub attributes: Vec<String>,
 }
 
+/// The control of draft-wahl-ldap-session: the user or program that the client acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTracking {
     pub source_ip: String,

@@ -109,18 +109,21 @@ pub enum LoggedChange {
     },
 }
 
+/// An attribute with all its values, by names and not by numbers of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedAttribute {
     pub description: String,
     pub values: Vec<Vec<u8>>,
 }
 
+/// One modification, as it was carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedModification {
     pub kind: LoggedKind,
     pub attribute: LoggedAttribute,
 }
 
+/// What a modification does to its attribute.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum LoggedKind {
     Add = 0,

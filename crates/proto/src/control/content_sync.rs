@@ -13,6 +13,7 @@ pub struct SyncRequest<'a> {
     pub reload_hint: bool,
 }
 
+/// How long the search goes on: RFC 4533 section 2.2.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SyncMode {
     RefreshOnly = 1,
@@ -28,6 +29,7 @@ pub struct SyncState<'a> {
     pub cookie: Option<&'a [u8]>,
 }
 
+/// What a message says of its entry: RFC 4533 section 2.3.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EntryState {
     Present = 0,

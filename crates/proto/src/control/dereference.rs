@@ -11,6 +11,7 @@ pub struct DerefRequest<'a> {
     pub specs: Vec<DerefSpec<'a>>,
 }
 
+/// The attributes wanted of the entries that one attribute names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerefSpec<'a> {
     /// The attribute that names other entries.
@@ -25,6 +26,7 @@ pub struct DerefResponse<'a> {
     pub results: Vec<DerefResult<'a>>,
 }
 
+/// One of these entries.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DerefResult<'a> {
     pub attribute: &'a str,

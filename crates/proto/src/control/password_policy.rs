@@ -17,6 +17,7 @@ pub struct PasswordPolicyResponse {
     pub error: Option<PasswordError>,
 }
 
+/// What will happen to the password: draft-behera-ldap-password-policy-10 section 6.2.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PasswordWarning {
     /// Seconds.
@@ -24,6 +25,7 @@ pub enum PasswordWarning {
     GraceLoginsRemaining(u32),
 }
 
+/// Why a bind or a new password was refused: draft-behera-ldap-password-policy-10 section 6.2.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PasswordError {
     PasswordExpired = 0,

@@ -15,6 +15,7 @@ pub struct PersistentSearch {
     pub return_ecs: bool,
 }
 
+/// A kind of change: draft-ietf-ldapext-psearch-03 section 4.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeType {
     Add = 1,

@@ -4,6 +4,7 @@ use super::{ControlValue, required, write_value};
 use crate::ber::{DecodeError, Reader, Tag, write};
 use crate::oid;
 
+/// On a search: how far it reaches.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SearchOptions {
     /// A set of [`Self::DOMAIN_SCOPE`] and [`Self::PHANTOM_ROOT`].

@@ -11,6 +11,7 @@ pub struct SortRequest<'a> {
     pub keys: Vec<SortKey<'a>>,
 }
 
+/// One sort key: RFC 2891 section 1.1.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SortKey<'a> {
     pub attribute: &'a str,

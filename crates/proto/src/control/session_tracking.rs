@@ -4,6 +4,7 @@ use super::{ControlValue, required, write_value};
 use crate::ber::{self, DecodeError, Reader, Tag, write};
 use crate::oid;
 
+/// On a request: the user or program that the client acts for. The server believes nothing of it; the log shows it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct SessionTracking<'a> {
     pub source_ip: &'a str,

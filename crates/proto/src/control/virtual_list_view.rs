@@ -17,6 +17,7 @@ pub struct VlvRequest<'a> {
     pub context_id: Option<&'a [u8]>,
 }
 
+/// The entry that the window is around.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum VlvTarget<'a> {
     /// The `offset`-th, from 1, of what the client takes for `content_count` entries; 0 is not known.
@@ -25,6 +26,7 @@ pub enum VlvTarget<'a> {
     GreaterOrEqual(&'a [u8]),
 }
 
+/// On the search's result: where the window is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct VlvResponse<'a> {
     /// The target's position, from 1.

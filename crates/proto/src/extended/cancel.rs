@@ -6,6 +6,7 @@ use crate::control::{required, write_value};
 use crate::message_id::MessageId;
 use crate::oid;
 
+/// The request to cancel an operation.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Cancel {
     /// The operation to cancel.

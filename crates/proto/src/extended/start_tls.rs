@@ -4,6 +4,7 @@ use super::{ExtendedValue, absent};
 use crate::ber::DecodeError;
 use crate::oid;
 
+/// The request to begin TLS. It has no value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct StartTls;
 

@@ -7,6 +7,7 @@ use crate::control::{ControlBuf, required, write_value};
 use crate::message_id::MessageId;
 use crate::oid;
 
+/// The request to begin a transaction. It has no value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct StartTransaction;
 
@@ -16,6 +17,7 @@ pub struct StartTransactionResponse<'a> {
     pub identifier: &'a [u8],
 }
 
+/// The request to commit a transaction, or to drop it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct EndTransaction<'a> {
     pub commit: bool,

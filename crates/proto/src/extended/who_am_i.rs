@@ -4,6 +4,7 @@ use super::{ExtendedValue, absent};
 use crate::ber::{self, DecodeError};
 use crate::oid;
 
+/// The request for one's own authorization identity. It has no value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
 pub struct WhoAmI;
 

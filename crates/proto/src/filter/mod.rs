@@ -61,6 +61,7 @@ pub struct FilterSet<'a> {
     ber: &'a [u8],
 }
 
+/// A value that is compared with those of an attribute (RFC 4511 section 4.1.6).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct AttributeValueAssertion<'a> {
     pub attribute: &'a str,
@@ -226,6 +227,7 @@ impl<'a> IntoIterator for FilterSet<'a> {
     }
 }
 
+/// The members of a [`FilterSet`], in the order of the request.
 #[derive(Clone, Debug)]
 pub struct FilterSetIter<'a> {
     rest: Reader<'a>,
@@ -259,6 +261,7 @@ impl<'a> IntoIterator for SubstringPieces<'a> {
     }
 }
 
+/// The pieces of [`SubstringPieces`], in the order of the request.
 #[derive(Clone, Debug)]
 pub struct SubstringPiecesIter<'a> {
     rest: Reader<'a>,

@@ -13,6 +13,7 @@ pub struct LdifError {
     pub fault: LdifFault,
 }
 
+/// What is wrong with a line or a record.
 #[derive(Debug)]
 pub enum LdifFault {
     /// The input cannot be read on: no record follows.

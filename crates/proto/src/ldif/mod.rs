@@ -25,6 +25,7 @@ pub struct Record<N = String> {
     pub body: Body<N>,
 }
 
+/// What a record says of the entry with its DN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body<N = String> {
     /// An entry as it is.
@@ -41,6 +42,7 @@ pub struct LdifAttribute<N = String> {
     pub values: Vec<Vec<u8>>,
 }
 
+/// A change of an entry, by its `changetype:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Add(Vec<LdifAttribute>),

@@ -134,6 +134,7 @@ impl LmdbStore {
         open::check_last_commit(self, on_event)
     }
 
+    /// The directory of the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
