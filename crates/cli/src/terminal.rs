@@ -69,6 +69,22 @@ pub(crate) fn end_with(name: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// The exit status of a command that goes through records and goes on after failures: `done` is how many failed, or what ended it. Says so
+/// on standard error; `what` follows the number.
+pub(crate) fn end_counted(name: &str, done: anyhow::Result<u64>, what: &str) -> ExitCode {
+    match done {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{name}: {failed} {what}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// The usual exit status of a command line that cannot be read.
 pub(crate) const MISTAKE: i32 = 2;
 

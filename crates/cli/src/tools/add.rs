@@ -24,7 +24,7 @@ use larix_store::lmdb::LmdbOptions;
 
 use super::changing::server_of;
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
-use crate::terminal::at_least_one;
+use crate::terminal::{self, at_least_one};
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
@@ -68,17 +68,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: AddArgs = common::parse(name, arguments);
     let done =
         if args.database.is_configuration() { add_configuration(name, &args) } else { add(name, &args) };
-    match done {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(failed) => {
-            eprintln!("{name}: {failed} records were refused");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    terminal::end_counted(name, done, "records were refused")
 }
 
 /// Answers how many records were refused and passed over.

@@ -20,6 +20,7 @@ use larix_store::lmdb::LmdbStore;
 use super::changing::{Changing, Writes};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, each_record};
+use crate::terminal;
 
 /// Delete entries of a database by DN or by filter, also while a server runs on it
 #[derive(Debug, Parser)]
@@ -53,17 +54,7 @@ pub(super) struct DeleteArgs {
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: DeleteArgs = common::parse(name, arguments);
-    match delete(name, &args) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(failed) => {
-            eprintln!("{name}: {failed} entries were not deleted");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    terminal::end_counted(name, delete(name, &args), "entries were not deleted")
 }
 
 fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {

@@ -13,6 +13,7 @@ use larix_proto::{LdapResult, ResultCode};
 
 use super::changing::{Changing, Writes};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
+use crate::terminal;
 
 /// Apply LDIF changes to a database, also while a server runs on it
 #[derive(Debug, Parser)]
@@ -43,17 +44,7 @@ pub(super) struct ModifyArgs {
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: ModifyArgs = common::parse(name, arguments);
-    match modify(name, &args) {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(failed) => {
-            eprintln!("{name}: {failed} changes failed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    terminal::end_counted(name, modify(name, &args), "changes failed")
 }
 
 fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
