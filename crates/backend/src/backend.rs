@@ -1,4 +1,4 @@
-//! What answers requests, and what a request is carried out under.
+//! The trait of what answers requests, and the context of a request.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -26,13 +26,13 @@ use crate::shared_content::SharedContent;
 
 /// A database as requests see it.
 ///
-/// Implementations are shared by all threads. What takes long, and what waits for others, is answered later: no call blocks, but for
-/// what a call of a stored database does.
+/// All threads share an implementation. No call blocks, except on a stored database's own files: what takes long, or waits for another
+/// server or thread, is answered later.
 pub trait Backend: Any + Debug + Send + Sync {
-    /// Begins a search. Nothing is answered before its first slice.
+    /// Begins a search. Its first slice gives the first answers.
     ///
     /// # Errors
-    /// What is answered without looking: a control or a limit that refuses it.
+    /// The result of a search that ends before its first slice: a control or a limit refuses it.
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>>;
 
     /// Begins a search and runs its first slice, which ends nearly all of them.
@@ -46,7 +46,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Compares a value with those of an entry.
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End>;
 
-    /// Judges a bind by its proof. What takes long, or has to be durable before the answer, comes later.
+    /// Judges a bind by its proof: later, if that takes long or has to be durable before the answer.
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict>;
 
     /// Replaces a password (RFC 3062).
@@ -61,14 +61,14 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn extended(
         &self,
         _context: &Context<'_>,
-        _asked: &Extended<'_>,
+        _operation: &Extended<'_>,
         _later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         Reply::Now(Extended::not_served().into())
     }
 
-    /// Values that the proof of a SASL mechanism can be verified by: passwords in the clear, SCRAM verifiers. None where only a password
-    /// can be judged.
+    /// Values by which a SASL mechanism can verify its proof: passwords in the clear, SCRAM verifiers. Empty if the backend can judge
+    /// passwords only.
     fn secrets(&self, _context: &Context<'_>, _dn: &NormalDn) -> Vec<Secret> {
         Vec::new()
     }
@@ -83,12 +83,12 @@ pub trait Backend: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Appends the entries that a filter finds with the `auth` privilege, at most so many: the candidates for an identity. Whether the search may go on
-    /// in the databases glued below.
+    /// Appends the entries that a filter finds with the `auth` privilege, up to the request's limit: the candidates for an identity. Answers
+    /// whether the search may go on in the databases glued below.
     fn identities(
         &self,
         _context: &Context<'_>,
-        _asked: &Identities<'_>,
+        _request: &Identities<'_>,
         _found: &mut Vec<NormalDn>,
     ) -> bool {
         true
@@ -97,30 +97,29 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// Carries out changes. `completion` is called once, here or on another thread.
     fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending;
 
-    /// Why its changes cannot be made together with those of another backend; none if it sees to that itself.
+    /// Why its changes cannot be part of a transaction with those of another backend. `None`: [`Self::update`] checks that.
     fn stands_apart(&self) -> Option<LdapResult> {
         let text = "transaction affects multiple databases";
         Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
     }
 
-    /// Whether consumers can have its content (RFC 4533). Others are given no search with that control.
+    /// Whether it provides its content to consumers (RFC 4533). If not, the router passes it no search with that control.
     fn provides_content(&self) -> bool {
         false
     }
 
-    /// Whether clients may have searches go on with changes (draft-ietf-ldapext-psearch-03). Others are given no search with that
-    /// control.
+    /// Whether it takes persistent searches (draft-ietf-ldapext-psearch-03). If not, the router passes it no search with that control.
     fn tells_changes(&self) -> bool {
         false
     }
 
-    /// The access rules in force at this name; none where nothing is looked at by rules.
+    /// The access rules in force at this name. `None`: the backend evaluates no rules.
     fn policy(&self, _dn: &NormalDn) -> Option<Arc<AccessPolicy>> {
         None
     }
 
-    /// An internal search, for who stands in front: hands entries to `visit` until it answers false. Nothing is found where nothing is
-    /// stored.
+    /// An internal search, for overlays in front: passes entries to `visit` until that answers false. A backend that stores nothing finds
+    /// nothing.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -133,7 +132,7 @@ pub trait Backend: Any + Debug + Send + Sync {
         Ok(())
     }
 
-    /// The newest change that its change log has; none of a database without one.
+    /// The newest change in its change log; `None` without a change log.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -141,8 +140,8 @@ pub trait Backend: Any + Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Whether an operation on this name, or a search below it, may be answered with a referral or with references; `changes`: a change
-    /// of it. Who follows them asks, so that nothing is kept for what is answered here.
+    /// Whether an operation on this name, or a search below it, may be answered with a referral or with references. `changes`: it is a
+    /// change. Overlays that follow referrals ask, and keep a copy of the request only then.
     fn refers(&self, _dn: &NormalDn, _changes: bool) -> bool {
         true
     }
@@ -163,13 +162,13 @@ pub trait Backend: Any + Debug + Send + Sync {
         false
     }
 
-    /// The backend that overlays are in front of; none of one without.
+    /// The backend behind the overlays; `None` if there are none in front.
     fn behind(&self) -> Option<&dyn Backend> {
         None
     }
 
-    /// What tells of the changes that are made through it; none where consumers of the database that it is glued to are sent nothing of
-    /// its entries, or where these are stored here.
+    /// Tells of the changes that are made through it, for consumers of the database above that it is glued to. `None`: they get nothing of
+    /// its entries, or its change log tells them.
     fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
         None
     }
@@ -183,50 +182,50 @@ pub trait Backend: Any + Debug + Send + Sync {
         LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
     }
 
-    /// What it tells the monitor and the metrics; none of a database that stores nothing.
+    /// Its figures for the monitor and the metrics; `None` if it stores nothing.
     fn figures(&self) -> Option<DatabaseFigures> {
         None
     }
 }
 
-/// What a request is carried out under.
+/// The circumstances of a request.
 #[derive(Copy, Clone, Debug)]
 pub struct Context<'a> {
     /// The requester.
     pub subject: &'a Arc<Subject>,
-    /// The databases that there were when the request began: those of its generation.
+    /// The databases of the request's generation.
     pub router: &'a dyn Routing,
     /// The connection that it came by.
     pub client: &'a dyn Client,
     pub clock: &'a dyn Clock,
-    /// When the request began, from which its time is counted.
+    /// When the request began. Its time limit counts from here.
     pub began: Monotonic,
 }
 
-/// The connection of a request that goes on later, from another thread.
+/// The connection of a request that goes on later, on another thread.
 pub trait KeptClient: Client + Send + Sync {
     fn as_client(&self) -> &dyn Client;
 
-    /// Calls this with the databases that there were when the request began, unless they are gone.
+    /// Calls `then` with the databases of the request's generation, unless they are gone.
     fn with_databases(&self, then: &mut dyn FnMut(&dyn Routing));
 }
 
 /// The connection of a request.
 pub trait Client: Debug {
-    /// What does something with it later.
+    /// A handle for later.
     fn handle(&self) -> Box<dyn ClientHandle>;
 
-    /// The number of the connection, and that of the message which asked; none of what is asked inside the server.
+    /// The number of the connection and the id of the request's message; `None` for a request from inside the server.
     fn request(&self) -> Option<(u64, MessageId)> {
         None
     }
 
-    /// Lives as long as the connection does, for who keeps something for it; none of what is asked inside the server.
+    /// Lives as long as the connection, for those who keep something for it; `None` for a request from inside the server.
     fn lifetime(&self) -> Option<Weak<dyn Any + Send + Sync>> {
         None
     }
 
-    /// What a request has of it that goes on later, from another thread; none of what is asked inside the server.
+    /// The connection for a request that goes on later, on another thread; `None` for a request from inside the server.
     fn keep(&self) -> Option<Box<dyn KeptClient>> {
         None
     }
@@ -237,7 +236,7 @@ pub trait ClientHandle: Send {
     /// Sends a message beside the answers to requests (RFC 4511 section 4.4).
     fn send(&self, message: Vec<u8>);
 
-    /// Closes it behind what was answered before.
+    /// Closes the connection behind the earlier answers.
     fn hang_up(&self);
 }
 
@@ -247,7 +246,7 @@ pub struct Mount {
     pub suffixes: Vec<NormalDn>,
     /// Glued to the database above it: searches go on in it.
     pub subordinate: bool,
-    /// It holds nothing for clients.
+    /// No client's name leads to it (`hidden`).
     pub hidden: bool,
     pub backend: Arc<dyn Backend>,
 }
@@ -259,7 +258,7 @@ impl Mount {
     }
 }
 
-/// All databases, for one that looks beyond itself.
+/// All databases of a generation, for a backend or overlay that needs the others.
 pub trait Routing: Debug + Send + Sync {
     /// All of them, in the order of the configuration.
     fn mounts(&self) -> &[Mount];

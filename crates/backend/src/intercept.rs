@@ -1,7 +1,7 @@
-//! What stands in front of a backend: the hooks of overlays that see requests on their way in.
+//! The hooks of overlays that see requests before a backend does.
 //!
-//! A hook that sees a request passes it on, alters it, answers or refuses it, or answers it later. What must be atomic with a change
-//! is no business of these: that runs in the writer ([`larix_engine::overlay`]).
+//! A hook passes a request on, alters it, answers or refuses it, or answers it later. What must be atomic with a change runs in the writer
+//! instead ([`larix_engine::overlay`]).
 
 mod intercepted;
 mod stack;
@@ -58,19 +58,19 @@ impl Operations {
     }
 }
 
-/// The hooks of one overlay, in front of a database or of all of them. One that does not care for an operation is not called for it.
+/// The hooks of one overlay, in front of a database or of all of them. Only operations in [`Self::requests`] call it.
 pub trait Interceptor: Debug + Send + Sync {
-    /// The kinds of requests that it sees. They do not change.
+    /// The kinds of requests that it sees, always the same.
     fn requests(&self) -> Operations {
         Operations::NONE
     }
 
-    /// Whether it does anything about this search. Others take the shortest way to the backend.
+    /// Whether it wants to see this search. Other searches take the shortest way to the backend.
     fn sees(&self, _search: &Search<'_>) -> bool {
         true
     }
 
-    /// A search begins. A cursor of its own may stand in the place of what `next` gives, or around it.
+    /// Begins a search: with the cursor of `next`, one around it, or one of its own.
     ///
     /// # Errors
     /// What is answered without entries.
@@ -143,37 +143,36 @@ pub trait Interceptor: Debug + Send + Sync {
         &[]
     }
 
-    /// A bind whose request has controls of overlays has succeeded, be it anonymous or by a SASL mechanism: controls for its answer.
-    /// Only what stands in front of all databases is asked.
+    /// Controls for the answer of a successful bind, anonymous and SASL ones included, whose request had controls of overlays. Called only
+    /// for overlays in front of all databases.
     fn bound(&self, _bound: &BoundSession<'_>) -> Vec<ControlBuf> {
         Vec::new()
     }
 
-    /// Whether entries behind it have other names or attributes: access rules of a database that another server or another
-    /// database has are about those in front of it.
+    /// Whether entries behind it have other names or attributes. The access rules of a database whose entries are in another server or
+    /// database are about those in front.
     fn maps_names(&self) -> bool {
         false
     }
 
-    /// What it tells changes to that pass it.
+    /// The teller that it tells passing changes to.
     fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
         None
     }
 
-    /// Whether all that passes it is the same behind it.
+    /// Whether it alters no request and no answer.
     fn only_listens(&self) -> bool {
         false
     }
 
-    /// It is mounted in front of a database: what comes behind it, for one that lets requests go on later. Of several calls the last
-    /// one counts.
+    /// Gives it what is behind it once it is mounted in front of a database, so that requests can go on later. The last call counts.
     fn stands_before(&self, _behind: Behind) {}
 }
 
 /// A session that has just been bound.
 #[derive(Debug)]
 pub struct BoundSession<'a> {
-    /// Of the bind request; of a SASL bind in several steps the last ones that were sent.
+    /// The controls of the bind request; of a SASL bind in several steps the last ones sent.
     pub controls: &'a RequestControls,
     pub subject: &'a Subject,
 }

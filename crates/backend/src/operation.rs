@@ -1,4 +1,4 @@
-//! Operations as values, and what is answered to them.
+//! Operations as values, and their answers.
 
 use std::fmt::{self, Debug};
 
@@ -17,7 +17,7 @@ pub struct Search<'a> {
     /// The base, or the suffix of a subordinate database below it.
     pub base: &'a NormalDn,
     pub controls: RequestControls,
-    /// The message that entries answer.
+    /// The id of the request's message, which the answers have.
     pub message: MessageId,
 }
 
@@ -34,7 +34,7 @@ pub struct Compare<'a> {
 pub struct Bind<'a> {
     pub dn: &'a NormalDn,
     pub proof: Proof<'a>,
-    /// The name was found by a SASL mechanism: one that leads to no account is answered as a wrong password is.
+    /// A SASL mechanism found the name. If there is no such account, the answer is that of a wrong password.
     pub by_mechanism: bool,
     /// The password policy control was sent.
     pub policy_control: bool,
@@ -45,7 +45,7 @@ pub struct Bind<'a> {
 #[derive(Copy, Clone)]
 pub enum Proof<'a> {
     Password(&'a [u8]),
-    /// A mechanism has judged it: whether it was right.
+    /// A mechanism has judged the credentials: whether they were right.
     Judged(bool),
 }
 
@@ -64,18 +64,18 @@ impl Debug for Proof<'_> {
 pub struct Verdict {
     pub result: LdapResult,
     pub controls: Vec<ControlBuf>,
-    /// Until the password is changed the session may do nothing else.
+    /// The session may do nothing but change its password.
     pub must_change_password: bool,
     /// The name as the directory shows it, if it knows better than the client.
     pub shown: Option<String>,
-    /// Who was bound, where that is another name than the one that the client gave.
+    /// The identity of the session, if it is not the name that the client gave.
     pub identity: Option<NormalDn>,
-    /// What the provider of a shadow is to hear, until an overlay in front hands it on (`overlay chain`).
+    /// What a shadow has to pass on to its provider. An overlay in front takes it and does that (`overlay chain`).
     pub forward: Option<Box<Forward>>,
 }
 
 impl Verdict {
-    /// The same at its end: what the bind needed to be handed on and was not makes it fail.
+    /// The final verdict: a bind fails if something that had to be passed on was not.
     #[must_use]
     pub fn settled(mut self) -> Self {
         if self.forward.take().is_some_and(|forward| !forward.needed.is_empty()) {
@@ -84,7 +84,7 @@ impl Verdict {
         self
     }
 
-    /// A bind that seemed right is none: it is answered as a wrong password is.
+    /// Makes a successful bind fail, with the answer of a wrong password.
     pub fn fail(&mut self) {
         if self.result.is_success() {
             self.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
@@ -109,17 +109,17 @@ impl From<LdapResult> for Verdict {
 /// A password to replace.
 pub struct PasswordChange<'a> {
     pub dn: &'a NormalDn,
-    /// The same as the request has it.
+    /// The DN as the request has it.
     pub target: String,
-    /// The old one, if that is to be right.
+    /// The old password, if it has to be verified.
     pub old: Option<Secret>,
-    /// None: one is made up.
+    /// `None`: the server generates one.
     pub new: Option<Secret>,
     /// The password policy control was sent.
     pub policy_control: bool,
-    /// How many proxies the request has come through, as they say.
+    /// How many proxies have passed the request on, by their own count.
     pub hops: u8,
-    /// To be asked before an old password is compared: wrong ones are counted.
+    /// Called before an old password is compared, because wrong ones are counted. An error refuses the request.
     pub proof_begins: &'a dyn Fn() -> Result<(), LdapResult>,
 }
 
@@ -130,15 +130,15 @@ impl Debug for PasswordChange<'_> {
     }
 }
 
-/// What became of it.
+/// The outcome of a [`PasswordChange`].
 pub struct PasswordChangeOutcome {
     pub result: LdapResult,
     pub controls: Vec<ControlBuf>,
-    /// The password that was made up.
+    /// The generated password.
     pub generated: Option<Secret>,
-    /// Whether an old password that was compared was right. None: none was, and nothing is known about it.
+    /// Whether the old password was right. `None`: it was not compared.
     pub proof: Option<bool>,
-    /// What the writer said, if it came so far.
+    /// The writer's outcome, if the change came so far.
     pub written: Option<WriteOutcome>,
 }
 
@@ -157,18 +157,18 @@ impl From<LdapResult> for PasswordChangeOutcome {
 
 impl From<WriteOutcome> for PasswordChangeOutcome {
     fn from(outcome: WriteOutcome) -> Self {
-        // Which of the entries above exist is not told here.
+        // matchedDN would disclose which superiors exist.
         let result = LdapResult { matched_dn: String::new(), ..outcome.result.clone() };
         Self { controls: outcome.controls.clone(), written: Some(outcome), ..Self::from(result) }
     }
 }
 
-/// An extended operation that is about a database.
+/// An extended operation of a database.
 #[derive(Debug)]
 pub struct Extended<'a> {
     pub oid: &'a str,
     pub controls: &'a RequestControls,
-    /// What it is about.
+    /// The entry that the operation is about.
     pub dn: &'a NormalDn,
     pub value: Option<&'a [u8]>,
 }
@@ -177,7 +177,7 @@ pub struct Extended<'a> {
 #[derive(Debug)]
 pub struct OverlayOperation {
     pub oid: &'static str,
-    /// The name that a request is about, by which the router picks the database; empty: none of them.
+    /// Reads from the value the name by which the router chooses the database. Empty: it chooses none.
     ///
     /// # Errors
     /// A value that cannot be decoded.
@@ -185,18 +185,18 @@ pub struct OverlayOperation {
 }
 
 impl Extended<'_> {
-    /// The answer of who does not know the operation.
+    /// The answer to an unknown operation.
     pub fn unsupported() -> LdapResult {
         LdapResult::with(ResultCode::PROTOCOL_ERROR, "unsupported extended operation")
     }
 
-    /// The answer where no database with such operations has the name.
+    /// The answer if no database with such operations has the name.
     pub fn not_served() -> LdapResult {
         LdapResult::with(ResultCode::NO_SUCH_OBJECT, "no database serves this name")
     }
 }
 
-/// What is answered to it.
+/// The answer to an extended operation.
 #[derive(Debug)]
 pub struct ExtendedAnswer {
     pub result: LdapResult,
@@ -210,29 +210,29 @@ impl From<LdapResult> for ExtendedAnswer {
     }
 }
 
-/// What is overwritten when it is dropped.
+/// Bytes that are overwritten when they are dropped.
 pub type Secret = Zeroizing<Vec<u8>>;
 
 /// Called once with the answer to an operation, on any thread. It must not block.
 pub type Done<T> = Box<dyn FnOnce(T) + Send>;
 
-/// Makes that, for an operation that is certain to be answered later; to be called once then, and not otherwise.
+/// Makes the [`Done`] of an operation that will be answered later. Called once for such an operation, and never for others.
 pub type Later<'a, T> = &'a mut dyn FnMut() -> Done<T>;
 
-/// The answer to an operation, or none yet.
+/// The answer to an operation, now or later.
 #[derive(Debug)]
 pub enum Reply<T> {
     Now(T),
-    /// What [`Later`] has made is called.
+    /// The [`Done`] that [`Later`] made gets the answer.
     Later(Pending),
 }
 
-/// An operation that is answered later, as far as it can be given up before. A stored database carries out what it was given.
+/// How an operation that is answered later can be given up before. A stored database gives nothing up.
 #[derive(Default)]
 pub struct Pending {
-    /// When it is given up for the time it takes.
+    /// When the operation has taken too long and is given up.
     pub deadline: Option<Monotonic>,
-    /// Gives it up: no client waits for its answer. The operation may have been carried out.
+    /// Gives the operation up, because nobody waits for its answer. It may take effect all the same.
     pub give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -242,7 +242,7 @@ impl Debug for Pending {
     }
 }
 
-/// Has `ask` answered by `completion`, now or later.
+/// Calls `completion` with the answer to `ask`, now or later.
 pub fn answered_by<T: 'static>(completion: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
     let mut completion = Some(completion);
     let reply = ask(&mut || completion.take().unwrap_or_else(|| Box::new(drop)));
@@ -261,8 +261,18 @@ pub struct Identities<'a> {
     pub scope: Scope,
     pub filter: &'a BoundFilter,
     pub limit: u32,
-    /// What the search is charged to; it finds nothing where the steps do not last. `None`: the configuration asks for it.
+    /// The meter of the request that the search is part of. If its steps are used up, the search finds nothing. `None`: the configuration
+    /// asks.
     pub meter: Option<&'a Meter>,
+}
+
+/// Changes that are made together, all or none: usually one.
+#[derive(Debug)]
+pub enum Changes {
+    /// With its target, if that could be parsed.
+    One(WriteRequest, Option<NormalDn>),
+    /// Those of a transaction (RFC 5805).
+    Together(Vec<WriteRequest>),
 }
 
 impl Changes {
@@ -278,13 +288,4 @@ impl Changes {
     pub fn operations(&self) -> impl Iterator<Item = &WriteOperation> {
         self.requests().iter().map(|request| &request.operation)
     }
-}
-
-/// Changes that are made together, all or none: usually one.
-#[derive(Debug)]
-pub enum Changes {
-    /// With its target, if that could be parsed.
-    One(WriteRequest, Option<NormalDn>),
-    /// Those of a transaction (RFC 5805).
-    Together(Vec<WriteRequest>),
 }
