@@ -1,8 +1,8 @@
 //! Searches that are answered at once: an entry by its name, and an AND of equalities of which an index answers one.
 //!
-//! Most requests are of these two kinds. Nothing of such a search outlives the request, so it needs no task, no plan and no list:
-//! its terms stand on the stack. Whatever is not as usual (a control, a term that overlays compute values for, an alias, a referral, an error,
-//! rights that differ from entry to entry, many candidates) is left to a [`SearchTask`](super::task::SearchTask), before anything is answered.
+//! Most requests are of these two kinds. Nothing of such a search outlives the request, so it needs no task, no plan and no list: its terms
+//! are on the stack. Anything unusual (a control, a term that overlays compute values for, an alias, a referral, an error, rights that
+//! differ from entry to entry, many candidates) is left to a [`SearchTask`](super::task::SearchTask) before anything is answered.
 
 use std::cell::Cell;
 
@@ -34,16 +34,16 @@ use crate::record::{Form, RecordFlags, StoredValue};
 use crate::tables::INDEX;
 use crate::time::{Clock, Timestamp};
 
-/// Candidates that are looked at: a task looks at the clock after so many.
+/// Most candidates of a direct search. A task looks at the clock after so many.
 const CANDIDATES_MAX: u64 = 8;
-/// Terms of a filter.
+/// Most terms of its filter.
 const TERMS_MAX: usize = 4;
-/// A longer filter is none of this kind.
+/// Most bytes of its filter.
 const FILTER_BYTES_MAX: usize = 512;
-/// A key with more room is given back to the allocator.
+/// A key buffer of more bytes goes back to the allocator.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// What such a search is made from.
+/// The input of a direct search.
 #[derive(Debug)]
 pub struct DirectInput<'r> {
     pub message: MessageId,
@@ -54,13 +54,13 @@ pub struct DirectInput<'r> {
     pub subject: &'r Subject,
     /// `None` for the root DN.
     pub limits: Option<&'r Limits>,
-    /// Bytes of output with which a search has to wait for the client.
+    /// Bytes of unsent output above which a search waits for the client.
     pub bytes: usize,
-    /// Looked at where an overlay looks at what is answered.
+    /// Read only if an overlay alters answered entries.
     pub clock: &'r dyn Clock,
 }
 
-/// What became of it: its result is success.
+/// The outcome of a direct search. Its result is success.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DirectAnswer {
     pub entries: u32,
@@ -68,16 +68,16 @@ pub struct DirectAnswer {
     pub looked: u64,
 }
 
-/// One term of the filter, of which the subject may search every value, in the one attribute that it covers here.
+/// One term of the filter. It covers a single attribute here, and the subject may search all values of that.
 struct Term<'v> {
     row: &'v CatalogRow,
-    /// None: the attribute is to be there.
+    /// `None`: a presence term.
     equality: Option<BoundAssertion>,
 }
 
 type Terms<'v> = SmallVec<[Term<'v>; TERMS_MAX]>;
 
-/// Memory for an index key and the ids that it has, for all searches of a thread.
+/// Memory for an index key and its ids, shared by all searches of a thread.
 #[derive(Default)]
 struct Room {
     key: Vec<u8>,
@@ -88,7 +88,7 @@ thread_local! {
     static ROOM: Cell<Room> = const { Cell::new(Room { key: Vec::new(), ids: Vec::new() }) };
 }
 
-/// Appends the answers to `out`, all but the result; `None`, with `out` as it was: the search is not of these kinds.
+/// Appends the answers to `out`, without the result. `None`, with `out` as it was: the search is not of these kinds.
 pub fn answer<N: Snapshot>(
     view: &View<'_, N>,
     input: &DirectInput<'_>,
@@ -141,7 +141,7 @@ pub fn answer<N: Snapshot>(
         Scope::Base => search.read(out),
         _ => search.find(out),
     };
-    // A task meets the same fault, and says so.
+    // A task meets the same fault, and answers it.
     let answered = answered.ok().flatten();
     if answered.is_none() {
         out.truncate(began);
@@ -192,7 +192,7 @@ struct Direct<'v, 's, N> {
     terms: &'v [Term<'v>],
     base: &'v NormalDn,
     answer: &'v Answer,
-    /// Entries answered.
+    /// Most entries to answer.
     most: u32,
     bytes: usize,
 }

@@ -139,11 +139,11 @@ pub(super) struct Progress {
     proved: IndexProof,
 }
 
-/// What is done with what is found; a step ends the slice.
+/// Called with each match or reference. A step ends the slice.
 pub(super) type OnFound<'f, N> =
     dyn FnMut(&mut SearchTask, &MatchOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End> + 'f;
 
-/// What came of a candidate.
+/// What a check found of a candidate.
 pub(super) enum CandidateOutcome {
     Passed,
     /// A referral object, to be answered as a reference.
@@ -176,7 +176,7 @@ impl SearchTask {
                 Err(ResultCode::SUCCESS.into())
             }
             Err(end) => {
-                // The last candidate may be taken up again, with more time for it.
+                // The last candidate may be checked again, with a larger budget.
                 if end.is_for_steps() {
                     self.state = State::Running(progress);
                 }
@@ -216,7 +216,7 @@ impl SearchTask {
         })
     }
 
-    /// The plan for the filter and for what is answered beside it.
+    /// The plan for the filter, and for the references in scope.
     fn plan<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<Plan, Fault> {
         let plan = plan(view, gate, &self.filter)?;
         let references = !self.controls.manage_dsa_it
@@ -250,7 +250,7 @@ impl SearchTask {
         plan.into_candidates(view.snapshot)
     }
 
-    /// `size.unchecked`: a search that would have to look at too much is refused.
+    /// Refuses a search with too many candidates (`size.unchecked`).
     fn check_unchecked<N: Snapshot>(&self, view: &View<'_, N>, candidates: &Candidates) -> Result<(), End> {
         let Some(most) = self.limits.unchecked else { return Ok(()) };
         let count = match candidates.len() {
@@ -264,7 +264,7 @@ impl SearchTask {
         if count > u64::from(most) { Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into()) } else { Ok(()) }
     }
 
-    /// Looks at candidates and hands matches on. Answers `None` when there are no more.
+    /// Checks candidates and passes matches to `answer`. `None`: there are no more.
     pub(super) fn go_on<'v, N: Snapshot>(
         &mut self,
         view: &'v View<'v, N>,
@@ -273,7 +273,7 @@ impl SearchTask {
         pace: &mut Pace<'_>,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
-        // Indexes prove something of the snapshot that they were read from, and of no other.
+        // Indexes prove something only about the snapshot that they were read from.
         progress.proved = match progress.commit == view.snapshot.commit_counter() {
             true => index_proof(view, gate, &self.filter, &progress.candidates),
             false => IndexProof::Nothing,
@@ -317,7 +317,7 @@ impl SearchTask {
         }
     }
 
-    /// Hands a candidate on if it is in scope and matches.
+    /// Passes a candidate to `answer` if it is in scope and matches, or is a reference.
     fn check_candidate<'v, N: Snapshot>(
         &mut self,
         view: &'v View<'v, N>,
@@ -343,7 +343,7 @@ impl SearchTask {
         step
     }
 
-    /// Whether an entry in scope is answered, and as what.
+    /// Whether a candidate in scope is passed over, a reference or a match.
     pub(super) fn look<N: Snapshot>(
         &self,
         seen: &GuardedEntry<'_, N>,
@@ -389,8 +389,7 @@ impl SearchTask {
                 return Ok(None);
             }
         };
-        // The next page begins with this match. Candidates between it and the last answer are not looked at again, and their references
-        // are not sent again.
+        // The next page begins with this match: it looks at no candidate before it again, and sends no reference again.
         if let Some(control) = self.page_is_full(progress.last, Vec::new(), progress.candidates.len()) {
             self.response_controls.push(control);
             return Err(ResultCode::SUCCESS.into());
@@ -399,7 +398,7 @@ impl SearchTask {
         Ok(None)
     }
 
-    /// The control to end a page with, when it is full; the next one begins behind `last`.
+    /// The control that ends a full page. The next page begins behind `last`.
     pub(super) fn page_is_full(
         &self,
         last: EntryId,
@@ -411,10 +410,10 @@ impl SearchTask {
         Some(pages.more(self.entries, last, sort_key, u32::try_from(estimate).unwrap_or(u32::MAX)))
     }
 
-    /// Answers an entry. Answers false when the subject may not read it.
+    /// Sends an entry. False: the subject may not read it.
     ///
     /// # Errors
-    /// sizeLimitExceeded instead of one entry too many.
+    /// sizeLimitExceeded in place of the first entry above the limit.
     pub(super) fn send<N: Snapshot>(
         &mut self,
         seen: &GuardedEntry<'_, N>,
@@ -445,7 +444,7 @@ impl SearchTask {
         Ok(true)
     }
 
-    /// What goes beside an entry: what overlays have to say of it, and the entries that it names.
+    /// The controls of an answered entry: those of overlays, and the dereferenced entries.
     fn entry_controls<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<Vec<ControlBuf>, End> {
         let mut controls = self.overlay_controls(seen)?;
         if let Some(specs) = &self.deref_specs
@@ -537,7 +536,7 @@ impl SearchTask {
     }
 }
 
-/// What a candidate turned out to be.
+/// A candidate that is answered.
 pub(super) enum MatchOrReference<'s, 'a, N> {
     Match(&'s GuardedEntry<'a, N>),
     Reference(&'s GuardedEntry<'a, N>),
@@ -548,14 +547,14 @@ pub(super) fn plan<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, filter: &Fi
     if gate.computed.is_empty() {
         return Plan::of(view.snapshot, &view.catalog, filter);
     }
-    // What overlays look at for the plan may take as many steps as one entry.
+    // For the plan, overlays may take as many steps as for one entry.
     let meter = Meter::new(gate.steps);
     let Gate { policy, computed, requester, .. } = *gate;
     let sight = Sight { policy, computed, requester, meter: Some(&meter) };
     Plan::with_computed(view.snapshot, &view.catalog, filter, &HolderIndex { view, sight })
 }
 
-/// What the indexes have proved of candidates that were read from this view, where the subject may search for it.
+/// What the indexes have proved about candidates from this view, as far as the subject may search for it.
 pub(super) fn index_proof<N: Snapshot>(
     view: &View<'_, N>,
     gate: &Gate<'_>,
@@ -570,7 +569,7 @@ pub(super) fn index_proof<N: Snapshot>(
     candidates.proved.filter(free).map_or(IndexProof::Nothing, IndexProof::Term)
 }
 
-/// Counts what the plan reads, or that it has to read everything.
+/// Counts the index keys that the plan reads, or that no index serves it.
 pub(super) fn count_uses<N: Snapshot>(view: &View<'_, N>, plan: &Plan, filter: &Filter, base: &NormalDn) {
     let Some((instance, uses)) = view.uses else { return };
     match plan.estimate() {
@@ -579,7 +578,7 @@ pub(super) fn count_uses<N: Snapshot>(view: &View<'_, N>, plan: &Plan, filter: &
     }
 }
 
-/// The ids in scope, ascending, when they are fewer than the candidates. `here`: where other clients wait.
+/// The ids in scope, ascending, if they are fewer than the candidates. `here`: on an event loop, where other clients wait.
 ///
 /// # Errors
 /// A store that cannot be read; [`Fault::StepsSpent`] if there are too many to be listed here.

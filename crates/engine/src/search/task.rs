@@ -64,15 +64,15 @@ pub struct Budget<'a> {
 /// How a slice ended.
 #[derive(Debug)]
 pub enum Step {
-    /// The budget is used up: let others run, then go on.
+    /// The budget is used up. Other searches run, then this one goes on.
     More,
-    /// The output is full: go on when it has been sent.
+    /// The output is full. The search goes on when it has been sent.
     Blocked,
-    /// What to answer as SearchResultDone.
+    /// The content of SearchResultDone.
     Done(LdapResult, Vec<ControlBuf>),
 }
 
-/// What a search is made from.
+/// The input of a search.
 #[derive(Debug)]
 pub struct SearchInput<'r> {
     pub message: MessageId,
@@ -83,7 +83,7 @@ pub struct SearchInput<'r> {
     pub subject: Arc<Subject>,
     /// `None` for the root DN.
     pub limits: Option<Limits>,
-    /// Where to send a client when not even the suffix is here.
+    /// The referrals to answer if not even the suffix is here.
     pub default_referrals: Option<Arc<[String]>>,
     pub cookie_secret: [u8; COOKIE_SECRET_LENGTH],
     pub now: Monotonic,
@@ -102,18 +102,18 @@ pub struct SearchTask {
     pub(super) order: Option<Order>,
     pub(super) pages: Option<Pages>,
     pub(super) controls: RequestControls,
-    /// A candidate, or the filter, is too much work for a worker's loop: what comes next has the whole budget of a request.
+    /// A candidate or the filter is too much work for an event loop. The next slices run elsewhere, with the whole budget of a request.
     dear: bool,
-    /// It is not begun on its worker.
+    /// The event loop does not even begin it.
     put_off: bool,
-    /// Who searches. There but while a slice runs.
+    /// The requester; taken while a slice runs.
     pub(super) subject: Option<Arc<Subject>>,
     default_referrals: Option<Arc<[String]>>,
     pub(super) limits: Effective,
     pub(super) deadline: Option<Monotonic>,
     pub(super) state: State,
     pub(super) base_id: Option<EntryId>,
-    /// Numbers of the catalog that filter, selection and order know.
+    /// How many rows of the catalog filter, selection and order know.
     numbers: usize,
     pub(super) entries: u32,
     /// Entries looked at.
@@ -121,15 +121,15 @@ pub struct SearchTask {
     pub(super) references: u32,
     pub(super) response_controls: Vec<ControlBuf>,
     pub(super) scratch: String,
-    /// The filter asks for chains of names; these are followed first, one at a time.
+    /// The filter has chains of names. They are followed first, one at a time.
     chained: bool,
     pub(super) walk: Option<Box<Walk>>,
     pub(super) deref_specs: Option<Box<DerefSpecs>>,
-    /// The search tells a consumer what the content is.
+    /// Of a consumer's search: the refresh.
     pub(super) refresh: Option<Box<Refresh>>,
-    /// For a search that goes on with changes: which entries it has found.
+    /// Of a persistent search: the entries that it has found.
     pub(super) found_entries: Option<Box<FoundEntries>>,
-    /// For a consumer of our kind: where entries stand goes beside them.
+    /// For a consumer that is Larix, too: the places of entries in the tree, which go with them.
     pub(super) places: Option<Box<EntryPlaces>>,
 }
 
@@ -141,7 +141,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Whether the work on a candidate met its budget.
+    /// Whether the work on one candidate used up its budget.
     pub(super) fn is_for_steps(&self) -> bool {
         matches!(self, Self::Fault(Fault::StepsSpent))
     }
@@ -169,8 +169,8 @@ impl SearchTask {
     /// Binds the request to the database.
     ///
     /// # Errors
-    /// What is answered without looking: limits exceeded, a cookie that is not ours, a sort key that is critical and
-    /// cannot be had. The controls go with it.
+    /// The result of a search that ends before its first slice, and its controls: a limit is exceeded, a cookie is wrong, a critical sort
+    /// key cannot be used.
     pub fn new<N: Snapshot>(
         view: &View<'_, N>,
         input: SearchInput<'_>,
@@ -243,22 +243,22 @@ impl SearchTask {
         self.looked
     }
 
-    /// The most entries that this search may answer, as the client and the limits have it.
+    /// The most entries that this search may answer, by its client and the limits.
     pub fn size_limit(&self) -> Option<u32> {
         self.limits.size
     }
 
-    /// Whether it is better not computed where others wait.
+    /// Whether it must not run on an event loop, where other clients wait.
     pub fn is_dear(&self) -> bool {
         self.dear
     }
 
-    /// Lets the search answer at most this many entries: what is left for it of a search over several databases.
+    /// Lowers the size limit to what is left of it in a search over several databases.
     pub fn limit_size(&mut self, entries: u32) {
         self.limits.size = Some(self.limits.size.map_or(entries, |limit| limit.min(entries)));
     }
 
-    /// Makes the page of a paged search smaller: what is left of it for one of several databases.
+    /// Lowers the page size to what is left of the page in a search over several databases.
     pub fn limit_page(&mut self, entries: u32) {
         if let Some(pages) = &mut self.pages {
             pages.limit(entries);
@@ -282,7 +282,7 @@ impl SearchTask {
             Err(End::Fault(Fault::StepsSpent)) if !self.dear => {
                 self.dear = true;
                 if matches!(self.state, State::Fresh) {
-                    // It begins anew.
+                    // The first slice begins again.
                     out.truncate(began);
                 }
                 Step::More
@@ -293,7 +293,7 @@ impl SearchTask {
             }
             Err(End::Result(result)) => {
                 let controls = std::mem::take(&mut self.response_controls);
-                // Of a base that may not be searched nothing was sorted.
+                // If the base may not be searched, nothing was sorted.
                 let sends_controls = self.order.is_none() || self.base_id.is_some();
                 Step::Done(result, if sends_controls { controls } else { Vec::new() })
             }
@@ -311,7 +311,7 @@ impl SearchTask {
         if self.controls.account_usability || view.settings.overlays.want(Interests::SHOW) {
             self.answer.now = budget.clock.now();
         }
-        // A task that panicked in a slice is not asked again.
+        // It is missing only after a panic in a slice.
         let Some(subject) = self.subject.take() else { return Err(ResultCode::OTHER.into()) };
         let step = self.slice_for(&subject, view, out, budget);
         self.subject = Some(subject);
@@ -328,7 +328,7 @@ impl SearchTask {
         let mut gate = Gate::new(&view.policy, subject);
         let most = view.settings.request_limits.most(RequestLimit::Steps);
         gate.steps = if self.dear { most } else { most.min(STEPS_HERE) };
-        // Searches with manageDsaIT, and consumers, see stored attributes alone.
+        // Searches with manageDsaIT and those of consumers see only stored attributes.
         if !self.controls.manage_dsa_it && self.refresh.is_none() {
             gate.computed = &view.computed;
         }
@@ -364,7 +364,7 @@ impl SearchTask {
         }
     }
 
-    /// The overlays that look at what is answered.
+    /// The overlays that alter answered entries.
     pub(super) fn shown_by<'v, N>(&self, view: &'v View<'_, N>) -> SmallVec<[&'v dyn ShownEntries; 2]> {
         if self.refresh.is_some() { SmallVec::new() } else { shown::by(view, &self.answer, &self.controls) }
     }
@@ -381,7 +381,7 @@ impl SearchTask {
         }
     }
 
-    /// Whether the search is for the base alone, and keeps nothing for another slice.
+    /// Whether the search reads only its base, and so ends with its first slice.
     fn is_plain_read(&self) -> bool {
         self.scope == Scope::Base
             && self.base_id.is_none()

@@ -1,4 +1,4 @@
-//! A group while it gathers: each change on a view of what came before it, in one set.
+//! A group of changes before its commit: each change on a view of the ones before it, all in one write set.
 
 mod binds;
 
@@ -49,9 +49,9 @@ enum Role {
     Derived,
     /// It follows from another change.
     Consequence,
-    /// It follows from another change, on every server anew.
+    /// It follows from another change; each server derives it for itself.
     LocalConsequence,
-    /// It follows from another change, which is not made without it.
+    /// It follows from another change, and that one fails without it.
     Required,
 }
 
@@ -65,7 +65,7 @@ impl Role {
     }
 }
 
-/// What goes with a refusal by an overlay.
+/// What an overlay's refusal has beside its result.
 #[derive(Debug, Default)]
 struct RefusalDetails {
     controls: Vec<ControlBuf>,
@@ -74,7 +74,7 @@ struct RefusalDetails {
 }
 
 impl RefusalDetails {
-    /// Keeps what goes with the refusal, and gives its result.
+    /// Keeps the details of a refusal, and returns its result.
     fn take(&mut self, refusal: Refusal) -> LdapResult {
         let Refusal { result, controls, wrong_password } = refusal;
         *self = Self { controls, wrong_password };
@@ -82,7 +82,7 @@ impl RefusalDetails {
     }
 }
 
-/// What an overlay wants, prepared.
+/// What one overlay wants done with a change, prepared.
 struct OverlayWork {
     altered: Option<Prepared>,
     ends: bool,
@@ -90,7 +90,7 @@ struct OverlayWork {
     follow_up: Option<Box<dyn FollowUp>>,
 }
 
-/// What all overlays want that a change was shown to.
+/// What all overlays together want done with a change.
 #[derive(Default)]
 struct OverlayTotal {
     /// Changes that come right after the change.
@@ -120,13 +120,13 @@ fn too_many(limit: usize) -> LdapResult {
     LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
 }
 
-/// A group while it gathers.
+/// A group of changes before its commit.
 pub(crate) struct Group<'a, S> {
     pub(crate) database: &'a Database<S>,
     pub(crate) retiring: &'a RetiringDefinitions,
     pub(crate) environment: &'a WriterEnvironment,
     pub(crate) instance: u64,
-    /// As the group began: what it numbers is in `catalog`.
+    /// As the group began. Attributes that the group numbers are in `catalog`.
     pub(crate) state: Arc<DatabaseState>,
     pub(crate) known: Arc<KnownSchema>,
     pub(crate) catalog: CatalogEdit,
@@ -134,19 +134,19 @@ pub(crate) struct Group<'a, S> {
     pub(crate) set: WriteSet,
     /// What replication raised contextCSNs to.
     pub(crate) raised: Vec<Csn>,
-    /// All entries are to be gone through for the groups that they are in.
+    /// The back links of all entries have to be computed again.
     pub(crate) walks: bool,
     /// The unit under way has a change that may alter links or back links.
     touches_links: bool,
-    /// Of the tree, as the group began: known from the last commit, or looked up once.
+    /// The tree's generation as the group began: known from the last commit, or looked up once.
     generation: Cell<Option<u64>>,
     /// The last record of the log before the group.
     logged_before: u64,
 }
 
 impl<'a, S: Store> Group<'a, S> {
-    /// Begins with what the database holds and its configuration says now. `instance`: under which names are cached;
-    /// `generation`: the tree's, if it is known.
+    /// Begins with the database and its configuration as they are now. Names are cached under `instance`; `generation` is the tree's, if
+    /// it is known.
     pub(crate) fn new(
         database: &'a Database<S>,
         environment: &'a WriterEnvironment,
@@ -174,7 +174,7 @@ impl<'a, S: Store> Group<'a, S> {
         }
     }
 
-    /// Carries out changes that belong together. What they write is in the group's set afterwards, or nothing is.
+    /// Carries out changes that belong together. The group's set has all of their writes afterwards, or none.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -197,7 +197,7 @@ impl<'a, S: Store> Group<'a, S> {
         if done.is_err() || no_op {
             tree::forget(self.instance);
             (self.counters.csn, self.counters.claimed) = (csn_before, claimed_before);
-            // Nothing of it is in the log, whose sequences have no gaps.
+            // The log's sequences have no gaps, and these changes are not in it.
             self.counters.last_log_sequence = logged_before;
             self.counters.logged_bytes = bytes_before;
         }
@@ -221,11 +221,11 @@ impl<'a, S: Store> Group<'a, S> {
         }
     }
 
-    /// Refuses what writes a value that the store does not take: the commit would fail with all other changes of the group.
+    /// Refuses a value that is too long for the store: the commit would fail, and with it all other changes of the group.
     pub(crate) fn check_values(&self, unit: &WriteSet) -> Result<(), Failure> {
         let store = self.database.store();
         let most = store.value_bytes_max();
-        // All of it together is seldom that long.
+        // Usually the whole unit is shorter than that.
         let longest = if unit.byte_len() > most { unit.longest_value() } else { 0 };
         if longest <= most {
             return Ok(());
@@ -272,7 +272,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(self.follow_links(transaction, unit, csn)?)
     }
 
-    /// Carries out a change and what comes of it. What overlays add comes right after the change that it belongs to.
+    /// Carries out a change and its consequences. Changes that overlays add come right after the change that they belong to.
     fn chain<'t, T: Snapshot>(
         &mut self,
         transaction: &T,
@@ -284,7 +284,7 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<(), Failure> {
         let settings = Arc::clone(&self.state.settings);
         let mut count = 0;
-        // Changes come in the order in which they follow: what follows from the same number of changes in a row is together.
+        // Breadth first: the consequences of the first change, then theirs, and so on. `in_a_row` is the depth.
         let (mut in_a_row, mut left) = (0, waiting.len() + 1);
         let mut next = first;
         while let Some((mut task, role)) = next {
@@ -308,10 +308,10 @@ impl<'a, S: Store> Group<'a, S> {
             if count > DERIVED_LIMIT {
                 return Err(too_many(DERIVED_LIMIT).into());
             }
-            // What comes of the change passes them in the order of the configuration.
+            // Consequences pass the overlays in the order of the configuration.
             follow_ups.reverse();
             match self.carry_out_task(transaction, unit, &task, (role, idle)) {
-                // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
+                // No overlay has seen the change, so it must not happen, whatever the rules for the change itself say.
                 Ok(_) if !admitted => return Err(insufficient("").into()),
                 Ok(effects) => {
                     if !follow_ups.is_empty() {
@@ -339,7 +339,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(())
     }
 
-    /// What follows here from a change of another database.
+    /// The consequences here of a change in another database.
     fn follows<T: Snapshot>(
         &self,
         transaction: &T,
@@ -359,7 +359,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(consequences.into_iter().map(|one| consequence(one, &follow.subject)).collect())
     }
 
-    /// Whether the requester may make the change, and overlays may look at it.
+    /// Whether the requester may make the change, so that overlays may look at it.
     fn admits<T: Snapshot>(&self, transaction: &T, unit: &WriteSet, task: &Task) -> Result<bool, Fault> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
@@ -374,7 +374,7 @@ impl<'a, S: Store> Group<'a, S> {
             }
             operation => authority.admits(operation),
         };
-        // Rules that take too much admit nothing.
+        // Rules that use up the steps admit nothing.
         if matches!(admitted, Err(Fault::StepsSpent)) { Ok(false) } else { admitted }
     }
 
@@ -409,7 +409,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(total)
     }
 
-    /// Shows a change to an overlay, and prepares what it wants done with it.
+    /// Shows a change to an overlay, and prepares the changes that it adds.
     fn ask<T: Snapshot>(
         &self,
         overlay: &dyn Overlay,
@@ -452,7 +452,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(Task { operation, target, subject, controls, passwords: None, prepared, replicated: false })
     }
 
-    /// What follows from a change that was carried out: `done` is what it wrote.
+    /// The consequences of a change that was carried out. `done` is what it wrote.
     fn consequences<T: Snapshot>(
         &self,
         follow_ups: Vec<Box<dyn FollowUp>>,
@@ -480,7 +480,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(tasks)
     }
 
-    /// The tree's generation once the group is committed; `None`: it has to be looked up.
+    /// The tree's generation once the group is committed. `None`: it has to be looked up.
     pub(crate) fn generation_behind(&self) -> Option<u64> {
         match self.set.get(META, meta::TREE_GENERATION) {
             Some(_) => None,
@@ -492,7 +492,7 @@ impl<'a, S: Store> Group<'a, S> {
         View::over_changes(snapshot, self.instance, self.catalog.state(&self.state))
     }
 
-    /// The same where `unit` is all that lies over the group's changes.
+    /// As [`Self::view`], if only `unit` lies over the group's changes: the tree's generation may be known.
     fn view_over<'s, V: Snapshot>(&self, snapshot: &'s V, unit: &WriteSet) -> Result<View<'s, V>, Fault> {
         let changes_it = |set: &WriteSet| set.get(META, meta::TREE_GENERATION).is_some();
         if changes_it(unit) || changes_it(&self.set) {
@@ -507,7 +507,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(View::over_changes_of(snapshot, self.instance, state, generation))
     }
 
-    /// Carries out one change over what the unit has written so far. With `idle` nothing is left of it but what goes with each change.
+    /// Carries out one change over what the unit has written so far. `idle`: an overlay has left nothing of the change itself.
     fn carry_out_task<T: Snapshot>(
         &mut self,
         transaction: &T,
@@ -541,7 +541,7 @@ impl<'a, S: Store> Group<'a, S> {
             Err(Failure::Refused(refused)) => {
                 return Err(disclosure::disclosed(&operator, task.operation.dn(), refused)?.into());
             }
-            // The work was the request's own: others in the group have nothing to do with it.
+            // This request alone used up its steps. The others of the group go on.
             Err(Failure::Storage(Fault::StepsSpent)) => {
                 let most = context.settings.request_limits.most(RequestLimit::Steps);
                 let exceeded = LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most });
@@ -560,16 +560,16 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(effects)
     }
 
-    /// Whether a change of a shadow is its `updatedn`'s: with a CSN of this server the contextCSN would be ahead of the provider's, who
-    /// would take what it has sent in the meantime for known here.
+    /// Whether the `updatedn` of a shadow made the change. Counted with a CSN of this server, the contextCSN would be ahead of the
+    /// provider's, and the provider would take its latest changes for known here.
     fn is_by_update_dn(&self, task: &Task) -> bool {
         task.controls.import.is_none()
             && task.subject.dn.is_some()
             && task.subject.dn == self.state.settings.update_dn
     }
 
-    /// A change may not make the database know more attribute descriptions than the limit: what each costs stays for good, and
-    /// clients can think up options without end.
+    /// Refuses a change that brings the attribute descriptions of the database above their limit. Each description stays for good, and
+    /// clients can invent options without end.
     fn check_descriptions(&mut self, before: Arc<Catalog>) -> Result<(), Failure> {
         let known = self.catalog.catalog().rows().len();
         if known == before.rows().len() {
@@ -582,7 +582,7 @@ impl<'a, S: Store> Group<'a, S> {
         })
     }
 
-    /// What the group wrote, if anything.
+    /// Ends the gathering. `None`: the group wrote nothing.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -603,7 +603,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided, claimed }))
     }
 
-    /// Notes how far this server has come, unless the last record of the log [says it](log::LogHeading::claims), which is answered.
+    /// Writes this server's contextCSN, unless the last record of the log [says it](log::LogHeading::claims). Answers whether it does.
     fn keep_context_csn<T: Snapshot>(&mut self, transaction: &T) -> Result<bool, Fault> {
         let higher =
             |csn: &Csn| self.raised.iter().any(|raised| raised.server_id == csn.server_id && raised > csn);
@@ -616,7 +616,7 @@ impl<'a, S: Store> Group<'a, S> {
             }
             return Ok(in_log);
         }
-        // Records that say nothing of it come behind the one that did.
+        // The new records do not say it, so the earlier claim has to be kept.
         if !S::SHARED && self.counters.last_log_sequence > self.logged_before {
             log::keep_claimed(transaction, &mut self.set)?;
         }
@@ -624,7 +624,7 @@ impl<'a, S: Store> Group<'a, S> {
     }
 }
 
-/// What holds for a change in this role.
+/// The envelope of a change in this role.
 fn envelope<'a>(
     task: &'a Task,
     (role, idle): (Role, bool),
@@ -640,7 +640,7 @@ fn envelope<'a>(
         derived,
         trusted: role == Role::Required,
         idle,
-        // States of values ask for each.
+        // Databases with states of values need each value by itself.
         prepared: if settings.keeps_states() { &NONE_PREPARED } else { &task.prepared },
         replicated: task.replicated,
         claims: !(task.replicated || derived || idle || settings.shadow),
@@ -671,7 +671,7 @@ pub(crate) struct Ready {
     pub(crate) durability: Durability,
     /// Whether the changes are in the change log.
     pub(crate) logs: bool,
-    /// There are changes under CSNs of this server among them: nobody else has these, and no CSN may be given twice.
+    /// The group has changes with CSNs of this server. Nobody else has these changes, and no CSN may be given twice.
     pub(crate) decided: bool,
     /// The last record of the log says how far this server has come.
     pub(crate) claimed: bool,

@@ -1,5 +1,4 @@
-//! A group's way to its commit: each change on a view of what came before it, what goes along with them, one commit, and the
-//! answers.
+//! A group's way to its commit: each change on a view of the ones before it, upkeep that goes along, one commit, and the answers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -35,10 +34,10 @@ use crate::write::request::WriteOutcome;
 pub(super) enum GroupError {
     Fault(Fault),
     Commit(CommitError),
-    /// What the store is an image of could not be written.
+    /// The files that the store is an image of could not be written.
     Mirror(String),
     Schema(MissingElement),
-    /// After a panic the store could not be read again.
+    /// The store could not be read again after a panic.
     Again(String),
 }
 
@@ -81,7 +80,7 @@ impl GroupError {
     }
 }
 
-/// What holds once a group is committed.
+/// The state of the writer once a group is committed.
 struct CommittedGroup {
     committed: CommitId,
     counters: Counters,
@@ -89,22 +88,21 @@ struct CommittedGroup {
     log: LogUpkeep,
     index_slice: Option<Slice>,
     walked: Option<WalkSlice>,
-    /// There was too much for the walk to go along.
+    /// The group changed too much for the walk over back links, which begins again.
     walks_anew: bool,
     contexts_rose: bool,
-    /// Before the group.
+    /// The last entry id before the group.
     last_entry_id: u64,
 }
 
 impl<S: Store> Core<S> {
-    /// Carries out `first` and with a queue the changes that wait there, commits, and answers. Gives back the task that
-    /// ended the group.
+    /// Carries out `first` and the changes that wait in `queue`, commits them, and answers. Returns the task that ended the group.
     pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<WriterTask> {
         self.take_up();
         self.quiet = false;
         let bytes_max = if S::SHARED { SHARED_GROUP_BYTES } else { GROUP_BYTES };
         let mut gathering = Gathering::new(first, queue, bytes_max);
-        // A panic fails the group, and what it left here is not looked at any more.
+        // A panic fails the group. The writer reads its state again before the next one.
         let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt_in_turn(&mut gathering)));
         let failed = match attempted {
             Ok(attempted) => attempted.err().map(GroupError::into_result),
@@ -114,7 +112,7 @@ impl<S: Store> Core<S> {
             }
         };
         if failed.is_some() && !self.doubtful {
-            // Names that the failed changes gave to entries must not survive in this thread's cache.
+            // This thread's cache may have names that the failed changes gave to entries.
             tree::forget(self.instance);
             self.as_of = None;
             self.index_work.forget();
@@ -127,7 +125,7 @@ impl<S: Store> Core<S> {
         behind
     }
 
-    /// Holds the turn of all databases that are glued with this one, and tries again where another server's commit was first.
+    /// Holds the turn of all databases that are glued to this one, and tries again if another server's commit came first.
     fn attempt_in_turn(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
         let order = Arc::clone(&self.environment.order);
         let _turn = order.turn();
@@ -143,7 +141,7 @@ impl<S: Store> Core<S> {
         })
     }
 
-    /// Carries out the changes and commits them. There is an outcome for each that was come to.
+    /// Carries out the changes and commits them. `gathering` gets an outcome for each change that was tried.
     fn attempt(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
         self.renew()?;
         self.clear_unfinished()?;
@@ -209,7 +207,7 @@ impl<S: Store> Core<S> {
         Ok(())
     }
 
-    /// Adds what the change log needs to a group's changes.
+    /// Adds the upkeep of the change log to a group's changes.
     fn log_along<T: Snapshot>(
         &self,
         transaction: &T,
@@ -226,7 +224,7 @@ impl<S: Store> Core<S> {
         self.log.along(transaction, &mut ready.set, &logged, &self.trimmed(behind), random)
     }
 
-    /// Writes a group's changes where the store is an image of something else.
+    /// Writes a group's changes to the files that the store is an image of, if it is one.
     fn reflect<T: Snapshot>(&self, transaction: &T, ready: &Ready) -> Result<(), GroupError> {
         let Some(mirror) = self.database.mirror() else { return Ok(()) };
         let state = ready.catalog.state(&self.database.state());
@@ -234,7 +232,7 @@ impl<S: Store> Core<S> {
         mirror.write(&changes).map_err(GroupError::Mirror)
     }
 
-    /// Takes over what was committed, and tells who waits for it.
+    /// Takes over the committed state, and tells those who follow the change log.
     fn settle(&mut self, settled: CommittedGroup) {
         let database = Arc::clone(&self.database);
         (self.log, self.counters) = (settled.log, settled.counters);
@@ -253,13 +251,13 @@ impl<S: Store> Core<S> {
     }
 }
 
-/// What it takes to find the entries that changes name.
+/// The rows that find the entries which the changes name.
 fn wanted<S: Store>(database: &Database<S>, jobs: &[Job]) -> Vec<Wanted> {
     let operations = jobs.iter().flat_map(|job| &job.tasks).map(|task| &task.operation);
     database.wanted(operations.flat_map(Prepared::names))
 }
 
-/// Carries out what is gathered, and what waits.
+/// Carries out the gathered changes and those that wait.
 fn carry_out_all<S: Store, T: Snapshot>(
     (database, gathering): (&Database<S>, &mut Gathering<'_>),
     group: &mut Group<'_, S>,
