@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::AttributeDescription;
+use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Snapshot, Store};
+use uuid::Uuid;
 
 use super::merge::{content_of, put_of};
 use super::registers::{
@@ -107,18 +108,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let name = name.as_ref().filter(|_| takes_name).unwrap_or(&own_pretty_dn);
             let (dn, pretty_dn) = names(schema, name)?;
             derived::complete(schema, known, &mut merged.version, split_rdn(&pretty_dn).0)?;
-            let as_sent = Put {
-                uuid: local.uuid,
-                dn,
-                pretty_dn,
-                csn: None,
-                named: None,
-                modifier: String::new(),
-                attributes: Vec::new(),
-                state: None,
-                place: delta.place.clone().filter(|_| takes_name),
-                record: Some(Some(delta.received.clone())),
-            };
+            let as_sent = put_as_sent(delta, local.uuid, (dn, pretty_dn), takes_name);
             let mut put = put_of(known, &as_sent, merged.version);
             // Clients see attributes in the order in which the entry has them.
             let entry = op.reader(&current)?.owned_in_part(own_pretty_dn, |_| false)?;
@@ -148,6 +138,22 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let lost = self.lost_values(lost, (takes_name != renames).then(|| delta.pretty_dn.clone()));
         let note = self.note_of_record(ConflictKind::Modify, delta, (local_uuid, local_csn), lost);
         self.note(note)
+    }
+}
+
+/// The entry as the record has it: its attributes and states come from the merge.
+fn put_as_sent(delta: &Delta, uuid: Uuid, (dn, pretty_dn): (NormalDn, String), takes_name: bool) -> Put {
+    Put {
+        uuid,
+        dn,
+        pretty_dn,
+        csn: None,
+        named: None,
+        modifier: String::new(),
+        attributes: Vec::new(),
+        state: None,
+        place: delta.place.clone().filter(|_| takes_name),
+        record: Some(Some(delta.received.clone())),
     }
 }
 
