@@ -1,5 +1,5 @@
-//! What an overlay tells of itself: its name, its directives, how it is built. Configuration files, cn=config, `larix test` and the
-//! monitor know overlays by this alone.
+//! The descriptor of an overlay: its name, its directives, how it is built. Configuration files, cn=config, `larix test` and the monitor
+//! know overlays only by their descriptors.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::password::Hasher;
 /// Builds the overlay of one database from its settings.
 pub type Build = fn(&Settings, &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError>;
 
-/// The attributes of a database that an overlay with these settings keeps right by itself.
+/// The attributes of a database that an overlay with these settings maintains.
 pub type Maintains = fn(&Settings, &BuildContext<'_>) -> Result<Vec<AttributeDescription>, SettingError>;
 
-/// Everything that is known of an overlay before it is configured.
+/// All that the server knows about an overlay before it is configured.
 #[derive(Debug)]
 pub struct Descriptor {
     /// As after `overlay` in slapd.conf, and in `olcOverlay`.
     pub name: &'static str,
     /// The structural class of its entry under cn=config; `olcOverlayConfig` for an overlay without directives.
     pub class: &'static str,
-    /// None: it sees requests in front of a backend, and nothing behind that.
+    /// `None`: it only sees requests in front of a backend.
     pub build: Option<Build>,
     pub directives: &'static [OverlayDirective],
     /// A second one on the same database is refused.
     pub once: bool,
     pub global: Global,
     pub over_glue: InGluedDatabases,
-    /// What to say when it is configured; `None`: nothing.
+    /// A note for the administrator who configures it.
     pub note: Option<&'static str>,
     /// Definitions that it brings, each as a line of slapd.conf (`attributetype ( ... )`, `objectclass ( ... )`).
     pub schema: &'static str,
@@ -40,7 +40,7 @@ pub struct Descriptor {
     pub shows: &'static [&'static str],
     /// Attributes with its secrets, which no client should read: `larix test` warns if access rules leave them open.
     pub secrets: &'static [&'static str],
-    /// Operational attributes that each server derives or keeps for itself: replicas are not compared by them.
+    /// Operational attributes that each server derives or keeps for itself. Comparisons of replicas leave them out.
     pub local: &'static [&'static str],
     /// The entries that its own may have below it under cn=config.
     pub below: Option<&'static EntriesBelow>,
@@ -50,30 +50,30 @@ pub struct Descriptor {
     pub provides_content: bool,
     /// Whether operations on its database are recorded in an access log, which consumers may follow.
     pub records_operations: bool,
-    /// Whether it shows what the change log of its database has: a database without one refuses it.
+    /// Whether it needs the change log of its database. A database without one refuses it.
     pub reads_change_log: bool,
     pub in_shared_engine: InSharedEngine,
 }
 
-/// What an overlay is to a database in an engine that several servers share.
+/// How an overlay works on a database in an engine that several servers share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InSharedEngine {
-    /// All servers have it. Nobody has tried what it has in front of the database, if anything.
+    /// All servers have it. Its interceptor, if any, is not tried there.
     Alike,
-    /// All servers have it, with what it has in front of the database.
+    /// All servers have it, with its interceptor.
     AlikeInFront,
     /// It writes files of its server's machine: each server has one of its own, or none.
     OfEachServer,
     /// It needs another database, which each server has in its own configuration, and the overlay with it.
     WithAnotherDatabase,
-    /// It does not work there, and why.
+    /// It does not work there; the text says why.
     Refused(&'static str),
 }
 
 /// The first value of an attribute of an entry, by its name.
 pub type FirstValue<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Entries below an overlay's own under cn=config; each has the meaning of one line of a directive.
+/// Entries below an overlay's own under cn=config. Each of them means one line of a directive.
 #[derive(Debug)]
 pub struct EntriesBelow {
     /// The directive, and its attribute.
@@ -81,29 +81,29 @@ pub struct EntriesBelow {
     pub attribute: &'static str,
     /// Their structural classes.
     pub classes: &'static [&'static str],
-    /// The attribute that a fault of such a line is shown at.
+    /// The attribute at which a fault of such a line is shown.
     pub fault_at: &'static str,
     /// The words of the line, without the keyword, from the class and the first value of an attribute.
     pub words: fn(&str, FirstValue<'_>) -> Vec<String>,
 }
 
-/// What an overlay before the first database, or of the frontend, means.
+/// The meaning of an overlay that is configured before the first database, or in the frontend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Global {
     /// Each database that stores entries gets one of its own, unless it has one already.
     EveryDatabase,
-    /// It stands once, in front of all databases.
+    /// There is one, in front of all databases.
     Frontend,
 }
 
-/// What an overlay behind an `overlay glue` line means for the databases glued below its own.
+/// The meaning of an overlay behind an `overlay glue` line for the databases glued below its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InGluedDatabases {
-    /// It takes in all of them, or is part of the server.
+    /// It covers all of them, or is part of the server.
     TakenIn,
-    /// Each of them gets one of its own, unless it has one already: that does the same.
+    /// Each of them gets one of its own, unless it has one already. The effect is the same.
     Each,
-    /// The configuration is refused; what would be wrong.
+    /// The configuration is refused; the text says what would be wrong.
     Refused(&'static str),
 }
 

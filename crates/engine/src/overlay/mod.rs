@@ -1,7 +1,7 @@
-//! Overlays: what stands in front of a database.
+//! Overlays: behaviour that the configuration adds to a database.
 //!
-//! An overlay stands on named hooks; nothing swaps a dispatch table under a running operation. A change passes the overlays from the last of
-//! the configuration to the first, and what comes of it passes them in the order of the configuration, as do binds and answers (ADR 0110).
+//! An overlay implements named hooks; nothing swaps a dispatch table under a running operation. A change passes the overlays from the last of
+//! the configuration to the first. Its consequences pass them in the order of the configuration, as do binds and answers (ADR 0110).
 //!
 //! * [`Overlay::prepare`] sees each change on the writer's thread before it is carried out: it may refuse it, alter it, or
 //!   have others carried out with it. What it adds is committed together with the change or not at all.
@@ -12,6 +12,7 @@
 //! * [`Answering`] sees an entry on its way out, and adds controls.
 //! * [`ShownEntries`] alters what is answered of an entry.
 //! * [`ComputedAttributes`] computes attributes, which filters and access rules see as they see stored ones.
+//! * [`BackLinkRule`] names an attribute that the writer keeps: the entries that name this one.
 //! * [`Committed`] sees changes that are durable, and [`Tick`] has a turn at an interval; both on a thread of the overlay's own.
 
 mod authentication;
@@ -62,17 +63,17 @@ pub use entries::{Dependencies, Entries, Name, Reference, ReferenceTarget, Refer
 pub use interests::{Interests, Overlays};
 pub use password_work::{PasswordWork, Purpose};
 
-/// Changes that one change may lead to, those of these included: a bound against overlays that answer each other.
+/// Most changes that overlays may add to one change, directly or through each other.
 pub const DERIVED_LIMIT: usize = 10_000;
 
-/// Changes that [follow](FollowUp) from one change: all of them are in one commit.
+/// Most changes that may [follow](FollowUp) from one change. All of them are in one commit.
 pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
-/// Changes that may follow one from the other: overlays may answer each other without an end.
+/// Most changes that may follow one from the other: two overlays could answer each other without end.
 pub const FOLLOWING_LIMIT: usize = 100;
 
-/// What stands in front of a database. Each hook has a method that does nothing unless an overlay says otherwise, and is called
-/// only where [`Self::interests`] has it.
+/// The overlay of one database. Each hook has a method, which does nothing by default and is called only if it is in
+/// [`Self::interests`].
 pub trait Overlay: Debug + Send + Sync {
     /// The overlay's name, as in the configuration.
     fn name(&self) -> &str;
@@ -233,7 +234,7 @@ pub struct PendingChange<'a> {
     pub subject: &'a Subject,
     pub controls: &'a RequestControls,
     pub schema: &'a Schema,
-    /// Whether an overlay asked for it, or it follows from another change.
+    /// Whether an overlay added it, or it follows from another change.
     pub derived: bool,
     /// The directory as the changes before this one leave it.
     pub entries: &'a dyn Entries,
@@ -244,8 +245,8 @@ pub struct PendingChange<'a> {
 }
 
 impl PendingChange<'_> {
-    /// Whether it follows from another change and is about these attributes, and about nothing else but what overlays that see it before
-    /// keep of each change.
+    /// Whether an overlay added it, or it follows from another change, and it is about these attributes, except for operational ones that
+    /// overlays before this one keep for each change.
     pub fn is_derived_about(&self, is_meant: impl Fn(&Change) -> bool) -> bool {
         let Prepared::Modify { mods, .. } = self.operation else { return false };
         let is_kept = |one: &Change| self.schema.attribute(one.description.attribute).is_operational();
@@ -253,17 +254,16 @@ impl PendingChange<'_> {
     }
 }
 
-/// What an overlay wants done about a change.
+/// What an overlay adds to a change.
 #[derive(Debug, Default)]
 pub struct Additions {
-    /// The final form of the change; `None`: it stays the same. A modify that becomes empty succeeds, and leaves the entry
-    /// alone.
+    /// The final form of the change. `None`: it stays as it is. A modify that becomes empty succeeds and leaves the entry unchanged.
     pub altered: Option<Prepared>,
-    /// The request has come to its end: the overlays that come after this one have nothing to look at, and are not asked.
+    /// The overlays after this one do not see the change.
     pub ends: bool,
-    /// Carried out after it, in order, in its name.
+    /// Changes that are carried out after it, in order, as its requester.
     pub derived: Vec<WriteOperation>,
-    /// Asked once it has been carried out.
+    /// Called once the change has been carried out.
     pub follow_up: Option<Box<dyn FollowUp>>,
 }
 
@@ -279,8 +279,8 @@ pub trait FollowUp: Debug {
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal>;
 
-    /// Changes without which the change is not made, in order, before the [consequences](Self::consequences): the server's own, to
-    /// which no access rule applies, and sent to replicas. One that is refused ends all of it.
+    /// Changes without which the change is not made, in order, before the [consequences](Self::consequences). No access rule applies to
+    /// them, and replicas get them. If one is refused, all of it is.
     ///
     /// # Errors
     /// As for the consequences.
@@ -289,7 +289,7 @@ pub trait FollowUp: Debug {
     }
 }
 
-/// What changes of one database lead to in another, whose writer asks for it in a transaction of its own.
+/// The consequences of a change in another database. That database's writer asks for them, in a transaction of its own.
 pub trait FollowUpElsewhere: Debug + Send + Sync {
     /// The changes, in order. `entries`: the other database as its writer finds it, and the rest of the server as it is committed.
     ///
@@ -307,19 +307,19 @@ pub struct AroundChange<'a> {
     pub after: &'a dyn Entries,
 }
 
-/// A change that follows from another. One that is refused is left undone, and nothing else with it.
+/// A change that follows from another. If it is refused, it alone is not made.
 #[derive(Debug)]
 pub struct Consequence {
-    /// Not asked whether the requester may: its modifications are the server's own.
+    /// No access rule applies: its modifications are the server's own.
     pub operation: Prepared,
-    /// Whether each server sees to it by itself: operational attributes stay, and it does not go to replicas. Otherwise it is
-    /// a change as any other.
+    /// Whether each server derives it for itself: operational attributes stay, and replicas do not get it. Otherwise it is a change like any
+    /// other.
     pub local: bool,
-    /// As with the permissive modify control: a value that has come or gone already is no reason to leave it undone.
+    /// As with the permissive modify control: a value that is there, or gone, already is no fault.
     pub permissive: bool,
 }
 
-/// A change that an overlay does not let happen.
+/// An overlay's refusal of a change.
 #[derive(Debug)]
 pub struct Refusal {
     pub result: LdapResult,
@@ -342,10 +342,10 @@ impl From<Failure> for Refusal {
 
 /// The hook on answered entries.
 pub trait Answering: Debug + Send + Sync {
-    /// Whether there will be something to say, given the request's controls.
+    /// Whether it adds controls to answers of a request with these controls.
     fn wants(&self, controls: &RequestControls) -> bool;
 
-    /// Controls to go with the entry.
+    /// The controls of the answered entry.
     ///
     /// # Errors
     /// A store that cannot be read.
