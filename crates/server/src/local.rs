@@ -99,7 +99,7 @@ impl LocalConnection {
         // As a worker does that serves a single client: it carries out changes itself, and the next request takes up the read
         // transaction unless something was committed.
         lmdb::keep_snapshots();
-        writer::may_keep(true);
+        writer::may_defer(true);
         self.connection.service_mut().bytes_arrived();
         let mut turn = self.connection.receive(bytes);
         loop {
@@ -110,7 +110,7 @@ impl LocalConnection {
             turn = match turn {
                 Turn::More => {
                     writer::hand_over_deferred();
-                    writer::may_keep(false);
+                    writer::may_defer(false);
                     if self.connection.has_large_next() {
                         self.connection.start_large();
                     }
@@ -122,7 +122,7 @@ impl LocalConnection {
                 }
                 Turn::Idle if self.connection.pending() == 0 => break,
                 Turn::Idle => {
-                    if writer::is_keeping() {
+                    if writer::has_deferred() {
                         lmdb::release_snapshots();
                         writer::carry_out_deferred();
                     }
@@ -140,7 +140,7 @@ impl LocalConnection {
                 }
             };
         }
-        writer::may_keep(false);
+        writer::may_defer(false);
         lmdb::rest_snapshots();
         log::hand_over();
     }

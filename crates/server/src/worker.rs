@@ -400,8 +400,8 @@ impl Core {
     /// `waits` for each answer: that may take long.
     fn carry_out_deferred(&self, waits: impl FnOnce() -> bool) {
         let alone = self.count.load(Ordering::Relaxed) == 1;
-        if writer::is_keeping() {
-            let leaves = writer::is_keeping_shared();
+        if writer::has_deferred() {
+            let leaves = writer::has_deferred_shared();
             if alone && (!leaves || !self.stops.get() && waits()) {
                 larix_proxy::send_gathered();
                 lmdb::release_snapshots();
@@ -414,14 +414,14 @@ impl Core {
                 writer::hand_over_deferred();
             }
         }
-        writer::may_keep(alone);
+        writer::may_defer(alone);
     }
 
     /// Carries out the change for which this thread has left its loop. It may wait for the engine here: it serves no client but the one that
     /// waits for the change, and if that takes longer, it gets no other one. A thread in its loop could not run the
     /// connection to the engine either.
     fn carry_out_outside(&self) {
-        if !writer::is_keeping() {
+        if !writer::has_deferred() {
             return;
         }
         let left = self.server.loops.leave();

@@ -1,4 +1,4 @@
-//! The traits: what the directory asks of an ordered key-value store.
+//! The traits of an ordered key-value store, as the directory needs it.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -33,9 +33,8 @@ pub trait Store: Send + Sync + Debug + 'static {
     where
         Self: 's;
 
-    /// Whether another party may commit to this store while it is open: another handle, process or machine. Then what
-    /// was read once has to be compared with [`Snapshot::commit_counter`] before it is used again. LMDB's lock keeps
-    /// every other writer out.
+    /// Whether another handle, process or machine may commit to this store while it is open. If so, a caller that remembers what it read
+    /// has to compare [`Snapshot::commit_counter`] before it uses that again. LMDB's lock keeps every other writer out.
     const SHARED: bool = false;
 
     /// The tables declared at open.
@@ -46,7 +45,7 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// with [`ReadError::SnapshotHeld`].
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError>;
 
-    /// The same for who is going to read `wanted`: a store that has to ask for the state asks for these in the same round trip.
+    /// As [`Self::snapshot`], for a caller that is going to read `wanted`: a distant store fetches both in one round trip.
     fn snapshot_with(&self, _wanted: &[Wanted]) -> Result<Self::Snapshot<'_>, ReadError> {
         self.snapshot()
     }
@@ -64,20 +63,20 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// that was acknowledged through this handle.
     fn commit_counter(&self) -> u64;
 
-    /// The commit since which this handle knows that none was lost; 0: since it was opened. A [shared](Self::SHARED) store that was out of
-    /// reach for long may be another one behind that, with other commits of the same numbers: what was remembered of a commit before must
-    /// not be used with this one or a later one.
+    /// The first commit since which this handle knows that no commit was lost; 0: since it was opened. A [shared](Self::SHARED) store that
+    /// was out of reach for long may have been replaced, with other commits of the same numbers. What a caller remembers from before this
+    /// commit must not be used from it on.
     fn unbroken_since(&self) -> u64 {
         0
     }
 
-    /// What became of a commit that ended with [`CommitError::OutcomeUnknown`]: its number, or `None` if it was not made.
-    /// After `None` it will never be made.
+    /// The outcome of a commit that ended with [`CommitError::OutcomeUnknown`]: its number, or `None` if it was not made and never will
+    /// be.
     ///
     /// # Errors
-    /// [`ReadError::Unavailable`] where that cannot be found out now.
+    /// [`ReadError::Unavailable`] if that cannot be found out now.
     fn outcome(&self, _attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
-        // Where no commit ends so there is nothing to find out.
+        // No commit of this store ends that way.
         Err(ReadError::Unavailable(io::Error::other("the store knows of no commit without an answer")))
     }
 
@@ -87,12 +86,12 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Makes every commit so far durable.
     fn sync(&self) -> Result<(), CommitError>;
 
-    /// Starts a bulk load into empty tables: see [`Loader`]. A machine that dies before its end may leave no store at all, so it is for
-    /// one that has nothing to lose.
+    /// Starts a bulk load into empty tables: see [`Loader`]. If the machine dies before its end, the store may be lost, so this is for a
+    /// store without content.
     fn loader(&self) -> Result<Self::Loader<'_>, CommitError>;
 
-    /// The same while the store is read by others and has content to keep: whatever ends the process or the machine, the
-    /// store stays sound, with some of what was appended or nothing of it.
+    /// As [`Self::loader`], while others read the store and it has content to keep: whatever ends the process or the machine, the store
+    /// stays sound, with some of the appended records or none.
     fn live_loader(&self) -> Result<Self::Loader<'_>, CommitError> {
         self.loader()
     }
@@ -105,7 +104,7 @@ pub trait Store: Send + Sync + Debug + 'static {
         VALUE_BYTES_MAX
     }
 
-    /// What is said of a longer one: where the limit comes from, and how it is raised.
+    /// The error text for a longer value: where the limit comes from, and how to raise it.
     fn value_limit_text(&self) -> String {
         format!("{} are the most that the store takes", self.value_bytes_max())
     }
@@ -192,24 +191,24 @@ pub trait Snapshot {
     where
         Self: 'a;
 
-    /// Whether a read may take a round trip to another process. Then callers should ask for several records at once, with
-    /// [`Self::get_many`]; in the same process that would only cost their list.
+    /// Whether a read may take a round trip to another process. If so, callers should read several records at once, with
+    /// [`Self::get_many`]; otherwise that costs a list for nothing.
     const IS_DISTANT: bool = false;
 
-    /// Fetches what is going to be read, in one round trip where that counts. What cannot be fetched now is met when it is read.
+    /// Fetches what is going to be read, in one round trip if the store is distant. A failure shows when it is read.
     fn fetch_ahead(&self, _wanted: &[Wanted]) {}
 
-    /// The number of the last commit that this view shows. Of a transaction, too: where it is the number that the
-    /// reader's own last commit had, no other writer has committed since.
+    /// The number of the last commit that this view shows. If a transaction shows the number of the caller's own last commit, no other
+    /// writer has committed since.
     fn commit_counter(&self) -> u64;
 
-    /// Calls `visit` with each set of changes that is laid over what is committed, in their order.
+    /// Calls `visit` with each set of changes that lies over the committed state, in their order.
     fn visit_changes(&self, _visit: &mut dyn FnMut(&WriteSet)) {}
 
     /// The value of `key`. A key that could not be stored (too long, say) has no value.
     fn get<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
 
-    /// The values of several keys in the order of `keys`: one round trip where that counts.
+    /// The values of several keys, in the order of `keys`: one round trip if the store is distant.
     fn get_many<'a, K: AsRef<[u8]>>(
         &'a self,
         table: TableId,
@@ -308,17 +307,18 @@ pub trait Transaction: Snapshot {
     /// Applies `changes` in key order and commits. After an error nothing of them is in the store, unless the error is
     /// [`CommitError::OutcomeUnknown`]. Dropping the transaction instead abandons it.
     ///
-    /// The number is one above the transaction's [`Snapshot::commit_counter`] where nothing else was committed since it
-    /// began; an engine need not count a commit of no changes. A transaction that could have read something else by now does not commit: [`CommitError::Conflict`].
+    /// The number is one above the transaction's [`Snapshot::commit_counter`] if nothing else was committed since it began; an engine need
+    /// not count a commit without changes. A transaction that would read something else by now does not commit:
+    /// [`CommitError::Conflict`].
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError>
     where
         Self: Sized;
 
-    /// Ends a transaction that changes nothing: what was read in it may be answered. A store of several machines may have put off the
-    /// question whether it is the newest until here.
+    /// Ends a transaction without changes, so that what it read may be answered. A store of several machines may check only here whether
+    /// the transaction shows the newest commit.
     ///
     /// # Errors
-    /// Something of it has changed ([`CommitError::Conflict`]), or cannot be known.
+    /// Something that it read has changed ([`CommitError::Conflict`]), or the store cannot tell.
     fn confirm(self) -> Result<(), CommitError>
     where
         Self: Sized,
@@ -327,11 +327,10 @@ pub trait Transaction: Snapshot {
     }
 }
 
-/// Bulk load: tables are filled in key order, and nothing is durable, nor promised to be readable, before
-/// [`Loader::finish`]. After an error or a drop the store's content is undefined: load into a directory that is
-/// thrown away then.
+/// A bulk load, which fills tables in key order. Nothing is durable or surely readable before [`Loader::finish`]. After an error or a drop
+/// the store's content is undefined: load into a directory that you can throw away.
 pub trait Loader {
-    /// Empties a table, to be loaded anew: before anything is appended to it.
+    /// Empties a table, before anything is appended to it.
     fn clear(&mut self, table: TableId) -> Result<(), CommitError>;
 
     /// Appends a record. `key` is above every key of the table.
@@ -370,8 +369,7 @@ pub trait Loader {
         Self: Sized;
 }
 
-/// How durable a commit is when it returns. A crash of the process alone loses nothing in any case; this is about
-/// a crash of the machine.
+/// How durable a commit is when it returns. A crash of the process loses nothing in any case; this is about a crash of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The data are synced, the root is not: the last commits may be undone, the store stays sound.

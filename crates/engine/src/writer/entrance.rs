@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larix_proto::{LdapResult, ResultCode};
 
 use super::lanes::Waits;
-use super::own_thread::Here;
+use super::own_thread::OwnThread;
 use super::queue::{Queue, QueueError};
 use super::task::WriterTask;
 use crate::change::prepare::{Change, Prepared};
@@ -19,28 +19,28 @@ use crate::write::task::{Follow, Task};
 /// The answer to requests of a database that is no longer served.
 pub(crate) const RETIRED: &str = "the database was removed from the configuration, or is being restored";
 
-/// Changes that happen together or not at all, and whom to tell.
+/// Changes that are made together or not at all, and the call that answers them.
 pub(crate) struct Job {
     pub(crate) tasks: Vec<Task>,
     /// Changes of other servers; there are no tasks then.
     pub(crate) replicated: Option<Box<ReplicatedJob>>,
-    /// What follows from a change of another database, behind the tasks.
+    /// Consequences of a change in another database, carried out after the tasks.
     pub(crate) follow: Option<Follow>,
     pub(crate) completion: Completion,
 }
 
 impl Job {
-    /// Changes nothing: the writer does with it what it does beside changes.
+    /// A job without changes, which wakes the writer for its upkeep.
     pub(super) fn nothing() -> Self {
         Self { tasks: Vec::new(), replicated: None, follow: None, completion: Box::new(|_| {}) }
     }
 
-    /// The work that it is, in values.
+    /// The work of the job, in values.
     pub(super) fn weight(&self) -> usize {
         self.tasks.iter().map(|task| values(&task.operation)).sum()
     }
 
-    /// The bytes of the values that it names, about.
+    /// About how many bytes its values have.
     pub(super) fn bytes(&self) -> usize {
         self.tasks.iter().map(|task| bytes(&task.operation)).sum()
     }
@@ -70,7 +70,7 @@ impl Waits for Work {
         job.weight()
     }
 
-    /// Changes of other servers come one batch after another, and have none.
+    /// `None` for changes of other servers, whose batches come one after another anyway.
     fn identity(&self) -> Option<&Arc<str>> {
         let Self::Change(job) = self else { return None };
         job.tasks.first().map(|task| &task.subject.authz_text)
@@ -91,7 +91,7 @@ fn values(operation: &Prepared) -> usize {
     }
 }
 
-/// How long the values are that a change names.
+/// How many bytes the values of a change have.
 fn bytes(operation: &Prepared) -> usize {
     let of = |mods: &[Change]| mods.iter().flat_map(|change| &change.values).map(Vec::len).sum::<usize>();
     match operation {
@@ -101,16 +101,16 @@ fn bytes(operation: &Prepared) -> usize {
     }
 }
 
-/// The way to a writer for who holds it.
+/// The way to a writer, for the owner of its handle.
 #[derive(Debug)]
 pub(super) struct Entrance {
     pub(super) queue: Arc<Queue<Work>>,
-    pub(super) here: Arc<dyn Here>,
+    pub(super) here: Arc<dyn OwnThread>,
     retired: AtomicBool,
 }
 
 impl Entrance {
-    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn Here>) -> Self {
+    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn OwnThread>) -> Self {
         Self { queue, here, retired: AtomicBool::new(false) }
     }
 
@@ -119,7 +119,7 @@ impl Entrance {
         put(&self.queue, job, || if self.is_retired() { RETIRED } else { "the server is shutting down" });
     }
 
-    /// The database is taken out of the configuration.
+    /// Notes that the database has left the configuration.
     pub(super) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
     }
@@ -129,7 +129,7 @@ impl Entrance {
     }
 }
 
-/// The way to a writer for who outlives it: it holds the queue alone.
+/// The way to a writer that may have ended: it holds only the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Submitter(Arc<Queue<Work>>);
 
@@ -162,7 +162,7 @@ mod tests {
     #[derive(Debug)]
     struct Nowhere;
 
-    impl Here for Nowhere {
+    impl OwnThread for Nowhere {
         fn carry_out(&self, job: Job, _: &Queue<Work>) -> Result<(), Job> {
             Err(job)
         }

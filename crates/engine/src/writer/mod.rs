@@ -1,14 +1,12 @@
-//! The writer of a database: one thread that takes all changes that wait, carries each out on a view of what came
-//! before it, commits once, and answers. Where nobody else waits, the thread that asks for a change may carry it out itself
-//! ([`own_thread`]).
+//! The writer of a database: one thread that takes all waiting changes, carries out each on a view of the ones before it, commits once, and
+//! answers. If nobody else waits, the thread that asks for a change may carry it out itself ([`own_thread`]).
 //!
-//! **An answer means durable.** A change that fails leaves no trace and harms no other of its group. While a group is
-//! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
-//! commit, and so does the writer, until it is opened again.
+//! **An answer means durable.** A change that fails leaves no trace and harms no other of its group. While a group is synced, the next one
+//! gathers. A storage error fails the group. After a failed sync the store, and so the writer, refuses every commit until it is opened
+//! again.
 //!
-//! Changes come in at the [`entrance`] and wait in the [`queue`], large ones in a [lane](lanes) of their own. What the writer knows
-//! is the [core's](core), what becomes of a group stands in [`commit`], what is done beside changes in [`upkeep`], and what is
-//! asked of it between two groups in [`task`].
+//! Changes come in at the [`entrance`] and wait in the [`queue`], large ones in a [lane](lanes) of their own. The [`core`](self::core) has the
+//! writer's state, [`commit`] carries out a group, [`upkeep`] does the work beside changes, and [`task`] has the tasks between two groups.
 
 mod commit;
 mod core;
@@ -31,7 +29,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
 pub(crate) use entrance::{Job, RETIRED, Submitter};
-pub use own_thread::{carry_out_deferred, hand_over_deferred, is_keeping, is_keeping_shared, may_keep};
+pub use own_thread::{carry_out_deferred, hand_over_deferred, has_deferred, has_deferred_shared, may_defer};
 pub use task::Reconfiguration;
 pub(crate) use task::WriterTask;
 
@@ -44,19 +42,19 @@ use crate::write::request::WriteOutcome;
 use entrance::{Entrance, Work};
 use queue::{Queue, WaitOutcome};
 
-/// Changes that wait for the writer; more are answered busy.
+/// Most changes that wait for the writer. Others are answered busy.
 pub const QUEUE_LIMIT: usize = 65_536;
-/// Changes committed together.
+/// Most changes in one commit.
 pub const GROUP_LIMIT: usize = 4_096;
-/// Bytes of changed records and postings committed together, about. A single change may be larger.
+/// Bytes of changed records and postings above which a commit takes no further change.
 pub const GROUP_BYTES: usize = 64 << 20;
-/// The same in a store that other machines serve: etcd refuses more than 64 MB at once, with keys and postings that are not counted here,
-/// and with them all changes of the group.
+/// The same for a store that other machines serve. etcd refuses more than 64 MB at once, which includes keys and postings that are not
+/// counted here, and all changes of the group fail then.
 pub const SHARED_GROUP_BYTES: usize = 16 << 20;
 
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
 
-/// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
+/// A handle of the writer's thread. Dropping it carries out the waiting changes, then ends the thread.
 #[derive(Debug)]
 pub struct Writer {
     entrance: Arc<Entrance>,
@@ -86,36 +84,36 @@ impl Writer {
         Ok(Self { entrance, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Has the change carried out behind what waits: by the writer's thread, or where that rests and this thread [may keep
-    /// it](own_thread::may_keep), by this one.
+    /// Submits a change behind the waiting ones: to the writer's thread, or, if that is idle and this thread [may defer
+    /// it](own_thread::may_defer), to this thread.
     pub(crate) fn submit(&self, job: Job) {
-        own_thread::keep_or_put(&self.entrance, job);
+        own_thread::defer_or_put(&self.entrance, job);
     }
 
-    /// Has it look for work of its own.
+    /// Wakes the writer, so that it looks for upkeep to do.
     pub(crate) fn wake(&self) {
         self.submit(Job::nothing());
     }
 
-    /// For who outlives the call: changes put in by it are refused once the writer has ended.
+    /// A way to submit changes that may outlive the writer. They are refused once the writer has ended.
     pub(crate) fn submitter(&self) -> Submitter {
         Submitter::new(Arc::clone(&self.entrance.queue))
     }
 
-    /// Has a task run behind what waits, and waits for it; `None` when the writer has ended.
+    /// Runs a task behind the waiting changes, and waits for it. `None`: the writer has ended.
     ///
     /// # Panics
     /// The writer panicked at the task: the requester must not take that for an answer.
     pub(crate) fn send<A>(&self, task: impl FnOnce(SyncSender<A>) -> WriterTask) -> Option<A> {
         let (reply, answer) = sync_channel(1);
-        // One at a time is on its way: the limit is for changes.
+        // The limit is for changes; tasks come one at a time.
         self.entrance.queue.push_beyond(Work::WriterTask(task(reply))).ok()?;
         let answer = answer.recv().ok();
         assert!(answer.is_some() || self.entrance.queue.is_closed(), "the writer panicked at a task");
         answer
     }
 
-    /// Lets what waits be carried out and ends the writer: the database is no longer served.
+    /// Carries out the waiting changes and ends the writer: the database is no longer served.
     pub fn retire(&self) {
         self.entrance.retire();
         self.end();

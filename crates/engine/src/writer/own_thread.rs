@@ -1,13 +1,13 @@
-//! A change carried out by the thread that asks for it, without the way to the writer's thread and back.
+//! A change that the thread which asks for it carries out itself, without the way to the writer's thread and back.
 //!
-//! It saves two wake-ups, which is what a client feels that waits for each of its changes; where several clients change
-//! something, the writer's thread gathers their changes into groups, which is worth far more. So an event loop says
-//! before it takes a client's requests whether nobody else would have to wait for it ([`may_keep`]). A change is kept then, if
-//! the writer rests, until the loop has sent what it has to send and would wait ([`carry_out_deferred`]), or goes on with something
-//! else ([`hand_over_deferred`]). A second one sends both to the writer's thread: they share a commit.
+//! That saves two wake-ups, which matters to a client that waits for each of its changes. If several clients change something, the writer's
+//! thread gathers their changes into groups, which is worth far more. So an event loop says, before it takes a client's requests, whether
+//! nobody else would wait for its change ([`may_defer`]). If the writer is idle, a change is then deferred until the loop has flushed its
+//! output and would wait ([`carry_out_deferred`]), or goes on with something else ([`hand_over_deferred`]). A second change sends both to
+//! the writer's thread, where they share a commit.
 //!
-//! A change of a shared store waits for other machines ([`is_keeping_shared`]). An event loop carries it out only where nobody but its
-//! client waits meanwhile.
+//! A change of a shared store waits for other machines ([`has_deferred_shared`]). An event loop carries it out only if nobody but its client
+//! waits meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,49 +21,50 @@ use super::lanes::LARGE;
 use super::queue::Queue;
 
 /// Carries out a change on the calling thread.
-pub(super) trait Here: fmt::Debug + Send + Sync {
-    /// Carries out the change, commits and answers; gives it back when it has to go to the writer's thread.
+pub(super) trait OwnThread: fmt::Debug + Send + Sync {
+    /// Carries out the change, commits and answers. Gives the job back if the writer's thread has to do that.
     fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job>;
 
     /// Whether that waits for other machines.
     fn is_shared(&self) -> bool;
 }
 
-struct QueuedJob {
+struct DeferredJob {
     entrance: Arc<Entrance>,
     job: Job,
 }
 
 thread_local! {
-    static MAY_KEEP: Cell<bool> = const { Cell::new(false) };
-    static KEPT: RefCell<Option<QueuedJob>> = const { RefCell::new(None) };
+    static MAY_DEFER: Cell<bool> = const { Cell::new(false) };
+    static DEFERRED: RefCell<Option<DeferredJob>> = const { RefCell::new(None) };
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says whether changes that this thread asks for may wait for its [`carry_out_deferred`]. A thread that says yes must call that or
-/// [`hand_over_deferred`] before it waits for anything.
-pub fn may_keep(yes: bool) {
-    MAY_KEEP.set(yes);
+/// Says whether changes that this thread asks for may be deferred. If so, it must call [`carry_out_deferred`] or [`hand_over_deferred`]
+/// before it waits for anything.
+pub fn may_defer(yes: bool) {
+    MAY_DEFER.set(yes);
 }
 
-/// Whether this thread keeps a change.
-pub fn is_keeping() -> bool {
-    KEPT.with_borrow(Option::is_some)
+/// Whether this thread has a deferred change.
+pub fn has_deferred() -> bool {
+    DEFERRED.with_borrow(Option::is_some)
 }
 
-/// Whether this thread keeps a change of a store that other machines serve: [`carry_out_deferred`] waits for them, for as long as the store lets
-/// a commit take.
-pub fn is_keeping_shared() -> bool {
-    KEPT.with_borrow(|kept| kept.as_ref().is_some_and(|kept| kept.entrance.here.is_shared()))
+/// Whether this thread has a deferred change of a store that other machines serve. [`carry_out_deferred`] waits for them, up to the
+/// deadline of a commit.
+pub fn has_deferred_shared() -> bool {
+    DEFERRED
+        .with_borrow(|deferred| deferred.as_ref().is_some_and(|deferred| deferred.entrance.here.is_shared()))
 }
 
-/// Carries out the change that this thread keeps, if any: it is committed, and answered, when this returns. A writer that was
-/// woken meanwhile gets it instead.
+/// Carries out the deferred change of this thread, if any: it is committed and answered when this returns. If the writer was woken
+/// meanwhile, that gets the change.
 ///
-/// The thread keeps no snapshot, or the pages that the commit frees stay for longer than they need.
+/// The thread should hold no snapshot, which would delay the reuse of the pages that the commit frees.
 pub fn carry_out_deferred() {
-    let Some(QueuedJob { entrance, job }) = KEPT.take() else { return };
-    MAY_KEEP.set(false);
+    let Some(DeferredJob { entrance, job }) = DEFERRED.take() else { return };
+    MAY_DEFER.set(false);
     let busy = Busy::begin();
     let carried_out = entrance.here.carry_out(job, &entrance.queue);
     drop(busy);
@@ -72,18 +73,18 @@ pub fn carry_out_deferred() {
     }
 }
 
-/// Gives the change that this thread keeps, if any, to the writer's thread.
+/// Gives the deferred change of this thread, if any, to the writer's thread.
 pub fn hand_over_deferred() {
-    if let Some(QueuedJob { entrance, job }) = KEPT.take() {
+    if let Some(DeferredJob { entrance, job }) = DEFERRED.take() {
         entrance.put(job);
     }
 }
 
-/// Keeps a small change if that is allowed and it is the first, or puts it into the queue behind the one that was kept.
-pub(super) fn keep_or_put(entrance: &Arc<Entrance>, job: Job) {
+/// Defers a small change, if that is allowed and it is the first. Otherwise puts it into the queue, behind the deferred one.
+pub(super) fn defer_or_put(entrance: &Arc<Entrance>, job: Job) {
     let is_small = job.replicated.is_none() && job.weight() < LARGE;
-    if is_small && MAY_KEEP.get() && !is_keeping() && entrance.queue.is_resting() {
-        KEPT.set(Some(QueuedJob { entrance: Arc::clone(entrance), job }));
+    if is_small && MAY_DEFER.get() && !has_deferred() && entrance.queue.is_resting() {
+        DEFERRED.set(Some(DeferredJob { entrance: Arc::clone(entrance), job }));
         return;
     }
     hand_over_deferred();
@@ -111,16 +112,16 @@ impl Drop for Busy {
     }
 }
 
-impl<S: Store> Here for Mutex<Core<S>> {
+impl<S: Store> OwnThread for Mutex<Core<S>> {
     fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job> {
-        // After a panic it is the writer's thread that reads again what is known.
+        // After a panic the writer's thread reads its state again.
         let Ok(mut core) = self.try_lock() else { return Err(job) };
         if core.doubtful || !queue.is_resting() || core.unfinished {
             return Err(job);
         }
         core.group(job, None);
         core.changes_elsewhere += 1;
-        // It waits without a limit, but now there is something to do when it is quiet.
+        // The writer waits without a limit, but now it has upkeep to do once it is quiet.
         if !core.looks_again && core.patience().is_some() {
             core.looks_again = true;
             drop(core);

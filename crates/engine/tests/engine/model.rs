@@ -454,7 +454,7 @@ fn run<S: Store>(name: &str, store: S) {
         // What needs no entry is refused on this thread, before what is still under way: expect it by number.
         waiting.push_back((at, operation));
         // Every other stretch is carried out by this thread, where the writer rests.
-        writer::may_keep((at / WINDOW).is_multiple_of(2));
+        writer::may_defer((at / WINDOW).is_multiple_of(2));
         fixture.directory.submit(fixture.request(change, &controls), done);
         writer::carry_out_deferred();
         let compare_now = (at + 1) % COMPARE_EVERY == 0 || at + 1 == operations;

@@ -22,7 +22,7 @@ type Answers = mpsc::Receiver<(WriteOutcome, ThreadId)>;
 fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
     let (sender, receiver) = mpsc::channel();
     let (operation, controls) = operation(records(ldif).remove(0));
-    writer::may_keep(keep);
+    writer::may_defer(keep);
     fixture.directory.submit(
         fixture.request(operation, &controls),
         Box::new(move |outcome| {
@@ -39,7 +39,7 @@ fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
     loop {
         let nobody = format!("dn: cn=Nobody,{SUFFIX}\nchangetype: delete\n");
         let answers = ask(fixture, &nobody, true);
-        let kept = writer::is_keeping();
+        let kept = writer::has_deferred();
         writer::carry_out_deferred();
         answers.recv().unwrap();
         if kept {
@@ -47,7 +47,7 @@ fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
         }
     }
     let answers = ask(fixture, ldif, true);
-    assert!(writer::is_keeping());
+    assert!(writer::has_deferred());
     answers
 }
 
@@ -95,7 +95,7 @@ fn a_kept_change_waits_for_this_thread() {
 fn without_leave_nothing_is_kept() {
     let (fixture, _) = faulty();
     let answers = ask(&fixture, &replace_sn("x"), false);
-    assert!(!writer::is_keeping());
+    assert!(!writer::has_deferred());
     assert_ne!(answers.recv().unwrap().1, thread::current().id());
 }
 
@@ -103,9 +103,9 @@ fn without_leave_nothing_is_kept() {
 #[test]
 fn a_change_of_a_shared_store_is_known_as_one() {
     fn check<S: Store>(fixture: &Fixture<S>) {
-        assert!(!writer::is_keeping_shared(), "nothing is kept");
+        assert!(!writer::has_deferred_shared(), "nothing is kept");
         let answers = ask_and_keep(fixture, &replace_sn("x"));
-        assert_eq!(writer::is_keeping_shared(), S::SHARED);
+        assert_eq!(writer::has_deferred_shared(), S::SHARED);
         writer::carry_out_deferred();
         assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
     }
@@ -122,7 +122,7 @@ fn a_second_change_sends_both_to_the_writer_in_their_order() {
     let (fixture, _) = faulty();
     let first = ask_and_keep(&fixture, &replace_sn("first"));
     let second = ask(&fixture, &replace_sn("second"), true);
-    assert!(!writer::is_keeping());
+    assert!(!writer::has_deferred());
     for answers in [first, second] {
         let (outcome, by) = answers.recv().unwrap();
         assert_eq!(describe(&outcome), "0");
@@ -201,7 +201,7 @@ fn substring_keys_left_here_come_into_the_index_when_it_is_quiet() {
     is_brought_in();
     for n in 0.. {
         let answers = ask(&fixture, &replace_sn(&format!("substrings {n}")), true);
-        let kept = writer::is_keeping();
+        let kept = writer::has_deferred();
         writer::carry_out_deferred();
         assert_eq!(describe(&answers.recv().unwrap().0), "0");
         if kept {
@@ -221,7 +221,7 @@ fn the_last_handle_may_go_in_the_middle_of_a_change() {
     let (operation, controls) = operation(records(&replace_sn("y")).remove(0));
     let (last, request) = (Arc::clone(&fixture), fixture.request(operation, &controls));
     let (sender, answers) = mpsc::channel();
-    writer::may_keep(true);
+    writer::may_defer(true);
     fixture.directory.submit(
         request,
         Box::new(move |outcome| {

@@ -136,7 +136,7 @@ impl<'c> Task<'c> {
     /// Others have their turn; then what came meanwhile, or just another one.
     async fn go_on(&mut self) -> Result<Turn, TaskEnd> {
         writer::hand_over_deferred();
-        writer::may_keep(false);
+        writer::may_defer(false);
         tokio::task::yield_now().await;
         let mut turn = None;
         while let Ok(event) = self.events.try_recv() {
