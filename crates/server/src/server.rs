@@ -1,4 +1,4 @@
-//! What all connections of the server share.
+//! The state that all connections of the server share.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ use crate::databases::Databases;
 use crate::generation::Generation;
 use crate::services::Services;
 
-/// A part of the generation in force when it was asked for. Not to be kept beyond one request.
+/// A part of the generation that was in force at the call. A request must not keep it beyond its end.
 pub(crate) struct Current<T> {
     generation: Guard<Arc<Generation>>,
     part: fn(&Generation) -> &T,
@@ -35,14 +35,14 @@ impl<T> Deref for Current<T> {
     }
 }
 
-/// What all connections share: the generation in force, and [`Services`].
+/// The shared state: the generation in force, and [`Services`].
 #[derive(Debug)]
 pub(crate) struct Server {
     generation: ArcSwap<Generation>,
-    /// How many generations were published: counted after each was.
+    /// How many generations were published, counted after each publication.
     generations: AtomicU64,
     services: Arc<Services>,
-    /// For what SASL says of users who do not exist: it must be the same each time.
+    /// Derives what SASL answers for users who do not exist, the same each time.
     pub(crate) sasl_secret: [u8; 32],
 }
 
@@ -67,10 +67,10 @@ impl Server {
         Self { sasl_secret, generation, generations: AtomicU64::new(0), services }
     }
 
-    /// Has threads for the overlays of the databases in force, as far as they want some.
+    /// Starts the threads that overlays of the databases in force need, and ends others.
     ///
     /// # Errors
-    /// No thread to be had; those that there are go on.
+    /// A thread cannot be started. The running ones go on.
     pub(crate) fn follow_overlays(&self) -> io::Result<()> {
         let databases = self.databases();
         let stored = self.overlay_threads.follow(databases.directory().databases(), &self.log);
@@ -79,10 +79,10 @@ impl Server {
         stored
     }
 
-    /// Has threads for the access logs of the databases in force.
+    /// Starts the threads of the access logs of the databases in force, and ends others.
     ///
     /// # Errors
-    /// No thread to be had.
+    /// A thread cannot be started.
     pub(crate) fn follow_access_logs(&self) -> io::Result<()> {
         let databases = self.databases();
         let (config, beside) = (databases.config(), (&self.clock, &self.log));
@@ -112,23 +112,23 @@ impl Server {
         Current { generation: self.generation(), part: |generation| &generation.databases }
     }
 
-    /// Configuration and databases that belong together: what one request takes once and sees throughout.
+    /// Configuration and databases that belong together. A request takes them once and sees them throughout.
     pub(crate) fn generation(&self) -> Guard<Arc<Generation>> {
         self.generation.load()
     }
 
-    /// Tells generations apart, for who keeps what was made of one. What is made of the generation in force after this was read is
-    /// as new as this, or newer.
+    /// The number of the generation, for those who cache what they derive from it. A generation that is read after this number is at least
+    /// as new.
     pub(crate) fn generation_number(&self) -> u64 {
         self.generations.load(Ordering::Acquire)
     }
 
-    /// [`Self::generation`] to be kept.
+    /// As [`Self::generation`], to be kept longer than a request.
     pub(crate) fn generation_in_force(&self) -> Arc<Generation> {
         self.generation.load_full()
     }
 
-    /// Requests that begin from now on see this.
+    /// Publishes a generation. Requests that begin from now on see it.
     pub(crate) fn publish(&self, generation: Generation) {
         let in_force = generation.databases.configuration_in_force();
         self.generation.store(Arc::new(generation));

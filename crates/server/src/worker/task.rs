@@ -1,6 +1,6 @@
-//! The task that serves one connection: it takes what comes, lets the connection have its turn, and sends what came of it.
+//! The task that serves one connection: it takes input and events, gives the connection its turn, and sends the answers.
 //!
-//! It waits in one place ([`Task::wait`]), and whatever it keeps for others is handed over before.
+//! It waits in one place ([`Task::wait`]), and hands over before what it has deferred for others.
 
 mod large;
 mod protected;
@@ -26,18 +26,17 @@ use crate::statistics::add;
 use crate::stream::{Stream, Writer};
 use large::TaskConnection;
 
-/// How long a client may take to read its last answers when this side closes the connection, or both do.
+/// How long a client may take to read its last answers once this side closes the connection.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// So many changes of a client that was seen not to wait for its answers are carried out elsewhere: what it sends meanwhile does not wait for
-/// their commits.
+/// How many changes of a client that does not wait for its answers go to other threads, so that its next requests do not wait for commits.
 const UNAWAITED_CHANGES: u32 = 1_000;
 
 /// Why a connection's task ends before its turn says so.
 enum TaskEnd {
-    /// The other side is gone.
+    /// The client is gone.
     Lost,
-    /// We end it, for this reason.
+    /// The server ends it, for this reason.
     Because(&'static str),
 }
 
@@ -51,7 +50,7 @@ impl TaskEnd {
     }
 }
 
-/// What a connection's task waited for.
+/// What ended a task's wait.
 enum TaskEvent {
     Event(Option<ConnectionEvent>),
     /// So many bytes are in the worker's buffer.
@@ -64,18 +63,18 @@ enum TaskEvent {
 pub(super) struct Task<'c> {
     core: &'c Core,
     stream: Stream,
-    /// What stands between the socket and the connection; nothing on most.
+    /// TLS and SASL layers between socket and connection; most connections have none.
     layers: Option<Box<Layers>>,
-    /// When patience with a handshake ends.
+    /// The deadline of a handshake.
     handshake_until: Option<Instant>,
     connection: TaskConnection,
     events: UnboundedReceiver<ConnectionEvent>,
     handle: Rc<Handle>,
-    /// Changes for which the thread does not leave its loop.
+    /// The next so many changes do not make the thread leave its loop.
     unawaited: u32,
 }
 
-/// Many searches may wait for the same change, and each looks at it in a turn of the loop: others have theirs between two of them.
+/// Many searches may wait for the same change, and each takes a turn of the loop for it. Other connections have theirs in between.
 fn before_the_next_change(turn: Turn) -> Turn {
     if turn == Turn::Idle { Turn::More } else { turn }
 }
@@ -92,7 +91,7 @@ impl<'c> Task<'c> {
         Self { core, stream, layers: None, handshake_until: None, connection, events, handle, unawaited: 0 }
     }
 
-    /// Serves until the end; the reason for the log, empty when the client ended it as it should. `tls`: from the first byte on.
+    /// Serves until the end. Answers its reason for the log, empty after an unbind. `tls`: from the first byte on.
     pub(super) async fn serve(mut self, tls: bool) -> &'static str {
         if tls && let Err(ended) = self.start_tls() {
             return ended.reason();
@@ -127,13 +126,13 @@ impl<'c> Task<'c> {
         }
         if let Some(layers) = &mut self.layers {
             layers.close();
-            // The last word of TLS; a socket that takes nothing now does not get it.
+            // The end of TLS (close_notify), unless the socket is full.
             let _ = layers.flush(&mut Writer(&self.stream));
         }
         self.connection.service().close_reason()
     }
 
-    /// Others have their turn; then what came meanwhile, or just another one.
+    /// Lets other connections have their turn, then takes what came meanwhile or goes on.
     async fn go_on(&mut self) -> Result<Turn, TaskEnd> {
         writer::hand_over_deferred();
         writer::may_defer(false);
@@ -176,8 +175,7 @@ impl<'c> Task<'c> {
         let half_closed = self.connection.is_half_closed();
         let happened = std::future::poll_fn(|context| self.poll(context, reads, writes));
         let happened = match turn {
-            // With nothing to wait for but the client's reading of its last answers, patience ends. A client that has only said all
-            // that it asks may read as slowly as any other.
+            // The client has a while to read its last answers. One that has only closed its side may read as slowly as any other.
             Turn::Close if !half_closed => match tokio::time::timeout(LINGER, happened).await {
                 Ok(happened) => happened,
                 Err(_) => return Err(TaskEnd::Because("slow client")),
@@ -202,7 +200,7 @@ impl<'c> Task<'c> {
                 self.lend();
                 self.take_input(count).await
             }
-            // Only what is left to send matters now; the flush comes next.
+            // Only the rest of the output matters now; the flush comes next.
             TaskEvent::Writable if turn == Turn::Close => Ok(turn),
             TaskEvent::Writable => {
                 self.flush()?;
@@ -212,7 +210,7 @@ impl<'c> Task<'c> {
         }
     }
 
-    /// What comes first of what is waited for. Input is in the worker's buffer then.
+    /// The first of the awaited events. Input is then in the worker's buffer.
     fn poll(&mut self, context: &mut Context<'_>, reads: bool, writes: bool) -> Poll<TaskEvent> {
         if let Poll::Ready(event) = self.events.poll_recv(context) {
             return Poll::Ready(TaskEvent::Event(event));
@@ -220,8 +218,7 @@ impl<'c> Task<'c> {
         if reads {
             let mut buffer = self.core.read_buffer.borrow_mut();
             let mut buffer = ReadBuf::new(&mut buffer);
-            // Unlike reading until nothing is there, this takes a read that does not fill the buffer for the last one:
-            // a system call less for each request.
+            // A read that does not fill the buffer counts as the last one, which saves a system call for each request.
             match self.stream.poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) => return Poll::Ready(TaskEvent::Read(buffer.filled().len())),
                 Poll::Ready(Err(_)) => return Poll::Ready(TaskEvent::Lost),
@@ -238,8 +235,7 @@ impl<'c> Task<'c> {
         Poll::Pending
     }
 
-    /// Whether nothing but the answer to one change is on its way to a client that waits for each answer. What the socket has not taken yet
-    /// of earlier answers could not be sent meanwhile.
+    /// Whether the client waits for one change, and for nothing else. Earlier answers must be sent, for nothing could be sent meanwhile.
     fn waits_for_answer(&mut self) -> bool {
         if self.unawaited > 0 {
             self.unawaited -= 1;
@@ -248,14 +244,14 @@ impl<'c> Task<'c> {
         self.connection.pending() == 1 && !self.owes_output()
     }
 
-    /// Notes a client that has sent something before it had the answer to a change for which the thread had left its loop.
+    /// Notes a client that sent something before it had the answer to a change for which the thread left its loop.
     fn note_unawaited(&mut self) {
         if self.core.was_left.take() && self.stream.has_input() {
             self.unawaited = UNAWAITED_CHANGES;
         }
     }
 
-    /// Notes since when the client owes the rest of a request. Once it is authenticated it may take its time.
+    /// Notes since when a request is incomplete. An authenticated client may take its time.
     fn note_unfinished(&self) {
         let unfinished = self.connection.unfinished_request();
         self.handle
@@ -286,7 +282,7 @@ impl<'c> Task<'c> {
         }
     }
 
-    /// Reads once. `None`: nothing is there.
+    /// Reads once. `None`: there is no input.
     fn read(&mut self) -> Result<Option<usize>, TaskEnd> {
         self.lend();
         let read = self.stream.try_read(&mut self.core.read_buffer.borrow_mut());
@@ -297,8 +293,8 @@ impl<'c> Task<'c> {
         }
     }
 
-    /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input. A full buffer is the beginning of
-    /// a long input: others have their turn before the rest is read.
+    /// Takes the first `count` bytes of the worker's buffer; 0 is the end of the input. After a full buffer, other connections have their
+    /// turn before the rest is read.
     async fn take_input(&mut self, count: usize) -> Result<Turn, TaskEnd> {
         let turn = self.take_bytes(count).await?;
         Ok(if turn == Turn::Idle && count == READ_BYTES { Turn::More } else { turn })
@@ -326,18 +322,18 @@ impl<'c> Task<'c> {
         }
     }
 
-    /// Whether the client has not got all of its answers.
+    /// Whether answers are not sent yet.
     fn owes_output(&self) -> bool {
         match &self.layers {
             None => !self.connection.output().is_empty(),
-            // What is to go through a handshake that is not done cannot go.
+            // Answers cannot go before the handshake is done.
             Some(layers) => {
                 layers.wants_write() || !(layers.is_handshaking() || self.connection.output().is_empty())
             }
         }
     }
 
-    /// Sends what can be sent without waiting.
+    /// Sends what the socket takes without waiting.
     fn flush(&mut self) -> Result<(), TaskEnd> {
         if self.layers.is_some() {
             return self.flush_layers();
