@@ -36,12 +36,12 @@ pub struct Frontend {
     pub subschema: NormalDn,
     /// Where a search of the empty DN with another scope than base looks (`defaultsearchbase`).
     pub default_search_base: Option<(NormalDn, String)>,
-    /// Where to ask for what nothing here holds (`referral`).
+    /// URLs of servers for names that no database here holds (`referral`).
     pub referrals: Vec<String>,
 }
 
 impl Frontend {
-    /// What is answered for a DN that no database holds: the default referral, or `otherwise`.
+    /// The answer for a DN that no database holds: the default referral, or `otherwise`.
     pub fn elsewhere(&self, target: &str, scope: Option<Scope>, otherwise: LdapResult) -> LdapResult {
         if self.referrals.is_empty() {
             return otherwise;
@@ -52,7 +52,7 @@ impl Frontend {
     }
 }
 
-/// One database of a directory, however it was chosen, and what holds for all of them.
+/// One database of a directory, with what holds for all of them.
 #[derive(Debug)]
 pub struct ChosenDatabase<'d, S: Store> {
     frontend: &'d Frontend,
@@ -93,7 +93,11 @@ pub struct Directory<S: Store> {
 
 /// The entries of these databases, for the access rules of others.
 pub fn other_entries<S: Store>(databases: &[Arc<ServedDatabase<S>>]) -> Arc<dyn OtherEntries> {
-    Arc::new(Neighbours(databases.iter().map(|served| Arc::downgrade(&served.database)).collect()))
+    Arc::new(neighbours(databases))
+}
+
+fn neighbours<S: Store>(databases: &[Arc<ServedDatabase<S>>]) -> Neighbours<S> {
+    Neighbours(databases.iter().map(|served| Arc::downgrade(&served.database)).collect())
 }
 
 impl<S: Store> Directory<S> {
@@ -102,7 +106,7 @@ impl<S: Store> Directory<S> {
     pub fn new(frontend: Frontend, databases: Vec<Arc<ServedDatabase<S>>>) -> Result<Self, MissingElement> {
         let known = KnownSchema::of(&frontend.schema)?;
         let directory = Self { frontend, known, databases };
-        let others: Arc<dyn OtherDatabases> = Arc::new(directory.neighbours());
+        let others: Arc<dyn OtherDatabases> = Arc::new(neighbours(&directory.databases));
         for served in &directory.databases {
             directory.let_see(&served.database.policy());
             served.database.see_others(Arc::clone(&others));
@@ -112,12 +116,7 @@ impl<S: Store> Directory<S> {
 
     /// Lets a policy see the entries of all databases: groups may be there.
     pub fn let_see(&self, policy: &AccessPolicy) {
-        let others: Arc<dyn OtherEntries> = Arc::new(self.neighbours());
-        policy.see_others(others);
-    }
-
-    fn neighbours(&self) -> Neighbours<S> {
-        Neighbours(self.databases.iter().map(|served| Arc::downgrade(&served.database)).collect())
+        policy.see_others(other_entries(&self.databases));
     }
 
     pub fn frontend(&self) -> &Frontend {
