@@ -59,7 +59,7 @@ fn a_lost_question_is_no_change() {
     for (name, is_change) in [(oid::WHO_AM_I, false), (oid::PASSWORD_MODIFY, true), ("1.2.3", true)] {
         let mut world = World::new(&conf(1, 1, ""));
         let client = world.client();
-        world.send(client, |out| larix_proto::client::extended(out, MessageId(1), name, None, &[]));
+        world.send(client, |out| client::extended(out, MessageId(1), name, None, &[]));
         let (upstream, _) = world.one_request();
         world.balancer.upstream_received(upstream, b"garbage", world.now);
         let answers = world.answers(client);
