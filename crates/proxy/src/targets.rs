@@ -21,6 +21,8 @@ pub(crate) struct Targets {
     /// The last that answered.
     preferred: usize,
     quarantine: Vec<QuarantineStep>,
+    /// When each last answered something, over whatever connection.
+    answers: Vec<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +39,8 @@ struct TargetHealth {
 
 impl Targets {
     pub(crate) fn new(count: usize, quarantine: Vec<QuarantineStep>) -> Self {
-        Self { states: vec![TargetHealth::default(); count], preferred: 0, quarantine }
+        let answers = vec![Duration::ZERO; count];
+        Self { states: vec![TargetHealth::default(); count], preferred: 0, quarantine, answers }
     }
 
     /// The one to connect to now.
@@ -54,6 +57,18 @@ impl Targets {
             *state = TargetHealth::default();
             self.preferred = number;
         }
+    }
+
+    /// An answer of it has come.
+    pub(crate) fn note_answer(&mut self, number: usize, now: Duration) {
+        if let Some(last) = self.answers.get_mut(number) {
+            *last = now;
+        }
+    }
+
+    /// Whether an answer of it has come since then.
+    pub(crate) fn has_answered_since(&self, number: usize, since: Duration) -> bool {
+        self.answers.get(number).is_some_and(|last| *last > since)
     }
 
     /// It answers, and is used where its turn comes.
@@ -205,6 +220,18 @@ mod tests {
         targets.failed(1, at(1_000_000), 0);
         targets.leave_out(1);
         assert_eq!(targets.choose(at(1_000_000)), Some(0));
+    }
+
+    #[test]
+    fn answers_since() {
+        let mut targets = Targets::new(2, Vec::new());
+        assert!(!targets.has_answered_since(0, at(0)));
+        targets.note_answer(0, at(5));
+        // What it is otherwise known for takes nothing back.
+        targets.answered(0);
+        targets.failed(0, at(6), 0);
+        let since = |number, millis| targets.has_answered_since(number, at(millis));
+        assert_eq!((since(0, 4), since(0, 5), since(1, 4)), (true, false, false));
     }
 
     #[test]

@@ -122,7 +122,10 @@ impl Exchange {
         let is_refused = is_refusal(fault);
         if is_refused && !matches!(connection.owner, Owner::Check(_)) {
             self.targets.answered(connection.target);
-        } else if !connection.has_spoken && !matches!(connection.owner, Owner::Check(_)) {
+        } else if !connection.has_spoken
+            && !matches!(connection.owner, Owner::Check(_))
+            && !self.is_late_with_one_bind(&connection, fault)
+        {
             let mut jitter = [0];
             (self.context.ambient.random)(&mut jitter);
             self.left_out(connection.target, now, jitter[0]);
@@ -191,6 +194,14 @@ impl Exchange {
         self.context.shared.count_fault(fault);
         let url = self.url(connection.target).map(ToString::to_string).unwrap_or_default();
         (self.context.tell)(&format!("proxy: {url}: {fault} ({})", fault.name()));
+    }
+
+    /// Whether a connection ends because a client's bind takes too long, while the target answers others: it may ask another server about
+    /// that account.
+    fn is_late_with_one_bind(&self, connection: &Connection, fault: &PeerFault) -> bool {
+        connection.is_ready()
+            && matches!(fault, PeerFault::Late(_))
+            && self.targets.has_answered_since(connection.target, connection.opened)
     }
 
     /// Takes a connection that is no longer used out of everything that knows it.

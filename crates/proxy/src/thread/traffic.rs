@@ -48,6 +48,8 @@ impl Exchange {
                 self.refusals.accepted(&connection.owner);
                 if !matches!(connection.owner, Owner::Check(_)) {
                     self.targets.answered(target);
+                    let now = self.now();
+                    self.targets.note_answer(target, now);
                     self.show_target(target);
                 }
             }
@@ -103,6 +105,9 @@ impl Exchange {
         };
         connection.has_full |= hand_over(id, &connection.sent, &mut gathered);
         connection.activity.receives(now);
+        if connection.last_received == now {
+            self.targets.note_answer(connection.target, now);
+        }
         let waiting = tell_fed(&fed, &connection.sent, channel, now);
         // The server has given notice: what waits goes elsewhere, what it has may still be answered.
         let moved: Vec<Numbered> = if channel.messages().is_noticed() {

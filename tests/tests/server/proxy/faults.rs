@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -848,7 +848,21 @@ fn a_client_that_reads_slowly_holds_nobody_up() {
     }
 }
 
-/// Says that it was asked for `uid=slow`, and never answers that; everything else it does.
+/// A target of [`never_ends_what_is_slow`], and what says that it was asked for that.
+fn slow_target() -> (SocketAddr, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, sender) = (stream.unwrap(), sender.clone());
+            thread::spawn(move || never_ends_what_is_slow(stream, &sender));
+        }
+    });
+    (address, receiver)
+}
+
+/// Says that it was asked for `uid=slow`, or to bind it, and never answers that; everything else it does.
 fn never_ends_what_is_slow(mut stream: TcpStream, sender: &Sender<()>) {
     let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut chunk) {
@@ -857,6 +871,10 @@ fn never_ends_what_is_slow(mut stream: TcpStream, sender: &Sender<()>) {
             let pdu: Vec<u8> = bytes.drain(..len).collect();
             let message = Message::decode(&pdu).unwrap();
             let answer = match message.request {
+                Request::Bind(bind) if bind.name.starts_with("uid=slow") => {
+                    sender.send(()).unwrap();
+                    continue;
+                }
                 Request::Bind(_) => bound(message.id),
                 Request::Search(search) if search.filter.to_string() == "(uid=slow)" => {
                     sender.send(()).unwrap();
@@ -878,15 +896,7 @@ fn never_ends_what_is_slow(mut stream: TcpStream, sender: &Sender<()>) {
 fn what_comes_to_a_connection_that_is_worn_goes_over_another_one() {
     // More than a connection may have given up (1024).
     const ABANDONED: u32 = 1_100;
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (stream, sender) = (stream.unwrap(), sender.clone());
-            thread::spawn(move || never_ends_what_is_slow(stream, &sender));
-        }
-    });
+    let (address, receiver) = slow_target();
     let front = proxy(address, "");
     let mut client = TcpStream::connect(front.server.address).unwrap();
     let filter = FilterBuf::parse("(uid=slow)").unwrap();
@@ -907,4 +917,23 @@ fn what_comes_to_a_connection_that_is_worn_goes_over_another_one() {
         search(2 * number, true);
     }
     assert!(run(&mut Client::connect(front.server.address), ANN).contains("uid=ann"));
+}
+
+/// A bind that takes too long says nothing about a target that answers others meanwhile: it may ask another server about that account.
+#[test]
+fn a_bind_that_takes_too_long_keeps_nobody_else_from_the_target() {
+    let (target, asked) = slow_target();
+    let front = proxy(target, "timeout bind=5\nquarantine 600,+");
+    let address = front.server.address;
+    let bind = |uid: &str| run(&mut Client::connect(address), &format!("as uid={uid},{SUFFIX} secret"));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| bind("slow"));
+        asked.recv_timeout(PATIENCE).unwrap();
+        let answer = run(&mut Client::connect(address), ANN);
+        assert!(answer.contains("uid=ann"), "{answer}");
+        let answer = waiting.join().unwrap();
+        assert!(answer.contains("=> 11"), "{answer}");
+    });
+    let answer = bind("ann");
+    assert!(answer.contains("=> 0"), "{answer}");
 }
