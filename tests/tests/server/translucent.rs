@@ -339,6 +339,15 @@ fn limits_pages_and_what_is_stored() {
         ("search o=x sub (sn=annson) 1.1", 0, "=> 0"),
         ("search o=x sub (roomNumber=1) 1.1 with !page=1", 0, "=> 12"),
         ("search o=x sub (roomNumber=1) 1.1 with !sort=uid", 0, "=> 12"),
+        // The remote server is not asked, and nobody else judges them.
+        ("search o=x sub (roomNumber=1) 1.1 with !assert=(o=nobody)", 0, "=> 12"),
+        ("search o=x sub (roomNumber=1) 1.1 with assert=(o=nobody)", 2, "=> 4"),
+        ("search o=x sub (roomNumber=1) 1.1 with !subentries=true", 0, "=> 12"),
+        ("search o=x sub (|(roomNumber=1)(carLicense=ann-1)) 1.1 with !assert=(o=nobody)", 0, "=> 122"),
+        ("search o=x sub (roomNumber=1) roomNumber with !mv=(roomNumber=1)", 2, "=> 4"),
+        // A base that neither has.
+        ("search ou=nowhere,o=x sub (roomNumber=1) 1.1", 0, "=> 32"),
+        ("search uid=nobody,ou=users,o=x base (roomNumber=1) 1.1", 0, "=> 32"),
         ("search o=x sub (uid=*) uid with page=2", 2, "=> 0"),
         ("search o=x sub (uid=*) uid with next=2", 1, "=> 0"),
         ("search uid=ann,ou=users,o=x base (objectClass=*) uid sn", 1, "=> 0"),

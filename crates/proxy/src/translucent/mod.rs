@@ -21,7 +21,9 @@ use larix_engine::controls::RequestControls;
 use larix_engine::entry::Entry;
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation};
-use larix_proto::{DerefAliases, FilterBuf, LdapResult, ResultCode, SearchRequest, Strings};
+use larix_proto::{
+    Control, Controls, DerefAliases, FilterBuf, LdapResult, ResultCode, SearchRequest, Strings, oid,
+};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 pub use local::{LocalBind, LocalEntries, LocalEntry, LocalPasswordChange, StoredEntries};
@@ -79,19 +81,37 @@ fn is_local(controls: &RequestControls) -> bool {
     controls.manage_dsa_it || controls.sync.is_some() || controls.persistent.is_some()
 }
 
-/// What takes the whole answer in one hand: not possible where parts of it are found here.
+/// Controls that hold wherever entries are found: who asks, that no references are answered, and which values are.
+const OF_BOTH: [&str; 7] = [
+    oid::PROXIED_AUTHORIZATION,
+    oid::PROXIED_AUTHORIZATION_V1,
+    oid::PROXY_HOPS,
+    oid::SESSION_TRACKING,
+    oid::DOMAIN_SCOPE,
+    oid::SEARCH_OPTIONS,
+    oid::MATCHED_VALUES,
+];
+
+/// What takes the whole answer in one hand, and what the remote server alone heeds: not possible where parts of the answer are found here.
 ///
 /// # Errors
-/// A critical control of that kind.
-fn check_whole(controls: &RequestControls) -> Result<(), LdapResult> {
+/// A critical control of that kind (RFC 4511 section 4.1.11).
+fn check_whole(controls: &RequestControls, asks_remote: bool) -> Result<(), LdapResult> {
     let paged = controls.paged.as_ref().is_some_and(|paged| paged.critical);
     let sorted = controls.sort.as_ref().is_some_and(|sort| sort.critical);
     let viewed = controls.vlv.as_ref().is_some_and(|view| view.critical);
-    if !(paged || sorted || viewed) {
+    if paged || sorted || viewed {
+        let text = "the filter is about attributes that are looked for here: such a search has no pages and no order";
+        return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
+    }
+    let is_heeded = |control: &Control<'_>| {
+        OF_BOTH.contains(&control.oid) || (asks_remote && control.oid == oid::ASSERTION)
+    };
+    let sent = Controls::parse(&controls.sent).unwrap_or_default();
+    if sent.iter().all(|control| !control.critical || is_heeded(&control)) {
         return Ok(());
     }
-    let text =
-        "the filter is about attributes that are looked for here: such a search has no pages and no order";
+    let text = "the filter is about attributes that are looked for here: such a search does not heed this critical control";
     Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text))
 }
 
@@ -207,7 +227,7 @@ impl Interceptor for Translucent {
         }
         let (remote_part, local_part) = self.parts(search.request.filter);
         if local_part.is_some() {
-            check_whole(&search.controls).map_err(refused)?;
+            check_whole(&search.controls, remote_part.is_some()).map_err(refused)?;
         }
         let request = &search.request;
         let names: Vec<String> = request.attributes.iter().map(str::to_owned).collect();
@@ -247,6 +267,7 @@ impl Interceptor for Translucent {
             message: search.message,
             asker,
             hops: search.controls.hops,
+            base: remote_part.is_none().then(|| search.base.clone()),
             size_limit: limits.size,
             time_limit: limits.time,
         };

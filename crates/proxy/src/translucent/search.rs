@@ -56,6 +56,8 @@ pub(super) struct ClientSearch {
     pub(super) message: MessageId,
     pub(super) asker: Asker,
     pub(super) hops: u8,
+    /// Where the search begins, unless the remote server is asked for what it finds there.
+    pub(super) base: Option<NormalDn>,
     pub(super) size_limit: Option<u32>,
     /// Seconds.
     pub(super) time_limit: Option<u32>,
@@ -103,6 +105,8 @@ pub(super) struct Translucent {
     candidates: Option<Box<dyn Cursor>>,
     waiting: VecDeque<NormalDn>,
     fetching: Option<Fetching>,
+    /// Whether the remote server has the base.
+    base_lookup: Option<TargetCursor>,
     answered: HashSet<EntryId>,
     buffer: Vec<u8>,
     sent: u64,
@@ -208,6 +212,7 @@ impl Translucent {
             candidates,
             waiting: VecDeque::new(),
             fetching: None,
+            base_lookup: None,
             answered: HashSet::new(),
             buffer: Vec::new(),
             sent: 0,
@@ -315,6 +320,9 @@ impl Translucent {
         if self.candidates.is_some() {
             return self.go_on_here(budget);
         }
+        if self.base_lookup.is_some() {
+            return self.look_up_base(budget);
+        }
         Ok(Some(Slice::Done(LdapResult::success(), Vec::new())))
     }
 
@@ -349,13 +357,42 @@ impl Translucent {
             Slice::Done(result, _) => {
                 self.candidates = None;
                 match result.code {
+                    ResultCode::SUCCESS => Ok(None),
                     // Nothing is stored there.
-                    ResultCode::SUCCESS | ResultCode::NO_SUCH_OBJECT => Ok(None),
+                    ResultCode::NO_SUCH_OBJECT => self.ask_for_base().map(|()| None),
                     _ => Err(result),
                 }
             }
             slice if self.waiting.is_empty() => Ok(Some(slice)),
             _ => Ok(None),
+        }
+    }
+
+    /// Asks the remote server whether it has the base, unless it was asked for what is there.
+    fn ask_for_base(&mut self) -> Result<(), LdapResult> {
+        let client_search = &self.client_search;
+        let Some(base) = &client_search.base else { return Ok(()) };
+        let place = (base, client_search.hops);
+        let mut cursor =
+            self.context.ask_for_one(&client_search.asker, place, &[NO_ATTRIBUTES.to_owned()])?;
+        if let Some(follower) = &self.follower {
+            cursor.follow(Arc::clone(follower));
+        }
+        self.base_lookup = Some(cursor);
+        Ok(())
+    }
+
+    fn look_up_base(&mut self, budget: Budget<'_>) -> Result<Option<Slice>, LdapResult> {
+        let Some(lookup) = &mut self.base_lookup else { return Ok(None) };
+        self.buffer.clear();
+        let slice = lookup.step(Budget { bytes: NAMES_BYTES, ..budget }, &mut self.buffer);
+        self.buffer.clear();
+        let Slice::Done(result, _) = slice else { return Ok(Some(slice)) };
+        self.base_lookup = None;
+        match result.code {
+            // A referral leads away from this server, and nothing is stored there.
+            ResultCode::SUCCESS | ResultCode::REFERRAL => Ok(None),
+            _ => Err(result),
         }
     }
 
@@ -399,7 +436,7 @@ impl Translucent {
     }
 
     fn finish(&mut self, result: LdapResult) -> Slice {
-        (self.remote, self.candidates, self.fetching) = (None, None, None);
+        (self.remote, self.candidates, self.fetching, self.base_lookup) = (None, None, None, None);
         self.waiting.clear();
         Slice::Done(result, Vec::new())
     }
