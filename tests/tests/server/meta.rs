@@ -156,6 +156,13 @@ fn limits_hold_over_all_targets() {
     assert!(refused.starts_with("=> 12") && refused.contains("several targets"), "{refused}");
     let refused = run(&mut client, "search o=all sub (uid=*) uid with !sort=uid");
     assert!(refused.starts_with("=> 12") && refused.contains("several targets"), "{refused}");
+    // An assertion is about the base, which one of them has at most.
+    let refused = run(&mut client, "search o=all sub (uid=*) uid with !assert=(dc=one)");
+    assert!(refused.starts_with("=> 12 ") && refused.contains("several targets"), "{refused}");
+    let refused = run(&mut client, "search ou=one,o=all sub (uid=*) uid with !assert=(dc=nobody)");
+    assert!(refused.starts_with("=> 122"), "{refused}");
+    let passed_over = run(&mut client, "search o=all sub (uid=*) uid with assert=(dc=one)");
+    assert!(count(&passed_over) == 5 && passed_over.contains("=> 4"), "{passed_over}");
     let at_once = run(&mut client, "search o=all sub (uid=*) uid with page=2");
     assert!(count(&at_once) == 5 && at_once.contains("=> 4"), "{at_once}");
 }

@@ -340,7 +340,7 @@ fn limits_pages_and_what_is_stored() {
         ("search o=x sub (roomNumber=1) 1.1 with !page=1", 0, "=> 12"),
         ("search o=x sub (roomNumber=1) 1.1 with !sort=uid", 0, "=> 12"),
         // The remote server is not asked, and nobody else judges them.
-        ("search o=x sub (roomNumber=1) 1.1 with !assert=(o=nobody)", 0, "=> 12"),
+        ("search o=x sub (roomNumber=1) 1.1 with !assert=(o=nobody)", 0, "=> 12 "),
         ("search o=x sub (roomNumber=1) 1.1 with assert=(o=nobody)", 2, "=> 4"),
         ("search o=x sub (roomNumber=1) 1.1 with !subentries=true", 0, "=> 12"),
         ("search o=x sub (|(roomNumber=1)(carLicense=ann-1)) 1.1 with !assert=(o=nobody)", 0, "=> 122"),

@@ -55,8 +55,8 @@ pub struct Meta {
     pub suffixes: Vec<String>,
 }
 
-/// Controls that hold for the whole answer, which several targets make.
-const OF_THE_WHOLE: [&str; 3] = [oid::PAGED_RESULTS, oid::SORT_REQUEST, oid::VLV_REQUEST];
+/// Controls that hold for the whole answer, which several targets make, or for its base (RFC 4528 section 3), which one has at most.
+const OF_THE_WHOLE: [&str; 4] = [oid::PAGED_RESULTS, oid::SORT_REQUEST, oid::VLV_REQUEST, oid::ASSERTION];
 
 impl Meta {
     /// The target of requests on one name: of those that serve it the one with the longest suffix; of several with the same one the
@@ -175,6 +175,7 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
         let what = match control.oid {
             oid::PAGED_RESULTS => "paged results do",
             oid::SORT_REQUEST => "sorting does",
+            oid::ASSERTION => "an assertion does",
             _ => "VLV does",
         };
         let text = format!("{what} not go over several targets: search below one of them");
@@ -188,7 +189,8 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
         control.to_owned().encode(&mut remaining);
     }
     let controls = controls.with(|values| {
-        (values.paged, values.sort, values.vlv, values.sent) = (None, None, None, remaining);
+        (values.paged, values.sort, values.vlv, values.assertion) = (None, None, None, None);
+        values.sent = remaining;
     });
     Ok((controls, response_controls))
 }
@@ -221,7 +223,8 @@ impl Backend for Meta {
         };
         match candidates.as_slice() {
             [] => Err(refused(self.nowhere(base))),
-            [one] => open(*one, controls),
+            // An assertion is about the base, which is above this target.
+            [one] if one.1 == base || controls.assertion.is_none() => open(*one, controls),
             several => {
                 let (controls, response_controls) = for_several(&controls).map_err(refused)?;
                 let mut merged =

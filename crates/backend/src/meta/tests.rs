@@ -298,8 +298,10 @@ fn controls_of_the_whole_answer() {
         }
         RequestControls::from(larix_engine::controls::ControlValues { sent, ..Default::default() })
     };
-    let refused = for_several(&controls(&[("1.2.3", true), (oid::SORT_REQUEST, true)])).unwrap_err();
-    assert_eq!(refused.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
+    for critical in [oid::SORT_REQUEST, oid::ASSERTION] {
+        let refused = for_several(&controls(&[("1.2.3", true), (critical, true)])).unwrap_err();
+        assert_eq!(refused.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
+    }
     let (remaining, response_controls) =
         for_several(&controls(&[("1.2.3", true), (oid::PAGED_RESULTS, false)])).unwrap();
     let oids: Vec<String> =
