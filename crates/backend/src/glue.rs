@@ -48,7 +48,10 @@ pub(super) fn open(
     let mut later = Vec::new();
     for (at, (backend, suffix, scope)) in below.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin) {
         // Sorting is the first database's: sorted answers cannot be merged here.
-        let controls = controls.with(|values| (values.paged, values.sort) = (paged(at + 1), None));
+        let controls = controls.with(|values| {
+            (values.paged, values.sort) = (paged(at + 1), None);
+            values.leave_assertion_out();
+        });
         later.push(part(*backend, controls, suffix, *scope)?);
     }
     if begin == 0 {

@@ -171,6 +171,14 @@ impl ControlValues {
         self.send_on(oid::PERSISTENT_SEARCH, |_| None);
     }
 
+    /// Leaves an assertion out, for a part of a search that does not begin at its base: what is asserted of that was judged there
+    /// (RFC 4528 section 3).
+    pub fn leave_assertion_out(&mut self) {
+        if self.assertion.take().is_some() {
+            self.send_on(oid::ASSERTION, |_| None);
+        }
+    }
+
     /// Changes a control for who passes the request on, or takes it away.
     fn send_on(&mut self, oid: &str, change: impl Fn(ControlBuf) -> Option<ControlBuf>) {
         let mut kept = Vec::new();

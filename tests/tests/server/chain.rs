@@ -435,6 +435,25 @@ fn limits_hold_together() {
     }
 }
 
+/// What is asserted of the base is judged where that is (RFC 4528 section 3), and says nothing about what references lead to.
+#[test]
+fn an_assertion_is_about_the_base() {
+    let people = referral_target(Kind::Larix);
+    let url = format!("ldap://{}", people.address());
+    let overlay = chain(&url, "chain-return-error TRUE");
+    let front = Running::start(Kind::Larix, &format!("{overlay}{}", database("")), &referring(&url));
+    let mut client = Client::connect(front.address());
+    for (request, expected) in [
+        ("search dc=example,dc=com sub (uid=ann) sn with !assert=(o=Example)", "Archer"),
+        ("search dc=example,dc=com sub (uid=ann) sn with !assert=(o=Other)", "=> 122"),
+        ("search ou=people,dc=example,dc=com sub (uid=ann) sn with !assert=(ou=people)", "Archer"),
+        ("search ou=people,dc=example,dc=com sub (uid=ann) sn with !assert=(ou=other)", "=> 122"),
+    ] {
+        let found = run(&mut client, request);
+        assert!(found.contains(expected), "{request}: {found}");
+    }
+}
+
 /// cn=config adds the overlay, its servers and takes them away while the server runs.
 #[test]
 fn cn_config_changes_it() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larix_backend::{Cursor, Effort, End, Search, Slice, lowered};
 use larix_engine::access::AccessPolicy;
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
@@ -231,6 +231,10 @@ impl Chained {
         let attributes: Vec<&str> = client_search.attributes.iter().map(String::as_str).collect();
         let remaining = self.size_limit.map(|limit| u64::from(limit).saturating_sub(self.entries()));
         let remaining = remaining.map(|remaining| u32::try_from(remaining).unwrap_or(u32::MAX));
+        // What is asserted of the base was judged where that is.
+        let controls = &client_search.controls;
+        let is_judged = controls.assertion.is_some() && matches!(reference.origin, Origin::Continuation(_));
+        let judged = is_judged.then(|| controls.with(ControlValues::leave_assertion_out));
         let outgoing = OutgoingSearch {
             base,
             normal: &normal,
@@ -242,7 +246,7 @@ impl Chained {
             types_only: client_search.types_only,
             filter: filter.unwrap_or(&client_search.filter).as_filter(),
             attributes: &attributes,
-            controls: &client_search.controls,
+            controls: judged.as_ref().unwrap_or(controls),
             message: client_search.message,
         };
         let judge = Judge::new(&proxy, (&self.links.schema, &self.policy), &self.asker, &outgoing);
