@@ -317,4 +317,23 @@ mod tests {
         assert!(!packaged.contains("useradd") && packaged.contains("\nProtectSystem=strict\n"), "{packaged}");
         assert!(packaged_unit("[Unit]\n").is_err());
     }
+
+    /// Without `sched_setattr` and `setpriority` a backup and a long search would compete with the threads that answer clients, and
+    /// nothing would say so.
+    #[test]
+    fn the_sandbox_lets_threads_give_way() {
+        for name in ["dist/larix.service", "dist/debian/slapd/slapd.service"] {
+            let unit = fs::read_to_string(crate::root().join(name)).unwrap();
+            let filters: Vec<&str> =
+                unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")).collect();
+            // `@system-service` has these calls, and lines that begin with `~` take `@resources` away again.
+            let denied =
+                filters.iter().rposition(|line| line.starts_with('~') && line.contains("@resources"));
+            let Some(denied) = denied else { continue };
+            for call in ["prlimit64", "sched_setattr", "setpriority", "setrlimit"] {
+                let mut later = filters.iter().skip(denied + 1).flat_map(|line| line.split_whitespace());
+                assert!(later.any(|word| word == call), "{name} refuses {call}");
+            }
+        }
+    }
 }
