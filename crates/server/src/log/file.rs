@@ -14,6 +14,8 @@ use rustix::fs::OFlags;
 
 /// How often it is looked for a file that was moved away.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After a file could not be put aside, until the next try.
+const STUCK_PAUSE: Duration = Duration::from_secs(60);
 
 /// A log file that cannot be opened.
 #[derive(Debug)]
@@ -37,8 +39,12 @@ pub(super) struct LogFile {
     open: Open,
     /// When it was last looked at, by the time of day.
     looked: Duration,
-    /// Putting it aside has failed: it is not tried with each line.
-    stuck: bool,
+    /// When putting it aside failed, by the time of day: it is not tried with each line.
+    stuck: Option<Duration>,
+    /// The file was moved, and none can be made in its place.
+    homeless: bool,
+    /// What an administrator has to mend, and has not been told.
+    trouble: Option<String>,
 }
 
 #[derive(Debug)]
@@ -80,7 +86,15 @@ impl LogFile {
     /// A file that cannot be opened for appending.
     pub(super) fn open(path: &Path, rotation: Option<LogRotation>) -> Result<Self, LogFileError> {
         let open = Open::new(path).map_err(|source| LogFileError { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), rotation, open, looked: time_of_day(), stuck: false })
+        Ok(Self {
+            path: path.to_owned(),
+            rotation,
+            open,
+            looked: time_of_day(),
+            stuck: None,
+            homeless: false,
+            trouble: None,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -93,12 +107,13 @@ impl LogFile {
     /// When not all could be written: a full disk. What was not is lost; the next lines are tried again.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let now = time_of_day();
-        if now.saturating_sub(self.looked) >= LOOK_EVERY {
+        // A clock that was set back must not keep it from looking.
+        if now.abs_diff(self.looked) >= LOOK_EVERY {
             self.looked = now;
             self.follow();
         }
         if self.is_full(lines.len(), now) {
-            self.put_aside();
+            self.put_aside(now);
         }
         let open = &mut self.open;
         if open.torn {
@@ -135,14 +150,32 @@ impl LogFile {
 
     /// The old file stays in use if a new one cannot be had: better there than nowhere.
     fn reopen(&mut self) {
-        if let Ok(open) = Open::new(&self.path) {
-            self.open = open;
-            self.stuck = false;
+        match Open::new(&self.path) {
+            Ok(open) => {
+                self.open = open;
+                self.stuck = None;
+                self.homeless = false;
+            }
+            Err(error) if !self.homeless => {
+                self.homeless = true;
+                let path = self.path.display();
+                self.trouble = Some(format!(
+                    "log: {path} was moved, and a new file cannot be made in its place ({error}): lines go on into the moved \
+                     file, and are lost when that is removed. Let the server's user write to the directory"
+                ));
+            }
+            Err(_) => {}
         }
     }
 
+    /// What the file's last steps met, for the administrator; once each.
+    pub(super) fn take_trouble(&mut self) -> Option<String> {
+        self.trouble.take()
+    }
+
     fn is_full(&self, more: usize, now: Duration) -> bool {
-        let Some(rotation) = self.rotation.filter(|_| !self.stuck && self.open.bytes > 0) else {
+        let waits = self.stuck.is_some_and(|since| now.abs_diff(since) < STUCK_PAUSE);
+        let Some(rotation) = self.rotation.filter(|_| !waits && self.open.bytes > 0) else {
             return false;
         };
         rotation.bytes.is_some_and(|most| self.open.bytes.saturating_add(more as u64) > most)
@@ -150,15 +183,32 @@ impl LogFile {
     }
 
     /// `log` becomes `log.01`, that `log.02`, and so on; the oldest goes.
-    fn put_aside(&mut self) {
+    fn put_aside(&mut self, now: Duration) {
         let Some(rotation) = self.rotation else { return };
-        for number in (1..rotation.keep).rev() {
-            // The first files have nothing to make room for.
+        // Nothing goes for a place that is free: a try that fails again and again moves no file to its end.
+        let is_free = |&number: &u8| self.numbered(number).symlink_metadata().is_err();
+        let last = (1..rotation.keep).find(is_free).unwrap_or(rotation.keep);
+        for number in (1..last).rev() {
+            // If it fails, so does the next.
             let _ = std::fs::rename(self.numbered(number), self.numbered(number + 1));
         }
+        let again = self.stuck.is_some();
         let (inode, aside) = (self.open.inode, std::fs::rename(&self.path, self.numbered(1)));
         self.reopen();
-        self.stuck = aside.is_err() || self.open.inode == inode;
+        if aside.is_ok() && self.open.inode != inode {
+            return;
+        }
+        self.stuck = Some(now);
+        if let Err(error) = aside
+            && !again
+        {
+            let (path, to) = (self.path.display(), self.numbered(1));
+            self.trouble = Some(format!(
+                "log: {path} cannot be renamed to {} ({error}), and grows beyond logfile-rotate: let the server's user write \
+                 to the directory",
+                to.display()
+            ));
+        }
     }
 
     fn numbered(&self, number: u8) -> PathBuf {
@@ -216,6 +266,83 @@ mod tests {
         file.append(b"two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
         assert_eq!(std::fs::read_to_string(directory.path().join("old")).unwrap(), "one\n");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_hide_that_a_file_was_moved() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut file = LogFile::open(&path, None).unwrap();
+        file.looked += Duration::from_secs(86_400);
+        std::fs::rename(&path, directory.path().join("old")).unwrap();
+        file.append(b"one\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");
+    }
+
+    /// Also for root, a folder that is gone takes no file.
+    #[test]
+    fn a_file_that_cannot_be_had_again_is_reported_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (folder, away) = (directory.path().join("logs"), directory.path().join("away"));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("log");
+        let mut file = LogFile::open(&path, None).unwrap();
+        std::fs::rename(&folder, &away).unwrap();
+        file.follow();
+        file.append(b"one\n").unwrap();
+        let trouble = file.take_trouble().unwrap();
+        assert!(trouble.contains("logs/log was moved") && trouble.contains("No such file"), "{trouble}");
+        file.follow();
+        assert_eq!(file.take_trouble(), None);
+        assert_eq!(std::fs::read_to_string(away.join("log")).unwrap(), "one\n");
+        std::fs::create_dir(&folder).unwrap();
+        file.follow();
+        file.append(b"two\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(file.take_trouble(), None);
+    }
+
+    /// A directory stands where the file should go, which no user can rename a file to.
+    #[test]
+    fn a_file_that_cannot_be_put_aside_is_reported_once_and_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, in_the_way) = (directory.path().join("log"), directory.path().join("log.01"));
+        std::fs::create_dir(&in_the_way).unwrap();
+        let rotation = LogRotation { keep: 1, bytes: Some(10), age: None };
+        let mut file = LogFile::open(&path, Some(rotation)).unwrap();
+        for n in 0..3 {
+            file.append(format!("line {n}\n").as_bytes()).unwrap();
+            assert_eq!(file.take_trouble().is_some(), n == 1);
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "line 0\nline 1\nline 2\n");
+        file.stuck = file.stuck.map(|since| since.saturating_sub(STUCK_PAUSE));
+        file.append(b"line 3\n").unwrap();
+        assert_eq!(file.take_trouble(), None);
+        std::fs::remove_dir(&in_the_way).unwrap();
+        file.append(b"line 4\n").unwrap();
+        assert_eq!(names(directory.path()), ["log"]);
+        file.stuck = file.stuck.map(|since| since.saturating_sub(STUCK_PAUSE));
+        file.append(b"line 5\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "line 5\n");
+        assert_eq!(names(directory.path()), ["log", "log.01"]);
+    }
+
+    #[test]
+    fn tries_that_fail_move_no_other_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("log.01"), "older\n").unwrap();
+        let rotation = LogRotation { keep: 4, bytes: Some(1), age: None };
+        let mut file = LogFile::open(&path, Some(rotation)).unwrap();
+        file.append(b"one\n").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for _ in 0..5 {
+            file.put_aside(time_of_day());
+            // What was opened in its place goes, too: there is nothing to rename in the next try.
+            let _ = std::fs::remove_file(&path);
+        }
+        assert_eq!(std::fs::read_to_string(at("log.02")).unwrap(), "older\n");
     }
 
     #[test]

@@ -258,6 +258,9 @@ impl Outputs {
         }
         out.file.clear();
         out.file_lines = 0;
+        if let Some(text) = self.file.as_mut().and_then(LogFile::take_trouble) {
+            self.report_trouble(&text);
+        }
     }
 
     fn report_losses(&mut self, out: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
@@ -279,6 +282,17 @@ impl Outputs {
             end: text.len(),
         };
         self.format_line(&line, text, out);
+    }
+
+    /// On all outputs, the file included: it still takes lines, somewhere.
+    fn report_trouble(&mut self, text: &str) {
+        let mut out = Formatted::default();
+        self.own_line(text, &mut out);
+        let _ = io::stderr().write_all(&out.stderr);
+        // A file that takes nothing is reported with the next lines.
+        if let Some(file) = &mut self.file {
+            let _ = file.append(&out.file);
+        }
     }
 
     /// On all outputs but the file, which failed.
