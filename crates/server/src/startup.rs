@@ -452,6 +452,8 @@ struct Signals {
     hangup: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// slapd ends by it, too.
+    user2: tokio::signal::unix::Signal,
     /// Does not end it: the log file was moved away.
     user1: tokio::signal::unix::Signal,
     /// Nor does a limit on the size of files (`ulimit -f`, `LimitFSIZE=`): the write that meets it fails, as on a full disk.
@@ -464,6 +466,7 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            user2: signal(SignalKind::user_defined2())?,
             user1: signal(SignalKind::user_defined1())?,
             _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
@@ -475,6 +478,7 @@ impl Signals {
                 _ = self.hangup.recv() => return "SIGHUP",
                 _ = self.interrupt.recv() => return "SIGINT",
                 _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.user2.recv() => return "SIGUSR2",
                 _ = self.user1.recv() => log.reopen(),
             }
         }

@@ -136,8 +136,8 @@ fn dumps_are_allowed_where_that_is_configured() {
 
 /// As slapd, which ends by each of them.
 #[test]
-fn three_signals_stop_it() {
-    for how in [Signal::TERM, Signal::INT, Signal::HUP] {
+fn four_signals_stop_it() {
+    for how in [Signal::TERM, Signal::INT, Signal::HUP, Signal::USR2] {
         let folder = Folder::new();
         let (mut running, _) = folder.start(&[]);
         assert!(signal(running.child.id(), how));

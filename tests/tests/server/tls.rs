@@ -10,6 +10,8 @@ use larix_proto::{MessageId, client, oid};
 use larix_testkit::{Authority, Kind, Running, packages, until, until_some};
 use larix_tests::secure::{PATIENCE, Secure, ask, rest, start_tls, whoami};
 use rcgen::{PKCS_ECDSA_P256_SHA256, date_time_ymd};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 #[test]
 fn clients_of_all_libraries() {
@@ -145,6 +147,32 @@ fn a_newcomer_gets_a_certificate_and_is_told() {
     });
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// As a key that root copied, and then gave to the server's user: nothing but that changes. The same goes for what root may read, too:
+/// a key whose size, time and inode are those of what could not be used.
+#[test]
+fn files_that_could_not_be_used_are_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("larix.log");
+    let secure = Secure::start(Kind::Larix, &format!("logfile {}", log.display()));
+    let renewed = secure.authority.server();
+    let expected = CertificateDer::from_pem_slice(renewed.certificate.as_bytes()).unwrap().to_vec();
+    let key = secure.path("server.key");
+    std::fs::write(&key, vec![b'x'; renewed.key.len()]).unwrap();
+    std::fs::write(secure.path("server.pem"), &renewed.certificate).unwrap();
+    until("the log names the key", || {
+        let written = std::fs::read_to_string(&log).unwrap();
+        written.lines().any(|line| line.contains("what was in use stays") && line.contains("server.key"))
+    });
+    let modified = std::fs::metadata(&key).unwrap().modified().unwrap();
+    std::fs::write(&key, &renewed.key).unwrap();
+    std::fs::File::options().write(true).open(&key).unwrap().set_modified(modified).unwrap();
+    until("the new certificate is in use", || {
+        let mut stream = secure.handshake(secure.connect_secure_port());
+        assert_eq!(ask(&mut stream, &whoami(1)), ["1:0"]);
+        stream.conn.peer_certificates().unwrap()[0].to_vec() == expected
+    });
 }
 
 #[test]
