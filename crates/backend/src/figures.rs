@@ -31,6 +31,8 @@ pub struct DatabaseFigures {
     /// Changes that wait for the writer.
     pub writes_waiting: u64,
     pub sync_failed: bool,
+    /// The disk had no room for the last change.
+    pub full: bool,
     pub writes: WriteFigures,
     /// The times of the oldest and the newest record of the change log.
     pub log_times: Option<(Timestamp, Timestamp)>,

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Server, Site, packages};
+use larix_testkit::{Kind, Server, Site, packages, until};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 const NOBODY: u32 = 65_534;
@@ -207,6 +207,10 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     site.load(
         "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n",
     );
+    let log = site.path().join("larix.log");
+    let text = std::fs::read_to_string(site.configuration()).unwrap();
+    let lines = format!("loglevel none\nlogfile {}\n", log.display());
+    std::fs::write(site.configuration(), lines + &text).unwrap();
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
     let limit = |bytes: Option<u64>| {
         let process = Pid::from_raw(i32::try_from(server.process_id()).unwrap());
@@ -228,6 +232,10 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     // More than the room at the end of the file.
     let (code, message) = add("large", 2 << 20);
     assert!(code == Some(80) && message.contains("no space left for the database"), "{code:?} {message}");
+    until("the log says so, whatever its level", || {
+        let written = std::fs::read_to_string(&log).unwrap();
+        written.contains("no space left for the database in ") && written.contains("no restart is needed")
+    });
     limit(None);
     assert_eq!(add("large", 2 << 20).0, Some(0));
     assert!(server.stop());

@@ -290,6 +290,13 @@ impl Databases {
             .collect()
     }
 
+    /// The suffixes and directories of databases for whose last change the disk had no room.
+    pub(crate) fn without_room(&self) -> Vec<(String, PathBuf)> {
+        let stored = self.directory.databases().iter();
+        let full = stored.filter(|served| served.database().store().is_full());
+        full.map(|served| (suffix_of(served), served.database().store().path().to_owned())).collect()
+    }
+
     /// The access rules of cn=config.
     pub(crate) fn configuration_policy(&self) -> Option<Arc<AccessPolicy>> {
         let section = self.sections.iter().find(|section| section.is_config)?;

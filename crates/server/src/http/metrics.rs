@@ -261,7 +261,7 @@ impl Figures {
     fn databases(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Figure = fn(&DatabaseFigures) -> u64;
         let databases = self.0.databases().stored_figures();
-        let gauges: [(&str, &str, Figure); 9] = [
+        let gauges: [(&str, &str, Figure); 10] = [
             ("database_entries", "Entries", |d| d.store.entries),
             ("database_pages_used", "Pages of the file that hold something or wait to be reused", |d| {
                 d.store.pages_used
@@ -274,6 +274,7 @@ impl Figures {
                 "1 after a sync that failed, or behind a data file that was replaced: no change is taken any more",
                 |d| u64::from(d.sync_failed),
             ),
+            ("database_full", "1 while the disk has no room for changes", |d| u64::from(d.full)),
             ("database_largest_group", "Changes in the largest group committed so far", |d| {
                 d.writes.largest_group
             }),

@@ -31,7 +31,14 @@ pub(crate) async fn run(server: Arc<Server>) {
 /// Answers which databases refuse changes; those that did not before are reported.
 fn look_after_files(server: &Server, before: &[String]) -> Vec<String> {
     server.databases().clear_stale_readers(&server.log);
-    let refusals = server.databases().refusals();
+    let mut refusals = server.databases().refusals();
+    let full = server.databases().without_room().into_iter();
+    refusals.extend(full.map(|(suffix, directory)| {
+        format!(
+            "{suffix:?}: no space left for the database in {}: changes are refused until there is room, and no restart is needed then",
+            directory.display()
+        )
+    }));
     for refusal in refusals.iter().filter(|refusal| !before.contains(refusal)) {
         server.log.warning(format_args!("{refusal}"));
     }

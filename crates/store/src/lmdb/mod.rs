@@ -68,6 +68,8 @@ pub struct LmdbStore {
     read_only: bool,
     /// Set by a failed sync.
     failed: AtomicBool,
+    /// The last commit found no room.
+    full: AtomicBool,
     /// Set when the data file was found to be another one than was opened.
     displaced: AtomicBool,
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
@@ -205,6 +207,11 @@ impl LmdbStore {
         self.failed.load(Ordering::Acquire).then_some(CommitError::ReadOnly { after_failed_sync: true })
     }
 
+    /// Whether the disk had no room for the last commit. It takes commits again as soon as there is room.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Acquire)
+    }
+
     /// Looks whether the data file still has its name. Where it has not, the store takes no commits any more: they would go to a file
     /// that nobody opens again.
     pub fn look_after_file(&self) -> Result<(), CommitError> {
@@ -241,7 +248,9 @@ impl LmdbStore {
     /// Tells readers of the last commit. LMDB does not count a transaction that changed nothing.
     fn publish(&self, info: &EnvInfo) -> CommitId {
         let last = info.last_txn_id as u64;
-        self.commits.store(last, Ordering::Release);
+        if self.commits.swap(last, Ordering::AcqRel) != last {
+            self.full.store(false, Ordering::Release);
+        }
         CommitId(last)
     }
 
@@ -274,15 +283,20 @@ impl LmdbStore {
     /// An error before the commit: nothing was written that counts.
     fn write_error(&self, error: heed::Error) -> CommitError {
         match error {
-            heed::Error::Mdb(MdbError::MapFull | MdbError::TxnFull) => CommitError::Full,
+            heed::Error::Mdb(MdbError::MapFull | MdbError::TxnFull) => self.no_room(),
             heed::Error::Mdb(MdbError::Panic) => {
                 self.failed.store(true, Ordering::Release);
                 CommitError::ReadOnly { after_failed_sync: true }
             }
-            heed::Error::Io(error) if is_full(&error) => CommitError::Full,
-            heed::Error::Io(error) if is_short_write(&error) && self.has_no_room() => CommitError::Full,
+            heed::Error::Io(error) if is_full(&error) => self.no_room(),
+            heed::Error::Io(error) if is_short_write(&error) && self.has_no_room() => self.no_room(),
             error => CommitError::Io(into_io(error)),
         }
+    }
+
+    fn no_room(&self) -> CommitError {
+        self.full.store(true, Ordering::Release);
+        CommitError::Full
     }
 
     /// Whether the file system, or the limit on the size of files, has nothing left for us. LMDB tells a page that could be

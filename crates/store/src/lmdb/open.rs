@@ -204,6 +204,7 @@ fn finish(
         readers: Readers::default(),
         read_only: options.read_only,
         failed: AtomicBool::new(false),
+        full: AtomicBool::new(false),
         displaced: AtomicBool::new(false),
         writer: Mutex::new(()),
         room,

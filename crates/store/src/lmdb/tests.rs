@@ -467,8 +467,9 @@ fn full_is_survived() {
     assert!(matches!(got, Err(CommitError::Full)), "{got:?}");
     assert!(!has(&store, b"big"));
     assert_eq!(store.commit_counter(), before);
-    assert!(!store.is_read_only());
+    assert!(!store.is_read_only() && store.is_full());
     put(&store, b"small", vec![1], Durability::Sync).expect("commit");
+    assert!(!store.is_full());
     drop(store);
     // A larger map is all it takes.
     let store = open(root.path()).expect("open");

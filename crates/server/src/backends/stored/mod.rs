@@ -307,6 +307,7 @@ pub(crate) fn figures(served: &ServedDatabase<LmdbStore>) -> Option<DatabaseFigu
         read_only: database.current_settings().read_only,
         writes_waiting: served.waiting_writes() as u64,
         sync_failed: refusal(served).is_some(),
+        full: database.store().is_full(),
         writes: database.writes().figures(),
         log_times,
         indexes: served.index_status(),

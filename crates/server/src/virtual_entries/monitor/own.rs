@@ -174,6 +174,7 @@ fn database(figures: &DatabaseFigures) -> Vec<String> {
     let mut words = vec![
         format!("changes_waiting={}", figures.writes_waiting),
         format!("sync_failed={}", figures.sync_failed),
+        format!("full={}", figures.full),
         format!("groups={}", writes.groups),
         format!("changes={}", writes.changes),
         format!("largest_group={}", writes.largest_group),
