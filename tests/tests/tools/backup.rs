@@ -582,6 +582,36 @@ fn a_restore_to_a_moment_goes_by_the_clock_of_its_server() {
     assert!(server.stop());
 }
 
+/// An accident is undone at once, also where another database has had no change for long: that one has nothing to wait for.
+#[test]
+fn a_database_is_restored_to_a_moment_beside_one_at_rest() {
+    let site = Site::new(
+        Kind::Larix,
+        "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\n\
+         database mdb\nsuffix dc=other\nrootdn cn=admin,dc=example,dc=com\ndirectory @DATA@-other\n",
+    );
+    site.load(SUFFIX);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut connection = administrator(&server);
+    assert_eq!(ask(&mut connection, "add \"dc=other\"\nobjectClass: domain\ndc: other\n"), "=> 0\n");
+    churn(&mut connection, 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = text(&folder.path().join("backup"));
+    passes("backup", &site, &["--to", &backup]);
+    churn(&mut connection, 2);
+    let safe = moment(&site);
+    for number in 1_000..1_010 {
+        assert_eq!(ask(&mut connection, &format!("delete \"uid={number},dc=example,dc=com\"\n")), "=> 0\n");
+    }
+    passes("backup", &site, &["--incremental", "--to", &backup]);
+    assert!(server.stop());
+    let restored = Site::example(Kind::Larix);
+    let chosen = ["--from", &backup, "-b", "dc=example,dc=com", "--to-time", &safe.time];
+    passes("restore", &restored, &chosen);
+    passes("check", &restored, &[]);
+    assert!(entries(&restored) == safe.entries, "restored to {}", safe.time);
+}
+
 /// A file that was copied back tells the same history, and then other changes under the same numbers.
 #[test]
 fn an_increment_does_not_follow_a_file_that_was_put_back() {

@@ -20,6 +20,7 @@ use larix_store::{Durability, Store, Transaction, WriteSet};
 
 use super::changes::Records;
 use super::manifest::DatabaseBackup;
+use super::take::COMMIT_MARGIN_MICROS;
 use super::{BackupError, Chain, Pace, RestoreNote, Until, sync_directory};
 use crate::clock::{SystemClock, SystemRandom};
 
@@ -237,18 +238,26 @@ pub(super) fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) 
     if let Some(copied) = copied {
         return Err(too_early(chain, moment, copied));
     }
-    let covers = chain.last().covers();
-    if let Some(covers) = covers.filter(|covers| *covers < moment) {
-        return Err(BackupError::Unreachable {
-            what: format!(
-                "{} ends at {}, before {}: add an increment, or leave the moment away for all that it has",
-                chain.directory.display(),
-                covers.generalized_micros(),
-                moment.generalized_micros()
-            ),
-        });
-    }
-    Ok(())
+    let last = chain.last();
+    // Up to its own last change nothing is missing, also where other databases had none for longer.
+    let own = chain.parts(backup).last().map_or(backup, |(_, part)| part).last_csn().map(|csn| csn.time);
+    let Some(covers) = last.covers().max(own).filter(|covers| *covers < moment) else { return Ok(()) };
+    let (directory, shown) = (chain.directory.display(), moment.generalized_micros());
+    let made = Timestamp::parse_generalized(&last.made_at).filter(|made| moment <= *made);
+    let what = match made {
+        Some(made) => format!(
+            "{directory}: a change of {:?} from before {shown} may be missing, because the backup of {} was made less than a minute \
+             after that moment: add an increment at {} or later, or leave the moment away for all that it has",
+            backup.name(),
+            made.generalized(),
+            Timestamp(moment.0.saturating_add(COMMIT_MARGIN_MICROS + SECOND_MICROS)).generalized()
+        ),
+        None => format!(
+            "{directory} ends at {}, before {shown}: add an increment, or leave the moment away for all that it has",
+            covers.generalized_micros(),
+        ),
+    };
+    Err(BackupError::Unreachable { what })
 }
 
 /// Whether a copy with this last change has the state of after the moment. A CSN from a clock that is ahead does not say so: no copy is

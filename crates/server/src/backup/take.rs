@@ -35,7 +35,7 @@ pub struct Source<'s> {
 }
 
 /// No group of changes takes longer from the CSN of its first change to its commit.
-const COMMIT_MARGIN_MICROS: i64 = 60_000_000;
+pub(super) const COMMIT_MARGIN_MICROS: i64 = 60_000_000;
 /// Behind the name of a backup that is being made.
 pub(super) const PART: &str = ".part";
 /// Read from the copying thread at once.
