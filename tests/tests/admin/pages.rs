@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
-use larix_tests::client::Client;
+use larix_tests::client::{Client, run};
 
 use super::http::{ADMIN, Answer, ENTRIES, FORM, Http, escape, send, start, start_under, start_with};
 
@@ -166,6 +166,28 @@ fn rights_are_those_of_who_logged_in() {
     client::simple_bind(&mut request, MessageId(1), ann, b"better", &[]);
     let answer = Client::connect(fixture.server.address).exchange(&request).concat();
     assert!(answer.windows(3).any(|bytes| bytes == [10, 1, 0]), "{answer:02x?}");
+    assert!(fixture.server.stop());
+}
+
+/// As `ldapadd` makes them: the class alone, without its superiors.
+#[test]
+fn the_configuration_shows_databases_by_whatever_classes_they_were_added() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    let mut connection = Client::connect(fixture.server.address);
+    for request in [
+        "as cn=admin,dc=example,dc=com secret\n",
+        "add \"olcDatabase=null,cn=config\"\nobjectClass: olcNullConfig\nolcDatabase: null\nolcSuffix: dc=nothing\n",
+        "add \"olcOverlay=valsort,olcDatabase={2}mdb,cn=config\"\nobjectClass: olcValSortConfig\nolcOverlay: valsort\n\
+         olcValSortAttr: sn ou=people,dc=example,dc=com alpha-ascend\n",
+    ] {
+        assert_eq!(run(&mut connection, request), "=> 0\n", "{request}");
+    }
+    let shown = http.get("/config").body;
+    for part in ["dc=nothing", "{3}null", "{0}valsort"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
     assert!(fixture.server.stop());
 }
 

@@ -71,13 +71,14 @@ fn where_it_is_kept(visit: &Visit<'_>) -> Markup {
     }
 }
 
+/// Known by their attribute: an entry need not name the superior classes of its class.
 fn databases(entries: &[ReceivedEntry]) -> Markup {
     html! {
         section aria-labelledby="databases" {
             h2 #databases { "Databases" }
             div.scroll { table.stack {
                 thead { tr { th { "Database" } th { "Suffix" } th { "Administrator" } th { "Overlays" } th {} } }
-                tbody { @for entry in entries.iter().filter(|entry| entry.is_a("olcDatabaseConfig")) { tr {
+                tbody { @for entry in entries.iter().filter(|entry| entry.text("olcDatabase").is_some()) { tr {
                     th scope="row" { a href=(entry_url(&entry.dn)) { (entry.text("olcDatabase").unwrap_or("")) } }
                     td { (entry.texts("olcSuffix").join(", ")) }
                     td { (entry.text("olcRootDN").unwrap_or("")) }
@@ -90,9 +91,7 @@ fn databases(entries: &[ReceivedEntry]) -> Markup {
 }
 
 fn overlays(entries: &[ReceivedEntry], database: &str) -> String {
-    let own = entries
-        .iter()
-        .filter(|entry| entry.is_a("olcOverlayConfig") && entry.dn.ends_with(&format!(",{database}")));
+    let own = entries.iter().filter(|entry| entry.dn.ends_with(&format!(",{database}")));
     own.filter_map(|entry| entry.text("olcOverlay")).collect::<Vec<_>>().join(", ")
 }
 
