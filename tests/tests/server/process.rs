@@ -46,10 +46,14 @@ impl Folder {
 
     /// Starts it and waits for what it tells the service manager.
     fn start(&self, arguments: &[&str]) -> (Running, String) {
+        self.run(self.command().args(arguments))
+    }
+
+    fn run(&self, command: &mut Command) -> (Running, String) {
         let socket = UnixDatagram::bind(self.at("notify")).unwrap();
         std::fs::set_permissions(self.at("notify"), std::fs::Permissions::from_mode(0o777)).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        let child = self.command().args(arguments).env("NOTIFY_SOCKET", self.at("notify")).spawn().unwrap();
+        let child = command.env("NOTIFY_SOCKET", self.at("notify")).spawn().unwrap();
         let running = Running { child, socket };
         let notification = running.notification();
         (running, notification)
@@ -198,6 +202,40 @@ fn a_port_that_another_program_has_is_no_started_server() {
     let site = Site::example(Kind::Larix);
     let error = Server::start_at(Kind::Larix, &site.configuration(), port, &[]).unwrap_err().to_string();
     assert!(error.contains("ended: exit status"), "{error}");
+}
+
+/// The map of one database leaves room for the others; where there is none, the limit is named.
+#[test]
+fn a_limit_on_the_address_space_is_shared_by_databases() {
+    let folder = Folder::new();
+    let more: String = (0..3)
+        .map(|number| {
+            let directory = folder.at(&format!("data-{number}"));
+            std::fs::create_dir(&directory).unwrap();
+            format!("database mdb\nsuffix cn=y{number}\ndirectory {}\n", directory.display())
+        })
+        .collect();
+    let text = std::fs::read_to_string(folder.at("slapd.conf")).unwrap();
+    std::fs::write(folder.at("slapd.conf"), text + &more).unwrap();
+    let limited = |kilobytes: u64| {
+        let served = folder.command();
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -v {kilobytes}; exec \"$0\" \"$@\""));
+        command
+            .arg(served.get_program())
+            .args(served.get_args())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null());
+        command
+    };
+    let running = folder.run(&mut limited(40_000_000)).0;
+    running.stop();
+    let output = limited(2_500_000).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && error.contains("limit of 2560000000 bytes on the address space"),
+        "{error}"
+    );
 }
 
 /// A limit on the size of files is a full disk: the change that meets it is refused, and the server goes on.

@@ -34,6 +34,8 @@ pub const FORMAT: u64 = 1;
 pub const MAP_BYTES_DEFAULT: usize = 4 << 40;
 /// Where halving the map ends when the system has no address space to give.
 const MAP_BYTES_FLOOR: usize = 1 << 30;
+/// Where the address space is limited (`ulimit -v`), a map begins with this part of it: other databases and the threads need some, too.
+const ADDRESS_SPACE_PART: u64 = 4;
 
 /// Slots for concurrent readers: threads of this process and tools beside it.
 pub const MAX_READERS_DEFAULT: u32 = 1024;
@@ -645,7 +647,7 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     if options.own_copy {
         flags |= EnvFlags::NO_LOCK;
     }
-    let mut map_size = options.map_size;
+    let mut map_size = map_at_first(path, options.map_size);
     let mut pauses = KEPT_PAUSES;
     loop {
         let mut open = EnvOpenOptions::new();
@@ -668,6 +670,21 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
             Err(error) => return Err(lmdb_error(path, error)),
         }
     }
+}
+
+/// As wanted, or less where the address space is limited. A file that is there has room to double.
+fn map_at_first(path: &Path, wanted: usize) -> usize {
+    let Some(limit) = address_space() else { return wanted };
+    let bytes = fs::metadata(path.join(DATA_FILE)).map_or(0, |file| file.len());
+    let part = (limit / ADDRESS_SPACE_PART).max(bytes.saturating_mul(2)).max(MAP_BYTES_FLOOR as u64);
+    // A power of two is a multiple of a page, also when it is halved.
+    let map = 1_u64 << part.ilog2();
+    usize::try_from(map).map_or(wanted, |map| map.min(wanted))
+}
+
+/// The limit on the address space of the process, if there is one.
+fn address_space() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::As).current
 }
 
 fn is_no_memory(error: &io::Error) -> bool {
@@ -809,6 +826,14 @@ fn lmdb_error(path: &Path, error: heed::Error) -> OpenError {
     let path = path.to_owned();
     match error {
         heed::Error::EnvAlreadyOpened => OpenError::AlreadyOpen { path },
+        heed::Error::Io(error) if is_no_memory(&error) && address_space().is_some() => {
+            let limit = address_space().unwrap_or_default();
+            let what = format!(
+                "{error}: the limit of {limit} bytes on the address space (ulimit -v, LimitAS=) leaves no room for this database; raise \
+                 it, or take it away"
+            );
+            OpenError::Io { path, error: io::Error::other(what) }
+        }
         heed::Error::Io(error) => os_error(&path, error),
         heed::Error::Mdb(MdbError::MapFull) => OpenError::Full { path },
         // So it ends, too, while a program with another LMDB, such as slapd, uses the directory.
