@@ -41,6 +41,31 @@ fn gathered_lines_are_handed_over_together_and_in_order() {
     GATHERED.set(None);
 }
 
+/// A pipe is full until somebody reads, as a disk is until somebody makes room.
+#[test]
+fn a_file_that_takes_lines_again_says_how_many_are_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let mut options = std::fs::File::options();
+    let flag = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), flag);
+    let mut reader = options.open(&pipe).unwrap();
+    let (log, thread) = Log::start(settings(&pipe, LogLevel::STATS), LogCall::default()).unwrap();
+    while log.unwritten() == 0 {
+        log.line(LogLevel::STATS, format_args!("line {}", "x".repeat(1_000)));
+    }
+    let mut written = Vec::new();
+    larix_testkit::until("the file says so", || {
+        log.line(LogLevel::STATS, format_args!("another one"));
+        // What is there; more would have to be waited for, which is an error.
+        let _ = std::io::Read::read_to_end(&mut reader, &mut written);
+        let written = String::from_utf8_lossy(&written);
+        written.contains("pipe takes lines again; ") && written.contains(" before this one are lost")
+    });
+    thread.finish();
+}
+
 #[test]
 fn levels_change_while_it_runs() {
     let directory = tempfile::tempdir().unwrap();

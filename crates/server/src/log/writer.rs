@@ -83,8 +83,8 @@ struct Formatted {
 #[derive(Debug, Default)]
 struct ReportedLoss {
     lost: u64,
-    /// Since when the file takes nothing, and what was lost before.
-    broken: Option<(io::ErrorKind, u64)>,
+    /// While the file takes nothing: what had been lost before.
+    broken: Option<u64>,
 }
 
 /// Writes until the end is ordered, or no sender is left.
@@ -243,11 +243,19 @@ impl Outputs {
             && !out.file.is_empty()
         {
             match file.append(&out.file) {
-                Ok(()) => reported.broken = None,
+                Ok(()) => {
+                    if let Some(before) = reported.broken.take() {
+                        let lost = shared.unwritten.load(Ordering::Relaxed).wrapping_sub(before);
+                        let path = file.path().display().to_string();
+                        self.report_trouble(&format!(
+                            "log: {path} takes lines again; {lost} before this one are lost"
+                        ));
+                    }
+                }
                 Err(error) => {
-                    shared.unwritten.fetch_add(out.file_lines, Ordering::Relaxed);
+                    let before = shared.unwritten.fetch_add(out.file_lines, Ordering::Relaxed);
                     if reported.broken.is_none() {
-                        reported.broken = Some((error.kind(), shared.unwritten.load(Ordering::Relaxed)));
+                        reported.broken = Some(before);
                         let path = file.path().display().to_string();
                         self.report_to_others(&format!(
                             "log: {path} takes no lines ({error}); they are lost until it does, and the server goes on"
