@@ -290,10 +290,10 @@ impl Databases {
             .collect()
     }
 
-    /// The suffixes and directories of databases for whose last change the disk had no room.
+    /// The suffixes and directories of databases for whose changes the disk had no room since this was last asked, or has none.
     pub(crate) fn without_room(&self) -> Vec<(String, PathBuf)> {
         let stored = self.directory.databases().iter();
-        let full = stored.filter(|served| served.database().store().is_full());
+        let full = stored.filter(|served| served.database().store().was_full());
         full.map(|served| (suffix_of(served), served.database().store().path().to_owned())).collect()
     }
 

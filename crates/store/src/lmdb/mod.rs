@@ -70,6 +70,8 @@ pub struct LmdbStore {
     failed: AtomicBool,
     /// The last commit found no room.
     full: AtomicBool,
+    /// One has found none since somebody asked.
+    was_full: AtomicBool,
     /// Set when the data file was found to be another one than was opened.
     displaced: AtomicBool,
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
@@ -212,6 +214,11 @@ impl LmdbStore {
         self.full.load(Ordering::Acquire)
     }
 
+    /// Whether it is full, or was since this was last asked: a small commit may have found room between two large ones that did not.
+    pub fn was_full(&self) -> bool {
+        self.was_full.swap(false, Ordering::AcqRel) || self.is_full()
+    }
+
     /// Looks whether the data file still has its name. Where it has not, the store takes no commits any more: they would go to a file
     /// that nobody opens again.
     pub fn look_after_file(&self) -> Result<(), CommitError> {
@@ -296,6 +303,7 @@ impl LmdbStore {
 
     fn no_room(&self) -> CommitError {
         self.full.store(true, Ordering::Release);
+        self.was_full.store(true, Ordering::Release);
         CommitError::Full
     }
 

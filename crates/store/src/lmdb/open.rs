@@ -207,6 +207,7 @@ fn finish(
         read_only: options.read_only,
         failed: AtomicBool::new(false),
         full: AtomicBool::new(false),
+        was_full: AtomicBool::new(false),
         displaced: AtomicBool::new(false),
         writer: Mutex::new(()),
         room,

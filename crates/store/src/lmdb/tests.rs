@@ -470,6 +470,7 @@ fn full_is_survived() {
     assert!(!store.is_read_only() && store.is_full());
     put(&store, b"small", vec![1], Durability::Sync).expect("commit");
     assert!(!store.is_full());
+    assert!(store.was_full() && !store.was_full());
     drop(store);
     // A larger map is all it takes.
     let store = open(root.path()).expect("open");
