@@ -4,6 +4,7 @@
 mod extent;
 mod fitting;
 mod reading;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -447,11 +448,14 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut more = false;
         let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
         let mut configuration = progress.configuration.clone();
+        let shares = self.shares(progress, recorders)?;
         for recorder in recorders {
             let read = match &recorder.source.origin {
                 SourceKind::Database(..) => {
-                    let Some(joined) = recorder.source.joined(&self.own) else { continue };
-                    self.changes_of(progress, (recorder, joined), &schema, &mut changes, &mut recording)?
+                    let open = recorder.source.joined(&self.own).zip(shares.get(&recorder.source.name));
+                    let Some((joined, share)) = open else { continue };
+                    let source = (recorder, joined, share);
+                    self.changes_of(progress, source, &schema, &mut changes, &mut recording)?
                 }
                 SourceKind::Configuration(source) => {
                     let versions = &mut configuration;
@@ -464,7 +468,7 @@ impl<H: OverlayHost> LogWriter<H> {
                     )?
                 }
             };
-            more |= !read.ended;
+            more |= read.more;
             extent.lacks(read.missed);
             extent.leaves_out(read.left_out);
             contexts.extend(read.context.map(|context| (recorder.source.name.clone(), context)));

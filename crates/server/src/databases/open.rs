@@ -227,7 +227,7 @@ impl<'a> DatabaseBuilder<'a> {
     ) -> Self {
         let known = earlier.map(|earlier| earlier.orders.of_suffix.clone()).unwrap_or_default();
         Self {
-            orders: Orders { known, of_suffix: HashMap::new() },
+            orders: Orders::new(config, known),
             config,
             clock,
             log,
@@ -317,27 +317,72 @@ pub(super) fn alike_for_all(a: &Config, b: &Config) -> bool {
         && overlays_alike(&a.frontend.overlays, &b.frontend.overlays)
 }
 
-/// Databases that are glued together share one order of commits; every other one has its own.
+/// Databases that are glued together share one order of commits, and so do those that are recorded in one log that consumers follow: one
+/// cookie speaks for all of them. Every other one has its own.
 #[derive(Debug)]
 pub(super) struct Orders {
     /// Those of the configuration before.
     known: HashMap<String, Arc<CommitOrder>>,
     of_suffix: HashMap<String, Arc<CommitOrder>>,
+    /// By suffixes: whose order a database has that is recorded in such a log.
+    recorded: HashMap<String, String>,
 }
 
 impl Orders {
+    fn new(config: &Config, known: HashMap<String, Arc<CommitOrder>>) -> Self {
+        Self { known, of_suffix: HashMap::new(), recorded: recorded_together(config) }
+    }
+
     fn for_database(&mut self, config: &Config, database: &Database) -> Arc<CommitOrder> {
-        let mut top = database;
-        while let Some(above) = superior(config, top) {
-            top = above;
-        }
-        let key = top.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default();
+        let top = uppermost(config, database);
+        let own = key_of(top);
+        let key = self.recorded.get(&own).cloned().unwrap_or(own);
         let server_id = config.server_id_of(top);
         // Under another id it is another order.
         let known = self.known.get(&key).filter(|order| order.server_id() == server_id).cloned();
         let new = || known.unwrap_or_else(|| Arc::new(CommitOrder::new(server_id)));
         self.of_suffix.entry(key).or_insert_with(new).clone()
     }
+}
+
+/// For each database that is recorded in a log that consumers follow, the suffix of the first one that is recorded together with it.
+fn recorded_together(config: &Config) -> HashMap<String, String> {
+    let mut firsts: HashMap<String, String> = HashMap::new();
+    let mut of_logs: HashMap<String, String> = HashMap::new();
+    for database in config.databases.iter().filter(|database| !database.disabled) {
+        let Some(log) = followed_log(config, database) else { continue };
+        let own = key_of(uppermost(config, database));
+        let first = firsts.entry(own.clone()).or_insert(own).clone();
+        let of_log = of_logs.entry(log).or_insert_with(|| first.clone()).clone();
+        // What is glued together may be recorded in several logs.
+        let all = firsts.values_mut().chain(of_logs.values_mut());
+        all.filter(|key| **key == first).for_each(|key| key.clone_from(&of_log));
+    }
+    firsts
+}
+
+/// The log in which a database of this server alone is recorded, if consumers may follow it.
+fn followed_log(config: &Config, database: &Database) -> Option<String> {
+    // What was wrong was refused when the configuration was read.
+    let log = config.access_log(database).ok().flatten()?.database.normal;
+    let holds = |other: &&Database| other.suffixes.iter().any(|suffix| suffix.normal == log);
+    let holder = config.databases.iter().filter(|other| !other.disabled).find(holds)?;
+    let provides = |overlay: &Overlay| overlay.descriptor().is_some_and(|found| found.provides_content);
+    let is_followed = !database.kind.is_in_shared_engine() && config.overlays_of(holder).any(provides);
+    is_followed.then(|| log.as_str().to_owned())
+}
+
+/// What a database is glued to in the end, or the database itself.
+fn uppermost<'c>(config: &'c Config, database: &'c Database) -> &'c Database {
+    let mut top = database;
+    while let Some(above) = superior(config, top) {
+        top = above;
+    }
+    top
+}
+
+fn key_of(database: &Database) -> String {
+    database.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default()
 }
 
 /// The database that a subordinate one is glued to.
@@ -444,5 +489,55 @@ fn section(
             .kind
             .settings::<LdapSettings>()
             .is_some_and(|settings| settings.proxy.proxies_who_am_i),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Letters: databases of one order.
+    #[test]
+    fn databases_of_one_cookie_have_one_order() {
+        let database = |name: &str, more: &str| {
+            format!("database mdb\nsuffix {name}\nrootdn {name}\ndirectory /{name}\n{more}\n")
+        };
+        let log = |name: &str| format!("overlay accesslog\nlogdb {name}\nlogops writes\n");
+        let provided = "overlay syncprov";
+        let logs =
+            [database("cn=log", provided), database("cn=second", provided), database("cn=private", "")];
+        let check = |databases: &[String], expected: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("slapd.conf");
+            std::fs::write(&file, [&databases.concat(), &logs.concat()].map(String::as_str).concat())
+                .unwrap();
+            let config = Config::from_slapd_conf(&file).unwrap_or_else(|error| panic!("{error}"));
+            let mut orders = Orders::new(&config, HashMap::new());
+            let named = |name: &&Database| name.suffixes.iter().any(|suffix| suffix.text.starts_with("dc="));
+            let mut seen: Vec<Arc<CommitOrder>> = Vec::new();
+            let mut letter = |database: &Database| {
+                let order = orders.for_database(&config, database);
+                let at = seen.iter().position(|known| Arc::ptr_eq(known, &order)).unwrap_or_else(|| {
+                    seen.push(order);
+                    seen.len() - 1
+                });
+                char::from(b'a' + u8::try_from(at).unwrap())
+            };
+            let found: String = config.databases.iter().filter(named).map(&mut letter).collect();
+            assert_eq!(found, expected, "{databases:?}");
+        };
+        check(&[database("dc=a", ""), database("dc=b", "")], "ab");
+        check(&[database("dc=a", &log("cn=log")), database("dc=b", &log("cn=log"))], "aa");
+        check(&[database("dc=a", &log("cn=log")), database("dc=b", &log("cn=second"))], "ab");
+        check(&[database("dc=a", &log("cn=log")), database("dc=b", "")], "ab");
+        // No consumer follows it.
+        check(&[database("dc=a", &log("cn=private")), database("dc=b", &log("cn=private"))], "ab");
+        let glued = |more: &str| database("dc=c,dc=a", &format!("subordinate\n{more}"));
+        check(&[glued(""), database("dc=a", &log("cn=log")), database("dc=b", &log("cn=log"))], "aaa");
+        // Two logs meet in what is glued.
+        let both = [glued(&log("cn=second")), database("dc=a", &log("cn=log"))];
+        let others = [database("dc=b", &log("cn=log")), database("dc=d", &log("cn=second"))];
+        check(&[&both[..], &others[..]].concat(), "aaaa");
+        check(&[&others[..], &both[..]].concat(), "aaaa");
     }
 }

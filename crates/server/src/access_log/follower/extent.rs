@@ -72,7 +72,7 @@ pub(super) struct Context {
     pub(super) csns: Vec<Csn>,
     /// What of it came with entries as they are.
     whole: Vec<Csn>,
-    sequence: u64,
+    pub(super) sequence: u64,
 }
 
 impl Context {
@@ -88,13 +88,13 @@ impl Context {
 /// Answers what is kept. The log has come as far as the others say, and what came with entries as they are is missing from it.
 pub(super) fn settle(
     contexts: impl IntoIterator<Item = Context>,
-    reached: u64,
+    has_come: impl Fn(&Context) -> bool,
     recording: &mut Recording,
     missed: &mut Vec<Csn>,
 ) -> Option<Context> {
     let mut waits = None;
     for context in contexts {
-        if reached >= context.sequence {
+        if has_come(&context) {
             recording.context_csns.extend_from_slice(&context.csns);
             missed.extend_from_slice(&context.whole);
         } else {
@@ -179,10 +179,11 @@ mod tests {
     fn a_log_has_come_as_far_as_what_it_has_read() {
         let context =
             |sequence, time| Context { csns: vec![csn(1, time)], whole: vec![csn(2, time)], sequence };
-        let check = |contexts: &[(u64, i64)], reached, times: &[i64], waits: Option<u64>| {
+        let check = |contexts: &[(u64, i64)], reached: u64, times: &[i64], waits: Option<u64>| {
             let (mut recording, mut missed) = (recording(), Vec::new());
             let contexts = contexts.iter().map(|(sequence, time)| context(*sequence, *time));
-            let left = settle(contexts, reached, &mut recording, &mut missed);
+            let has_come = |context: &Context| context.sequence <= reached;
+            let left = settle(contexts, has_come, &mut recording, &mut missed);
             let of = |server_id| times.iter().map(|time| csn(server_id, *time)).collect::<Vec<_>>();
             assert_eq!((recording.context_csns, missed), (of(1), of(2)), "reached {reached}");
             assert_eq!(left.map(|context| context.sequence), waits, "reached {reached}");

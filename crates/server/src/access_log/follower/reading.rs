@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::extent::{self, Context};
 use super::fitting::{self, Room};
+use super::sharing::Share;
 use super::{GROUP, LogWriter, Position, Progress};
 use crate::access_log::configuration::{ConfigChanges, EntryVersions};
 use crate::access_log::{CONFIGURATION, Open, Recorder};
@@ -25,11 +26,32 @@ use crate::overlay_threads::OverlayHost;
 /// Bytes of a change log, and of other operations, that one commit takes, about.
 pub(super) const GROUP_BYTES: usize = 8 << 20;
 
+/// Where a round begins to read a change log.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Start {
+    /// Behind this record.
+    pub(super) from: LogKey,
+    /// What is answered ends here.
+    pub(super) target: LogKey,
+    /// What was changed before may not be in the log.
+    pub(super) lacks: Lacking,
+}
+
+/// What a round lacks of a change log before it begins.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lacking {
+    Nothing,
+    /// The database is recorded for the first time.
+    Earlier,
+    /// It is not known how far it was recorded.
+    Unknown,
+}
+
 /// What a change log was read for.
 pub(super) struct LogRead {
     pub(super) reached: Position,
-    /// It ends there.
-    pub(super) ended: bool,
+    /// There is more that can be recorded at once.
+    pub(super) more: bool,
     /// What the access log has not come to.
     pub(super) context: Option<Context>,
     /// Changes up to here are missing for ever.
@@ -39,27 +61,43 @@ pub(super) struct LogRead {
 }
 
 impl<H: OverlayHost> LogWriter<H> {
+    /// Where this round begins in a change log.
+    pub(super) fn start(
+        &self,
+        progress: &Progress,
+        (recorder, (served, joined)): (&Arc<Recorder<H>>, Open<'_, H>),
+    ) -> Result<Start, Fault> {
+        let source = &recorder.source;
+        let database = served.database();
+        let target = database.following().answered();
+        if let Some(position) = progress.positions.get(&source.name) {
+            return Ok(Start { from: position.key, target, lacks: Lacking::Nothing });
+        }
+        let history = log::history(&database.store().snapshot()?)?.unwrap_or_default();
+        let begun = self.begin((&source.name, joined.began), history)?;
+        Ok(begun.map_or(Start { from: target, target, lacks: Lacking::Unknown }, |(from, lacks)| Start {
+            from,
+            target,
+            lacks,
+        }))
+    }
+
     /// The records of one change log behind what was read of it, up to the group's limit.
     pub(super) fn changes_of(
         &self,
         progress: &Progress,
-        (recorder, (served, joined)): (&Arc<Recorder<H>>, Open<'_, H>),
+        (recorder, (served, _), share): (&Arc<Recorder<H>>, Open<'_, H>, &Share),
         schema: &Arc<Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
     ) -> Result<LogRead, Fault> {
         let source = &recorder.source;
         let database = served.database();
-        let target = database.following().answered();
+        let Start { from, target, lacks } = share.start;
+        let until = share.until.unwrap_or(target.sequence).min(target.sequence);
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
         let position = progress.positions.get(&source.name).copied();
-        let (from, is_unknown) = match position {
-            Some(position) => (position.key, false),
-            None => self
-                .begin((&source.name, joined.began), history)?
-                .map_or((target, true), |begun| (begun, false)),
-        };
         let room = Room::of(self.served()?.database());
         let before = progress.contexts.get(&source.name).cloned();
         let context = Context::now(&snapshot)?;
@@ -67,7 +105,7 @@ impl<H: OverlayHost> LogWriter<H> {
         let contexts = before.into_iter().chain([context]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
-        let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
+        let (mut reached, mut count, mut bytes, mut ended) = (from, 0, 0, true);
         let (records_max, bytes_max) = (progress.share(Self::group()), progress.share(GROUP_BYTES));
         // Who merges records goes by the places that they tell.
         let view = database.view(&snapshot)?;
@@ -76,7 +114,7 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut left_out = Vec::new();
         for row in NumberedRows::after(&snapshot, from.sequence, Direction::Forward)? {
             let (key, stored) = row?;
-            if key.sequence > target.sequence {
+            if key.sequence > until {
                 break;
             }
             if count == records_max || bytes > bytes_max {
@@ -104,7 +142,8 @@ impl<H: OverlayHost> LogWriter<H> {
             }
         }
         recording.context_csns.extend(unwanted.last);
-        if ended {
+        let is_cut = until < target.sequence;
+        if ended && !is_cut {
             // Another server may have recorded more than this one has followed: what is recorded stays so.
             reached = if target.sequence > from.sequence { target } else { from };
         }
@@ -116,14 +155,20 @@ impl<H: OverlayHost> LogWriter<H> {
                 source.name
             ));
         }
-        let mut missed = if is_unknown || gone > 0 { log::context_csns(&snapshot)? } else { Vec::new() };
-        left_out.extend_from_slice(&missed);
+        let is_unknown = lacks == Lacking::Unknown || gone > 0;
+        let is_missed = is_unknown || lacks == Lacking::Earlier;
+        let mut missed = if is_missed { log::context_csns(&snapshot)? } else { Vec::new() };
+        if is_unknown {
+            left_out.extend_from_slice(&missed);
+        }
         let now = Position { history, key: reached };
         if position != Some(now) {
             recording.marks.push(mark(&source.name, now));
         }
-        let context = extent::settle(contexts, reached.sequence, recording, &mut missed);
-        Ok(LogRead { reached: now, ended, context, missed, left_out })
+        let has_come =
+            |context: &Context| context.sequence <= reached.sequence && share.allows(&context.csns);
+        let context = extent::settle(contexts, has_come, recording, &mut missed);
+        Ok(LogRead { reached: now, more: !ended || share.more, context, missed, left_out })
     }
 
     /// The same for cn=config. The thread that makes its changes reports them.
@@ -170,7 +215,8 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         *configuration = Some(recorded.versions);
         let (context, missed, left_out) = (None, Vec::new(), Vec::new());
-        Ok(LogRead { reached: position(recorded.reached), ended: !recorded.more, context, missed, left_out })
+        let reached = position(recorded.reached);
+        Ok(LogRead { reached, more: recorded.more, context, missed, left_out })
     }
 
     fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<AuditFacts>> {
@@ -179,9 +225,15 @@ impl<H: OverlayHost> LogWriter<H> {
 
     /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
     /// known.
-    fn begin(&self, (name, began): (&str, LogKey), history: Uuid) -> Result<Option<LogKey>, Fault> {
+    fn begin(
+        &self,
+        (name, began): (&str, LogKey),
+        history: Uuid,
+    ) -> Result<Option<(LogKey, Lacking)>, Fault> {
         let snapshot = self.served()?.database().store().snapshot()?;
-        let Some(stored) = snapshot.get(META, &mark_key(name))? else { return Ok(Some(began)) };
+        let Some(stored) = snapshot.get(META, &mark_key(name))? else {
+            return Ok(Some((began, Lacking::Earlier)));
+        };
         let stored = stored
             .split_at_checked(16)
             .and_then(|(was, key)| LogKey::from_bytes(key).filter(|_| was == history.as_bytes()));
@@ -191,7 +243,7 @@ impl<H: OverlayHost> LogWriter<H> {
                  not in the log"
             ));
         }
-        Ok(stored)
+        Ok(stored.map(|key| (key, Lacking::Nothing)))
     }
 }
 

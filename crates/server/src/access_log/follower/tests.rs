@@ -58,6 +58,7 @@ impl OverlayHost for Host {
 
 /// A server with the database that is recorded and the log's.
 struct Machine {
+    suffix: &'static str,
     database: Host,
     log: Host,
     directory: Directory<SharedStore>,
@@ -102,8 +103,17 @@ impl Machine {
     }
 
     fn recording(schema: &Arc<Schema>, stores: &[SharedStore; 2], operations: Operations) -> Self {
+        Self::of(SUFFIX, schema, stores, operations)
+    }
+
+    fn of(
+        suffix: &'static str,
+        schema: &Arc<Schema>,
+        stores: &[SharedStore; 2],
+        operations: Operations,
+    ) -> Self {
         let (database, log) =
-            (host(schema, stores[0].another(), SUFFIX), host(schema, stores[1].another(), LOG));
+            (host(schema, stores[0].another(), suffix), host(schema, stores[1].another(), LOG));
         let frontend = Frontend {
             subschema: schema.parse_dn("cn=Subschema").unwrap(),
             schema: Arc::clone(schema),
@@ -124,7 +134,35 @@ impl Machine {
         };
         let source = new_source(database.clone(), &writer);
         writer.set_recorders(vec![Arc::new(Recorder { settings, source, log: Arc::clone(&writer) })]);
-        Self { database, log, directory, writer, progress: Progress::default() }
+        Self { suffix, database, log, directory, writer, progress: Progress::default() }
+    }
+
+    /// Records what another one records, too.
+    fn records_also(&self, other: &Self) {
+        let own = self.writer.lock().recorders.clone();
+        let theirs = other.writer.lock().recorders.clone();
+        let also = theirs.iter().map(|recorder| {
+            let source = new_source(other.database.clone(), &self.writer);
+            Arc::new(Recorder { settings: recorder.settings.clone(), source, log: Arc::clone(&self.writer) })
+        });
+        self.writer.set_recorders(own.into_iter().chain(also).collect());
+    }
+
+    /// The CSNs of all changes.
+    fn changes(&self) -> Vec<Csn> {
+        let mut changes = Vec::new();
+        let snapshot = self.database.served.database().store().snapshot().unwrap();
+        log::visit_outlines_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, outline| {
+            changes.push(outline.csn);
+            true
+        })
+        .unwrap();
+        changes
+    }
+
+    /// How far the log has come.
+    fn log_contexts(&self) -> Vec<Csn> {
+        log::context_csns(&self.log.served.database().store().snapshot().unwrap()).unwrap()
     }
 
     fn set_term(&self, term: u64) {
@@ -143,8 +181,12 @@ impl Machine {
     /// Adds an entry.
     fn add(&self, schema: &Schema, number: u64) {
         let class = if number == 0 { "dcObject" } else { "device" };
-        let (name, value) = if number == 0 { ("dc", "a".to_owned()) } else { ("cn", format!("p{number}")) };
-        let entry = if number == 0 { SUFFIX.to_owned() } else { format!("cn={value},{SUFFIX}") };
+        let suffix = self.suffix;
+        let (name, value) = match number {
+            0 => ("dc", suffix.trim_start_matches("dc=").to_owned()),
+            _ => ("cn", format!("p{number}")),
+        };
+        let entry = if number == 0 { suffix.to_owned() } else { format!("cn={value},{suffix}") };
         let mut attributes = vec![(name, value), ("objectClass", class.to_owned())];
         if number == 0 {
             attributes.extend([("objectClass", "organization".to_owned()), ("o", "a".to_owned())]);
@@ -335,21 +377,66 @@ fn a_log_has_come_as_far_as_changes_that_it_does_not_want() {
     one.set_term(1);
     one.record();
     (0..3).for_each(|number| one.add(&schema, number));
-    let mut changes = Vec::new();
-    let snapshot = one.database.served.database().store().snapshot().unwrap();
-    log::visit_outlines_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, outline| {
-        changes.push(outline.csn);
-        true
-    })
-    .unwrap();
     // One change in each commit.
     one.progress.shrunk = SHRUNK_MAX;
-    for (change, more) in changes.into_iter().zip([true, true, false]) {
+    for (change, more) in one.changes().into_iter().zip([true, true, false]) {
         assert_eq!(one.round(), Ok(more));
-        let snapshot = one.log.served.database().store().snapshot().unwrap();
-        assert_eq!(log::context_csns(&snapshot).unwrap(), [change]);
+        assert_eq!(one.log_contexts(), [change]);
     }
     check(&one, 0);
+}
+
+/// A cookie of the log speaks for both: who has it is not sent what would come late.
+#[test]
+fn a_log_of_two_databases_has_come_as_far_as_both() {
+    for operations in ["delete", "writes"] {
+        let (schema, stores) = (schema(), stores());
+        let mut one = Machine::recording(&schema, &stores, operations.parse().unwrap());
+        let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
+        let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
+        [&one, &two].iter().for_each(|machine| machine.set_term(1));
+        one.records_also(&two);
+        one.record();
+        (0..3).for_each(|number| two.add(&schema, number));
+        (0..2).for_each(|number| one.add(&schema, number));
+        let (of_two, of_one) = (two.changes(), one.changes());
+        one.progress.shrunk = SHRUNK_MAX;
+        let mut more = true;
+        while more {
+            more = one.round().unwrap();
+            let known: Vec<Csn> = recorded(&one).into_iter().map(|(_, csn)| csn).collect();
+            let contexts = one.log_contexts();
+            let late = of_two.iter().filter(|csn| !known.contains(csn) && contexts.iter().any(|c| *csn <= c));
+            assert_eq!(late.count(), 0, "{operations}: {contexts:?} beside {known:?}");
+        }
+        assert_eq!(one.log_contexts(), of_one[1..], "{operations}");
+        let names: Vec<String> = recorded(&one).into_iter().map(|(name, _)| name).collect();
+        let expected = ["dc=b", "cn=p1,dc=b", "cn=p2,dc=b", "dc=a", "cn=p1,dc=a"];
+        let count = if operations == "delete" { 3 } else { 5 };
+        assert_eq!(names, expected[..count], "{operations}");
+    }
+}
+
+/// What was changed before a database came to a log is not there.
+#[test]
+fn a_database_that_is_recorded_later_brings_a_gap() {
+    let (schema, stores) = (schema(), stores());
+    let mut one = Machine::new(&schema, &stores);
+    let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
+    let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
+    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    one.record();
+    one.add(&schema, 0);
+    two.add(&schema, 0);
+    one.record();
+    let lacks = |machine: &Machine| machine.progress.extent.as_ref().unwrap().lacks.as_slice().to_vec();
+    assert_eq!(lacks(&one), []);
+    one.records_also(&two);
+    one.record();
+    assert_eq!(lacks(&one), two.changes());
+    two.add(&schema, 1);
+    one.record();
+    assert_eq!(lacks(&one), two.changes()[..1]);
 }
 
 fn stores() -> [SharedStore; 2] {

@@ -1,0 +1,212 @@
+//! Several databases in one log: a change waits until what has a lower CSN of this server in another of them is recorded, too. A cookie of
+//! the log speaks for all of them, and who has it is not sent what comes late under a lower CSN.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use larix_engine::Fault;
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, CsnVector, LogOutline, NumberedRows};
+use larix_store::{Direction, Store};
+
+use super::reading::{GROUP_BYTES, Start};
+use super::{LogWriter, Progress};
+use crate::access_log::{Open, Recorder};
+use crate::overlay_threads::OverlayHost;
+
+/// How far one database is read in a round.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    pub(super) start: Start,
+    /// Up to this record of its change log. `None`: to the end, since no other database is recorded here.
+    pub(super) until: Option<u64>,
+    /// There is more that waits for no other database.
+    pub(super) more: bool,
+    limits: Limits,
+}
+
+/// Changes of this server that are to be recorded now are not behind these.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+struct Limits {
+    /// What all databases had committed before any of them was read; `None` where that counts for nothing.
+    committed: Option<Csn>,
+    /// In another database a change may come that is not before this one.
+    next: Option<Csn>,
+}
+
+/// What a round may read of a change log.
+#[derive(Clone, Debug, Default)]
+struct Readable {
+    /// Each record, with its CSN if it is a new change of this server.
+    records: Vec<(u64, Option<Csn>)>,
+    /// No change that is left for later is before this one.
+    next: Option<Csn>,
+    /// What is left can be read at once.
+    more: bool,
+}
+
+impl Limits {
+    fn allow(&self, csn: &Csn) -> bool {
+        self.committed.is_none_or(|committed| *csn <= committed) && self.next.is_none_or(|next| *csn <= next)
+    }
+}
+
+impl Share {
+    /// Whether the log may say that it has come so far.
+    pub(super) fn allows(&self, csns: &[Csn]) -> bool {
+        let own = self.start.target.server_id;
+        csns.iter().filter(|csn| csn.server_id == own).all(|csn| self.limits.allow(csn))
+    }
+}
+
+impl<H: OverlayHost> LogWriter<H> {
+    /// How far each database that is open is read in this round, by the sources' names.
+    pub(super) fn shares(
+        &self,
+        progress: &Progress,
+        recorders: &[Arc<Recorder<H>>],
+    ) -> Result<HashMap<String, Share>, Fault> {
+        let open: Vec<(&Arc<Recorder<H>>, Open<'_, H>)> = recorders
+            .iter()
+            .filter_map(|recorder| Some((recorder, recorder.source.joined(&self.own)?)))
+            .collect();
+        // Read before anything else: what is committed later has higher CSNs than all that is there now.
+        let mut committed = CsnVector::default();
+        if open.len() > 1 {
+            for (_, (served, _)) in &open {
+                committed.extend(log::context_csns(&served.database().store().snapshot()?)?);
+            }
+        }
+        let mut starts = Vec::with_capacity(open.len());
+        let mut readable = Vec::new();
+        for &(recorder, source) in &open {
+            let start = self.start(progress, (recorder, source))?;
+            if open.len() > 1 {
+                readable.push(self.readable(progress, source, start)?);
+            }
+            starts.push((recorder.source.name.clone(), start));
+        }
+        let alone = |start| Share { start, until: None, more: false, limits: Limits::default() };
+        let share = |(at, (name, start)): (usize, (String, Start))| {
+            let committed = committed.of(start.target.server_id).unwrap_or(Csn::ZERO);
+            let share = match readable.get(at) {
+                Some(_) => share_of(&readable, at, committed, start),
+                None => alone(start),
+            };
+            (name, share)
+        };
+        Ok(starts.into_iter().enumerate().map(share).collect())
+    }
+
+    /// What is there of one change log.
+    fn readable(
+        &self,
+        progress: &Progress,
+        (served, _): Open<'_, H>,
+        start: Start,
+    ) -> Result<Readable, Fault> {
+        let database = served.database();
+        let snapshot = database.store().snapshot()?;
+        let known: CsnVector = log::context_csns(&snapshot)?.into_iter().collect();
+        // What bears this server's ID on a shadow comes from its provider, in any order.
+        let is_shadow = database.settings().shadow;
+        let (records_max, bytes_max) = (progress.share(Self::group()), progress.share(GROUP_BYTES));
+        let mut readable = Readable::default();
+        let mut last = Csn::ZERO;
+        let mut bytes = 0;
+        for row in NumberedRows::after(&snapshot, start.from.sequence, Direction::Forward)? {
+            let (key, stored) = row?;
+            let damaged = Fault::Damaged { what: "a record of the change log" };
+            let outline = LogOutline::decode(&stored).map_err(|_| damaged)?;
+            let is_own = key.server_id == start.target.server_id
+                && outline.csn.server_id == key.server_id
+                && !outline.local
+                && known.covers(&outline.csn);
+            let own = Some(outline.csn).filter(|_| is_own && !is_shadow);
+            let is_answered = key.sequence <= start.target.sequence;
+            if !is_answered || readable.records.len() == records_max || bytes > bytes_max {
+                readable.more = is_answered;
+                readable.next = (!is_shadow).then(|| own.map_or(last, |csn| csn.max(last)));
+                break;
+            }
+            last = own.map_or(last, |csn| csn.max(last));
+            bytes += stored.len();
+            readable.records.push((key.sequence, own));
+        }
+        Ok(readable)
+    }
+}
+
+/// The share of the change log at this place among all.
+fn share_of(all: &[Readable], at: usize, committed: Csn, start: Start) -> Share {
+    let others = all.iter().enumerate().filter(|(other, _)| *other != at);
+    let limits =
+        Limits { committed: Some(committed), next: others.filter_map(|(_, other)| other.next).min() };
+    let (records, more) = all.get(at).map_or((&[][..], false), |own| (&own.records[..], own.more));
+    let waits = records.iter().position(|(_, csn)| csn.is_some_and(|csn| !limits.allow(&csn)));
+    let read = records.get(..waits.unwrap_or(records.len())).unwrap_or_default();
+    let until = read.last().map_or(start.from.sequence, |(sequence, _)| *sequence);
+    Share { start, until: Some(until), more: more && waits.is_none(), limits }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reading::Lacking;
+    use larix_engine::log::LogKey;
+    use larix_engine::time::Timestamp;
+
+    use super::*;
+
+    fn csn(time: i64) -> Csn {
+        Csn { time: Timestamp(time), count: 0, server_id: 1, modification: 0 }
+    }
+
+    /// Records 1, 2, ... with these CSNs (0: none that counts).
+    fn readable(times: &[i64], next: Option<i64>, more: bool) -> Readable {
+        let own = |time: &i64| (*time > 0).then(|| csn(*time));
+        let records = (1..).zip(times.iter().map(own)).collect();
+        Readable { records, next: next.map(csn), more }
+    }
+
+    #[test]
+    fn a_change_waits_for_lower_ones_of_other_databases() {
+        let check = |committed: i64, all: &[Readable], expected: &[(u64, bool)]| {
+            let (from, target) = (LogKey { server_id: 1, sequence: 0 }, LogKey { server_id: 1, sequence: 9 });
+            let start = Start { from, target, lacks: Lacking::Nothing };
+            let share = |at| share_of(all, at, csn(committed), start);
+            let found: Vec<_> =
+                (0..all.len()).map(share).map(|share| (share.until.unwrap(), share.more)).collect();
+            assert_eq!(found, expected, "{committed} {all:?}");
+        };
+        let all_of = |times: &[i64]| readable(times, None, false);
+        check(9, &[all_of(&[1, 4]), all_of(&[2, 3])], &[(2, false), (2, false)]);
+        // Committed when the other one had been looked at already.
+        check(3, &[all_of(&[1, 4]), all_of(&[2, 3])], &[(1, false), (2, false)]);
+        // The next one is not answered yet, or too much for a round.
+        check(9, &[all_of(&[1, 4, 6]), readable(&[2], Some(5), false)], &[(2, false), (1, false)]);
+        check(
+            9,
+            &[readable(&[1, 4], Some(7), true), readable(&[2], Some(3), true)],
+            &[(1, false), (1, true)],
+        );
+        check(9, &[all_of(&[1, 4]), readable(&[], Some(0), false)], &[(0, false), (0, false)]);
+        // What came from elsewhere waits for nothing.
+        check(9, &[all_of(&[0, 0]), readable(&[0], Some(0), true)], &[(2, false), (1, true)]);
+        check(
+            9,
+            &[all_of(&[0, 4, 0]), readable(&[2], Some(3), false), all_of(&[1])],
+            &[(1, false), (1, false), (1, false)],
+        );
+    }
+
+    #[test]
+    fn one_of_several_always_goes_on() {
+        for (one, two) in [(2, 5), (5, 2), (3, 3)] {
+            let all = [readable(&[one], Some(one), true), readable(&[two], Some(two), true)];
+            let from = LogKey { server_id: 1, sequence: 0 };
+            let start = Start { from, target: LogKey { sequence: 9, ..from }, lacks: Lacking::Nothing };
+            let goes_on = |at| share_of(&all, at, csn(9), start).more;
+            assert!(goes_on(0) || goes_on(1), "{one} {two}");
+        }
+    }
+}
