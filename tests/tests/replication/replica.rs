@@ -130,10 +130,35 @@ fn one_value_among_ten_thousand_entries() {
     let newest = "sid 001  20260101000000.010000Z#000000#001#000000  up to date";
     let (status, text) = replica(&["status", "--max-lag", "1"], &[&here, &there]);
     assert!(status == Some(0) && text.matches(newest).count() == 2, "{text}");
+    let (status, text) = replica(&["retire", "-n", "1"], &[&here, &there]);
+    assert!(status == Some(0) && text.matches("would be removed").count() == 2, "{text}");
     let (status, text) = replica(&["retire", "1"], &[&here, &there]);
-    assert!(status == Some(0) && text.matches("removed").count() == 2, "{text}");
+    assert!(status == Some(0) && text.matches(": removed").count() == 2, "{text}");
+    let (_, text) = replica(&["retire", "-n", "1"], &[&here, &there]);
+    assert_eq!(text.matches("has none").count(), 2, "{text}");
     let (status, text) = replica(&["status"], &[&here, &same]);
     assert!(status == Some(0) && text.contains("knows no change of it"), "{text}");
+}
+
+/// A base that is on neither server, or on one of them; nothing is equal that was not compared.
+#[test]
+fn a_base_is_compared_where_it_is() {
+    let more =
+        entry(20_000, "cn=more,o=u", "objectClass: person\nstructuralObjectClass: person\ncn: more\nsn: s\n");
+    let base = "dn: o=u\nobjectClass: organization\no: u\n\n";
+    let (_one, one) = serve(Kind::Larix, &format!("{base}{more}"));
+    let (_other, other) = serve(Kind::Larix, base);
+    let check = |words: &[&str], status: i32, part: &str| {
+        for servers in [[&one, &other], [&other, &one]] {
+            let (found, text) = replica(&[&["check", "--settle", "0"][..], words].concat(), &servers);
+            assert!(found == Some(status) && text.contains(part), "{words:?}: {found:?} {text}");
+        }
+    };
+    for method in [&[][..], &["--search"], &["--values"], &["-M", "--values"]] {
+        check(&[method, &["-b", "cn=none,o=u"]].concat(), 32, "matched DN: o=u");
+        check(&[method, &["-b", "cn=more,o=u"]].concat(), 5, "1 of ");
+        check(&[method, &["--limit", "0"]].concat(), 2, "a number from 1 on");
+    }
 }
 
 /// One of the two has nothing below this name: the command says which.

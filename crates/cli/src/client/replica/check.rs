@@ -38,7 +38,7 @@ pub(super) struct CheckArgs {
     #[arg(long, value_name = "ATTRIBUTE")]
     without: Vec<String>,
     /// Stop after so many entries that differ
-    #[arg(long, value_name = "ENTRIES", default_value_t = 100)]
+    #[arg(long, value_name = "ENTRIES", default_value_t = 100, value_parser = at_least_one)]
     limit: usize,
     /// Seconds between two looks at what differs: what was on its way has arrived then
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
@@ -52,6 +52,11 @@ pub(super) struct CheckArgs {
     /// The two servers, as URLs; -H may name them, too
     #[arg(value_name = "URL")]
     urls: Vec<String>,
+}
+
+/// With none nothing would be compared.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "a number from 1 on".to_owned())
 }
 
 /// How often a differing entry is read before one that still changes is reported as changing.
@@ -126,6 +131,9 @@ pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, Cli
     };
     let mut check = Check { args, base, method, servers: [here, there] };
     let (mut look, changing) = check.look_until_settled()?;
+    if look.entries == [0, 0] {
+        check.find_base()?;
+    }
     check.report(&mut look, &changing, out)?;
     Ok(if look.different.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
@@ -169,12 +177,20 @@ impl Check<'_> {
         Ok(Look { different, cut, entries, context: before.context.clone(), questions, shown: Some(shown) })
     }
 
+    /// Nothing was compared: the first server says whether the base is there at all.
+    fn find_base(&mut self) -> Result<(), ClientError> {
+        let [here, _] = &mut self.servers;
+        let found = entries::context_csns(&mut here.session, &self.base);
+        at(&here.url, found.map(drop).map_err(|error| advised(error, here.anonymous, "")))
+    }
+
     /// What both servers show of the entries that differ.
     fn read(&mut self, look: &Look) -> Result<[BTreeMap<Uuid, Shown>; 2], ClientError> {
         let uuids: Vec<Uuid> = look.different.iter().map(|entry| entry.uuid).collect();
         let mut shown = [BTreeMap::new(), BTreeMap::new()];
         for (server, shown) in self.servers.iter_mut().zip(&mut shown) {
             let found = entries::by_uuid(&mut server.session, &self.base, &uuids, &self.args.without);
+            let found = entries::or_nothing(found);
             *shown = at(&server.url, found.map_err(|error| advised(error, server.anonymous, BOUND)))?;
         }
         Ok(shown)
@@ -403,7 +419,9 @@ fn by_search(
     request: &DigestRequest,
     values: bool,
 ) -> Result<DigestResponse, ClientError> {
-    let before = entries::context_csns(session, &request.base)?;
+    let Some(before) = entries::or_nothing(entries::context_csns(session, &request.base).map(Some))? else {
+        return Ok(DigestBuilder::new(request).finish([Vec::new(), Vec::new()]));
+    };
     let mut builder = DigestBuilder::new(request);
     let filter = super::all()?;
     let (kinds, attributes) = match values {

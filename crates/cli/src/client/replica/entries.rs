@@ -50,7 +50,11 @@ pub(in crate::client) fn each(
     loop {
         let page = PagedResults { size: PAGE, cookie: &cookie }.encode();
         let control = |oid: &'static str, value| ControlBuf { oid: oid.into(), critical: false, value };
-        let mut own = vec![control(oid::MANAGE_DSA_IT, None)];
+        let mut own = Vec::new();
+        // Also asked for by the caller (`-M`), it would stand there twice.
+        if !session.controls.iter().any(|common| common.oid == oid::MANAGE_DSA_IT) {
+            own.push(control(oid::MANAGE_DSA_IT, None));
+        }
         if query.scope != Scope::Base {
             own.push(control(oid::PAGED_RESULTS, page));
         }
@@ -87,6 +91,21 @@ pub(in crate::client) fn each(
         if cookie.is_empty() {
             return Ok(());
         }
+    }
+}
+
+/// What was found; nothing where the server has what is above the base, and not the base itself.
+///
+/// # Errors
+/// All others.
+pub(super) fn or_nothing<T: Default>(found: Result<T, ClientError>) -> Result<T, ClientError> {
+    match found {
+        Err(ClientError::Refused { result, .. })
+            if result.code == ResultCode::NO_SUCH_OBJECT && !result.matched_dn.is_empty() =>
+        {
+            Ok(T::default())
+        }
+        found => found,
     }
 }
 

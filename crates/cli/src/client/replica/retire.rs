@@ -60,6 +60,13 @@ pub(super) fn run(args: &RetireArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
             args.server_id
         )));
     }
+    if args.common.dry_run {
+        for (url, csn) in known {
+            let would = if csn.is_some() { "would be removed" } else { "has none" };
+            writeln!(out, "{url}: {would}").map_err(ClientError::Output)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let value = RetireRequest { base, server_id: args.server_id }.encode();
     for server in &mut servers {
         let answer = server
