@@ -95,6 +95,7 @@ impl Config {
                 && database.sync_replication.is_empty()
                 && database.update_dn.is_none(),
             provider,
+            glued_contexts: None,
             tells_changes,
             value_conflicts,
             merges_records,

@@ -43,7 +43,9 @@ use facts::CommitFacts;
 pub use ahead::READ_FIRST;
 pub(crate) use ahead::{facts as facts_ahead, path as path_ahead};
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
-pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
+pub use settings::{
+    DatabaseSettings, GluedContexts, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix,
+};
 pub(crate) use shared::{MayConflict, is_conflict, retried};
 pub(crate) use unfinished::{begin_fill, discard_fill};
 pub use view::View;

@@ -1,5 +1,6 @@
 //! What the configuration says about a database.
 
+use std::fmt;
 use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, BoundFilter, NearestSuffix, NormalDn, Schema};
@@ -8,6 +9,8 @@ use larix_store::Durability;
 use crate::access::AccessPolicy;
 use crate::budget::RequestLimits;
 use crate::change::GivenCode;
+use crate::csn::Csn;
+use crate::fault::Fault;
 use crate::index::IndexConfig;
 use crate::log::LogRetention;
 use crate::overlay::Overlays;
@@ -66,6 +69,8 @@ pub struct DatabaseSettings {
     pub provider: Option<ProviderSettings>,
     /// Clients may have searches go on with changes (`overlay psearch`); that takes a change log.
     pub tells_changes: bool,
+    /// Databases whose entries belong to the content that is provided: their changes count in the contextCSN that is shown.
+    pub glued_contexts: Option<Arc<dyn GluedContexts>>,
     /// The contextCSN is kept but not shown: the database has neither consumers nor a provider.
     pub hide_context: bool,
     /// Whether changes are written to the change log.
@@ -88,6 +93,15 @@ pub struct DatabaseSettings {
     pub audit_context: Option<String>,
     /// The rules of the database and of the frontend; `None`: all clients may read, only the root DN may write.
     pub policy: Option<Arc<AccessPolicy>>,
+}
+
+/// How far databases have come that are glued below another one.
+pub trait GluedContexts: fmt::Debug + Send + Sync {
+    /// All their contextCSNs.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn context_csns(&self) -> Result<Vec<Csn>, Fault>;
 }
 
 /// Of which entries the change log has what they were before a change.

@@ -12,6 +12,7 @@ use super::selection::{Computed, Selection};
 use super::shown;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
+use crate::csn::CsnVector;
 use crate::entry::{AttributeNumber, EntryId, ValuesView};
 use crate::fault::Fault;
 use crate::filter::{charge, value_steps};
@@ -470,7 +471,7 @@ fn audit_context<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<SmallVec<[St
     Ok(is_it.then(|| log.clone()).into_iter().collect())
 }
 
-/// How far the database has come, shown on its suffix entry.
+/// How far the database has come with what is glued below it, shown on its suffix entry.
 fn context_csns<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
     if seen.reader.view.parent() != EntryId::ROOT || seen.view.settings.hide_context {
         return Ok(SmallVec::new());
@@ -479,7 +480,11 @@ fn context_csns<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<SmallVec<[Str
     if !seen.view.settings.suffixes.iter().any(|suffix| suffix.normal == *name) {
         return Ok(SmallVec::new());
     }
-    Ok(log::context_csns(seen.view.snapshot)?.iter().map(ToString::to_string).collect())
+    let mut csns: CsnVector = log::context_csns(seen.view.snapshot)?.into_iter().collect();
+    if let Some(glued) = &seen.view.settings.glued_contexts {
+        csns.extend(glued.context_csns()?);
+    }
+    Ok(csns.as_slice().iter().map(ToString::to_string).collect())
 }
 
 /// Whether a value of the attribute `own` matches any of the control's filters (RFC 3876): simple assertions about its

@@ -5,6 +5,7 @@ mod access;
 mod access_logs;
 mod changes;
 mod figures;
+mod glued;
 mod index_log;
 #[cfg(feature = "kv")]
 mod joining;
@@ -138,6 +139,7 @@ pub(crate) struct Databases {
     /// Identities may be in databases of other machines.
     looks_up: bool,
     orders: open::Orders,
+    glued: glued::GluedDatabases,
 }
 
 impl Databases {

@@ -16,6 +16,7 @@ use larix_engine::{
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
+use super::glued::{Found, GluedDatabases};
 use super::index_log::IndexLog;
 use super::mounting::{router, special};
 use super::{Databases, OpenError, Section, memory};
@@ -65,6 +66,8 @@ impl Databases {
             section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
         }
+        let glued = std::mem::take(&mut builder.glued);
+        let below = Found::among(config, &opened);
         let DatabaseBuilder {
             orders, served, directories, policies: stored, reused, joining, created, ..
         } = builder;
@@ -107,6 +110,7 @@ impl Databases {
             directories,
             clusters,
             orders,
+            glued,
             looks_up: config
                 .databases
                 .iter()
@@ -114,7 +118,7 @@ impl Databases {
         };
         // What is the same in all respects is not disturbed.
         let reused = reused.into_iter().filter(|one| !(alike && one.alike)).map(|one| (one.served, one.next));
-        Ok(PreparedDatabases { reused: reused.collect(), left, turnover, databases, created })
+        Ok(PreparedDatabases { reused: reused.collect(), left, turnover, databases, below, created })
     }
 
     /// Whether there are as many databases in `next`, and the same holds for all of them.
@@ -161,6 +165,7 @@ pub(crate) struct PreparedDatabases {
     left: Vec<Arc<ServedDatabase<LmdbStore>>>,
     /// The same for databases in shared engines.
     turnover: Turnover,
+    below: Found,
     /// Behind the databases: closed first, removed then.
     created: Created,
 }
@@ -175,8 +180,9 @@ impl PreparedDatabases {
 
     /// Has the databases that stay follow the configuration. Gives all of them, and those that are no longer among them.
     pub(crate) fn publish(self) -> (Databases, Vec<Arc<ServedDatabase<LmdbStore>>>) {
-        let Self { databases, reused, left, turnover, mut created } = self;
+        let Self { databases, reused, left, turnover, below, mut created } = self;
         turnover.settle();
+        databases.glued.settle(below);
         reused.into_iter().for_each(|(served, next)| served.reconfigure(next));
         created.0.clear();
         (databases, left)
@@ -211,6 +217,7 @@ pub(super) struct DatabaseBuilder<'a> {
     pub(super) log: &'a Log,
     pub(super) earlier: Option<&'a Databases>,
     orders: Orders,
+    glued: GluedDatabases,
     served: Vec<Arc<ServedDatabase<LmdbStore>>>,
     directories: Vec<PathBuf>,
     policies: Vec<Arc<AccessPolicy>>,
@@ -228,6 +235,7 @@ impl<'a> DatabaseBuilder<'a> {
         let known = earlier.map(|earlier| earlier.orders.of_suffix.clone()).unwrap_or_default();
         Self {
             orders: Orders::new(config, known),
+            glued: earlier.map(|earlier| earlier.glued.clone()).unwrap_or_default(),
             config,
             clock,
             log,
@@ -259,14 +267,18 @@ impl<'a> DatabaseBuilder<'a> {
         directory: &Path,
     ) -> Result<Arc<ServedDatabase<LmdbStore>>, OpenError> {
         let environment = self.environment(database);
-        let settings = self.config.engine_settings(database)?;
+        let mut settings = self.config.engine_settings(database)?;
+        settings.glued_contexts = settings.provider.map(|_| self.glued.below(database));
         self.policies.extend(settings.policy.clone());
         let served = match self.earlier.and_then(|earlier| earlier.served_in(directory)) {
             Some(served) => {
                 let (schema, served) = (self.config.schema.clone(), served.clone());
                 let next = Reconfiguration { schema, settings, environment };
-                let alike =
-                    self.earlier.is_some_and(|earlier| is_alike(&earlier.config, self.config, database));
+                let alike = self.earlier.is_some_and(|earlier| {
+                    let order = earlier.orders.of(&earlier.config, database);
+                    order.is_some_and(|order| Arc::ptr_eq(order, &next.environment.order))
+                        && is_alike(&earlier.config, self.config, database)
+                });
                 self.reused.push(ReusedDatabase { served: served.clone(), next, alike });
                 served
             }
@@ -334,14 +346,22 @@ impl Orders {
     }
 
     fn for_database(&mut self, config: &Config, database: &Database) -> Arc<CommitOrder> {
-        let top = uppermost(config, database);
-        let own = key_of(top);
-        let key = self.recorded.get(&own).cloned().unwrap_or(own);
+        let (top, key) = (uppermost(config, database), self.key(config, database));
         let server_id = config.server_id_of(top);
         // Under another id it is another order.
         let known = self.known.get(&key).filter(|order| order.server_id() == server_id).cloned();
         let new = || known.unwrap_or_else(|| Arc::new(CommitOrder::new(server_id)));
         self.of_suffix.entry(key).or_insert_with(new).clone()
+    }
+
+    /// What this database has in the configuration that these orders were made for.
+    fn of(&self, config: &Config, database: &Database) -> Option<&Arc<CommitOrder>> {
+        self.of_suffix.get(&self.key(config, database))
+    }
+
+    fn key(&self, config: &Config, database: &Database) -> String {
+        let own = key_of(uppermost(config, database));
+        self.recorded.get(&own).cloned().unwrap_or(own)
     }
 }
 
@@ -381,7 +401,7 @@ fn uppermost<'c>(config: &'c Config, database: &'c Database) -> &'c Database {
     top
 }
 
-fn key_of(database: &Database) -> String {
+pub(super) fn key_of(database: &Database) -> String {
     database.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default()
 }
 

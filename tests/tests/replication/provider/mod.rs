@@ -489,6 +489,15 @@ fn glued_databases_are_one_content() {
         assert!(!polls.messages.iter().any(|message| message.starts_with("present")), "{:?}", polls.messages);
         is_same(&polls, server.address, &poll, "polled");
     }
+    // What is changed below counts, too: consumers show it.
+    change(&mut writer, "modify ou=b,dc=example,dc=com\n  replace description: below");
+    let csn = |writer: &mut Client, dn: &str, attribute: &str| {
+        let answer = run(writer, &format!("search {dn} base (objectClass=*) {attribute}"));
+        let csn = answer.split_whitespace().find(|word| word.contains("Z#"));
+        csn.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let below = csn(&mut writer, "ou=b,dc=example,dc=com", "entryCSN");
+    assert_eq!(csn(&mut writer, "dc=example,dc=com", "contextCSN"), below);
 }
 
 #[test]
