@@ -11,7 +11,7 @@ use super::operator::{CurrentEntry, Operator, StoredSets, insufficient};
 use super::patched::{PatchedEntry, is_each_replaced};
 use super::replicated;
 use super::schema_check::{CheckMode, check_entry, check_part, renew_structural_class};
-use crate::change::prepare::{Change, ChangeKind, RequiredAccess};
+use crate::change::prepare::{Change, ChangeKind, RequiredAccess, internal_change};
 use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
 use crate::failure::Failure;
@@ -55,6 +55,12 @@ pub(crate) fn modify<V: Snapshot>(
             return operator.post_read(current.id);
         }
     }
+    let counted = counted(operator, &current, requested)?;
+    let requested = counted.as_deref().unwrap_or(requested);
+    let changes = match counted.is_some() {
+        true => all_changes(requested, &own, context_csn),
+        false => changes,
+    };
     let mut patched = PatchedEntry::default();
     if patched.apply(operator, &old, &changes, is_each_replaced)? {
         operator.keep_old(&current, Some(&changes))?;
@@ -82,6 +88,45 @@ pub(crate) fn modify<V: Snapshot>(
     let logged: Changes<'_> = changes.iter().copied().chain(&structural).collect();
     operator.log_modify(current.id, uuid, entry.dn.as_bytes(), &logged);
     entry_state::note_change(operator, (&current, &entry), &changes, None)
+}
+
+/// The requested changes with what comes of increments in their place, where others merge the changes of this server one by one: what an
+/// increment counts on may be another value there, and who hears of two in another order would end otherwise. `None`: they stay as
+/// they are.
+fn counted<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    requested: &[Change],
+) -> Result<Option<Vec<Change>>, Failure> {
+    let increments = || requested.iter().filter(|change| change.kind == ChangeKind::Increment);
+    if !operator.context.settings.merges_records || increments().next().is_none() {
+        return Ok(None);
+    }
+    let counted: foldhash::HashSet<&AttributeDescription> =
+        increments().map(|change| &change.description).collect();
+    let (schema, permissive) = (operator.schema(), operator.envelope.controls.permissive_modify);
+    let reader = operator.reader(current)?;
+    let mut entry = reader.owned_in_part(String::new(), |description| counted.contains(description))?;
+    let sets = StoredSets::new(reader);
+    let mut all = Vec::with_capacity(requested.len());
+    for change in requested {
+        if !counted.contains(&change.description) {
+            all.push(change.clone());
+            continue;
+        }
+        if change::apply(schema, &mut entry, change, permissive, &sets).is_err() {
+            // It is refused in its turn, with the others beside it.
+            return Ok(None);
+        }
+        if change.kind != ChangeKind::Increment {
+            all.push(change.clone());
+            continue;
+        }
+        let sum = entry.attribute(&change.description).map(|of| of.values.clone()).unwrap_or_default();
+        let name = change.description.to_text(schema);
+        all.push(internal_change(schema, ChangeKind::Replace, &name, sum)?);
+    }
+    Ok(Some(all))
 }
 
 /// The requested changes, without those of the contextCSN, which no entry holds, and the changes that go with them.

@@ -180,6 +180,44 @@ fn sent_changes(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
     all
 }
 
+/// What each counted on is another value: the record has what came of it.
+#[test]
+fn increments_at_two_members_end_alike() {
+    let begun = |server_id| {
+        let f = member_of(server_id);
+        let account = [
+            ("objectClass", "device"),
+            ("objectClass", "posixAccount"),
+            ("uid", "a"),
+            ("uidNumber", "5"),
+            ("gidNumber", "1"),
+            ("homeDirectory", "/"),
+        ];
+        apply(&f, [put(1, A, csn(2, 1), &account)]);
+        f
+    };
+    let increment = |f: &Memory, amounts: &[i32]| {
+        let one = |amount: &i32| format!("increment: uidNumber\nuidNumber: {amount}\n-\n");
+        let all: String = amounts.iter().map(one).collect();
+        f.apply(&format!("dn: {A}\nchangetype: modify\n{all}"));
+    };
+    let told = |f: &Memory| {
+        let change = sent_changes(f).pop().expect("a change").0;
+        record(A, content(f).1["entryCSN"][0].parse().unwrap(), change, None)
+    };
+    let number = |f: &Memory| content(f).1["uidNumber"].join(" ");
+    let (f, g) = (begun(3), begun(4));
+    increment(&f, &[1]);
+    increment(&g, &[-3, 1]);
+    assert_eq!((number(&f), number(&g)), ("6".to_owned(), "3".to_owned()));
+    let (of_f, of_g) = (told(&f), told(&g));
+    apply(&f, [of_g]);
+    apply(&g, [of_f]);
+    // The later one counts.
+    assert_eq!((number(&f), number(&g)), ("3".to_owned(), "3".to_owned()));
+    [&f, &g].into_iter().for_each(find_nothing);
+}
+
 #[test]
 fn who_passes_a_late_record_on_tells_it_as_it_came() {
     let f = member();
