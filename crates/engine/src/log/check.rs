@@ -10,7 +10,7 @@ use crate::tables::LOG;
 
 /// Goes through all records and reports what does not fit, by the record's key. Answers how many there are. `first_here`:
 /// what bears the server's own id was changed here first, one after the other; not so on a shadow, which may share the id
-/// of whom it follows, nor where entries are merged, to which an old change of ours may come back.
+/// of whom it follows, nor where others have our changes, too: they come back to a server that was restored, in any order.
 pub fn check<S: Snapshot>(
     snapshot: &S,
     (last_entry, first_here): (EntryId, bool),

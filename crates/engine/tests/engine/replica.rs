@@ -211,6 +211,21 @@ fn what_was_deleted_does_not_come_back() {
     find_nothing(&f);
 }
 
+/// A member that was put back to an earlier state is sent what it changed since, in the order in which its provider has the entries.
+#[test]
+fn own_changes_come_back_to_a_restored_member_in_any_order() {
+    let schema = common::schema("");
+    let settings = DatabaseSettings { multi_provider: true, ..common::settings(&schema) };
+    let f = common::Fixture::of(schema, vec![(common::memory(), settings)]);
+    f.apply(common::TREE);
+    let changes = vec![put(1, A, csn(1, 20), &[]), put(2, B, csn(1, 10), &[])];
+    batch(&f, ReplicatedBatch { changes, ..ReplicatedBatch::default() });
+    assert!(f.entry(A).is_some() && f.entry(B).is_some());
+    find_nothing(&f);
+    raise(&f, &[csn(1, 20)]);
+    find_nothing(&f);
+}
+
 /// A client may add an entry again under the entryUUID of a deleted one: where several servers take changes, the others are to
 /// take it for another life of the entry, whatever createTimestamp the client sets.
 #[test]
