@@ -36,6 +36,11 @@ impl Overlay {
         overlay_kind(&self.name).and_then(|kind| kind.descriptor)
     }
 
+    /// Whether consumers can have the content of its database (RFC 4533) by it.
+    pub fn provides_content(&self) -> bool {
+        self.descriptor().is_some_and(|descriptor| descriptor.provides_content)
+    }
+
     /// Whether the attribute has its secrets.
     pub fn has_secret(&self, attribute: &str) -> bool {
         self.descriptor().is_some_and(|descriptor| descriptor.secrets.contains(&attribute))
@@ -170,9 +175,7 @@ impl Config {
     /// administrator says so by putting the overlay that provides the content behind `overlay glue`. What a cache answers may be old.
     pub fn is_provided_above(&self, database: &Database) -> bool {
         let is_elsewhere = database.kind.is_on_another_server();
-        let provides = |overlay: &Overlay| {
-            !overlay.disabled && overlay.descriptor().is_some_and(|descriptor| descriptor.provides_content)
-        };
+        let provides = |overlay: &Overlay| !overlay.disabled && overlay.provides_content();
         is_elsewhere
             && !(database.disabled || database.hidden)
             && database.caching_overlay().is_none()

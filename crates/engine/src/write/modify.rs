@@ -44,7 +44,9 @@ pub(crate) fn modify<V: Snapshot>(
         false => operator.own_changes(requested),
     };
     let context_csn = operator.context.known.context_csn;
-    let changes = all_changes(requested, &own, context_csn);
+    // It outlives the references to it.
+    let counted;
+    let mut changes = all_changes(requested, &own, context_csn);
     let old = current.view()?;
     if !operator.may_modify(dn, &operator.reader_of(old), requested)? {
         return Err(insufficient("").into());
@@ -55,12 +57,11 @@ pub(crate) fn modify<V: Snapshot>(
             return operator.post_read(current.id);
         }
     }
-    let counted = counted(operator, &current, requested)?;
+    counted = counted_changes(operator, &current, requested)?;
     let requested = counted.as_deref().unwrap_or(requested);
-    let changes = match counted.is_some() {
-        true => all_changes(requested, &own, context_csn),
-        false => changes,
-    };
+    if counted.is_some() {
+        changes = all_changes(requested, &own, context_csn);
+    }
     let mut patched = PatchedEntry::default();
     if patched.apply(operator, &old, &changes, is_each_replaced)? {
         operator.keep_old(&current, Some(&changes))?;
@@ -93,7 +94,7 @@ pub(crate) fn modify<V: Snapshot>(
 /// The requested changes with what comes of increments in their place, where others merge the changes of this server one by one: what an
 /// increment counts on may be another value there, and who hears of two in another order would end otherwise. `None`: they stay as
 /// they are.
-fn counted<V: Snapshot>(
+fn counted_changes<V: Snapshot>(
     operator: &Operator<'_, V>,
     current: &CurrentEntry<'_>,
     requested: &[Change],

@@ -32,7 +32,10 @@ use following::{Following, OriginalRequest, Request};
 pub use links::{Chase, Links, OpenProxy, Others};
 use search::Chained;
 pub use waiting::Waiting;
+use written::add_text;
 
+/// What the client learns of a change that another server made in place.
+const NOT_SEEN: &str = "the change is made; reads at this server may not show it yet";
 /// URLs of referrals that are tried for one request; each may take its whole time.
 const TRIES_MAX: usize = 4;
 
@@ -89,8 +92,13 @@ impl Start {
         let Some(shared_content) = shared_content else {
             return following.begin(original, referral, Box::new(done));
         };
-        let caught_up = move |outcome: Outcome| match outcome.result.code {
-            ResultCode::SUCCESS => shared_content.catch_up(Box::new(move || done(outcome))),
+        let caught_up = move |mut outcome: Outcome| match outcome.result.code {
+            ResultCode::SUCCESS => shared_content.catch_up(Box::new(move |is_seen| {
+                if !is_seen {
+                    add_text(&mut outcome.result, NOT_SEEN);
+                }
+                done(outcome);
+            })),
             _ => done(outcome),
         };
         following.begin(original, referral, Box::new(caught_up))

@@ -216,7 +216,7 @@ fn wait_text(links: &Links, waiting: &Waiting, target: &str, end: WaitEnd) -> Op
 /// What the client learns where nothing is known.
 const NOT_AWAITED: &str = "the change is made; it may not have come back to this server yet";
 
-fn add_text(result: &mut LdapResult, text: &str) {
+pub(super) fn add_text(result: &mut LdapResult, text: &str) {
     if !result.diagnostic.is_empty() {
         result.diagnostic.push_str("; ");
     }

@@ -387,8 +387,8 @@ fn followed_log(config: &Config, database: &Database) -> Option<String> {
     let log = config.access_log(database).ok().flatten()?.database.normal;
     let holds = |other: &&Database| other.suffixes.iter().any(|suffix| suffix.normal == log);
     let holder = config.databases.iter().filter(|other| !other.disabled).find(holds)?;
-    let provides = |overlay: &Overlay| overlay.descriptor().is_some_and(|found| found.provides_content);
-    let is_followed = !database.kind.is_in_shared_engine() && config.overlays_of(holder).any(provides);
+    let is_followed =
+        !database.kind.is_in_shared_engine() && config.overlays_of(holder).any(Overlay::provides_content);
     is_followed.then(|| log.as_str().to_owned())
 }
 
