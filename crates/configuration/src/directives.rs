@@ -18,7 +18,7 @@ use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope};
 use super::{kinds, pcache, translucent};
 
-pub use overlays::overlay_that_defines;
+pub use overlays::{overlay_that_defines, overlays_without_descriptors};
 pub(super) use overlays::{defining_overlay, overlay_kind};
 pub(super) use structure::defining_module;
 

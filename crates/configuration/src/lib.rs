@@ -55,7 +55,7 @@ pub use change::{ChangedConfig, ConfigChange, ConfigRefusal, Present, Replicated
 pub use conf_file::{ConfLine, conf_lines};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
-pub use directives::{is_secret_setting, overlay_that_defines};
+pub use directives::{is_secret_setting, overlay_that_defines, overlays_without_descriptors};
 pub use entries::entries;
 pub use entry::{ConfigAttribute, ConfigEntry};
 pub use export::Exported;

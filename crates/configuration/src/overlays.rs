@@ -199,15 +199,11 @@ impl Config {
     pub(super) fn refuse_over_glue(&self, database: &Database, found: &mut Vec<ConfigError>) {
         let over_glue = self.over_glue(database).iter().filter(|overlay| !overlay.disabled);
         for overlay in over_glue {
-            let refused = match overlay.descriptor().map(|descriptor| descriptor.over_glue) {
+            let refused = match overlay_kind(&overlay.name).map(|kind| kind.over_glue) {
                 _ if !database.may_have_overlays_over_glue() => {
                     Some("the access rules of its database stand in front of its overlays")
                 }
-                None if [super::pcache::NAME, super::sock::NAME].contains(&&*overlay.name) => {
-                    Some("it sees one database alone")
-                }
                 Some(InGluedDatabases::Refused(why)) => Some(why),
-                // What has no descriptor is about referrals and binds, wherever these come from.
                 _ => None,
             };
             if let Some(why) = refused {

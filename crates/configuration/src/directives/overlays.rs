@@ -1,9 +1,9 @@
-//! Overlays: what becomes of each, and their directives. Those that the server has come from their descriptors; the tables here are
-//! of those that it knows by name alone.
+//! Overlays: what becomes of each, and their directives. Most come from their descriptors. The table here has the others: the server builds
+//! them itself, with its connections to other servers and to programs.
 
 use std::sync::LazyLock;
 
-use larix_engine::overlay::{Descriptor, OverlayDirective, descriptor};
+use larix_engine::overlay::{Descriptor, InGluedDatabases, OverlayDirective, descriptor};
 
 use super::super::{chain, pbind, pcache, remote_auth, sock, translucent};
 use super::{Cardinality, Directive, Form, Handling, Scope};
@@ -15,8 +15,14 @@ pub(crate) struct OverlayKind {
     /// Structural class of its entry under cn=config.
     pub(crate) class: &'static str,
     pub(crate) handling: OverlayHandling,
-    /// Of one that the server has.
+    /// Whether a second one on the same database is refused, as slapd refuses it.
+    pub(crate) once: bool,
+    /// Its meaning behind an `overlay glue` line.
+    pub(crate) over_glue: InGluedDatabases,
+    /// Of one in a folder of `crates/overlays`.
     pub(crate) descriptor: Option<&'static Descriptor>,
+    /// The directives of one without a descriptor.
+    own_directives: &'static [Directive],
 }
 
 /// What becomes of an `overlay` line.
@@ -30,32 +36,56 @@ pub(crate) enum OverlayHandling {
 
 use OverlayHandling::{BuiltIn, Noted};
 
-const OVERLAYS: &[OverlayKind] = &[
-    overlay("chain", "olcChainConfig", BuiltIn),
-    overlay("glue", "olcOverlayConfig", BuiltIn),
-    overlay(pbind::NAME, "olcPBindConfig", BuiltIn),
-    overlay(pcache::NAME, "olcPcacheConfig", BuiltIn),
-    overlay("remoteauth", "olcRemoteAuthCfg", BuiltIn),
-    overlay(sock::NAME, "olcOvSocketConfig", BuiltIn),
-    overlay(translucent::NAME, "olcTranslucentConfig", BuiltIn),
+/// The overlays without a descriptor. The server's table of interceptors says how each is built; `glue` and `pcache` are part of how a
+/// database is mounted.
+static OVERLAYS: &[OverlayKind] = &[
+    overlay(chain::NAME, "olcChainConfig", chain::TABLE),
+    overlay("glue", "olcOverlayConfig", &[]),
+    overlay(pbind::NAME, "olcPBindConfig", pbind::TABLE).once(),
+    overlay(pcache::NAME, "olcPcacheConfig", pcache::TABLE).once().of_one_database(),
+    overlay(remote_auth::NAME, "olcRemoteAuthCfg", remote_auth::TABLE).once(),
+    overlay(sock::NAME, "olcOvSocketConfig", sock::TABLE).of_one_database(),
+    overlay(translucent::NAME, "olcTranslucentConfig", translucent::TABLE).once(),
 ];
 
-const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandling) -> OverlayKind {
-    OverlayKind { name, class, handling, descriptor: None }
+/// One about referrals or binds, wherever these come from.
+const fn overlay(
+    name: &'static str,
+    class: &'static str,
+    own_directives: &'static [Directive],
+) -> OverlayKind {
+    OverlayKind {
+        name,
+        class,
+        handling: BuiltIn,
+        once: false,
+        over_glue: InGluedDatabases::TakenIn,
+        descriptor: None,
+        own_directives,
+    }
 }
 
-/// Of those without a descriptor: those that a database has once at most.
-const SINGLE: [&str; 4] = [pbind::NAME, pcache::NAME, "remoteauth", translucent::NAME];
-
 impl OverlayKind {
-    fn of(descriptor: &'static Descriptor) -> Self {
-        let handling = descriptor.note.map_or(BuiltIn, Noted);
-        Self { name: descriptor.name, class: descriptor.class, handling, descriptor: Some(descriptor) }
+    const fn once(mut self) -> Self {
+        self.once = true;
+        self
     }
 
-    /// Whether a second one on the same database is refused, as slapd refuses it.
-    pub(crate) fn is_single(&self) -> bool {
-        self.descriptor.map_or_else(|| SINGLE.contains(&self.name), |descriptor| descriptor.once)
+    const fn of_one_database(mut self) -> Self {
+        self.over_glue = InGluedDatabases::Refused("it sees one database alone");
+        self
+    }
+
+    fn of(descriptor: &'static Descriptor) -> Self {
+        Self {
+            name: descriptor.name,
+            class: descriptor.class,
+            handling: descriptor.note.map_or(BuiltIn, Noted),
+            once: descriptor.once,
+            over_glue: descriptor.over_glue,
+            descriptor: Some(descriptor),
+            own_directives: &[],
+        }
     }
 
     /// What there is to say when it is accepted.
@@ -70,6 +100,11 @@ impl OverlayKind {
 /// The overlay of this name: one that the server has, or else one that is known of.
 pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
     kinds().iter().find(|kind| kind.name.eq_ignore_ascii_case(name))
+}
+
+/// The overlays that have no descriptor.
+pub fn overlays_without_descriptors() -> impl Iterator<Item = &'static str> {
+    OVERLAYS.iter().map(|kind| kind.name)
 }
 
 /// The overlay of this name, if definitions come with it.
@@ -100,17 +135,7 @@ pub(super) fn table() -> &'static [Directive] {
         let own = larix_overlays::all().flat_map(|descriptor| {
             descriptor.directives.iter().map(|directive| directive_of(descriptor.name, directive))
         });
-        own.chain(
-            chain::TABLE
-                .iter()
-                .chain(pbind::TABLE)
-                .chain(pcache::TABLE)
-                .chain(remote_auth::TABLE)
-                .chain(sock::TABLE)
-                .chain(translucent::TABLE)
-                .cloned(),
-        )
-        .collect()
+        own.chain(OVERLAYS.iter().flat_map(|kind| kind.own_directives).cloned()).collect()
     });
     &DIRECTIVES
 }

@@ -127,7 +127,7 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         Section::Database(_) => builder.open_database()?.overlays.as_slice(),
         _ => builder.frontend.overlays.as_slice(),
     };
-    if kind.is_single() && present.iter().any(|other| other.name == kind.name) {
+    if kind.once && present.iter().any(|other| other.name == kind.name) {
         return Err(Fault::argument(0, format!("overlay \"{}\" already in list", kind.name))
             .with_help("a database has one of it: set what is there"));
     }

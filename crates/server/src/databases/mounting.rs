@@ -58,6 +58,36 @@ const BACKENDS: &[(&str, Make)] = &[
     ("null", null),
 ];
 
+/// What the server puts in front of a database or, without one, of all; none: the overlay has nothing to do there.
+type MakeInFront = fn(
+    &Arc<Common>,
+    Option<&OpenedDatabase<'_>>,
+    &Overlay,
+) -> Result<Option<Arc<dyn Interceptor>>, ConfigError>;
+
+/// The overlays that need the server's connections or its stored entries. All others are in `larix_overlays::INTERCEPTORS`.
+const INTERCEPTORS: &[(&str, MakeInFront)] = &[
+    ("chain", |common, opened, overlay| chained(common, opened.map(|opened| opened.0), overlay)),
+    ("pbind", |common, opened, overlay| {
+        let Some((database, served, _)) = opened else { return Ok(None) };
+        pbind(common, (database, served.as_ref()), overlay)
+    }),
+    ("remoteauth", |common, opened, overlay| {
+        let Some((database, served, _)) = opened else { return Ok(None) };
+        remote_auth(common, (database, served.as_ref()), overlay)
+    }),
+    ("sock", |common, opened, overlay| {
+        let Some((database, _, policy)) = opened else { return Ok(None) };
+        let Some(settings) = overlay.program()? else { return Ok(None) };
+        let context = program_context(common, (database, policy), "overlay sock");
+        Ok(Some(Arc::new(ProgramInFront::new(settings, context))))
+    }),
+    ("translucent", |common, opened, overlay| {
+        let Some((database, served, policy)) = opened else { return Ok(None) };
+        translucent(common, (database, served.as_ref(), policy), overlay)
+    }),
+];
+
 /// Mounts a database under its suffixes; with it what it has in front of those glued below.
 ///
 /// # Errors
@@ -66,8 +96,9 @@ fn mount(common: &Arc<Common>, opened: OpenedDatabase<'_>) -> Result<(Mount, Opt
     let database = opened.0;
     let name = database.kind.name();
     let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
-    let overlays =
-        common.config.interceptors(Some(database), &mut |overlay| in_front_of(common, &opened, overlay))?;
+    let overlays = common
+        .config
+        .interceptors(Some(database), &mut |overlay| in_front_of(common, Some(&opened), overlay))?;
     let mut in_front = overlays.stack();
     let backend = make
         .map(|(_, make)| make(common, opened, &mut in_front))
@@ -107,8 +138,8 @@ pub(super) fn router(
 ) -> Result<Router, OpenError> {
     let mounted = opened.into_iter().map(|opened| mount(common, opened));
     let (mounts, over_glue): (Vec<_>, Vec<_>) = mounted.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-    let in_front = common.config.interceptors(None, &mut |overlay| chained(common, None, overlay))?.stack();
-    let mut router = Router::new(frontend, mounts, special, in_front);
+    let overlays = common.config.interceptors(None, &mut |overlay| in_front_of(common, None, overlay))?;
+    let mut router = Router::new(frontend, mounts, special, overlays.stack());
     let over_glue = over_glue.into_iter().enumerate();
     router.put_over_glue(over_glue.filter_map(|(number, over)| Some((number, over?))).collect());
     Ok(router)
@@ -127,26 +158,14 @@ pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Resul
     })
 }
 
-/// What the server makes itself of an overlay.
+/// What an overlay of [`INTERCEPTORS`] has in front of a database or, without one, of all.
 fn in_front_of(
     common: &Arc<Common>,
-    (database, served, policy): &OpenedDatabase<'_>,
+    opened: Option<&OpenedDatabase<'_>>,
     overlay: &Overlay,
 ) -> Result<Option<Arc<dyn Interceptor>>, ConfigError> {
-    if let Some(translucent) = translucent(common, (database, served.as_ref(), policy), overlay)? {
-        return Ok(Some(translucent));
-    }
-    if let Some(pbind) = pbind(common, (database, served.as_ref()), overlay)? {
-        return Ok(Some(pbind));
-    }
-    if let Some(settings) = overlay.program()? {
-        let context = program_context(common, (database, policy), "overlay sock");
-        return Ok(Some(Arc::new(ProgramInFront::new(settings, context))));
-    }
-    match remote_auth(common, (database, served.as_ref()), overlay)? {
-        Some(remote_auth) => Ok(Some(remote_auth)),
-        None => chained(common, Some(database), overlay),
-    }
+    let known = INTERCEPTORS.iter().find(|(name, _)| *name == overlay.name);
+    known.map_or(Ok(None), |(_, make)| make(common, opened, overlay))
 }
 
 fn stored(
@@ -444,7 +463,7 @@ fn root_dse_files(config: &Config) -> Result<NamedValues, OpenError> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::BACKENDS;
+    use super::{BACKENDS, INTERCEPTORS};
 
     #[test]
     fn every_kind_has_one_backend() {
@@ -452,5 +471,15 @@ mod tests {
         let backends: BTreeSet<&str> = BACKENDS.iter().map(|(kind, _)| *kind).collect();
         assert_eq!(backends, kinds);
         assert_eq!(backends.len(), BACKENDS.len(), "a kind has two");
+    }
+
+    #[test]
+    fn every_overlay_without_a_descriptor_is_built_in_one_place() {
+        // These two are part of mounting itself.
+        let elsewhere = ["glue", "pcache"];
+        let overlays: BTreeSet<&str> = larix_configuration::overlays_without_descriptors().collect();
+        let built = INTERCEPTORS.iter().map(|(name, _)| *name).chain(elsewhere);
+        assert_eq!(built.clone().collect::<BTreeSet<&str>>(), overlays);
+        assert_eq!(built.count(), overlays.len(), "an overlay is built in two places");
     }
 }
