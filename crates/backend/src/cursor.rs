@@ -50,15 +50,15 @@ impl First {
             return Self::Running(cursor);
         }
         match cursor.step(slice(clock), out) {
-            Slice::Done(result, controls) => Self::Done { result, controls, effort: cursor.effort() },
-            Slice::More | Slice::Waiting => Self::Running(cursor),
+            StepOutcome::Done(result, controls) => Self::Done { result, controls, effort: cursor.effort() },
+            StepOutcome::More | StepOutcome::Waiting => Self::Running(cursor),
         }
     }
 }
 
-/// How a slice of a search ended.
+/// How a step of a search ended: one slice.
 #[derive(Debug)]
-pub enum Slice {
+pub enum StepOutcome {
     /// The budget is used up, or the output is full.
     More,
     /// The caller waits until its follower is notified.
@@ -89,7 +89,7 @@ impl Effort {
 pub trait Cursor: Debug + Send {
     /// Goes on for one slice: appends complete messages, until the budget is used up. Between slices it holds nothing that others
     /// wait for.
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice;
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome;
 
     /// What it has taken so far.
     fn effort(&self) -> Effort;
@@ -145,7 +145,7 @@ pub trait CursorAround: Debug + Send {
     fn inner_mut(&mut self) -> &mut dyn Cursor;
 
     /// As [`Cursor::step`].
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice;
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome;
 
     /// As [`Cursor::effort`].
     fn effort_around(&self) -> Effort {
@@ -154,7 +154,7 @@ pub trait CursorAround: Debug + Send {
 }
 
 impl<A: CursorAround> Cursor for A {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         self.step_around(budget, out)
     }
 
@@ -208,9 +208,9 @@ pub struct AnsweredSearch {
 }
 
 impl Cursor for AnsweredSearch {
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         out.append(&mut self.messages);
-        Slice::Done(std::mem::replace(&mut self.result, LdapResult::success()), Vec::new())
+        StepOutcome::Done(std::mem::replace(&mut self.result, LdapResult::success()), Vec::new())
     }
 
     fn effort(&self) -> Effort {

@@ -5,7 +5,7 @@ use larix_engine::search::task::Budget;
 use larix_proto::ber::Reader;
 use larix_proto::{LdapResult, ResultCode, frames, limits};
 
-use crate::cursor::{Cursor, CursorAround, End, Slice};
+use crate::cursor::{Cursor, CursorAround, End, StepOutcome};
 
 /// The tag of a search reference (RFC 4511 section 4.5.3).
 const REFERENCE: u8 = 0x73;
@@ -44,7 +44,7 @@ impl CursorAround for WithoutReferrals {
         &mut *self.inner
     }
 
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
         for message in frames(&self.buffer, limits::PDU_CEILING).filter(|message| !is_reference(message)) {
@@ -52,9 +52,9 @@ impl CursorAround for WithoutReferrals {
         }
         self.buffer.clear();
         match slice {
-            Slice::Done(result, controls) => {
+            StepOutcome::Done(result, controls) => {
                 let (result, controls) = Self::end((result, controls));
-                Slice::Done(result, controls)
+                StepOutcome::Done(result, controls)
             }
             goes_on => goes_on,
         }

@@ -7,7 +7,7 @@ use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::NormalDn;
 
 use crate::backend::{Backend, Below, Context};
-use crate::cursor::{Cursor, Effort, End, Slice};
+use crate::cursor::{Cursor, Effort, End, StepOutcome};
 use crate::glued_pages::{GluedPages, Next};
 use crate::operation::Search;
 
@@ -64,10 +64,10 @@ pub(super) fn open(
 }
 
 impl Cursor for GluedSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(budget, out) {
-                Slice::Done(result, controls) => (result, controls),
+                StepOutcome::Done(result, controls) => (result, controls),
                 goes_on => return goes_on,
             };
             let (answered, limit) = (part.effort().entries, part.size_limit());
@@ -101,7 +101,7 @@ impl Cursor for GluedSearch {
         }
         self.part = None;
         let (result, controls) = self.end.take().unwrap_or_else(|| (LdapResult::success(), Vec::new()));
-        Slice::Done(result, controls)
+        StepOutcome::Done(result, controls)
     }
 
     fn effort(&self) -> Effort {

@@ -10,7 +10,7 @@ use larix_proto::{Response, SearchResultEntry, frames, limits, oid};
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::Context;
-use crate::cursor::{Cursor, CursorAround, End, Slice};
+use crate::cursor::{Cursor, CursorAround, End, StepOutcome};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::memory_tree::{MemoryTree, SyncSelection};
 use crate::operation::Search;
@@ -165,7 +165,7 @@ impl CursorAround for JudgedSearch {
         &mut *self.inner
     }
 
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
         for message in frames(&self.buffer, limits::PDU_CEILING) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use larix_backend::{Cursor as _, Pending, Slice, slice};
+use larix_backend::{Cursor as _, Pending, StepOutcome, slice};
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::log::Follower;
@@ -96,10 +96,10 @@ impl BlockingTarget {
             let slice = cursor.step(slice(&*self.clock), &mut out);
             hand_over(&mut out, found)?;
             match slice {
-                Slice::More => {}
-                Slice::Waiting => self.wait(&come)?,
-                Slice::Done(result, _) if result.code == ResultCode::SUCCESS => return Ok(()),
-                Slice::Done(result, _) => return Err(result),
+                StepOutcome::More => {}
+                StepOutcome::Waiting => self.wait(&come)?,
+                StepOutcome::Done(result, _) if result.code == ResultCode::SUCCESS => return Ok(()),
+                StepOutcome::Done(result, _) => return Err(result),
             }
         }
     }

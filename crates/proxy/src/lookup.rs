@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use larix_backend::{Cursor, End, OUTPUT_HIGH, Pending, Slice, slice};
+use larix_backend::{Cursor, End, OUTPUT_HIGH, Pending, StepOutcome, slice};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Clock;
@@ -86,10 +86,10 @@ impl Reading {
             let cursor = self.cursor.as_mut()?;
             let bytes = self.messages.len() + OUTPUT_HIGH;
             let found = match cursor.step(Budget { bytes, ..slice(clock) }, &mut self.messages) {
-                Slice::Waiting => return None,
-                Slice::More if self.messages.len() <= ENTRY_BYTES_MAX => continue,
-                Slice::More => Err(too_large()),
-                Slice::Done(result, controls) => {
+                StepOutcome::Waiting => return None,
+                StepOutcome::More if self.messages.len() <= ENTRY_BYTES_MAX => continue,
+                StepOutcome::More => Err(too_large()),
+                StepOutcome::Done(result, controls) => {
                     outcome((result, controls), std::mem::take(&mut self.messages))
                 }
             };

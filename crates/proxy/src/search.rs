@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use larix_backend::{Cursor, Effort, ReadRights, Slice, lowered};
+use larix_backend::{Cursor, Effort, ReadRights, StepOutcome, lowered};
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
@@ -215,13 +215,13 @@ impl TargetCursor {
         }
     }
 
-    fn finish(&mut self, result: LdapResult) -> Slice {
+    fn finish(&mut self, result: LdapResult) -> StepOutcome {
         self.stage = Stage::Ended;
-        Slice::Done(result, Vec::new())
+        StepOutcome::Done(result, Vec::new())
     }
 
     /// Sends a request; a slice where the search ends here.
-    fn ask(&mut self, job: Job) -> Option<Slice> {
+    fn ask(&mut self, job: Job) -> Option<StepOutcome> {
         match self.proxy.shared.submit(job) {
             Ok(number) => {
                 self.stage = Stage::Sent(number);
@@ -278,7 +278,7 @@ impl TargetCursor {
 }
 
 impl Cursor for TargetCursor {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Prepared(job) => {
                 self.pages.iter_mut().for_each(|pages| pages.begin(&job));
@@ -302,7 +302,7 @@ impl Cursor for TargetCursor {
                         return self.finish(result);
                     }
                 }
-                FeedItem::Nothing => return Slice::Waiting,
+                FeedItem::Nothing => return StepOutcome::Waiting,
                 FeedItem::End((result, mut controls)) => {
                     self.stage = Stage::Ended;
                     match self.next_page(&result, &controls) {
@@ -318,11 +318,11 @@ impl Cursor for TargetCursor {
                     }
                     // Who passes requests on is told of no hops.
                     let controls = controls.into_iter().filter(|control| control.oid != oid::PROXY_HOPS);
-                    return Slice::Done(result, controls.collect());
+                    return StepOutcome::Done(result, controls.collect());
                 }
             }
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {

@@ -10,7 +10,7 @@ use larix_proto::ber::Reader;
 use larix_proto::{frames, limits};
 use larix_schema::{NormalDn, Schema};
 
-use crate::cursor::{Cursor, CursorAround, Slice};
+use crate::cursor::{Cursor, CursorAround, StepOutcome};
 
 /// What is known at most: an entry found by an identity counts once. Beyond that the oldest goes.
 const CACHED_MAX: usize = 16_384;
@@ -181,7 +181,7 @@ impl CursorAround for NotingSearch {
         &mut *self.inner
     }
 
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let before = out.len();
         let slice = self.inner.step(budget, out);
         self.note(out.get(before..).unwrap_or_default());

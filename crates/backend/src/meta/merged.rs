@@ -8,7 +8,7 @@ use larix_engine::time::Monotonic;
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
 use super::OnError;
-use crate::cursor::{Cursor, Effort, End, Slice, lowered};
+use crate::cursor::{Cursor, Effort, End, StepOutcome, lowered};
 
 /// A search under way in several targets.
 #[derive(Debug)]
@@ -126,19 +126,19 @@ impl MergedSearch {
         }
     }
 
-    fn end(&mut self, result: LdapResult) -> Slice {
+    fn end(&mut self, result: LdapResult) -> StepOutcome {
         self.parts.clear();
-        Slice::Done(result, std::mem::take(&mut self.controls))
+        StepOutcome::Done(result, std::mem::take(&mut self.controls))
     }
 }
 
 impl Cursor for MergedSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let mut idle = 0;
         // Each has its turn: one that answers much must not keep the others from being asked.
         while idle < self.parts.len() {
             if out.len() >= budget.bytes {
-                return Slice::More;
+                return StepOutcome::More;
             }
             let remaining = self.remaining();
             let at = self.turn % self.parts.len();
@@ -148,7 +148,7 @@ impl Cursor for MergedSearch {
                 part.cursor.limit_size(own.saturating_add(remaining));
             }
             match part.cursor.step(budget, out) {
-                Slice::Done(result, _) => {
+                StepOutcome::Done(result, _) => {
                     let (effort, is_moved) = (part.cursor.effort(), part.is_moved);
                     self.parts.swap_remove(at);
                     self.done = self.done.plus(effort);
@@ -157,11 +157,11 @@ impl Cursor for MergedSearch {
                         return self.end(result);
                     }
                 }
-                Slice::More => {
+                StepOutcome::More => {
                     self.turn = at + 1;
-                    return Slice::More;
+                    return StepOutcome::More;
                 }
-                Slice::Waiting => {
+                StepOutcome::Waiting => {
                     self.turn = at + 1;
                     idle += 1;
                 }
@@ -171,7 +171,7 @@ impl Cursor for MergedSearch {
             let result = self.result();
             return self.end(result);
         }
-        Slice::Waiting
+        StepOutcome::Waiting
     }
 
     fn effort(&self) -> Effort {

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use super::merged::MergedSearch;
 use super::*;
-use crate::cursor::{Effort, Slice};
+use crate::cursor::{Effort, StepOutcome};
 
 /// A target that is never reached.
 #[derive(Debug)]
@@ -145,29 +145,29 @@ fn one_target_holds_a_name() {
 /// What a target answers, a slice each: so many entries, then waiting or more; at last a result.
 #[derive(Debug)]
 struct Played {
-    slices: Vec<(u64, Option<Slice>)>,
+    slices: Vec<(u64, Option<StepOutcome>)>,
     sent: u64,
     limit: Option<u32>,
 }
 
 impl Played {
-    fn cursor(slices: Vec<(u64, Slice)>) -> Box<dyn Cursor> {
+    fn cursor(slices: Vec<(u64, StepOutcome)>) -> Box<dyn Cursor> {
         let slices = slices.into_iter().rev().map(|(entries, slice)| (entries, Some(slice))).collect();
         Box::new(Self { slices, sent: 0, limit: None })
     }
 }
 
 impl Cursor for Played {
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let (entries, slice) = self.slices.pop().expect("a target that is done is not asked again");
         for _ in 0..entries {
             if self.limit.is_some_and(|limit| self.sent >= u64::from(limit)) {
-                return Slice::Done(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), Vec::new());
+                return StepOutcome::Done(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), Vec::new());
             }
             out.push(b'e');
             self.sent += 1;
         }
-        slice.unwrap_or(Slice::Waiting)
+        slice.unwrap_or(StepOutcome::Waiting)
     }
 
     fn effort(&self) -> Effort {
@@ -179,8 +179,8 @@ impl Cursor for Played {
     }
 }
 
-fn done(code: ResultCode) -> Slice {
-    Slice::Done(LdapResult::new(code), Vec::new())
+fn done(code: ResultCode) -> StepOutcome {
+    StepOutcome::Done(LdapResult::new(code), Vec::new())
 }
 
 /// Runs it to its end: the entries, the result, and how often it was asked for more.
@@ -191,8 +191,8 @@ fn run(mut merged: MergedSearch) -> (usize, LdapResult, usize) {
         steps += 1;
         let budget = Budget { candidates: 128, nanos: 100_000, bytes: 1000, clock: &clock as &dyn Clock };
         match merged.step(budget, &mut out) {
-            Slice::Done(result, _) => return (out.len(), result, steps),
-            Slice::More | Slice::Waiting if steps < 100 => {}
+            StepOutcome::Done(result, _) => return (out.len(), result, steps),
+            StepOutcome::More | StepOutcome::Waiting if steps < 100 => {}
             other => panic!("no end: {other:?}"),
         }
     }
@@ -220,7 +220,7 @@ fn what_targets_answer_together() {
             for code in results {
                 let entries = if *code == OK { 2 } else { 0 };
                 merged
-                    .add(Ok(Played::cursor(vec![(entries, Slice::Waiting), (0, done(*code))])), false)
+                    .add(Ok(Played::cursor(vec![(entries, StepOutcome::Waiting), (0, done(*code))])), false)
                     .unwrap();
             }
             let (entries, result, _) = run(merged);
@@ -258,7 +258,8 @@ fn one_size_limit_for_all() {
     ] {
         let mut merged = MergedSearch::new(OnError::Continue, limit, String::new(), Vec::new());
         for count in counts {
-            let slices = (0..count).map(|_| (1, Slice::Waiting)).chain([(0, done(ResultCode::SUCCESS))]);
+            let slices =
+                (0..count).map(|_| (1, StepOutcome::Waiting)).chain([(0, done(ResultCode::SUCCESS))]);
             merged.add(Ok(Played::cursor(slices.collect())), false).unwrap();
         }
         let (entries, result, _) = run(merged);
@@ -267,7 +268,9 @@ fn one_size_limit_for_all() {
     // A lower limit of one target is an error of that target.
     let mut merged = MergedSearch::new(OnError::Report, 5, String::new(), Vec::new());
     merged.add(Ok(Played::cursor(vec![(2, done(ResultCode::SIZE_LIMIT_EXCEEDED))])), false).unwrap();
-    merged.add(Ok(Played::cursor(vec![(0, Slice::Waiting), (1, done(ResultCode::SUCCESS))])), false).unwrap();
+    merged
+        .add(Ok(Played::cursor(vec![(0, StepOutcome::Waiting), (1, done(ResultCode::SUCCESS))])), false)
+        .unwrap();
     let (entries, result, _) = run(merged);
     assert_eq!((entries, result.code), (3, ResultCode::SIZE_LIMIT_EXCEEDED));
 }
@@ -276,9 +279,11 @@ fn one_size_limit_for_all() {
 #[test]
 fn each_has_its_turn() {
     let mut merged = MergedSearch::new(OnError::Continue, 0, String::new(), Vec::new());
-    let much = (0..20).map(|_| (1, Slice::More)).chain([(0, done(ResultCode::SUCCESS))]);
+    let much = (0..20).map(|_| (1, StepOutcome::More)).chain([(0, done(ResultCode::SUCCESS))]);
     merged.add(Ok(Played::cursor(much.collect())), false).unwrap();
-    merged.add(Ok(Played::cursor(vec![(1, Slice::Waiting), (1, done(ResultCode::BUSY))])), false).unwrap();
+    merged
+        .add(Ok(Played::cursor(vec![(1, StepOutcome::Waiting), (1, done(ResultCode::BUSY))])), false)
+        .unwrap();
     let clock = ManualClock::new(Timestamp(0));
     let mut out = Vec::new();
     for _ in 0..4 {

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use larix_backend::{Changes, Context, Cursor, Effort, End, Interceptor, Next, Operations, Search, Slice};
+use larix_backend::{
+    Changes, Context, Cursor, Effort, End, Interceptor, Next, Operations, Search, StepOutcome,
+};
 use larix_engine::Entry;
 use larix_engine::access::Subject;
 use larix_engine::controls::{ControlValues, RequestControls};
@@ -441,21 +443,21 @@ struct Waiting {
 }
 
 impl Cursor for Waiting {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let progress = &self.progress;
         if let Some(follower) = &*progress.follower.lock().unwrap_or_else(PoisonError::into_inner) {
             follower.looks();
         }
         if progress.pending.load(Ordering::SeqCst) > 0 {
-            return Slice::Waiting;
+            return StepOutcome::Waiting;
         }
         match self.inner.step(budget, out) {
-            Slice::Done(mut result, controls) => {
+            StepOutcome::Done(mut result, controls) => {
                 let fault = progress.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(fault) = fault.filter(|_| result.is_success()) {
                     result.diagnostic = format!("autoca: {fault}");
                 }
-                Slice::Done(result, controls)
+                StepOutcome::Done(result, controls)
             }
             goes_on => goes_on,
         }

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::Arc;
 
 use larix_backend::{
-    Context, Cursor, CursorAround, Effort, End, Interceptor, Next, Operations, Search, Slice,
+    Context, Cursor, CursorAround, Effort, End, Interceptor, Next, Operations, Search, StepOutcome,
 };
 use larix_engine::controls::{OperationKind, OverlayControl};
 use larix_engine::overlay::settings::{SettingError, Settings};
@@ -126,13 +126,13 @@ impl CursorAround for Counting {
         &mut *self.inner
     }
 
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let slice = self.inner.step(budget, &mut self.found);
         self.count(out);
         match slice {
-            Slice::Done(result, mut controls) => {
+            StepOutcome::Done(result, mut controls) => {
                 controls.push(self.ended(&result));
-                Slice::Done(result, controls)
+                StepOutcome::Done(result, controls)
             }
             goes_on => goes_on,
         }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
-use larix_backend::{AnsweredSearch, Cursor, Slice, slice};
+use larix_backend::{AnsweredSearch, Cursor, StepOutcome, slice};
 use larix_engine::time::ManualClock;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{LdapResult, MessageId, ResultCode};
@@ -27,7 +27,9 @@ fn entries_are_counted_and_not_sent() {
             Box::new(AnsweredSearch { messages, result: LdapResult::new(code), entries: entries.into() });
         let mut counting = Counting { inner, limit, found: Vec::new(), entries: 0, references: 0 };
         let (clock, mut out) = (ManualClock::default(), Vec::new());
-        let Slice::Done(result, controls) = counting.step(slice(&clock), &mut out) else { panic!("goes on") };
+        let StepOutcome::Done(result, controls) = counting.step(slice(&clock), &mut out) else {
+            panic!("goes on")
+        };
         assert_eq!((result.code, out.len(), counting.effort().entries), (code, 0, 0));
         assert_eq!(controls, [counted(told, entries, 0)], "{entries} {limit}");
     }

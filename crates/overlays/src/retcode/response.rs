@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larix_backend::{
-    ClientHandle, Context, Cursor, Delayed, Delays, Done, Effort, Later, Pending, Reply, Slice,
+    ClientHandle, Context, Cursor, Delayed, Delays, Done, Effort, Later, Pending, Reply, StepOutcome,
 };
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
@@ -222,16 +222,16 @@ impl PlannedSearch {
 }
 
 impl Cursor for PlannedSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if self.wait.as_ref().is_some_and(|wait| !wait.is_over.load(Ordering::Acquire)) {
-            return Slice::Waiting;
+            return StepOutcome::Waiting;
         }
         let Some(inner) = &mut self.inner else {
-            return Slice::Done(self.planned().unwrap_or_else(LdapResult::success), Vec::new());
+            return StepOutcome::Done(self.planned().unwrap_or_else(LdapResult::success), Vec::new());
         };
         match inner.step(budget, out) {
-            Slice::Done(result, controls) if result.is_success() => {
-                Slice::Done(self.planned().unwrap_or(result), controls)
+            StepOutcome::Done(result, controls) if result.is_success() => {
+                StepOutcome::Done(self.planned().unwrap_or(result), controls)
             }
             goes_on => goes_on,
         }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context,
     Cursor, Done, End, Extended, ExtendedAnswer, First, InterceptedBackend, Interceptor, Later, Mount,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Routing, Search, Slice, Stack, Verdict,
-    slice,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Routing, Search, Stack, StepOutcome,
+    Verdict, slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -160,7 +160,7 @@ impl Requests {
         if let Some(mut cursor) = running {
             let mut out = Vec::new();
             return match cursor.step(slice(&self.clock), &mut out) {
-                Slice::Done(result, _) => Some(result_text(&result)),
+                StepOutcome::Done(result, _) => Some(result_text(&result)),
                 _ => {
                     *self.running.lock().unwrap() = Some(cursor);
                     None

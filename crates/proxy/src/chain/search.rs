@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_backend::{Cursor, Effort, End, Search, Slice, lowered};
+use larix_backend::{Cursor, Effort, End, Search, StepOutcome, lowered};
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::log::Follower;
@@ -195,7 +195,7 @@ impl Chained {
     }
 
     /// Asks the next server that a reference names, or gives it up.
-    fn follow(&mut self, mut reference: Reference, out: &mut Vec<u8>) -> Option<Slice> {
+    fn follow(&mut self, mut reference: Reference, out: &mut Vec<u8>) -> Option<StepOutcome> {
         while let Some(text) = reference.urls.pop_front() {
             if reference.tries >= TRIES_MAX {
                 break;
@@ -260,7 +260,7 @@ impl Chained {
     }
 
     /// No server that a reference names could be asked: the client has it. A slice where the search ends with it.
-    fn give_up(&mut self, reference: Reference, out: &mut Vec<u8>) -> Option<Slice> {
+    fn give_up(&mut self, reference: Reference, out: &mut Vec<u8>) -> Option<StepOutcome> {
         match reference.origin {
             Origin::Continuation(_) if self.behavior.continuation == Wish::ChainingRequired => {
                 Some(self.finish(cannot_chain()))
@@ -280,10 +280,10 @@ impl Chained {
         }
     }
 
-    fn finish(&mut self, result: LdapResult) -> Slice {
+    fn finish(&mut self, result: LdapResult) -> StepOutcome {
         self.drop_inner();
         self.waiting.clear();
-        Slice::Done(result, Vec::new())
+        StepOutcome::Done(result, Vec::new())
     }
 
     fn drop_inner(&mut self) {
@@ -293,7 +293,7 @@ impl Chained {
     }
 
     /// A server has answered.
-    fn remote_ended(&mut self, (result, controls): End, out: &mut Vec<u8>) -> Option<Slice> {
+    fn remote_ended(&mut self, (result, controls): End, out: &mut Vec<u8>) -> Option<StepOutcome> {
         let Remote { cursor, mut reference } = self.remote.take()?;
         let sent = cursor.effort().entries;
         self.remote_entries += sent;
@@ -357,7 +357,7 @@ fn urls_of(message: &[u8]) -> Option<Vec<String>> {
 }
 
 impl Cursor for Chained {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         while out.len() < budget.bytes {
             if let Some(remote) = &mut self.remote {
                 let start = out.len();
@@ -365,7 +365,7 @@ impl Cursor for Chained {
                 let slice = remote.cursor.step(budget, out);
                 self.take_references(out, start, depth);
                 match slice {
-                    Slice::Done(result, controls) => {
+                    StepOutcome::Done(result, controls) => {
                         if let Some(slice) = self.remote_ended((result, controls), out) {
                             return slice;
                         }
@@ -377,13 +377,13 @@ impl Cursor for Chained {
                     return slice;
                 }
             } else if let Some((result, controls)) = self.end.take() {
-                return Slice::Done(result, controls);
+                return StepOutcome::Done(result, controls);
             } else if let Some(inner) = &mut self.inner {
                 let start = out.len();
                 let slice = inner.step(budget, out);
                 self.take_references(out, start, 1);
                 match slice {
-                    Slice::Done(result, controls) => {
+                    StepOutcome::Done(result, controls) => {
                         self.drop_inner();
                         self.inner_ended((result, controls));
                     }
@@ -391,10 +391,10 @@ impl Cursor for Chained {
                     _ => {}
                 }
             } else {
-                return Slice::Done(LdapResult::success(), Vec::new());
+                return StepOutcome::Done(LdapResult::success(), Vec::new());
             }
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Cursor, Effort, Slice, lowered};
+use larix_backend::{Cursor, Effort, StepOutcome, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, Monotonic};
@@ -83,10 +83,10 @@ fn decoded<T>(message: &[u8], look: impl FnOnce(&SearchResultEntry<'_>) -> T) ->
 }
 
 impl Cursor for Answering {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         for _ in 0..budget.candidates.max(1) {
             if self.next >= self.entries.len() {
-                return Slice::Done(LdapResult::success(), Vec::new());
+                return StepOutcome::Done(LdapResult::success(), Vec::new());
             }
             if out.len() >= budget.bytes {
                 break;
@@ -94,10 +94,10 @@ impl Cursor for Answering {
             self.next += 1;
             if let Err(result) = self.pass(self.next - 1, out) {
                 self.next = self.entries.len();
-                return Slice::Done(result, Vec::new());
+                return StepOutcome::Done(result, Vec::new());
             }
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {
@@ -248,7 +248,7 @@ impl Reading {
         result: LdapResult,
         controls: Vec<larix_proto::ControlBuf>,
         out: &mut Vec<u8>,
-    ) -> Slice {
+    ) -> StepOutcome {
         let is_gone = matches!(result.code, ResultCode::UNAVAILABLE | ResultCode::BUSY);
         if let Some(before) = self.before.take().filter(|_| is_gone) {
             // Until it expires, what was known stands.
@@ -263,15 +263,15 @@ impl Reading {
         self.give_up(out);
         let is_cut = self.is_exceeded && result.code == ResultCode::SUCCESS;
         let result = if is_cut { LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED) } else { result };
-        Slice::Done(result, controls)
+        StepOutcome::Done(result, controls)
     }
 
-    fn answer(&mut self, entries: Arc<[CachedEntry]>) -> Slice {
+    fn answer(&mut self, entries: Arc<[CachedEntry]>) -> StepOutcome {
         let projection = Arc::clone(&self.projection);
         let answering = Answering::new(entries, self.region.clone(), projection, self.size_limit);
         self.answering = Some(Box::new(answering));
         (self.sent, self.looked) = (0, 0);
-        Slice::More
+        StepOutcome::More
     }
 
     /// Keeps the answer, if it is one that may be kept.
@@ -298,9 +298,9 @@ impl Reading {
         cache.insert(query, answer, Times { ttl, refresh }, (&settings, clock.monotonic(), changes));
     }
 
-    fn finish(&mut self, result: LdapResult, out: &mut Vec<u8>) -> Slice {
+    fn finish(&mut self, result: LdapResult, out: &mut Vec<u8>) -> StepOutcome {
         self.give_up(out);
-        Slice::Done(result, Vec::new())
+        StepOutcome::Done(result, Vec::new())
     }
 }
 
@@ -313,7 +313,7 @@ impl Drop for Reading {
 }
 
 impl Cursor for Reading {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(answering) = &mut self.answering {
             return answering.step(budget, out);
         }
@@ -331,7 +331,7 @@ impl Cursor for Reading {
         self.buffer = buffer;
         match (passed, slice) {
             (Err(result), _) => self.finish(result, out),
-            (Ok(()), Slice::Done(result, controls)) => self.end(result, controls, out),
+            (Ok(()), StepOutcome::Done(result, controls)) => self.end(result, controls, out),
             // Nobody needs the rest.
             (Ok(()), _) if self.is_exceeded && self.keeping.is_none() => {
                 self.finish(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), out)

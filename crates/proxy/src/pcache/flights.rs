@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larix_backend::{Cursor, Effort, Slice, lowered};
+use larix_backend::{Cursor, Effort, StepOutcome, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
@@ -123,7 +123,7 @@ impl Awaiting {
 }
 
 impl Cursor for Awaiting {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(cursor) = &mut self.cursor {
             return cursor.step(budget, out);
         }
@@ -131,13 +131,13 @@ impl Cursor for Awaiting {
             follower.looks();
         }
         if !self.flight.has_landed() {
-            return Slice::Waiting;
+            return StepOutcome::Waiting;
         }
         let mut cursor = match self.go_on.take().map(|go_on| go_on()) {
             Some(Ok(cursor)) => cursor,
-            Some(Err(result)) => return Slice::Done(result, Vec::new()),
+            Some(Err(result)) => return StepOutcome::Done(result, Vec::new()),
             // It was not to be asked again.
-            None => return Slice::Done(LdapResult::success(), Vec::new()),
+            None => return StepOutcome::Done(LdapResult::success(), Vec::new()),
         };
         if let Some(follower) = self.follower.take() {
             cursor.follow(follower);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use larix_backend::memory_tree::MemoryTree;
-use larix_backend::{Context, Cursor, Effort, Search, Slice, lowered};
+use larix_backend::{Context, Cursor, Effort, Search, StepOutcome, lowered};
 use larix_engine::controls::{OperationKind, OverlayControl, RequestControls};
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::search::task::Budget;
@@ -147,20 +147,20 @@ fn add(whole: &mut Entry, attribute: EntryAttribute) {
 }
 
 impl Cursor for CacheSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         for _ in 0..budget.candidates.max(1) {
             let Some((dn, copies)) = self.entries.next() else {
-                return Slice::Done(LdapResult::success(), Vec::new());
+                return StepOutcome::Done(LdapResult::success(), Vec::new());
             };
             self.effort.candidates += 1;
             if let Err(result) = self.answer(&dn, &copies, out) {
-                return Slice::Done(result, Vec::new());
+                return StepOutcome::Done(result, Vec::new());
             }
             if out.len() >= budget.bytes {
                 break;
             }
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use larix_backend::memory_tree::OneByOne;
-use larix_backend::{Cursor, Effort, Slice, slice};
+use larix_backend::{Cursor, Effort, StepOutcome, slice};
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
 use larix_engine::controls::RequestControls;
@@ -40,14 +40,14 @@ struct Remote {
 }
 
 impl Cursor for Remote {
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if !self.messages.is_empty() {
             out.append(&mut self.messages.remove(0));
-            return Slice::More;
+            return StepOutcome::More;
         }
         match self.end.take() {
-            Some(result) => Slice::Done(result, Vec::new()),
-            None => Slice::Waiting,
+            Some(result) => StepOutcome::Done(result, Vec::new()),
+            None => StepOutcome::Waiting,
         }
     }
 
@@ -200,9 +200,9 @@ impl World {
         let mut out = Vec::new();
         loop {
             match cursor.step(slice(&*self.clock), &mut out) {
-                Slice::Done(result, _) => return (names(&out), result.code.0),
-                Slice::More => {}
-                Slice::Waiting => panic!("waits"),
+                StepOutcome::Done(result, _) => return (names(&out), result.code.0),
+                StepOutcome::More => {}
+                StepOutcome::Waiting => panic!("waits"),
             }
         }
     }
@@ -292,7 +292,7 @@ fn what_is_not_whole_is_not_kept() {
     let world = world();
     let mut cursor = world.reading(ALL, vec![person("ann")], None, None);
     let mut out = Vec::new();
-    while !matches!(cursor.step(slice(&*world.clock), &mut out), Slice::Waiting) {}
+    while !matches!(cursor.step(slice(&*world.clock), &mut out), StepOutcome::Waiting) {}
     assert!(names(&out).len() == 1 && world.cache.reading() > 0);
     drop(cursor);
     assert_eq!((world.cache.size().0, world.cache.reading()), (0, 0));
@@ -475,7 +475,7 @@ impl World {
     }
 
     fn waits(&self, waiter: &mut Awaiting) -> bool {
-        matches!(waiter.step(slice(&*self.clock), &mut Vec::new()), Slice::Waiting)
+        matches!(waiter.step(slice(&*self.clock), &mut Vec::new()), StepOutcome::Waiting)
     }
 }
 
@@ -517,7 +517,9 @@ fn nobody_waits_for_one_that_fails() {
             "fails" => assert_eq!(world.run(&mut leader).1, ResultCode::UNAVAILABLE.0),
             "pauses" => leader.pause(),
             // More than is kept: it goes on for its own client alone.
-            "too much" => while !matches!(leader.step(slice(&*world.clock), &mut out), Slice::Waiting) {},
+            "too much" => {
+                while !matches!(leader.step(slice(&*world.clock), &mut out), StepOutcome::Waiting) {}
+            }
             _ => drop(leader),
         }
         assert_eq!(told.load(Ordering::Relaxed), 1, "{how}");

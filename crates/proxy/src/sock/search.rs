@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Cursor, Effort, Slice, lowered};
+use larix_backend::{Cursor, Effort, StepOutcome, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
@@ -60,7 +60,7 @@ impl SocketSearch {
 }
 
 impl Cursor for SocketSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(pending) = self.pending.take() {
             let PendingSearch { text, mut filter, began } = *pending;
             filter.remaining = self.size_limit;
@@ -77,11 +77,11 @@ impl Cursor for SocketSearch {
                     out.append(&mut message);
                     self.sent += 1;
                 }
-                FeedItem::Nothing => return Slice::Waiting,
-                FeedItem::End((result, controls)) => return Slice::Done(result, controls),
+                FeedItem::Nothing => return StepOutcome::Waiting,
+                FeedItem::End((result, controls)) => return StepOutcome::Done(result, controls),
             }
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {

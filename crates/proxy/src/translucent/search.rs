@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
-use larix_backend::{Cursor, Effort, OUTPUT_HIGH, Slice, lowered};
+use larix_backend::{Cursor, Effort, OUTPUT_HIGH, StepOutcome, lowered};
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::EntryId;
@@ -306,7 +306,7 @@ impl Translucent {
     }
 
     /// Takes the next step; none: there is more to do.
-    fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<Slice>, LdapResult> {
+    fn go_on(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<StepOutcome>, LdapResult> {
         if self.remote.is_some() {
             return self.go_on_there(budget, out);
         }
@@ -323,10 +323,14 @@ impl Translucent {
         if self.base_lookup.is_some() {
             return self.look_up_base(budget);
         }
-        Ok(Some(Slice::Done(LdapResult::success(), Vec::new())))
+        Ok(Some(StepOutcome::Done(LdapResult::success(), Vec::new())))
     }
 
-    fn go_on_there(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<Slice>, LdapResult> {
+    fn go_on_there(
+        &mut self,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<StepOutcome>, LdapResult> {
         let Some(remote) = &mut self.remote else { return Ok(None) };
         let room = budget.bytes.saturating_sub(out.len());
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -335,16 +339,16 @@ impl Translucent {
         buffer.clear();
         self.buffer = buffer;
         passed?;
-        let Slice::Done(result, controls) = slice else { return Ok(Some(slice)) };
+        let StepOutcome::Done(result, controls) = slice else { return Ok(Some(slice)) };
         self.remote = None;
         if result.code == ResultCode::SUCCESS && self.candidates.is_some() {
             return Ok(None);
         }
-        Ok(Some(Slice::Done(result, controls)))
+        Ok(Some(StepOutcome::Done(result, controls)))
     }
 
     /// Looks for names that are stored here.
-    fn go_on_here(&mut self, budget: Budget<'_>) -> Result<Option<Slice>, LdapResult> {
+    fn go_on_here(&mut self, budget: Budget<'_>) -> Result<Option<StepOutcome>, LdapResult> {
         let Some(candidates) = &mut self.candidates else { return Ok(None) };
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = candidates.step(Budget { bytes: NAMES_BYTES, ..budget }, &mut buffer);
@@ -354,7 +358,7 @@ impl Translucent {
         buffer.clear();
         self.buffer = buffer;
         match slice {
-            Slice::Done(result, _) => {
+            StepOutcome::Done(result, _) => {
                 self.candidates = None;
                 match result.code {
                     ResultCode::SUCCESS => Ok(None),
@@ -382,12 +386,12 @@ impl Translucent {
         Ok(())
     }
 
-    fn look_up_base(&mut self, budget: Budget<'_>) -> Result<Option<Slice>, LdapResult> {
+    fn look_up_base(&mut self, budget: Budget<'_>) -> Result<Option<StepOutcome>, LdapResult> {
         let Some(lookup) = &mut self.base_lookup else { return Ok(None) };
         self.buffer.clear();
         let slice = lookup.step(Budget { bytes: NAMES_BYTES, ..budget }, &mut self.buffer);
         self.buffer.clear();
-        let Slice::Done(result, _) = slice else { return Ok(Some(slice)) };
+        let StepOutcome::Done(result, _) = slice else { return Ok(Some(slice)) };
         self.base_lookup = None;
         match result.code {
             // A referral leads away from this server, and nothing is stored there.
@@ -415,12 +419,12 @@ impl Translucent {
         Ok(())
     }
 
-    fn fetch(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<Slice>, LdapResult> {
+    fn fetch(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Option<StepOutcome>, LdapResult> {
         let Some(fetching) = &mut self.fetching else { return Ok(None) };
         let bytes = fetching.messages.len() + OUTPUT_HIGH;
         let end = match fetching.cursor.step(Budget { bytes, ..budget }, &mut fetching.messages) {
-            Slice::Done(result, controls) => (result, controls),
-            Slice::More if fetching.messages.len() > lookup::ENTRY_BYTES_MAX => {
+            StepOutcome::Done(result, controls) => (result, controls),
+            StepOutcome::More if fetching.messages.len() > lookup::ENTRY_BYTES_MAX => {
                 return Err(lookup::too_large());
             }
             goes_on => return Ok(Some(goes_on)),
@@ -435,10 +439,10 @@ impl Translucent {
         Ok(None)
     }
 
-    fn finish(&mut self, result: LdapResult) -> Slice {
+    fn finish(&mut self, result: LdapResult) -> StepOutcome {
         (self.remote, self.candidates, self.fetching, self.base_lookup) = (None, None, None, None);
         self.waiting.clear();
-        Slice::Done(result, Vec::new())
+        StepOutcome::Done(result, Vec::new())
     }
 }
 
@@ -463,7 +467,7 @@ fn entry_name(message: &[u8]) -> Option<&str> {
 }
 
 impl Cursor for Translucent {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         while out.len() < budget.bytes {
             match self.go_on(budget, out) {
                 Ok(None) => {}
@@ -471,7 +475,7 @@ impl Cursor for Translucent {
                 Err(result) => return self.finish(result),
             }
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {

@@ -1,6 +1,6 @@
 //! A search whose answers are mapped.
 
-use larix_backend::{Cursor, CursorAround, Slice};
+use larix_backend::{Cursor, CursorAround, StepOutcome};
 use larix_engine::search::task::Budget;
 use larix_proto::{frames, limits};
 
@@ -30,7 +30,7 @@ impl CursorAround for Mapped {
         &mut *self.inner
     }
 
-    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step_around(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let room = budget.bytes.saturating_sub(out.len());
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut self.buffer);
         for message in frames(&self.buffer, limits::PDU_CEILING) {
@@ -38,10 +38,10 @@ impl CursorAround for Mapped {
         }
         self.buffer.clear();
         match slice {
-            Slice::Done(mut result, mut controls) => {
+            StepOutcome::Done(mut result, mut controls) => {
                 self.answers.result(&mut result);
                 self.answers.controls(&mut controls);
-                Slice::Done(result, controls)
+                StepOutcome::Done(result, controls)
             }
             goes_on => goes_on,
         }

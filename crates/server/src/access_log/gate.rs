@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use larix_backend::Slice;
+use larix_backend::StepOutcome;
 use larix_engine::log::Follower;
 use larix_engine::time::{Clock, Monotonic};
 
@@ -33,10 +33,11 @@ impl<H: OverlayHost> Gate<H> {
     }
 
     /// What a search answers in front of a closed gate. One that is open is taken away.
-    pub(crate) fn closed(gate: &mut Option<Self>) -> Option<Slice> {
+    pub(crate) fn closed(gate: &mut Option<Self>) -> Option<StepOutcome> {
         let closed = gate.as_ref().filter(|gate| !gate.is_open());
         // A search with a follower hears when the gate opens, and need not ask before.
-        let answer = closed.map(|gate| if gate.follower.is_some() { Slice::Waiting } else { Slice::More });
+        let answer =
+            closed.map(|gate| if gate.follower.is_some() { StepOutcome::Waiting } else { StepOutcome::More });
         if answer.is_none() {
             *gate = None;
         }

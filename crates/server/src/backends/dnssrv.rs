@@ -23,7 +23,7 @@ use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, Later,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Slice, Verdict, answered_by,
+    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, StepOutcome, Verdict, answered_by,
     lowered,
 };
 
@@ -379,11 +379,11 @@ impl fmt::Debug for DnsSearch {
 }
 
 impl Cursor for DnsSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let follower = self.slot.lock().1.clone();
         // Before it is looked for: another part of the same search may have told the follower.
         follower.into_iter().for_each(|follower| follower.looks());
-        let Some(resolution) = self.slot.lock().0.take() else { return Slice::Waiting };
+        let Some(resolution) = self.slot.lock().0.take() else { return StepOutcome::Waiting };
         let mut answered = self.search_answer.answer(&self.referral_request, &resolution, self.size_limit);
         self.entries = answered.entries;
         answered.step(budget, out)

@@ -19,7 +19,7 @@ use crate::connection::{OUTPUT_HIGH, Operation, SearchLocation};
 use crate::dispatch::ConnectionEvent;
 use crate::panics;
 use crate::server::Server;
-use larix_backend::{Effort, Slice, slice};
+use larix_backend::{Effort, StepOutcome, slice};
 
 /// Slices of a search that its worker computes, each of 100 us at most, its last candidates aside. Nearly all searches end within them.
 /// While they run, no other thread gets the worker's processor, not even a client on the same machine: with 20 slices and eight huge
@@ -110,8 +110,8 @@ impl Journey {
         let slice = panics::contained(|| {
             injected::panic_at("slice");
             match running.search.step(slice(&*server.clock), answers) {
-                Slice::Done(result, controls) => Some((result, controls)),
-                Slice::More | Slice::Waiting => None,
+                StepOutcome::Done(result, controls) => Some((result, controls)),
+                StepOutcome::More | StepOutcome::Waiting => None,
             }
         });
         self.watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use crate::databases::Databases;
 use crate::log::What;
 use crate::operation_rules::RestrictedOperation;
 use crate::statistics::{add, latency};
-use larix_backend::{Cursor, Done, End, First, Reply, Slice, slice};
+use larix_backend::{Cursor, Done, End, First, Reply, StepOutcome, slice};
 
 impl Dispatcher {
     pub(super) fn search(
@@ -120,10 +120,10 @@ impl Dispatcher {
         running.slices = running.slices.saturating_add(1);
         self.count_new_entries(running);
         let (result, controls) = match stepped {
-            Slice::More => return SliceOutcome::More,
-            Slice::Waiting if running.search.waits_for_changes() => return SliceOutcome::Sleeping,
-            Slice::Waiting => return SliceOutcome::Waiting,
-            Slice::Done(result, controls) => (result, controls),
+            StepOutcome::More => return SliceOutcome::More,
+            StepOutcome::Waiting if running.search.waits_for_changes() => return SliceOutcome::Sleeping,
+            StepOutcome::Waiting => return SliceOutcome::Waiting,
+            StepOutcome::Done(result, controls) => (result, controls),
         };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.in_flight, &result, Some(running.search.effort()));

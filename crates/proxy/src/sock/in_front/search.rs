@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Cursor, Effort, End, KeptSearch, Slice, lowered};
+use larix_backend::{Cursor, Effort, End, KeptSearch, StepOutcome, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
@@ -78,19 +78,19 @@ impl FrontSearch {
         Ok(())
     }
 
-    fn finish(&self, (result, controls): End) -> Slice {
+    fn finish(&self, (result, controls): End) -> StepOutcome {
         if let Some(notifier) = &self.notifier {
             notifier.result(&result);
         }
-        Slice::Done(result, controls)
+        StepOutcome::Done(result, controls)
     }
 }
 
 impl Cursor for FrontSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Stage::Program { search, .. } = &mut self.stage {
             match search.step(budget, out) {
-                Slice::Done(..) if search.goes_on() => {}
+                StepOutcome::Done(..) if search.goes_on() => {}
                 // What the program itself answers it is not told.
                 slice => return slice,
             }
@@ -102,7 +102,7 @@ impl Cursor for FrontSearch {
             && notifier.entry.is_some()
             && notifier.notices.delays(follower)
         {
-            return Slice::Waiting;
+            return StepOutcome::Waiting;
         }
         let before = out.len();
         let slice = self.cursor_mut().step(budget, out);
@@ -110,7 +110,7 @@ impl Cursor for FrontSearch {
             notifier.entries(out.get(before..).unwrap_or_default());
         }
         match slice {
-            Slice::Done(result, controls) => self.finish((result, controls)),
+            StepOutcome::Done(result, controls) => self.finish((result, controls)),
             slice => slice,
         }
     }

@@ -23,7 +23,7 @@ use crate::backends::Tree;
 use crate::backends::engine_database::failure;
 use crate::services::Services;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
-use larix_backend::{Context, Cursor, Effort, End, Search, Slice, lowered};
+use larix_backend::{Context, Cursor, Effort, End, Search, StepOutcome, lowered};
 
 /// A search below cn=changelog.
 #[derive(Debug)]
@@ -231,15 +231,15 @@ impl ChangeSearch {
 }
 
 impl Cursor for ChangeSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let database = match self.served.database() {
             Ok(database) => database,
-            Err(result) => return Slice::Done(result, Vec::new()),
+            Err(result) => return StepOutcome::Done(result, Vec::new()),
         };
         match self.slice(&database, budget, out) {
-            Ok(None) => Slice::More,
-            Ok(Some((result, controls))) => Slice::Done(result, controls),
-            Err(fault) => Slice::Done(failure(&self.services, &fault), Vec::new()),
+            Ok(None) => StepOutcome::More,
+            Ok(Some((result, controls))) => StepOutcome::Done(result, controls),
+            Err(fault) => StepOutcome::Done(failure(&self.services, &fault), Vec::new()),
         }
     }
 

@@ -23,7 +23,9 @@ use crate::backends::engine_database::internal_error;
 use crate::backends::engine_search::{self, FirstSlice};
 use crate::backends::search_limits;
 use crate::cluster::{Node, SharedStore, Turn};
-use larix_backend::{Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, Slice, lowered};
+use larix_backend::{
+    Context, Cursor, Effort, End, First, KeptSearch, OUTPUT_HIGH, Search, StepOutcome, lowered,
+};
 
 /// How far a slice on a thread may go: nobody but its client waits for it.
 pub(super) const SLICE_CANDIDATES: u32 = 8_192;
@@ -207,28 +209,28 @@ impl ClusteredSearch {
 }
 
 impl Cursor for ClusteredSearch {
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(answer) = Gate::closed(&mut self.gate) {
             return answer;
         }
         if self.is_out {
             match self.take_in() {
-                None => return Slice::Waiting,
+                None => return StepOutcome::Waiting,
                 Some(Err(lost)) => {
                     self.is_out = false;
-                    return Slice::Done(lost, Vec::new());
+                    return StepOutcome::Done(lost, Vec::new());
                 }
                 Some(Ok(())) => {}
             }
         }
         out.append(&mut self.out);
         if let Some((result, controls)) = self.end.take() {
-            return Slice::Done(result, controls);
+            return StepOutcome::Done(result, controls);
         }
         // Behind this the connection sends what there is before it asks for more.
         match self.send_out() {
-            Ok(()) => Slice::Waiting,
-            Err(result) => Slice::Done(result, Vec::new()),
+            Ok(()) => StepOutcome::Waiting,
+            Err(result) => StepOutcome::Done(result, Vec::new()),
         }
     }
 

@@ -25,7 +25,7 @@ use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
 use crate::backends::engine_database::internal_error;
 use crate::cluster::{Node, SharedStore, Turn, check_logged};
-use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, Slice};
+use larix_backend::{Context, Cursor, Effort, End, OUTPUT_HIGH, Search, StepOutcome};
 
 /// What goes to a thread and comes back.
 struct Work {
@@ -159,32 +159,32 @@ impl ClusteredSync {
 }
 
 impl Cursor for ClusteredSync {
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(answer) = Gate::closed(&mut self.gate) {
             return answer;
         }
         self.mailbox.looks();
         if self.is_out {
             match self.mailbox.take() {
-                MailboxContent::Nothing => return Slice::Waiting,
+                MailboxContent::Nothing => return StepOutcome::Waiting,
                 MailboxContent::Lost => {
                     self.is_out = false;
-                    return Slice::Done(internal_error(), Vec::new());
+                    return StepOutcome::Done(internal_error(), Vec::new());
                 }
                 MailboxContent::Slice(slice) => self.take_in(*slice),
             }
         }
         out.append(&mut self.out);
         if let Some((result, controls)) = self.end.take() {
-            return Slice::Done(result, controls);
+            return StepOutcome::Done(result, controls);
         }
         if self.rests && !self.signal.news.load(Ordering::SeqCst) {
-            return Slice::Waiting;
+            return StepOutcome::Waiting;
         }
         // Behind this the connection sends what there is before it asks for more.
         match self.send_out() {
-            Ok(()) => Slice::Waiting,
-            Err(result) => Slice::Done(result, Vec::new()),
+            Ok(()) => StepOutcome::Waiting,
+            Err(result) => StepOutcome::Done(result, Vec::new()),
         }
     }
 

@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::config::entries;
 use crate::services::{ConfigurationInForce, Services};
 use larix_backend::memory_tree::{MemoryTree, SyncSelection};
-use larix_backend::{Cursor, Effort, Search, Slice};
+use larix_backend::{Cursor, Effort, Search, StepOutcome};
 
 /// entryUUIDs in one message.
 const TOGETHER: usize = 1_000;
@@ -78,11 +78,11 @@ impl ConfigSearch {
     }
 
     /// What is sent now, and what is waited for.
-    fn go_on(&mut self, out: &mut Vec<u8>) -> Slice {
+    fn go_on(&mut self, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(follower) = &self.follower {
             follower.looks();
         }
-        let done = |result| Slice::Done(result, Vec::new());
+        let done = |result| StepOutcome::Done(result, Vec::new());
         let in_force = self.services.configuration_in_force.load_full();
         let Some(in_force) = in_force.filter(|in_force| is_provided(&in_force.config)) else {
             let text = "the content is no longer provided";
@@ -91,7 +91,7 @@ impl ConfigSearch {
         let config = Arc::clone(&in_force.config);
         let is_first = self.last_config.is_none();
         if self.last_config.as_ref().is_some_and(|last_config| Arc::ptr_eq(last_config, &config)) {
-            return Slice::Waiting;
+            return StepOutcome::Waiting;
         }
         let context = config.context_csns();
         let now = match self.look(&in_force) {
@@ -112,7 +112,7 @@ impl ConfigSearch {
             Some(&SyncInfo::NewCookie(text.as_bytes()).encode()),
             &[],
         );
-        Slice::Waiting
+        StepOutcome::Waiting
     }
 
     /// The entries that the consumer may have, superiors first.
@@ -157,10 +157,10 @@ impl ConfigSearch {
         (server_id, text): (u16, &str),
         in_force: &ConfigurationInForce,
         out: &mut Vec<u8>,
-    ) -> Slice {
+    ) -> StepOutcome {
         let cookie = Some(text.as_bytes());
         let (present, changed) = match decide(&self.consumer.known, context, server_id) {
-            Decision::Refused(result) => return Slice::Done(result, Vec::new()),
+            Decision::Refused(result) => return StepOutcome::Done(result, Vec::new()),
             Decision::Unchanged => (false, false),
             Decision::Everything => {
                 self.send_new(&now, &CsnVector::default(), in_force, out);
@@ -175,14 +175,14 @@ impl ConfigSearch {
         let cookie = cookie.filter(|_| changed);
         if !self.consumer.persist {
             let done = SyncDone { cookie, refresh_deletes: !present };
-            return Slice::Done(LdapResult::success(), vec![done.to_control(false)]);
+            return StepOutcome::Done(LdapResult::success(), vec![done.to_control(false)]);
         }
         let info = match present {
             true => SyncInfo::RefreshPresent { cookie, done: true },
             false => SyncInfo::RefreshDelete { cookie, done: true },
         };
         encode::intermediate(out, self.message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
-        Slice::More
+        StepOutcome::More
     }
 
     /// Sends what `known` does not cover, and names the rest.
@@ -245,7 +245,7 @@ impl ConfigSearch {
 
 impl Cursor for ConfigSearch {
     /// All that there is to send is sent in one slice.
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         self.go_on(out)
     }
 

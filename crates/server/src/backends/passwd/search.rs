@@ -17,7 +17,7 @@ use crate::backends::engine_database::failure;
 use crate::backends::{Tree, search_limits};
 use crate::services::Services;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
-use larix_backend::{Context, Cursor, Effort, Search, Slice, lowered};
+use larix_backend::{Context, Cursor, Effort, Search, StepOutcome, lowered};
 
 /// A search below the suffix.
 #[derive(Debug)]
@@ -158,11 +158,11 @@ enum Answer {
 }
 
 impl Cursor for AccountSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         match self.slice(budget, out) {
-            Ok(None) => Slice::More,
-            Ok(Some(result)) => Slice::Done(result, Vec::new()),
-            Err(fault) => Slice::Done(failure(&self.services, &fault), Vec::new()),
+            Ok(None) => StepOutcome::More,
+            Ok(Some(result)) => StepOutcome::Done(result, Vec::new()),
+            Err(fault) => StepOutcome::Done(failure(&self.services, &fault), Vec::new()),
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use larix_backend::{
-    Below, ChangedEntry, Context, Cursor, HeardChanges, KeptContext, KeptSearch, Search, Slice,
+    Below, ChangedEntry, Context, Cursor, HeardChanges, KeptContext, KeptSearch, Search, StepOutcome,
 };
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::log::Follower;
@@ -333,7 +333,7 @@ impl GluedContent {
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = running.cursor.step(budget, &mut buffer);
         // Changes of this server wake the search as well: only what the other server says counts.
-        if !(buffer.is_empty() && matches!(slice, Slice::Waiting)) {
+        if !(buffer.is_empty() && matches!(slice, StepOutcome::Waiting)) {
             self.silent = None;
         }
         for message in frames(&buffer, limits::PDU_CEILING) {
@@ -345,16 +345,16 @@ impl GluedContent {
         buffer.clear();
         self.buffer = buffer;
         let result = match slice {
-            Slice::More => {
+            StepOutcome::More => {
                 self.running = Some(running);
                 return Ok(Progress::More);
             }
-            Slice::Waiting => {
+            StepOutcome::Waiting => {
                 self.silent.get_or_insert_with(|| self.clock.monotonic());
                 self.running = Some(running);
                 return Ok(Progress::Waiting);
             }
-            Slice::Done(result, _) => result,
+            StepOutcome::Done(result, _) => result,
         };
         // What is not there is no fault of a server.
         if !matches!(result.code, ResultCode::SUCCESS | ResultCode::NO_SUCH_OBJECT) {

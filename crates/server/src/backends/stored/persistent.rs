@@ -9,7 +9,7 @@ use larix_replication::persistent::{Changes, SliceOutcome, Start};
 use larix_store::lmdb::LmdbStore;
 
 use super::StoredBackend;
-use larix_backend::{Backend, Context, Cursor, Effort, End, Search, Slice};
+use larix_backend::{Backend, Context, Cursor, Effort, End, Search, StepOutcome};
 
 /// Begins it.
 pub(super) fn start(
@@ -39,11 +39,11 @@ struct Persistent {
 }
 
 impl Cursor for Persistent {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         match self.changes.step(budget, out) {
-            SliceOutcome::More => Slice::More,
-            SliceOutcome::Waiting => Slice::Waiting,
-            SliceOutcome::Done(result, controls) => Slice::Done(result, controls),
+            SliceOutcome::More => StepOutcome::More,
+            SliceOutcome::Waiting => StepOutcome::Waiting,
+            SliceOutcome::Done(result, controls) => StepOutcome::Done(result, controls),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::backends::engine_database::failure;
 use crate::backends::engine_search::{self, FirstSlice, effort};
 use crate::backends::search_limits;
 use crate::services::Services;
-use larix_backend::{Context, Cursor, Effort, End, First, Search, Slice};
+use larix_backend::{Context, Cursor, Effort, End, First, Search, StepOutcome};
 
 /// A search under way.
 #[derive(Debug)]
@@ -43,13 +43,13 @@ impl StoredSearch {
 }
 
 impl Cursor for StoredSearch {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(answer) = Gate::closed(&mut self.gate) {
             return answer;
         }
         match self.slice(budget, out) {
-            Step::Done(result, controls) => Slice::Done(result, controls),
-            Step::More | Step::Blocked => Slice::More,
+            Step::Done(result, controls) => StepOutcome::Done(result, controls),
+            Step::More | Step::Blocked => StepOutcome::More,
         }
     }
 

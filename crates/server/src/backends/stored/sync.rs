@@ -14,7 +14,7 @@ use super::StoredBackend;
 use super::glued_content::{Builder, GluedContent, Progress};
 use crate::access_log::Gate;
 use crate::backends::consumer_search::{self, ConsumerSearch};
-use larix_backend::{Context, Cursor, Effort, End, Search, Slice};
+use larix_backend::{Context, Cursor, Effort, End, Search, StepOutcome};
 
 /// Begins it. `gate`: of an access log, what is to be there first. A consumer that has just been sent the entries knows changes that the
 /// log may not have yet, and would be refused as one that is ahead of its provider.
@@ -120,16 +120,16 @@ impl Synchronised {
 }
 
 impl Cursor for Synchronised {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         if let Some(answer) = Gate::closed(&mut self.gate) {
             return answer;
         }
         let stepped = self.go_on(budget, out);
         self.peer.reached(&self.search);
         match stepped.unwrap_or_else(|result| SliceOutcome::Done(result, Vec::new())) {
-            SliceOutcome::More => Slice::More,
-            SliceOutcome::Waiting | SliceOutcome::Elsewhere => Slice::Waiting,
-            SliceOutcome::Done(result, controls) => Slice::Done(result, controls),
+            SliceOutcome::More => StepOutcome::More,
+            SliceOutcome::Waiting | SliceOutcome::Elsewhere => StepOutcome::Waiting,
+            SliceOutcome::Done(result, controls) => StepOutcome::Done(result, controls),
         }
     }
 

@@ -18,7 +18,7 @@ use larix_schema::NormalDn;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, Effort, End, Later, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Slice, Verdict,
+    PasswordChangeOutcome, Pending, Reply, Search, StepOutcome, Verdict,
 };
 
 /// Entries of a stream.
@@ -191,7 +191,7 @@ struct Fed {
 }
 
 impl Cursor for Fed {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         let follower = self.feed.follower.lock().unwrap_or_else(PoisonError::into_inner).clone();
         follower.iter().for_each(|follower| follower.looks());
         let mut entries = self.feed.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,14 +199,14 @@ impl Cursor for Fed {
             let Some(dn) = entries.pop_front() else {
                 let mut end = self.feed.end.lock().unwrap_or_else(PoisonError::into_inner);
                 return match end.take() {
-                    Some(result) => Slice::Done(result, Vec::new()),
-                    None => Slice::Waiting,
+                    Some(result) => StepOutcome::Done(result, Vec::new()),
+                    None => StepOutcome::Waiting,
                 };
             };
             EntryEncoder::begin(out, self.message, &dn).finish(&[]);
             self.sent += 1;
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {
@@ -241,10 +241,10 @@ struct Stream {
 }
 
 impl Cursor for Stream {
-    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
         for _ in 0..budget.candidates {
             if self.next == STREAM {
-                return Slice::Done(LdapResult::success(), Vec::new());
+                return StepOutcome::Done(LdapResult::success(), Vec::new());
             }
             if out.len() >= budget.bytes {
                 break;
@@ -253,7 +253,7 @@ impl Cursor for Stream {
             self.next += 1;
             self.counts.made.fetch_add(1, Ordering::SeqCst);
         }
-        Slice::More
+        StepOutcome::More
     }
 
     fn effort(&self) -> Effort {
