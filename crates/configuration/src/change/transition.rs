@@ -8,7 +8,7 @@ use larix_engine::access::{Item, Privilege};
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::{Csn, CsnGenerator};
 use larix_engine::entry::{Entry, EntryAttribute};
-use larix_engine::overlay::{Change, ChangeKind, Failure, Prepared, PreparedModifyDn};
+use larix_engine::overlay::{Change, ChangeKind, Failure, PreparedChange, PreparedModifyDn};
 use larix_engine::time::new_uuid;
 use larix_engine::write::change::{self as entry_change, NoLargeSets};
 use larix_engine::write::operational;
@@ -97,11 +97,11 @@ impl<'a> Transition<'a> {
         let prepared = prepare(self.schema, change.operation.clone(), &subschema, latitude)?;
         let dn = prepared.dn().clone();
         let effect = match prepared {
-            Prepared::Add { dn, entry, mods } => self.add(&dn, entry, &mods),
-            Prepared::Modify { dn, mods } => self.modify(&dn, &mods),
-            Prepared::Delete { dn } => self.delete(&dn),
-            Prepared::ModifyDn(rename) => self.rename(&rename),
-            Prepared::Authenticate(_) | Prepared::Record(_) => {
+            PreparedChange::Add { dn, entry, mods } => self.add(&dn, entry, &mods),
+            PreparedChange::Modify { dn, mods } => self.modify(&dn, &mods),
+            PreparedChange::Delete { dn } => self.delete(&dn),
+            PreparedChange::ModifyDn(rename) => self.rename(&rename),
+            PreparedChange::Authenticate(_) | PreparedChange::Record(_) => {
                 Err(unwilling("a bind or a record is no change of cn=config"))
             }
         };

@@ -14,7 +14,7 @@ use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
 
 pub(crate) use super::prepared::RequiredAccess;
-pub use super::prepared::{Change, ChangeKind, Prepared, PreparedModifyDn};
+pub use super::prepared::{Change, ChangeKind, PreparedChange, PreparedModifyDn};
 
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -47,7 +47,7 @@ pub fn prepare(
     operation: WriteOperation,
     subschema: &NormalDn,
     latitude: Latitude,
-) -> Result<Prepared, LdapResult> {
+) -> Result<PreparedChange, LdapResult> {
     prepare_at(schema, operation, None, subschema, latitude)
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn prepare_at(
     target: Option<NormalDn>,
     subschema: &NormalDn,
     latitude: Latitude,
-) -> Result<Prepared, LdapResult> {
+) -> Result<PreparedChange, LdapResult> {
     match operation {
         WriteOperation::Add { entry, attributes } => {
             prepare_add(schema, (&entry, target), attributes, subschema, latitude)
@@ -73,7 +73,7 @@ pub(crate) fn prepare_at(
             if dn.is_root() || dn == *subschema {
                 return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "cannot delete the root DSE"));
             }
-            Ok(Prepared::Delete { dn })
+            Ok(PreparedChange::Delete { dn })
         }
         WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior } => {
             let request = RenameRequest { entry, new_rdn, delete_old_rdn, new_superior };
@@ -111,7 +111,7 @@ fn prepare_add(
     attributes: Vec<AttributeValues>,
     subschema: &NormalDn,
     latitude: Latitude,
-) -> Result<Prepared, LdapResult> {
+) -> Result<PreparedChange, LdapResult> {
     if attributes.iter().any(|a| a.values.is_empty()) {
         return Err(refuse(ResultCode::PROTOCOL_ERROR, "no values for attribute type"));
     }
@@ -129,7 +129,7 @@ fn prepare_add(
     if let Some(import) = latitude.import {
         let mut entry = Entry::new(pretty);
         entry.attributes = import_attributes(schema, attributes, import)?;
-        return Ok(Prepared::Add { dn, entry, mods: Vec::new() });
+        return Ok(PreparedChange::Add { dn, entry, mods: Vec::new() });
     }
     let mut mods = Vec::with_capacity(attributes.len());
     for attribute in attributes {
@@ -145,7 +145,7 @@ fn prepare_add(
     let mut entry = Entry::new(pretty);
     entry.attributes =
         mods.iter().map(|m| EntryAttribute::new(m.description.clone(), m.values.clone())).collect();
-    Ok(Prepared::Add { dn, entry, mods })
+    Ok(PreparedChange::Add { dn, entry, mods })
 }
 
 /// The attributes of an entry that is stored as it stands: what a load offline makes of them.
@@ -217,7 +217,7 @@ fn prepare_modify(
     changes: Vec<Modification>,
     subschema: &NormalDn,
     latitude: Latitude,
-) -> Result<Prepared, LdapResult> {
+) -> Result<PreparedChange, LdapResult> {
     let mut mods = Vec::with_capacity(changes.len());
     for change in changes {
         let kind = match change.operation {
@@ -235,7 +235,7 @@ fn prepare_modify(
     } else {
         check_obsolete(schema, &mods, latitude)?;
         check_user_modification(schema, &mut mods, latitude)?;
-        return Ok(Prepared::Modify { dn, mods });
+        return Ok(PreparedChange::Modify { dn, mods });
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
 }
@@ -477,7 +477,7 @@ fn prepare_modify_dn(
     schema: &Schema,
     request: &RenameRequest,
     subschema: &NormalDn,
-) -> Result<Prepared, LdapResult> {
+) -> Result<PreparedChange, LdapResult> {
     let (dn, pretty) = parse_dn(schema, &request.entry, "invalid DN")?;
     let (rdn_as_dn, new_rdn) = parse_dn(schema, &request.new_rdn, "invalid new RDN")?;
     if rdn_as_dn.depth() != 1 {
@@ -511,7 +511,7 @@ fn prepare_modify_dn(
             mods,
         };
         check_target(&rename)?;
-        return Ok(Prepared::ModifyDn(Box::new(rename)));
+        return Ok(PreparedChange::ModifyDn(Box::new(rename)));
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
 }
@@ -602,7 +602,7 @@ mod tests {
                 let attribute = AttributeValues { description: "sn".to_owned(), values: vec![b"b".to_vec()] };
                 let operation = WriteOperation::Add { entry: name.to_owned(), attributes: vec![attribute] };
                 match prepare_at(&schema, operation, target, &NormalDn::root(), Latitude::default()) {
-                    Ok(Prepared::Add { dn, entry, .. }) => (dn, entry.dn),
+                    Ok(PreparedChange::Add { dn, entry, .. }) => (dn, entry.dn),
                     other => panic!("{name}: {other:?}"),
                 }
             };

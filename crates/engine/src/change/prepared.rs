@@ -10,7 +10,7 @@ use crate::entry::Entry;
 
 /// A change whose names are resolved and whose values obey their syntaxes.
 #[derive(Clone, Debug)]
-pub enum Prepared {
+pub enum PreparedChange {
     Add {
         dn: NormalDn,
         entry: Entry,
@@ -30,7 +30,7 @@ pub enum Prepared {
     Record(Arc<Recording>),
 }
 
-impl Prepared {
+impl PreparedChange {
     /// The entry that is changed.
     pub fn dn(&self) -> &NormalDn {
         match self {

@@ -9,7 +9,7 @@ use larix_store::Store;
 use super::{ChosenDatabase, Directory, ServedDatabase};
 use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
 use crate::budget::{LimitExceeded, RequestLimit};
-use crate::change::prepare::{Prepared, refuse};
+use crate::change::prepare::{PreparedChange, refuse};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::failure::Failure;
@@ -337,6 +337,6 @@ impl<S: Store> ServedDatabase<S> {
             completion(BindConclusion { result, controls, must_change_password, rehash, forward });
         };
         let target = attempt.dn.as_str().to_owned();
-        self.submit_own(target, Prepared::Authenticate(Box::new(attempt)), None, Box::new(completion));
+        self.submit_own(target, PreparedChange::Authenticate(Box::new(attempt)), None, Box::new(completion));
     }
 }

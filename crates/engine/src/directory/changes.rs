@@ -10,7 +10,7 @@ use super::{ChosenDatabase, Directory, DnLocation, Frontend, ServedDatabase};
 use crate::access::Subject;
 use crate::budget::RequestLimit;
 use crate::change::Counts;
-use crate::change::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
+use crate::change::prepare::{self, ChangeKind, Latitude, PreparedChange, refuse};
 use crate::controls::{ReadAttributes, RequestControls};
 use crate::database::DatabaseSettings;
 use crate::overlay::PasswordWork;
@@ -25,7 +25,7 @@ type Refused = (LdapResult, Option<usize>);
 
 /// A change that was checked as far as that takes no database.
 pub(super) struct CheckedChange {
-    operation: Prepared,
+    operation: PreparedChange,
     target: String,
     counts: Counts,
     is_import: bool,
@@ -70,13 +70,13 @@ pub(super) fn check(
 }
 
 /// Whether a change by the `updatedn` was made elsewhere. A client's own, who sets no operational attribute, is stamped here.
-fn is_replicated(schema: &Schema, operation: &Prepared) -> bool {
+fn is_replicated(schema: &Schema, operation: &PreparedChange) -> bool {
     match operation {
-        Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => {
+        PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. } => {
             mods.iter().any(|change| schema.attribute(change.description.attribute).no_user_modification)
         }
-        Prepared::Delete { .. } | Prepared::ModifyDn(_) => true,
-        Prepared::Authenticate(_) | Prepared::Record(_) => false,
+        PreparedChange::Delete { .. } | PreparedChange::ModifyDn(_) => true,
+        PreparedChange::Authenticate(_) | PreparedChange::Record(_) => false,
     }
 }
 
@@ -262,7 +262,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         if settings.read_only && !is_import {
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
-        if let Prepared::ModifyDn(rename) = &operation
+        if let PreparedChange::ModifyDn(rename) = &operation
             && location_of(&rename.target()) != DnLocation::Here
         {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
@@ -276,8 +276,10 @@ impl<S: Store> ChosenDatabase<'_, S> {
     }
 
     /// What comparing with the passwords costs that a change stores.
-    fn password_rounds(self, operation: &Prepared) -> usize {
-        let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = operation else { return 0 };
+    fn password_rounds(self, operation: &PreparedChange) -> usize {
+        let (PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. }) = operation else {
+            return 0;
+        };
         let passwords = mods.iter().filter(|one| {
             one.kind != ChangeKind::Delete && one.description.attribute == self.known.user_password
         });

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::changes::check;
 use super::{ChosenDatabase, Directory, DnLocation};
 use crate::access::Subject;
-use crate::change::prepare::{self, Change, ChangeKind, Prepared, RequiredAccess};
+use crate::change::prepare::{self, Change, ChangeKind, PreparedChange, RequiredAccess};
 use crate::overlay::{Entries as _, PasswordWork, PendingChange, Purpose};
 use crate::search::view_entries::ViewEntries;
 use crate::write::authority::Authority;
@@ -48,7 +48,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         let Some(mods) = mods.ok().filter(|_| !settings.read_only && !settings.shadow) else {
             return;
         };
-        let operation = Prepared::Modify { dn: dn.clone(), mods };
+        let operation = PreparedChange::Modify { dn: dn.clone(), mods };
         let work = Arc::new(PasswordWork::of(Purpose::Rehash, None, None));
         served.submit_own(dn.as_str().to_owned(), operation, Some(work), completion);
     }
@@ -71,7 +71,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
         let schema = &self.frontend.schema;
         match prepare::internal_change(schema, ChangeKind::Add, "userPassword", vec![hash.to_vec()]) {
             Ok(change) => {
-                let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
+                let operation = PreparedChange::Modify { dn: dn.clone(), mods: vec![change] };
                 let work = Arc::new(PasswordWork::of(Purpose::Change, None, Some(password)));
                 served.submit_own(dn.as_str().to_owned(), operation, Some(work), completion);
             }
@@ -107,7 +107,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
             access: RequiredAccess::User,
         };
         let add = Change { kind: ChangeKind::Add, values: vec![Vec::new()], ..replace.clone() };
-        let operation = Prepared::Modify { dn: dn.clone(), mods: vec![replace, add] };
+        let operation = PreparedChange::Modify { dn: dn.clone(), mods: vec![replace, add] };
         let authority = Authority { view: &view, subject };
         authority.admits(&operation).unwrap_or(false)
     }

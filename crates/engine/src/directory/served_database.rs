@@ -7,7 +7,7 @@ use larix_schema::Schema;
 use larix_store::{CommitError, Store};
 
 use crate::access::Subject;
-use crate::change::prepare::Prepared;
+use crate::change::prepare::PreparedChange;
 use crate::controls::RequestControls;
 use crate::database::Database;
 use crate::index::{IndexConfig, IndexStatus, NotIndexed};
@@ -86,7 +86,7 @@ impl<S: Store> ServedDatabase<S> {
     /// Writes records of an access log. `completion` is called once, on the writer's thread or here.
     pub fn record(&self, recording: Recording, completion: Completion) {
         let target = recording.suffix_text.clone();
-        self.submit_own(target, Prepared::Record(Arc::new(recording)), None, completion);
+        self.submit_own(target, PreparedChange::Record(Arc::new(recording)), None, completion);
     }
 
     /// Has the writer look for work of its own, which it may do from now on.
@@ -98,7 +98,7 @@ impl<S: Store> ServedDatabase<S> {
     pub(super) fn submit_own(
         &self,
         target: String,
-        operation: Prepared,
+        operation: PreparedChange,
         passwords: Option<Arc<PasswordWork>>,
         completion: Completion,
     ) {

@@ -50,7 +50,7 @@ use second_factor::SecondFactor;
 use shown::ShownEntries;
 
 pub use crate::change::BindAttempt;
-pub use crate::change::prepare::{Change, ChangeKind, Prepared, PreparedModifyDn, internal_change};
+pub use crate::change::prepare::{Change, ChangeKind, PreparedChange, PreparedModifyDn, internal_change};
 pub use crate::failure::Failure;
 pub use authentication::{Authentication, BindConclusion, Judgement, NobodysBind, PendingBind};
 pub(crate) use authentication::{judge, judge_code};
@@ -230,7 +230,7 @@ pub struct ProviderSettings {
 /// A change that is about to be carried out.
 #[derive(Debug)]
 pub struct PendingChange<'a> {
-    pub operation: &'a Prepared,
+    pub operation: &'a PreparedChange,
     pub subject: &'a Subject,
     pub controls: &'a RequestControls,
     pub schema: &'a Schema,
@@ -248,7 +248,7 @@ impl PendingChange<'_> {
     /// Whether an overlay added it, or it follows from another change, and it is about these attributes, except for operational ones that
     /// overlays before this one keep for each change.
     pub fn is_derived_about(&self, is_meant: impl Fn(&Change) -> bool) -> bool {
-        let Prepared::Modify { mods, .. } = self.operation else { return false };
+        let PreparedChange::Modify { mods, .. } = self.operation else { return false };
         let is_kept = |one: &Change| self.schema.attribute(one.description.attribute).is_operational();
         self.derived && mods.iter().any(&is_meant) && mods.iter().all(|one| is_meant(one) || is_kept(one))
     }
@@ -258,7 +258,7 @@ impl PendingChange<'_> {
 #[derive(Debug, Default)]
 pub struct Additions {
     /// The final form of the change. `None`: it stays as it is. A modify that becomes empty succeeds and leaves the entry unchanged.
-    pub altered: Option<Prepared>,
+    pub altered: Option<PreparedChange>,
     /// The overlays after this one do not see the change.
     pub ends: bool,
     /// Changes that are carried out after it, in order, as its requester.
@@ -311,7 +311,7 @@ pub struct AroundChange<'a> {
 #[derive(Debug)]
 pub struct Consequence {
     /// No access rule applies: its modifications are the server's own.
-    pub operation: Prepared,
+    pub operation: PreparedChange,
     /// Whether each server derives it for itself: operational attributes stay, and replicas do not get it. Otherwise it is a change like any
     /// other.
     pub local: bool,

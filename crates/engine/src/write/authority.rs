@@ -11,7 +11,7 @@ use larix_store::Snapshot;
 use super::operator::{CurrentEntry, Operator};
 use crate::access::{AccessTarget, Item, Privilege, Subject, Verdict};
 use crate::budget::{Meter, RequestLimit};
-use crate::change::prepare::{Change, Prepared, PreparedModifyDn};
+use crate::change::prepare::{Change, PreparedChange, PreparedModifyDn};
 use crate::database::View;
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
@@ -35,20 +35,20 @@ impl<V: Snapshot> Authority<'_, '_, V> {
     ///
     /// # Errors
     /// A store that cannot be read; [`Fault::StepsSpent`] where the rules take more than a request may.
-    pub(crate) fn admits(&self, operation: &Prepared) -> Result<bool, Fault> {
+    pub(crate) fn admits(&self, operation: &PreparedChange) -> Result<bool, Fault> {
         if self.view.policy.is_root(self.subject) {
             return Ok(true);
         }
         match operation {
-            Prepared::Add { dn, entry, mods } => self.admits_add(dn, entry, mods),
-            Prepared::Modify { dn, mods } => {
+            PreparedChange::Add { dn, entry, mods } => self.admits_add(dn, entry, mods),
+            PreparedChange::Modify { dn, mods } => {
                 self.of(dn, |source| self.may_modify(dn, source, mods))?.unwrap_or(Ok(false))
             }
-            Prepared::Delete { dn } => Ok(self.may_take_from_parent(dn, Privilege::Delete)?
+            PreparedChange::Delete { dn } => Ok(self.may_take_from_parent(dn, Privilege::Delete)?
                 && self.may_with_entry(dn, Item::Entry, Privilege::Delete)?),
-            Prepared::ModifyDn(rename) => self.admits_rename(rename),
+            PreparedChange::ModifyDn(rename) => self.admits_rename(rename),
             // The server's own.
-            Prepared::Authenticate(_) | Prepared::Record(_) => Ok(true),
+            PreparedChange::Authenticate(_) | PreparedChange::Record(_) => Ok(true),
         }
     }
 

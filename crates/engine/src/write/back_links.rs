@@ -16,7 +16,7 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
 use super::{back_link_walk, values};
-use crate::change::prepare::{Change, ChangeKind, Prepared, RequiredAccess};
+use crate::change::prepare::{Change, ChangeKind, PreparedChange, RequiredAccess};
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
 use crate::entry::record::Form;
@@ -223,8 +223,8 @@ fn has_value<N: Snapshot>(
 }
 
 /// Whether a change may alter links or back links: all do but a modify of other attributes than these and objectClass.
-pub(super) fn touches(settings: &DatabaseSettings, schema: &Schema, operation: &Prepared) -> bool {
-    let Prepared::Modify { mods, .. } = operation else { return true };
+pub(super) fn touches(settings: &DatabaseSettings, schema: &Schema, operation: &PreparedChange) -> bool {
+    let PreparedChange::Modify { mods, .. } = operation else { return true };
     let rules = settings.overlays.at(Interests::BACK_LINK).filter_map(|overlay| overlay.back_link());
     let mut rules = rules.peekable();
     if rules.peek().is_none() {

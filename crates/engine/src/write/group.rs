@@ -25,7 +25,7 @@ use crate::access::Subject;
 use crate::budget::{LimitExceeded, RequestLimit};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::WriteOperation;
-use crate::change::prepare::{self, Latitude, Prepared};
+use crate::change::prepare::{self, Latitude, PreparedChange};
 use crate::controls::{ControlValues, RequestControls};
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseSettings, DatabaseState, View};
@@ -84,7 +84,7 @@ impl RefusalDetails {
 
 /// What one overlay wants done with a change, prepared.
 struct OverlayWork {
-    altered: Option<Prepared>,
+    altered: Option<PreparedChange>,
     ends: bool,
     derived: Vec<Task>,
     follow_up: Option<Box<dyn FollowUp>>,
@@ -246,11 +246,11 @@ impl<'a, S: Store> Group<'a, S> {
         for (at, task) in tasks.iter().enumerate() {
             outcome.refused = Some(at);
             match &task.operation {
-                Prepared::Authenticate(attempt) => {
+                PreparedChange::Authenticate(attempt) => {
                     self.authenticate(transaction, unit, task, attempt, outcome)?;
                     continue;
                 }
-                Prepared::Record(recording) => {
+                PreparedChange::Record(recording) => {
                     self.record(transaction, unit, task, recording)?;
                     self.touches_links = true;
                     continue;
@@ -366,11 +366,11 @@ impl<'a, S: Store> Group<'a, S> {
         let view = self.view_over(&snapshot, unit)?;
         let authority = Authority { view: &view, subject: &task.subject };
         let admitted = match &task.operation {
-            Prepared::Add { dn, entry, mods } if view.settings.last_modified => {
+            PreparedChange::Add { dn, entry, mods } if view.settings.last_modified => {
                 // Rules may ask who made an entry.
                 let (mut entry, mods) = (entry.clone(), mods.clone());
                 operational::name_creator(&self.known, &mut entry, task.subject.shown_dn());
-                authority.admits(&Prepared::Add { dn: dn.clone(), entry, mods })
+                authority.admits(&PreparedChange::Add { dn: dn.clone(), entry, mods })
             }
             operation => authority.admits(operation),
         };
@@ -397,7 +397,7 @@ impl<'a, S: Store> Group<'a, S> {
             total.derived.extend(work.derived);
             total.follow_ups.extend(work.follow_up);
             if let Some(operation) = work.altered {
-                total.idle = matches!(&operation, Prepared::Modify { mods, .. } if mods.is_empty());
+                total.idle = matches!(&operation, PreparedChange::Modify { mods, .. } if mods.is_empty());
                 let altered = task.to_mut();
                 // What was made of the values before is of others.
                 (altered.operation, altered.prepared) = (operation, PreparedSets::default());
@@ -649,18 +649,18 @@ fn envelope<'a>(
 
 fn carry_out_operation<V: Snapshot>(
     operator: &mut Operator<'_, V>,
-    operation: &Prepared,
+    operation: &PreparedChange,
 ) -> Result<(), Failure> {
     match operation {
-        Prepared::Add { dn, entry, mods } => {
+        PreparedChange::Add { dn, entry, mods } => {
             let entry = operator.envelope.prepared.entry(entry, mods);
             add::add(operator, dn, entry, mods)
         }
-        Prepared::Modify { dn, mods } => modify::modify(operator, dn, mods),
-        Prepared::Delete { dn } => delete::delete(operator, dn),
-        Prepared::ModifyDn(rename) => modify_dn::modify_dn(operator, rename),
+        PreparedChange::Modify { dn, mods } => modify::modify(operator, dn, mods),
+        PreparedChange::Delete { dn } => delete::delete(operator, dn),
+        PreparedChange::ModifyDn(rename) => modify_dn::modify_dn(operator, rename),
         // The changes of a bind come here as a modify, the entries of an access log one by one as adds.
-        Prepared::Authenticate(_) | Prepared::Record(_) => Ok(()),
+        PreparedChange::Authenticate(_) | PreparedChange::Record(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_schema::Schema;
 
-use crate::change::prepare::{Change, ChangeKind, Prepared};
+use crate::change::prepare::{Change, ChangeKind, PreparedChange};
 use crate::entry::record::INLINE_COUNT_LIMIT;
 use crate::entry::{Entry, EntryAttribute, LargeValues, Members};
 
@@ -22,8 +22,8 @@ pub(crate) static NONE_PREPARED: PreparedSets = PreparedSets(Vec::new());
 
 impl PreparedSets {
     /// The caller makes it on its own thread, before the writer has the request.
-    pub(crate) fn new(schema: &Schema, operation: &Prepared) -> Self {
-        let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = operation else {
+    pub(crate) fn new(schema: &Schema, operation: &PreparedChange) -> Self {
+        let (PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. }) = operation else {
             return Self::default();
         };
         let large = mods.iter().enumerate().filter(|(_, change)| {

@@ -10,7 +10,7 @@ use super::known::KnownSchema;
 use super::operator::Operator;
 use super::schema_check::CheckMode;
 use super::task::Task;
-use crate::change::prepare::{Change, ChangeKind, Prepared, refuse};
+use crate::change::prepare::{Change, ChangeKind, PreparedChange, refuse};
 use crate::csn::Csn;
 use crate::failure::Failure;
 use crate::log;
@@ -22,7 +22,9 @@ pub(crate) fn mode(mode: CheckMode) -> CheckMode {
 
 /// The CSN that such a change has, if it says so.
 pub(crate) fn csn_of(task: &Task, known: &KnownSchema) -> Option<Csn> {
-    let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = &task.operation else { return None };
+    let (PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. }) = &task.operation else {
+        return None;
+    };
     let sets = |change: &&Change| {
         change.description.attribute == known.entry_csn && change.kind != ChangeKind::Delete
     };
@@ -32,7 +34,7 @@ pub(crate) fn csn_of(task: &Task, known: &KnownSchema) -> Option<Csn> {
 
 /// What such a change raises the contextCSN to.
 pub(crate) fn contexts_of(task: &Task, known: &KnownSchema) -> Vec<Csn> {
-    let Prepared::Modify { mods, .. } = &task.operation else { return Vec::new() };
+    let PreparedChange::Modify { mods, .. } = &task.operation else { return Vec::new() };
     values(mods, known).filter_map(|value| csn(value)).collect()
 }
 

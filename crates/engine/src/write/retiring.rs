@@ -3,7 +3,7 @@
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeOptions, AttributeTypeId, ObjectClassId, Schema};
 
-use crate::change::prepare::Prepared;
+use crate::change::prepare::PreparedChange;
 
 /// Types, classes and options that are about to leave the schema. From the moment the writer knows of them no change brings them
 /// into an entry, so that what is looked up behind that holds.
@@ -27,7 +27,7 @@ impl RetiringDefinitions {
     }
 
     /// The first of these elements that a change uses, by its name.
-    fn used_by(&self, operation: &Prepared, schema: &Schema) -> Option<String> {
+    fn used_by(&self, operation: &PreparedChange, schema: &Schema) -> Option<String> {
         let object_class = schema.attribute_type_id("objectClass");
         let find = |description: &AttributeDescription, values: &[Vec<u8>]| {
             if self.takes(description) {
@@ -43,10 +43,12 @@ impl RetiringDefinitions {
             classes.next()
         };
         let (attributes, mods) = match operation {
-            Prepared::Add { entry, mods, .. } => (entry.attributes.as_slice(), mods.as_slice()),
-            Prepared::Modify { mods, .. } => (&[][..], mods.as_slice()),
-            Prepared::ModifyDn(rename) => (&[][..], rename.mods.as_slice()),
-            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => return None,
+            PreparedChange::Add { entry, mods, .. } => (entry.attributes.as_slice(), mods.as_slice()),
+            PreparedChange::Modify { mods, .. } => (&[][..], mods.as_slice()),
+            PreparedChange::ModifyDn(rename) => (&[][..], rename.mods.as_slice()),
+            PreparedChange::Delete { .. } | PreparedChange::Authenticate(_) | PreparedChange::Record(_) => {
+                return None;
+            }
         };
         let added = attributes.iter().find_map(|a| find(&a.description, &a.values));
         added.or_else(|| mods.iter().find_map(|change| find(&change.description, &change.values)))
@@ -54,7 +56,7 @@ impl RetiringDefinitions {
 
     /// # Errors
     /// Refuses a change that uses any of these elements.
-    pub(crate) fn check(&self, operation: &Prepared, schema: &Schema) -> Result<(), LdapResult> {
+    pub(crate) fn check(&self, operation: &PreparedChange, schema: &Schema) -> Result<(), LdapResult> {
         if self.is_empty() {
             return Ok(());
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::prepared_sets::PreparedSets;
 use crate::access::Subject;
-use crate::change::prepare::Prepared;
+use crate::change::prepare::PreparedChange;
 use crate::controls::RequestControls;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 
 /// A change that is ready for the writer.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub(crate) operation: Prepared,
+    pub(crate) operation: PreparedChange,
     /// The DN of the target as the request had it.
     pub(crate) target: String,
     pub(crate) subject: Arc<Subject>,

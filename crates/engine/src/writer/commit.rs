@@ -14,7 +14,7 @@ use super::queue::Queue;
 use super::task::WriterTask;
 use super::{GROUP_BYTES, SHARED_GROUP_BYTES};
 use crate::catalog::CatalogEdit;
-use crate::change::prepare::Prepared;
+use crate::change::prepare::PreparedChange;
 use crate::database::{Database, MayConflict, retried};
 use crate::failure::{Failure, commit_failed};
 use crate::fault::Fault;
@@ -254,7 +254,7 @@ impl<S: Store> Core<S> {
 /// The rows that find the entries which the changes name.
 fn wanted<S: Store>(database: &Database<S>, jobs: &[Job]) -> Vec<Wanted> {
     let operations = jobs.iter().flat_map(|job| &job.tasks).map(|task| &task.operation);
-    database.wanted(operations.flat_map(Prepared::names))
+    database.wanted(operations.flat_map(PreparedChange::names))
 }
 
 /// Carries out the gathered changes and those that wait.

@@ -11,7 +11,7 @@ use super::lanes::Waits;
 use super::own_thread::OwnThread;
 use super::queue::{Queue, QueueError};
 use super::task::WriterTask;
-use crate::change::prepare::{Change, Prepared};
+use crate::change::prepare::{Change, PreparedChange};
 use crate::replica::ReplicatedJob;
 use crate::write::request::Completion;
 use crate::write::task::{Follow, Task};
@@ -82,22 +82,22 @@ impl Waits for Work {
 }
 
 /// How many values a change names, and as many more as it has parts.
-fn values(operation: &Prepared) -> usize {
+fn values(operation: &PreparedChange) -> usize {
     let of = |mods: &[Change]| mods.iter().map(|change| 1 + change.values.len()).sum::<usize>();
     match operation {
-        Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => of(mods),
-        Prepared::ModifyDn(rename) => of(&rename.mods),
-        Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => 1,
+        PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. } => of(mods),
+        PreparedChange::ModifyDn(rename) => of(&rename.mods),
+        PreparedChange::Delete { .. } | PreparedChange::Authenticate(_) | PreparedChange::Record(_) => 1,
     }
 }
 
 /// How many bytes the values of a change have.
-fn bytes(operation: &Prepared) -> usize {
+fn bytes(operation: &PreparedChange) -> usize {
     let of = |mods: &[Change]| mods.iter().flat_map(|change| &change.values).map(Vec::len).sum::<usize>();
     match operation {
-        Prepared::Add { mods, .. } | Prepared::Modify { mods, .. } => of(mods),
-        Prepared::ModifyDn(rename) => of(&rename.mods),
-        Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => 0,
+        PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. } => of(mods),
+        PreparedChange::ModifyDn(rename) => of(&rename.mods),
+        PreparedChange::Delete { .. } | PreparedChange::Authenticate(_) | PreparedChange::Record(_) => 0,
     }
 }
 

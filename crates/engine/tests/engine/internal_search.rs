@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::internal_search::{InternalSearch, SearchEnd, SearchOutcome};
-use larix_engine::overlay::{Additions, Interests, Overlay, Overlays, PendingChange, Prepared, Refusal};
+use larix_engine::overlay::{
+    Additions, Interests, Overlay, Overlays, PendingChange, PreparedChange, Refusal,
+};
 use larix_engine::write::WriteOutcome;
 use larix_engine::{DatabaseSettings, Entry};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
@@ -34,7 +36,7 @@ impl Overlay for OneMail {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        let Prepared::Add { entry, .. } = change.operation else { return Ok(Additions::default()) };
+        let PreparedChange::Add { entry, .. } = change.operation else { return Ok(Additions::default()) };
         let entry: &Entry = entry;
         let mail = change.schema.attribute_type("mail").unwrap().id;
         let base = change.schema.parse_dn(SUFFIX).unwrap();

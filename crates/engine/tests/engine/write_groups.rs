@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
-use larix_engine::overlay::{Additions, Interests, Overlay, PendingChange, Prepared, Refusal};
+use larix_engine::overlay::{Additions, Interests, Overlay, PendingChange, PreparedChange, Refusal};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
@@ -347,7 +347,7 @@ impl Overlay for Keeper {
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let nothing = Additions::default();
-        let Prepared::Delete { dn } = change.operation else { return Ok(nothing) };
+        let PreparedChange::Delete { dn } = change.operation else { return Ok(nothing) };
         if *dn == change.schema.parse_dn(&self.kept).unwrap() {
             return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "kept").into());
         }

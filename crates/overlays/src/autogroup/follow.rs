@@ -6,7 +6,8 @@ use std::sync::Arc;
 use larix_engine::Entry;
 use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::{
-    AroundChange, ChangeKind, Consequence, Entries, Failure, FollowUp, Prepared, Refusal, internal_change,
+    AroundChange, ChangeKind, Consequence, Entries, Failure, FollowUp, PreparedChange, Refusal,
+    internal_change,
 };
 use larix_proto::Scope;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -284,6 +285,6 @@ fn change(
     values: Vec<Vec<u8>>,
 ) -> Result<Consequence, Refusal> {
     let change = internal_change(schema, kind, &set.member.to_text(schema), values)?;
-    let operation = Prepared::Modify { dn: dn.clone(), mods: vec![change] };
+    let operation = PreparedChange::Modify { dn: dn.clone(), mods: vec![change] };
     Ok(Consequence { operation, local: false, permissive: false })
 }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use larix_engine::index::Kinds;
 use larix_engine::overlay::{
-    Additions, Change, Descriptor, FollowUp, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
-    Refusal,
+    Additions, Change, Descriptor, FollowUp, Interests, Overlay, OverlayDirective, PendingChange,
+    PreparedChange, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, BoundFilter, ObjectClassId, Schema};
@@ -98,10 +98,10 @@ impl Overlay for AutoGroup {
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let (before, after, mods) = match change.operation {
-            Prepared::Add { dn, .. } => (None, Some(dn.clone()), &[][..]),
-            Prepared::Modify { dn, mods } => (Some(dn.clone()), Some(dn.clone()), mods.as_slice()),
-            Prepared::Delete { dn } => (Some(dn.clone()), None, &[][..]),
-            Prepared::ModifyDn(rename) => (Some(rename.dn.clone()), Some(rename.target()), &[][..]),
+            PreparedChange::Add { dn, .. } => (None, Some(dn.clone()), &[][..]),
+            PreparedChange::Modify { dn, mods } => (Some(dn.clone()), Some(dn.clone()), mods.as_slice()),
+            PreparedChange::Delete { dn } => (Some(dn.clone()), None, &[][..]),
+            PreparedChange::ModifyDn(rename) => (Some(rename.dn.clone()), Some(rename.target()), &[][..]),
             _ => return Ok(Additions::default()),
         };
         if !change.derived && !mods.is_empty() {
@@ -114,8 +114,8 @@ impl Overlay for AutoGroup {
         let touches = |attribute: &AttributeDescription| mods.iter().any(|one| one.description == *attribute);
         let defines = touches(&self.0.object_class) || self.0.sets.iter().any(|set| touches(&set.url));
         let below = match change.operation {
-            Prepared::Delete { .. } => change.controls.tree_delete,
-            Prepared::ModifyDn(_) => true,
+            PreparedChange::Delete { .. } => change.controls.tree_delete,
+            PreparedChange::ModifyDn(_) => true,
             _ => false,
         };
         let follow = Follow { settings: Arc::clone(&self.0), before, after, defines, below };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use larix_engine::Entry;
 use larix_engine::overlay::{
     Additions, AroundChange, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp, Interests,
-    Overlay, OverlayDirective, PendingChange, Prepared, Refusal, internal_change,
+    Overlay, OverlayDirective, PendingChange, PreparedChange, Refusal, internal_change,
 };
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use regex::Regex;
@@ -109,7 +109,7 @@ impl Definition {
         value: Vec<u8>,
     ) -> Option<Consequence> {
         let change = internal_change(schema, kind, &self.member.to_text(schema), vec![value]).ok()?;
-        let operation = Prepared::Modify { dn: group.clone(), mods: vec![change] };
+        let operation = PreparedChange::Modify { dn: group.clone(), mods: vec![change] };
         Some(Consequence { operation, local: false, permissive: false })
     }
 }
@@ -129,9 +129,9 @@ impl Overlay for AutoMember {
             return Ok(Additions::default());
         }
         let (before, after) = match change.operation {
-            Prepared::Add { dn, .. } => (None, dn.clone()),
-            Prepared::Modify { dn, .. } => (Some(dn.clone()), dn.clone()),
-            Prepared::ModifyDn(rename) => (Some(rename.dn.clone()), rename.target()),
+            PreparedChange::Add { dn, .. } => (None, dn.clone()),
+            PreparedChange::Modify { dn, .. } => (Some(dn.clone()), dn.clone()),
+            PreparedChange::ModifyDn(rename) => (Some(rename.dn.clone()), rename.target()),
             // Who takes names of entries out that are gone is refint.
             _ => return Ok(Additions::default()),
         };

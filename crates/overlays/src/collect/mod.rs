@@ -13,7 +13,8 @@ use larix_engine::Fault;
 use larix_engine::overlay::computed::{ComputedAttributes, ComputedIn, ComputedOf, Holders};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
-    Additions, Descriptor, Failure, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal,
+    Additions, Descriptor, Failure, Interests, Overlay, OverlayDirective, PendingChange, PreparedChange,
+    Refusal,
 };
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -58,7 +59,7 @@ impl Overlay for Collect {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        let Prepared::Modify { dn, mods } = change.operation else { return Ok(Additions::default()) };
+        let PreparedChange::Modify { dn, mods } = change.operation else { return Ok(Additions::default()) };
         for collection in self.collections.iter().filter(|own| dn.is_descendant_of(&own.ancestor)) {
             if let Some(virtual_one) = mods.iter().find(|change| collection.has(&change.description)) {
                 let name = virtual_one.description.to_text(change.schema);

@@ -16,7 +16,7 @@ use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::overlay::internal_search::{InternalSearch, SearchEnd, Whose};
 use larix_engine::overlay::{
     Additions, Change, ChangeKind, Descriptor, Entries, Failure, InGluedDatabases, Interests, Overlay,
-    OverlayDirective, PendingChange, Prepared, Refusal, Violation,
+    OverlayDirective, PendingChange, PreparedChange, Refusal, Violation,
 };
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -132,18 +132,18 @@ impl Overlay for Constraints {
         }
         let spent = Spent::default();
         match change.operation {
-            Prepared::Add { dn, entry, .. } => self.judge_add(change, dn, entry, &spent)?,
-            Prepared::Modify { mods, .. } if mods.is_empty() => {
+            PreparedChange::Add { dn, entry, .. } => self.judge_add(change, dn, entry, &spent)?,
+            PreparedChange::Modify { mods, .. } if mods.is_empty() => {
                 if !self.settings.allow_empty {
                     let text = "constraint_update() got null modlist";
                     return Err(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text).into());
                 }
             }
-            Prepared::Modify { dn, mods } => self.judge_changes(change, (dn, dn), mods, &spent)?,
-            Prepared::ModifyDn(rename) => {
+            PreparedChange::Modify { dn, mods } => self.judge_changes(change, (dn, dn), mods, &spent)?,
+            PreparedChange::ModifyDn(rename) => {
                 self.judge_changes(change, (&rename.dn, &rename.target()), &rename.mods, &spent)?;
             }
-            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => {}
+            PreparedChange::Delete { .. } | PreparedChange::Authenticate(_) | PreparedChange::Record(_) => {}
         }
         Ok(Additions::default())
     }

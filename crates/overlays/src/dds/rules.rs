@@ -3,7 +3,7 @@
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Entries, Failure, FollowUp, PendingChange,
-    Prepared, Refusal, internal_change,
+    PreparedChange, Refusal, internal_change,
 };
 use larix_engine::time::Timestamp;
 use larix_engine::{Entry, EntryAttribute};
@@ -15,9 +15,9 @@ use super::{DynamicObjects, Lifetimes};
 
 pub(super) fn prepare(own: &DynamicObjects, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
     match change.operation {
-        Prepared::Add { dn, entry, .. } => added(own, change, dn, entry),
-        Prepared::Modify { dn, mods } => modified(own, change, dn, mods),
-        Prepared::ModifyDn(rename) if own.lifetimes.on && rename.new_superior.is_some() => {
+        PreparedChange::Add { dn, entry, .. } => added(own, change, dn, entry),
+        PreparedChange::Modify { dn, mods } => modified(own, change, dn, mods),
+        PreparedChange::ModifyDn(rename) if own.lifetimes.on && rename.new_superior.is_some() => {
             let text = "static entry cannot have dynamicObject as newSuperior";
             Ok(follow(NewPosition::below(own, rename.target(), text)))
         }
@@ -59,7 +59,7 @@ fn added(
     let value = entry.attribute(&own.ttl).and_then(|ttl| ttl.values.first());
     let ttl = value.map_or(Ok(own.lifetimes.usual), |value| checked(own, value))?;
     let mut altered = change.operation.clone();
-    if let Prepared::Add { entry, .. } = &mut altered {
+    if let PreparedChange::Add { entry, .. } = &mut altered {
         entry.remove(&own.ttl);
         entry.remove(&own.expires);
         for (attribute, value) in [(&own.ttl, ttl.to_string()), (&own.expires, expires(change.now, ttl))] {
@@ -105,7 +105,7 @@ fn modified(
         let name = own.expires.to_text(change.schema);
         let expires = internal_change(change.schema, ChangeKind::Replace, &name, vec![value])?;
         let mods = mods.iter().cloned().chain([expires]).collect();
-        altered = Some(Prepared::Modify { dn: dn.clone(), mods });
+        altered = Some(PreparedChange::Modify { dn: dn.clone(), mods });
     }
     let concerns = altered.is_some() || of(&own.object_class).next().is_some();
     let follow_up = concerns.then(|| {

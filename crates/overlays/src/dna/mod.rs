@@ -15,7 +15,7 @@ use larix_engine::index::Kinds;
 use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, FollowUp, Interests, Overlay,
-    OverlayDirective, PendingChange, Prepared, Refusal, internal_change,
+    OverlayDirective, PendingChange, PreparedChange, Refusal, internal_change,
 };
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -102,10 +102,10 @@ impl Overlay for NumericAssignment {
 
 impl Range {
     /// Whether the change asks for a number out of the range.
-    fn wants_number(&self, change: &PendingChange<'_>, operation: &Prepared) -> Result<bool, Refusal> {
+    fn wants_number(&self, change: &PendingChange<'_>, operation: &PreparedChange) -> Result<bool, Refusal> {
         let is_below = |dn: &NormalDn| dn.is_within(&self.base) && *dn != self.base;
         match operation {
-            Prepared::Add { dn, entry, .. } if is_below(dn) => {
+            PreparedChange::Add { dn, entry, .. } if is_below(dn) => {
                 let asks = |attribute: &AttributeDescription| match (&self.magic, entry.attribute(attribute))
                 {
                     (Some(magic), Some(own)) => own.values.contains(magic),
@@ -114,7 +114,7 @@ impl Range {
                 };
                 Ok(self.attributes.iter().any(asks) && change.entries.matches(dn, entry, &self.filter)?)
             }
-            Prepared::Modify { dn, mods } if is_below(dn) => {
+            PreparedChange::Modify { dn, mods } if is_below(dn) => {
                 let Some(magic) = &self.magic else { return Ok(false) };
                 let asks = |one: &Change| self.covers(one) && one.values.contains(magic);
                 if !mods.iter().any(asks) {
@@ -208,14 +208,19 @@ impl Range {
     }
 
     /// The change with the number.
-    fn with(&self, operation: &Prepared, schema: &Schema, number: u64) -> Result<Prepared, Refusal> {
+    fn with(
+        &self,
+        operation: &PreparedChange,
+        schema: &Schema,
+        number: u64,
+    ) -> Result<PreparedChange, Refusal> {
         let mut altered = operation.clone();
         let change = |attribute: &AttributeDescription| {
             let value = vec![number.to_string().into_bytes()];
             internal_change(schema, ChangeKind::Add, &attribute.to_text(schema), value)
         };
         match &mut altered {
-            Prepared::Add { entry, .. } => {
+            PreparedChange::Add { entry, .. } => {
                 for attribute in &self.attributes {
                     let Change { values, .. } = change(attribute)?;
                     match (entry.attribute_mut(attribute), &self.magic) {
@@ -226,7 +231,7 @@ impl Range {
                     }
                 }
             }
-            Prepared::Modify { mods, .. } => {
+            PreparedChange::Modify { mods, .. } => {
                 let is_magic = |one: &&mut Change| {
                     self.covers(one) && self.magic.as_ref().is_some_and(|magic| one.values.contains(magic))
                 };
@@ -258,7 +263,7 @@ impl FollowUp for Numbers {
                 mods.push(internal_change(schema, ChangeKind::Delete, NEXT, vec![before])?);
             }
             mods.push(internal_change(schema, ChangeKind::Add, NEXT, vec![after])?);
-            let operation = Prepared::Modify { dn: base, mods };
+            let operation = PreparedChange::Modify { dn: base, mods };
             consequences.push(Consequence { operation, local: false, permissive: false });
         }
         Ok(consequences)

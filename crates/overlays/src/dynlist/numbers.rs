@@ -1,6 +1,6 @@
 //! Values of dgAuthz are in an order, which they carry as `{n}` (X-ORDERED 'VALUES'): the overlay writes it, as slapd does.
 
-use larix_engine::overlay::{Additions, Change, ChangeKind, PendingChange, Prepared, Refusal};
+use larix_engine::overlay::{Additions, Change, ChangeKind, PendingChange, PreparedChange, Refusal};
 use larix_schema::{AttributeDescription, Schema};
 
 /// The number, and what is behind it.
@@ -23,7 +23,7 @@ pub(super) fn number(
     change: &PendingChange<'_>,
     attribute: &AttributeDescription,
 ) -> Result<Additions, Refusal> {
-    let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = change.operation else {
+    let (PreparedChange::Add { mods, .. } | PreparedChange::Modify { mods, .. }) = change.operation else {
         return Ok(Additions::default());
     };
     if mods.iter().all(|own| own.description != *attribute) {
@@ -31,7 +31,7 @@ pub(super) fn number(
     }
     let mut altered = change.operation.clone();
     match &mut altered {
-        Prepared::Add { entry, mods, .. } => {
+        PreparedChange::Add { entry, mods, .. } => {
             for own in mods.iter_mut().filter(|own| own.description == *attribute) {
                 *own = with(change.schema, own, add_numbers(&own.values, 0));
             }
@@ -39,7 +39,7 @@ pub(super) fn number(
                 own.values = add_numbers(&own.values, 0);
             }
         }
-        Prepared::Modify { dn, mods } => {
+        PreparedChange::Modify { dn, mods } => {
             let entry = change.entries.entry(dn)?;
             let stored = entry.as_ref().and_then(|entry| entry.attribute(attribute));
             let mut there: Vec<Vec<u8>> = stored.map_or_else(Vec::new, |stored| stored.values.clone());

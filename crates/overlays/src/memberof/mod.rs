@@ -16,7 +16,7 @@ use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::computed::ComputedAttributes;
 use larix_engine::overlay::{
     Additions, BackLinkRule, Change, ChangeKind, Descriptor, InGluedDatabases, Interests, Overlay,
-    OverlayDirective, PendingChange, Prepared, Refusal,
+    OverlayDirective, PendingChange, PreparedChange, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -98,8 +98,10 @@ impl Membership {
         let is_group = |classes: &[Vec<u8>]| self.rule.is_source(schema, classes.iter().map(Vec::as_slice));
         let Some(object_class) = schema.attribute_type_id("objectClass") else { return Ok(false) };
         Ok(match change.operation {
-            Prepared::Add { entry, .. } => is_group(entry.values(object_class)),
-            Prepared::Modify { dn, mods } if mods.iter().any(|change| self.adds_members(schema, change)) => {
+            PreparedChange::Add { entry, .. } => is_group(entry.values(object_class)),
+            PreparedChange::Modify { dn, mods }
+                if mods.iter().any(|change| self.adds_members(schema, change)) =>
+            {
                 change.entries.entry(dn)?.is_some_and(|entry| is_group(entry.values(object_class)))
             }
             _ => false,
@@ -113,7 +115,7 @@ impl Membership {
     }
 
     /// The change without members that are not there, or a refusal; `None` when it can stay as it is.
-    fn checked(&self, change: &PendingChange<'_>) -> Result<Option<Prepared>, Refusal> {
+    fn checked(&self, change: &PendingChange<'_>) -> Result<Option<PreparedChange>, Refusal> {
         if self.dangling == Dangling::Ignore
             || change.derived
             || change.controls.relax
@@ -122,7 +124,8 @@ impl Membership {
             return Ok(None);
         }
         let schema = change.schema;
-        let (Prepared::Add { dn, mods, .. } | Prepared::Modify { dn, mods }) = change.operation else {
+        let (PreparedChange::Add { dn, mods, .. } | PreparedChange::Modify { dn, mods }) = change.operation
+        else {
             return Ok(None);
         };
         let mut remaining = Vec::with_capacity(mods.len());
@@ -152,10 +155,10 @@ impl Membership {
     }
 
     /// The change with these modifications in the place of its own. What overlays before made of other attributes of a new entry stays.
-    fn with(&self, schema: &Schema, operation: &Prepared, remaining: Vec<Change>) -> Prepared {
+    fn with(&self, schema: &Schema, operation: &PreparedChange, remaining: Vec<Change>) -> PreparedChange {
         let mut altered = operation.clone();
         match &mut altered {
-            Prepared::Add { entry, mods, .. } => {
+            PreparedChange::Add { entry, mods, .. } => {
                 entry.attributes.retain_mut(|attribute| {
                     if !attribute.description.is_subdescription_of(schema, &self.rule.forward) {
                         return true;
@@ -168,7 +171,7 @@ impl Membership {
                 });
                 *mods = remaining;
             }
-            Prepared::Modify { mods, .. } => *mods = remaining,
+            PreparedChange::Modify { mods, .. } => *mods = remaining,
             _ => {}
         }
         altered

@@ -16,7 +16,7 @@ use larix_engine::Entry;
 use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::{
     Additions, Change, Descriptor, Entries, Failure, Interests, Overlay, OverlayDirective, PendingChange,
-    Prepared, Refusal,
+    PreparedChange, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -104,14 +104,14 @@ impl Overlay for ManagedEntries {
             rules.check_managed(change)?;
         }
         let moved = match change.operation {
-            Prepared::Add { dn, .. } => Moved { before: None, after: Some(dn.clone()), all: false },
-            Prepared::Modify { dn, .. } => {
+            PreparedChange::Add { dn, .. } => Moved { before: None, after: Some(dn.clone()), all: false },
+            PreparedChange::Modify { dn, .. } => {
                 Moved { before: Some(dn.clone()), after: Some(dn.clone()), all: false }
             }
-            Prepared::Delete { dn } => {
+            PreparedChange::Delete { dn } => {
                 Moved { before: Some(dn.clone()), after: None, all: change.controls.tree_delete }
             }
-            Prepared::ModifyDn(rename) => {
+            PreparedChange::ModifyDn(rename) => {
                 let all = change.entries.has_subordinates(&rename.dn)?;
                 Moved { before: Some(rename.dn.clone()), after: Some(rename.target()), all }
             }
@@ -177,10 +177,10 @@ impl Rules {
         let Some(definition) = self.definitions.iter().find(is_above) else { return Ok(()) };
         let is_template = definition.template == *dn;
         match change.operation {
-            Prepared::Delete { .. } if is_template || change.controls.tree_delete => Err(unwilling(
+            PreparedChange::Delete { .. } if is_template || change.controls.tree_delete => Err(unwilling(
                 "Deleting an active managed entries template is not allowed. Delete the associated config entry first.",
             )),
-            Prepared::ModifyDn(_) => Err(unwilling(
+            PreparedChange::ModifyDn(_) => Err(unwilling(
                 "Renaming an active managed entries template is not allowed. Create a new template and modify the associated \
                  config entry instead.",
             )),
@@ -198,12 +198,12 @@ impl Rules {
             return Ok(());
         }
         match change.operation {
-            Prepared::Modify { mods, .. } => self.check_mapped(change, dn, mods),
-            Prepared::Delete { .. } if !change.entries.is_root(change.subject) => {
+            PreparedChange::Modify { mods, .. } => self.check_mapped(change, dn, mods),
+            PreparedChange::Delete { .. } if !change.entries.is_root(change.subject) => {
                 let text = "Deleting a managed entry is not allowed. It needs to be manually unlinked first.";
                 self.check_unmanaged(change, dn, change.controls.tree_delete, text)
             }
-            Prepared::ModifyDn(_) if !change.entries.is_root(change.subject) => {
+            PreparedChange::ModifyDn(_) if !change.entries.is_root(change.subject) => {
                 let text = "Renaming a managed entry is not allowed. It needs to be manually unlinked first.";
                 self.check_unmanaged(change, dn, false, text)
             }

@@ -10,7 +10,7 @@ use larix_engine::Entry;
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{
     Additions, BuildContext, Change, ChangeKind, Descriptor, InGluedDatabases, Interests, Overlay,
-    PendingChange, Prepared, Refusal,
+    PendingChange, PreparedChange, Refusal,
 };
 
 pub static DESCRIPTOR: Descriptor =
@@ -34,7 +34,7 @@ impl Overlay for NoOperations {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        let Prepared::Modify { dn, mods } = change.operation else { return Ok(Additions::default()) };
+        let PreparedChange::Modify { dn, mods } = change.operation else { return Ok(Additions::default()) };
         let replaces = |change: &Change| change.kind == ChangeKind::Replace && !change.values.is_empty();
         if !mods.iter().any(replaces) {
             return Ok(Additions::default());
@@ -51,7 +51,8 @@ impl Overlay for NoOperations {
         }
         // As in slapd, other overlays do not hear of a modify of which nothing is left.
         let ends = left.is_empty();
-        let altered = (left.len() < mods.len()).then(|| Prepared::Modify { dn: dn.clone(), mods: left });
+        let altered =
+            (left.len() < mods.len()).then(|| PreparedChange::Modify { dn: dn.clone(), mods: left });
         Ok(Additions { altered, ends, ..Additions::default() })
     }
 }

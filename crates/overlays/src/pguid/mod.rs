@@ -11,7 +11,7 @@ use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch, Sea
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
     Additions, BuildContext, ChangeKind, Descriptor, Entries, Failure, InGluedDatabases, Interests, Overlay,
-    PendingChange, Prepared, Refusal, internal_change,
+    PendingChange, PreparedChange, Refusal, internal_change,
 };
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
@@ -56,14 +56,14 @@ impl Overlay for ParentUuid {
 
     /// A stored value, as slapd's export has it, is computed from the first move on.
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        let Prepared::ModifyDn(rename) = change.operation else { return Ok(Additions::default()) };
+        let PreparedChange::ModifyDn(rename) = change.operation else { return Ok(Additions::default()) };
         let is_stored = |entry: larix_engine::Entry| entry.attribute(&self.parent).is_some();
         if rename.new_superior.is_none() || !change.entries.entry(&rename.dn)?.is_some_and(is_stored) {
             return Ok(Additions::default());
         }
         let mut altered = rename.clone();
         altered.mods.push(internal_change(change.schema, ChangeKind::Delete, NAME, Vec::new())?);
-        Ok(Additions { altered: Some(Prepared::ModifyDn(altered)), ..Additions::default() })
+        Ok(Additions { altered: Some(PreparedChange::ModifyDn(altered)), ..Additions::default() })
     }
 }
 

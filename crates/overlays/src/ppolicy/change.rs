@@ -13,7 +13,7 @@ use super::{ENDED_BY_PASSWORD, PasswordPolicy, response};
 use larix_engine::access::Privilege;
 use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::overlay::{
-    Additions, Change, ChangeKind, PendingChange, Prepared, Purpose, Refusal, internal_change,
+    Additions, Change, ChangeKind, PendingChange, PreparedChange, Purpose, Refusal, internal_change,
 };
 use larix_engine::password::is_hashed;
 
@@ -27,16 +27,16 @@ pub(super) fn before(overlay: &PasswordPolicy, change: &PendingChange<'_>) -> Re
         return Ok(unchanged);
     }
     match change.operation {
-        Prepared::Add { dn, entry, mods } => {
+        PreparedChange::Add { dn, entry, mods } => {
             let Some(password) = password_of(change) else { return Ok(unchanged) };
             if entry.attribute(&password).is_none() {
                 return Ok(unchanged);
             }
             let entry = add(overlay, change, dn, entry, &password)?;
-            let altered = Some(Prepared::Add { dn: dn.clone(), entry, mods: mods.clone() });
+            let altered = Some(PreparedChange::Add { dn: dn.clone(), entry, mods: mods.clone() });
             Ok(Additions { altered, ..unchanged })
         }
-        Prepared::Modify { dn, mods } if !overlay.settings.disable_write => {
+        PreparedChange::Modify { dn, mods } if !overlay.settings.disable_write => {
             let Some(password) = password_of(change) else { return Ok(unchanged) };
             let concerns = |m: &Change| m.description == password || is_lock(change, m);
             if !mods.iter().any(concerns) {
@@ -45,7 +45,7 @@ pub(super) fn before(overlay: &PasswordPolicy, change: &PendingChange<'_>) -> Re
             let Some(entry) = change.entries.entry(dn)? else { return Ok(unchanged) };
             let entry = account::whole(change.schema, dn, &entry, change.entries)?;
             let mods = Modify::new(overlay, change, dn, &entry, password)?.carry_out(mods.clone())?;
-            Ok(Additions { altered: Some(Prepared::Modify { dn: dn.clone(), mods }), ..unchanged })
+            Ok(Additions { altered: Some(PreparedChange::Modify { dn: dn.clone(), mods }), ..unchanged })
         }
         _ => Ok(unchanged),
     }

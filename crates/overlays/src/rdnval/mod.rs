@@ -11,7 +11,7 @@ use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
     Additions, AroundChange, BuildContext, ChangeKind, Consequence, Descriptor, FollowUp, InGluedDatabases,
-    Interests, Overlay, PendingChange, Prepared, Refusal, internal_change,
+    Interests, Overlay, PendingChange, PreparedChange, Refusal, internal_change,
 };
 use larix_proto::{Dn, FilterBuf, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -54,7 +54,7 @@ impl Overlay for RdnValue {
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let schema = change.schema;
         let (altered, dn, values) = match change.operation {
-            Prepared::Add { dn, entry, mods } => {
+            PreparedChange::Add { dn, entry, mods } => {
                 let values = naming_values(schema, &entry.dn);
                 let mut entry = entry.clone();
                 entry.remove(&self.attribute);
@@ -62,13 +62,13 @@ impl Overlay for RdnValue {
                     let own = internal_change(schema, ChangeKind::Add, NAME, values.clone())?;
                     entry.attributes.push(EntryAttribute::new(self.attribute.clone(), own.values));
                 }
-                (Prepared::Add { dn: dn.clone(), entry, mods: mods.clone() }, dn.clone(), values)
+                (PreparedChange::Add { dn: dn.clone(), entry, mods: mods.clone() }, dn.clone(), values)
             }
-            Prepared::ModifyDn(rename) => {
+            PreparedChange::ModifyDn(rename) => {
                 let values = naming_values(schema, &rename.new_rdn);
                 let mut altered = rename.clone();
                 altered.mods.push(internal_change(schema, ChangeKind::Replace, NAME, values.clone())?);
-                (Prepared::ModifyDn(altered), rename.target(), values)
+                (PreparedChange::ModifyDn(altered), rename.target(), values)
             }
             _ => return Ok(Additions::default()),
         };

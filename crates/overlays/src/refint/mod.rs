@@ -21,7 +21,7 @@ use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
-    InGluedDatabases, Interests, Name, Overlay, OverlayDirective, PendingChange, Prepared, Reference,
+    InGluedDatabases, Interests, Name, Overlay, OverlayDirective, PendingChange, PreparedChange, Reference,
     ReferenceTarget, Referrer, Refusal, internal_change,
 };
 
@@ -102,8 +102,8 @@ impl Overlay for ReferentialIntegrity {
             return Ok(Additions::default());
         }
         let (dn, below, target) = match change.operation {
-            Prepared::Delete { dn } => (dn, change.controls.tree_delete, None),
-            Prepared::ModifyDn(rename) => (&rename.dn, true, Some(rename.target())),
+            PreparedChange::Delete { dn } => (dn, change.controls.tree_delete, None),
+            PreparedChange::ModifyDn(rename) => (&rename.dn, true, Some(rename.target())),
             _ => return Ok(Additions::default()),
         };
         let update = ReferenceUpdate { settings: Arc::clone(&self.settings), dn: dn.clone(), below, target };
@@ -194,7 +194,7 @@ impl ReferenceUpdate {
                 let value = vec![modifier.clone().into_bytes()];
                 mods.push(internal_change(schema, ChangeKind::Replace, "modifiersName", value)?);
             }
-            let operation = Prepared::Modify { dn: dn.clone(), mods };
+            let operation = PreparedChange::Modify { dn: dn.clone(), mods };
             consequences.push(Consequence { operation, local, permissive: !comes });
         }
         Ok(())

@@ -12,8 +12,8 @@ use larix_engine::entry::{Entry, EntryAttribute};
 use larix_engine::index::Kinds;
 use larix_engine::overlay::password_keys::PasswordKeys;
 use larix_engine::overlay::{
-    Additions, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective, PendingChange, Prepared,
-    Purpose, Refusal, internal_change,
+    Additions, Change, ChangeKind, Descriptor, Interests, Overlay, OverlayDirective, PendingChange,
+    PreparedChange, Purpose, Refusal, internal_change,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, ObjectClassId, Schema};
@@ -119,7 +119,7 @@ impl Overlay for PasswordSync {
             return Ok(Additions::default());
         }
         let altered = match change.operation {
-            Prepared::Add { dn, entry, mods } => {
+            PreparedChange::Add { dn, entry, mods } => {
                 let Some(given) = entry.attribute(&self.password) else { return Ok(Additions::default()) };
                 let account = Account { schema: change.schema, entry, mods: &[] };
                 let settled = self.settled(change, &given.values, &account)?;
@@ -130,9 +130,9 @@ impl Overlay for PasswordSync {
                         entry.attributes.push(EntryAttribute::new(set.description, set.values));
                     }
                 }
-                Prepared::Add { dn: dn.clone(), entry, mods: mods.clone() }
+                PreparedChange::Add { dn: dn.clone(), entry, mods: mods.clone() }
             }
-            Prepared::Modify { dn, mods } => {
+            PreparedChange::Modify { dn, mods } => {
                 let gives = |one: &&Change| one.description == self.password && gives(one);
                 let Some(given) = mods.iter().rfind(gives) else { return Ok(Additions::default()) };
                 let Some(entry) = change.entries.entry(dn)? else { return Ok(Additions::default()) };
@@ -145,7 +145,7 @@ impl Overlay for PasswordSync {
                         mods.push(set);
                     }
                 }
-                Prepared::Modify { dn: dn.clone(), mods }
+                PreparedChange::Modify { dn: dn.clone(), mods }
             }
             _ => return Ok(Additions::default()),
         };

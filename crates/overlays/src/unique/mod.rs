@@ -19,7 +19,8 @@ use larix_engine::overlay::committed::Committed;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch, SearchEnd};
 use larix_engine::overlay::{
     Additions, AroundChange, Change, ChangeKind, Consequence, Descriptor, Entries, Failure, FollowUp,
-    InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange, Prepared, Refusal, Violation,
+    InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange, PreparedChange, Refusal,
+    Violation,
 };
 
 use larix_proto::{LdapResult, ResultCode, Scope};
@@ -160,14 +161,14 @@ impl Overlay for Unique {
             return Ok(Additions::default());
         }
         let (before, dn, asserted) = match change.operation {
-            Prepared::Add { dn, .. } => (dn, dn.clone(), Vec::new()),
-            Prepared::Modify { dn, mods } => (dn, dn.clone(), of_changes(mods)),
-            Prepared::ModifyDn(rename) => (&rename.dn, rename.target(), of_changes(&rename.mods)),
-            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => {
+            PreparedChange::Add { dn, .. } => (dn, dn.clone(), Vec::new()),
+            PreparedChange::Modify { dn, mods } => (dn, dn.clone(), of_changes(mods)),
+            PreparedChange::ModifyDn(rename) => (&rename.dn, rename.target(), of_changes(&rename.mods)),
+            PreparedChange::Delete { .. } | PreparedChange::Authenticate(_) | PreparedChange::Record(_) => {
                 return Ok(Additions::default());
             }
         };
-        if let Prepared::Modify { mods, .. } = change.operation
+        if let PreparedChange::Modify { mods, .. } = change.operation
             && !self.may_concern(change.schema, mods)
         {
             return Ok(Additions::default());
@@ -177,7 +178,7 @@ impl Overlay for Unique {
         }
         let (settings, suffix) = (Arc::clone(&self.settings), self.suffix.clone());
         let check = Check { settings, suffix, before: before.clone(), dn, asserted };
-        if let Prepared::Add { entry, .. } = change.operation {
+        if let PreparedChange::Add { entry, .. } = change.operation {
             // All of it is known: the answer comes before those of the schema, as in slapd.
             check.judge(None, entry, (change.entries, change.entries), change.schema)?;
             return Ok(Additions::default());
@@ -203,7 +204,7 @@ impl Unique {
     fn may_bypass(&self, change: &PendingChange<'_>, dn: &NormalDn) -> Result<bool, Refusal> {
         let stored;
         let entry = match change.operation {
-            Prepared::Add { entry, .. } => entry,
+            PreparedChange::Add { entry, .. } => entry,
             other => {
                 stored = change.entries.entry(other.dn())?;
                 match &stored {

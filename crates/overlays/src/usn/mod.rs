@@ -14,7 +14,7 @@ use larix_engine::overlay::internal_search::InternalSearch;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
     Additions, AroundChange, BuildContext, Change, ChangeKind, Consequence, Descriptor, Entries, Failure,
-    FollowUp, Interests, Overlay, PendingChange, Prepared, Refusal, internal_change,
+    FollowUp, Interests, Overlay, PendingChange, PreparedChange, Refusal, internal_change,
 };
 use larix_engine::{Entry, EntryAttribute};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
@@ -65,10 +65,12 @@ impl Overlay for SequenceNumbers {
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let has = |mods: &[Change]| mods.iter().any(|one| one.description == self.changed);
         let dn = match change.operation {
-            Prepared::Add { entry, .. } if entry.attribute(&self.changed).is_some() => None,
-            Prepared::Modify { mods, .. } if mods.is_empty() || has(mods) => None,
-            Prepared::Add { dn, .. } | Prepared::Modify { dn, .. } | Prepared::Delete { dn } => Some(dn),
-            Prepared::ModifyDn(rename) => Some(&rename.dn),
+            PreparedChange::Add { entry, .. } if entry.attribute(&self.changed).is_some() => None,
+            PreparedChange::Modify { mods, .. } if mods.is_empty() || has(mods) => None,
+            PreparedChange::Add { dn, .. }
+            | PreparedChange::Modify { dn, .. }
+            | PreparedChange::Delete { dn } => Some(dn),
+            PreparedChange::ModifyDn(rename) => Some(&rename.dn),
             _ => None,
         };
         let suffix = dn.and_then(|dn| self.suffixes.iter().find(|suffix| dn.is_within(suffix)));
@@ -100,20 +102,25 @@ impl SequenceNumbers {
     }
 
     /// The change with its number; `None`: nothing is left that could have it.
-    fn with(&self, operation: &Prepared, schema: &Schema, number: u64) -> Result<Option<Prepared>, Refusal> {
+    fn with(
+        &self,
+        operation: &PreparedChange,
+        schema: &Schema,
+        number: u64,
+    ) -> Result<Option<PreparedChange>, Refusal> {
         let value = || vec![number.to_string().into_bytes()];
         let mut altered = operation.clone();
         match &mut altered {
-            Prepared::Add { entry, .. } => {
+            PreparedChange::Add { entry, .. } => {
                 for attribute in [&self.created, &self.changed] {
                     entry.remove(attribute);
                     entry.attributes.push(EntryAttribute::new(attribute.clone(), value()));
                 }
             }
-            Prepared::Modify { mods, .. } => {
+            PreparedChange::Modify { mods, .. } => {
                 mods.push(internal_change(schema, ChangeKind::Replace, CHANGED, value())?);
             }
-            Prepared::ModifyDn(rename) => {
+            PreparedChange::ModifyDn(rename) => {
                 rename.mods.push(internal_change(schema, ChangeKind::Replace, CHANGED, value())?);
             }
             _ => return Ok(None),
@@ -158,7 +165,7 @@ impl FollowUp for Highest {
         let value = vec![self.number.to_string().into_bytes()];
         let mods = vec![internal_change(schema, ChangeKind::Replace, CHANGED, value)?];
         // Nobody has modified the suffix, and each server counts by itself.
-        let operation = Prepared::Modify { dn: self.suffix, mods };
+        let operation = PreparedChange::Modify { dn: self.suffix, mods };
         Ok(vec![Consequence { operation, local: true, permissive: false }])
     }
 }

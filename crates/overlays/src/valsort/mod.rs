@@ -8,7 +8,7 @@ use larix_engine::overlay::computed::StoredEntry;
 use larix_engine::overlay::shown::{ShownAttribute, ShownEntries, ShownEntry, ShownRequest};
 use larix_engine::overlay::{
     Additions, Descriptor, Failure, InGluedDatabases, Interests, Overlay, OverlayDirective, PendingChange,
-    Prepared, Refusal,
+    PreparedChange, Refusal,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
@@ -51,13 +51,13 @@ impl Overlay for ValSort {
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         match change.operation {
-            Prepared::Add { dn, entry, .. } => {
+            PreparedChange::Add { dn, entry, .. } => {
                 for rule in self.weighted(dn) {
                     let values = entry.attribute(&rule.attribute).into_iter().flat_map(|a| &a.values);
                     values.into_iter().try_for_each(|value| check(value))?;
                 }
             }
-            Prepared::Modify { dn, mods } => {
+            PreparedChange::Modify { dn, mods } => {
                 for rule in self.weighted(dn) {
                     let changes = mods.iter().filter(|change| change.description == rule.attribute);
                     changes.flat_map(|change| &change.values).try_for_each(|value| check(value))?;

@@ -9,7 +9,7 @@ use larix_engine::EntryAttribute;
 use larix_engine::overlay::settings::{SettingError, Settings, described};
 use larix_engine::overlay::{
     Additions, BuildContext, ChangeKind, Descriptor, InGluedDatabases, Interests, Overlay, PendingChange,
-    Prepared, Refusal, internal_change,
+    PreparedChange, Refusal, internal_change,
 };
 use larix_schema::AttributeDescription;
 
@@ -48,15 +48,15 @@ impl Overlay for VersionNumber {
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let altered = match change.operation {
-            Prepared::Add { dn, entry, mods } => {
+            PreparedChange::Add { dn, entry, mods } => {
                 if entry.attribute(&self.counted).is_none() || entry.attribute(&self.counter).is_some() {
                     return Ok(Additions::default());
                 }
                 let mut entry = entry.clone();
                 entry.attributes.push(EntryAttribute::new(self.counter.clone(), vec![b"0".to_vec()]));
-                Prepared::Add { dn: dn.clone(), entry, mods: mods.clone() }
+                PreparedChange::Add { dn: dn.clone(), entry, mods: mods.clone() }
             }
-            Prepared::Modify { dn, mods } => {
+            PreparedChange::Modify { dn, mods } => {
                 let has =
                     |attribute: &AttributeDescription| mods.iter().any(|one| one.description == *attribute);
                 if !has(&self.counted) || has(&self.counter) {
@@ -68,7 +68,7 @@ impl Overlay for VersionNumber {
                 let next = counted.unwrap_or(0).saturating_add(1).to_string().into_bytes();
                 let mut mods = mods.clone();
                 mods.push(internal_change(change.schema, ChangeKind::Replace, COUNTER, vec![next])?);
-                Prepared::Modify { dn: dn.clone(), mods }
+                PreparedChange::Modify { dn: dn.clone(), mods }
             }
             _ => return Ok(Additions::default()),
         };

@@ -6,7 +6,7 @@ use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::{Group, Role};
 use crate::change::Forward;
-use crate::change::prepare::Prepared;
+use crate::change::prepare::PreparedChange;
 use crate::controls::{ControlValues, RequestControls};
 use crate::failure::Failure;
 use crate::fault::Fault;
@@ -143,7 +143,7 @@ impl<S: Store> Group<'_, S> {
         task: &Task,
         (dn, mods): (NormalDn, Vec<Change>),
     ) -> Result<bool, Failure> {
-        let operation = Prepared::Modify { dn, mods };
+        let operation = PreparedChange::Modify { dn, mods };
         // What a shadow keeps of its accounts is its own: with a CSN of its own it would be ahead of its provider.
         let role = if self.state.settings.shadow { Role::Derived } else { Role::Requested };
         let controls =
