@@ -18,8 +18,8 @@ use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, OverlayOperation, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Identities, Later, OverlayOperation,
+    PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -61,10 +61,10 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn extended(
         &self,
         _context: &Context<'_>,
-        _operation: &Extended<'_>,
+        _operation: &ExtendedOperation<'_>,
         _later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
-        Reply::Now(Extended::not_served().into())
+        Reply::Now(ExtendedOperation::not_served().into())
     }
 
     /// Values by which a SASL mechanism can verify its proof: passwords in the clear, SCRAM verifiers. Empty if the backend can judge

@@ -22,7 +22,7 @@ use crate::backend::{Backend, Context};
 use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End};
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
     PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
@@ -127,7 +127,7 @@ pub trait Interceptor: Debug + Send + Sync {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         next.extended(context, request, later)
@@ -281,7 +281,7 @@ impl<'a> Next<'a> {
     pub fn extended(
         self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match self.interceptor(Operations::EXTENDED) {

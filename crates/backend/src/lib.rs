@@ -37,7 +37,7 @@ pub use figures::{DatabaseFigures, StoreFigures};
 pub use intercept::{Behind, BoundSession, InterceptedBackend, Interceptor, Next, Operations, Stack};
 pub use meta::Meta;
 pub use operation::{
-    Bind, Changes, Compare, Done, Extended, ExtendedAnswer, Identities, Later, OverlayOperation,
+    Bind, Changes, Compare, Done, ExtendedAnswer, ExtendedOperation, Identities, Later, OverlayOperation,
     PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict, answered_by,
 };
 pub use over_glue::OverGlue;

@@ -165,7 +165,7 @@ impl From<WriteOutcome> for PasswordChangeOutcome {
 
 /// An extended operation of a database.
 #[derive(Debug)]
-pub struct Extended<'a> {
+pub struct ExtendedOperation<'a> {
     pub oid: &'a str,
     pub controls: &'a RequestControls,
     /// The entry that the operation is about.
@@ -184,7 +184,7 @@ pub struct OverlayOperation {
     pub target: fn(Option<&[u8]>) -> Result<String, LdapResult>,
 }
 
-impl Extended<'_> {
+impl ExtendedOperation<'_> {
     /// The answer to an unknown operation.
     pub fn unsupported() -> LdapResult {
         LdapResult::with(ResultCode::PROTOCOL_ERROR, "unsupported extended operation")

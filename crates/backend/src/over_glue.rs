@@ -18,8 +18,8 @@ use crate::glue;
 use crate::intercept::Stack;
 use crate::mounts::Mounts;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending,
-    Reply, Search, Verdict,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
+    Pending, Reply, Search, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -131,7 +131,7 @@ impl Backend for Parts {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         self.holder(request.dn).extended(context, request, later)

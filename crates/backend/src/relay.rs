@@ -13,8 +13,8 @@ use crate::backend::{Announcement, Backend, Below, Context};
 use crate::cursor::{Cursor, End};
 use crate::glue;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending,
-    Reply, Search, Verdict,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
+    Pending, Reply, Search, Verdict,
 };
 
 /// Relays and proxies that a request may have come through.
@@ -135,7 +135,7 @@ impl Backend for Relay {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let backend = self.to(context, request.dn, request.controls.hops);
@@ -146,7 +146,7 @@ impl Backend for Relay {
         match backend {
             Ok(backend) => {
                 let controls = further(request.controls);
-                backend.extended(context, &Extended { controls: &controls, ..*request }, later)
+                backend.extended(context, &ExtendedOperation { controls: &controls, ..*request }, later)
             }
             Err(refused) => Reply::Now(refused.into()),
         }

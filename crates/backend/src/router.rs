@@ -18,7 +18,7 @@ use crate::glue;
 use crate::intercept::{BoundSession, Stack};
 use crate::mounts::Mounts;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
     PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use crate::over_glue::{GluedTree, OverGlue};
@@ -208,7 +208,7 @@ impl Router {
     pub fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         self.interceptors.extended(&self.routes, context, request, later)
@@ -474,7 +474,7 @@ impl Backend for Routes {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let backend = self.holder(request.dn);

@@ -10,7 +10,8 @@ use crate::backend::Context;
 use crate::change_teller::{ChangeTeller, ChangedEntry};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::operation::{
-    Changes, Done, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending, Reply,
+    Changes, Done, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome, Pending,
+    Reply,
 };
 use crate::renames::renamed;
 
@@ -117,7 +118,7 @@ impl Interceptor for TellsChanges {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let mut tracked_later = || -> Done<ExtendedAnswer> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
+    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::time::Monotonic;
@@ -176,13 +176,13 @@ impl Backend for ProxyBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let asker = self.asker(context);
         let is_question = request.oid == oid::WHO_AM_I;
         if is_question && !(self.proxy.settings.proxies_who_am_i && has_bound(&self.proxy, &asker)) {
-            return Reply::Now(Extended::not_served().into());
+            return Reply::Now(ExtendedOperation::not_served().into());
         }
         let request_context = match self.proxy.request_context(&asker, request.controls.hops, Kind::Extended)
         {

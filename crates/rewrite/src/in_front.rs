@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
+    Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
@@ -343,7 +343,7 @@ impl Interceptor for NamesInFront {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let name = request.dn.as_str();

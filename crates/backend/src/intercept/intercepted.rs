@@ -16,7 +16,7 @@ use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Identities, Later, PasswordChange,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Identities, Later, PasswordChange,
     PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
@@ -88,7 +88,7 @@ impl Backend for InterceptedBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         self.interceptors.extended(&*self.backend, context, request, later)

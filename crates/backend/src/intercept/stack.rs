@@ -9,7 +9,7 @@ use super::{BoundSession, Interceptor, Next, Operations};
 use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End, First};
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, OverlayOperation, PasswordChange,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
     PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 
@@ -135,7 +135,7 @@ impl Stack {
         &self,
         backend: &dyn Backend,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match self.requests.has(Operations::EXTENDED) {

@@ -19,8 +19,8 @@ use larix_schema::{NormalDn, Schema};
 use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End};
 use crate::operation::{
-    Bind, Changes, Compare, Extended, ExtendedAnswer, Later, PasswordChange, PasswordChangeOutcome, Pending,
-    Reply, Search, Verdict,
+    Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
+    Pending, Reply, Search, Verdict,
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
@@ -268,7 +268,7 @@ impl Backend for Meta {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match self.holder(request.dn, by(context)) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Changes, Context, Extended, ExtendedAnswer, Interceptor, Later, Next, Operations, OverlayOperation, Reply,
+    Changes, Context, ExtendedAnswer, ExtendedOperation, Interceptor, Later, Next, Operations,
+    OverlayOperation, Reply,
 };
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::{
@@ -61,7 +62,7 @@ impl Interceptor for Refresh {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         if request.oid != oid::REFRESH {

@@ -5,8 +5,8 @@ mod config;
 mod tests;
 
 use larix_backend::{
-    Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
+    Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use larix_engine::overlay::{Descriptor, OverlayDirective};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -87,7 +87,7 @@ impl Interceptor for DenyOperations {
         &self,
         _: Next<'_>,
         _: &Context<'_>,
-        _: &Extended<'_>,
+        _: &ExtendedOperation<'_>,
         _: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         Reply::Now(refused().into())

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
-    Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next, Operations,
-    PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
+    Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later, Next,
+    Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege};
 use larix_engine::entry::split_rdn;
@@ -429,7 +429,7 @@ impl Interceptor for LastModification {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match request.dn.is_within(&self.dn) && !self.is_hidden(next, context) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
-    AnsweredSearch, Bind, Changes, Compare, Context, Cursor, Delays, End, Extended, ExtendedAnswer,
+    AnsweredSearch, Bind, Changes, Compare, Context, Cursor, Delays, End, ExtendedAnswer, ExtendedOperation,
     Interceptor, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
     Verdict,
 };
@@ -564,7 +564,7 @@ impl Interceptor for ReturnCode {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match self.below(Kind::Extended, request.dn) {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context,
-    Cursor, Done, End, Extended, ExtendedAnswer, First, InterceptedBackend, Interceptor, Later, Mount,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Routing, Search, Stack, StepOutcome,
+    Cursor, Done, End, ExtendedAnswer, ExtendedOperation, First, InterceptedBackend, Interceptor, Later,
+    Mount, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Routing, Search, Stack, StepOutcome,
     Verdict, slice,
 };
 use larix_engine::access::Subject;
@@ -56,7 +56,7 @@ impl Backend for Reached {
     fn extended(
         &self,
         _: &Context<'_>,
-        _: &Extended<'_>,
+        _: &ExtendedOperation<'_>,
         _: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         Reply::Now(reached().into())
@@ -283,7 +283,7 @@ impl Requests {
 
     pub(crate) fn extended_with(&self, oid: &str, name: &str, value: Option<&[u8]>) -> String {
         let (dn, controls) = (self.dn(name), RequestControls::default());
-        let extended = Extended { oid, controls: &controls, dn: &dn, value };
+        let extended = ExtendedOperation { oid, controls: &controls, dn: &dn, value };
         self.answered(
             |later| self.backend.extended(&self.context(), &extended, later),
             |answer| {

@@ -13,8 +13,8 @@ mod written;
 use std::sync::{Arc, Mutex};
 
 use larix_backend::{
-    Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChangeOutcome, Pending, ReplicaProgress, Reply, Search,
+    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
+    Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, ReplicaProgress, Reply, Search,
     SharedContent, Verdict,
 };
 use larix_engine::controls::{OverlayControl, RequestControls};
@@ -304,11 +304,12 @@ impl Interceptor for Chain {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let controls = behavior::passed_on(request.controls);
-        let request = &Extended { controls: controls.as_ref().unwrap_or(request.controls), ..*request };
+        let request =
+            &ExtendedOperation { controls: controls.as_ref().unwrap_or(request.controls), ..*request };
         let original = || OriginalRequest {
             request: Request::Extended {
                 oid: request.oid.to_owned(),

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use larix_backend::memory_tree::OneByOne;
 use larix_backend::{
-    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
+    Later, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
@@ -440,7 +440,7 @@ impl Backend for CachingBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match request.oid == query_delete::OID {

@@ -1,7 +1,7 @@
 //! The extended operation with which a client has kept answers forgotten (OpenLDAP's queryDelete).
 
 use larix_backend::memory_tree::MemoryTree;
-use larix_backend::{Context, Extended, OverlayOperation};
+use larix_backend::{Context, ExtendedOperation, OverlayOperation};
 use larix_engine::access::{Item, Privilege};
 use larix_engine::entry::Entry;
 use larix_proto::ber::{DecodeError, Reader, Tag};
@@ -56,7 +56,7 @@ impl<'v> QueryDelete<'v> {
 
 impl CachingBackend {
     /// Forgets kept answers, for who may manage what they are about.
-    pub(super) fn query_delete(&self, context: &Context<'_>, request: &Extended<'_>) -> LdapResult {
+    pub(super) fn query_delete(&self, context: &Context<'_>, request: &ExtendedOperation<'_>) -> LdapResult {
         let delete = match QueryDelete::decode(request.value) {
             Ok(delete) => delete,
             Err(refused) => return refused,

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_backend::{
-    Behind, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer, Interceptor,
-    KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Proof,
-    Reply, Search, Verdict, answered_by,
+    Behind, Bind, Changes, Compare, Context, Cursor, Done, End, ExtendedAnswer, ExtendedOperation,
+    Interceptor, KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChangeOutcome,
+    Pending, Proof, Reply, Search, Verdict, answered_by,
 };
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
@@ -500,7 +500,7 @@ impl Interceptor for ProgramInFront {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         if !self.asks(SocketOperation::Extended, request.dn) {
@@ -517,7 +517,8 @@ impl Interceptor for ProgramInFront {
         let answer: (Done<ExtendedAnswer>, fn(&ExtendedAnswer) -> &LdapResult) =
             (later(), |answer| &answer.result);
         Reply::Later(self.ask(context, text, answer, move |next, context, done| {
-            let request = Extended { oid: &oid, controls: &controls, dn: &dn, value: value.as_deref() };
+            let request =
+                ExtendedOperation { oid: &oid, controls: &controls, dn: &dn, value: value.as_deref() };
             answered_by(done, |later| next.extended(context, &request, later))
         }))
     }

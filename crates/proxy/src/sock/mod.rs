@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_backend::{
-    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, Extended, ExtendedAnswer,
-    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, ExtendedAnswer,
+    ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
@@ -178,7 +178,7 @@ impl Backend for SocketBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        request: &Extended<'_>,
+        request: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let text = self.program.extended(context, request.oid, request.value);

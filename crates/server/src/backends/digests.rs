@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use larix_backend::{Extended, ExtendedAnswer};
+use larix_backend::{ExtendedAnswer, ExtendedOperation};
 use larix_configuration::local_attributes;
 use larix_engine::access::{Privilege, Subject};
 use larix_engine::search::{Gate, GuardedEntry};
@@ -47,7 +47,7 @@ impl Drop for RunningSlot {
 ///
 /// # Errors
 /// It cannot be read, or is more than may be asked for at once.
-pub(super) fn request(operation: &Extended<'_>) -> Result<DigestRequest, LdapResult> {
+pub(super) fn request(operation: &ExtendedOperation<'_>) -> Result<DigestRequest, LdapResult> {
     let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
     let value = operation.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
     let request = DigestRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
@@ -85,7 +85,7 @@ pub(super) fn managed<S: Store>(
     subject: &Subject,
 ) -> Result<(), LdapResult> {
     if database.suffix_of(dn).is_none() {
-        return Err(Extended::not_served());
+        return Err(ExtendedOperation::not_served());
     }
     if !may_manage(database, dn, subject).map_err(|fault| internal(&fault))? {
         let text = "this takes the manage privilege on the suffix entry";

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer, Later,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
+    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 use larix_client::Ambient;
 use larix_configuration::values::LimitRule;
@@ -180,7 +180,7 @@ impl Backend for ProxiedBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        operation: &Extended<'_>,
+        operation: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         self.backend.extended(context, operation, later)

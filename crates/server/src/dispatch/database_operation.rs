@@ -14,7 +14,7 @@ use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::log::printable;
 use crate::operation_rules::RestrictedOperation;
-use larix_backend::{Done, Extended, ExtendedAnswer, Reply};
+use larix_backend::{Done, ExtendedAnswer, ExtendedOperation, Reply};
 
 /// The entry that a refresh request (RFC 2589 section 4.1) is about.
 fn refreshed(value: Option<&[u8]>) -> Result<String, LdapResult> {
@@ -55,7 +55,7 @@ impl Dispatcher {
         let target = match known {
             Some(known) => (known.target)(request.value)?,
             None if request.name == oid::REFRESH => refreshed(request.value)?,
-            None => return Err(Extended::unsupported()),
+            None => return Err(ExtendedOperation::unsupported()),
         };
         self.extended_in(in_flight, request, target, (controls, sent), out)
     }
@@ -79,14 +79,14 @@ impl Dispatcher {
         let kind = || access::Operation::Extended(request.name.to_owned());
         let subject = self.in_request(&databases, subject, kind, sent);
         let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
-        let operation = Extended { oid: request.name, controls, dn: &dn, value: request.value };
+        let operation = ExtendedOperation { oid: request.name, controls, dn: &dn, value: request.value };
         let mut later = || -> Done<ExtendedAnswer> {
             let completer = self.completer(&in_flight);
             Box::new(move |answer| completer.complete(Completion::Extended(Box::new(answer))))
         };
         match databases.router().extended(&context, &operation, &mut later) {
             Reply::Now(ExtendedAnswer { mut result, mut value, controls }) => {
-                if request.name == oid::WHO_AM_I && result == Extended::not_served() {
+                if request.name == oid::WHO_AM_I && result == ExtendedOperation::not_served() {
                     // He has not bound through that database.
                     result = LdapResult::success();
                     value = Some(subject.authz_text.as_bytes().to_vec());
@@ -94,8 +94,8 @@ impl Dispatcher {
                 // An operation of an overlay that is not here: a database that other servers have would have passed it on.
                 let is_known = request.name != oid::REFRESH
                     || databases.router().overlay_operation(request.name).is_some();
-                if !is_known && result == Extended::not_served() {
-                    result = Extended::unsupported();
+                if !is_known && result == ExtendedOperation::not_served() {
+                    result = ExtendedOperation::unsupported();
                 }
                 self.answer_extended_with(&in_flight, &result, value.as_deref(), &controls, out);
                 Ok(StartOutcome::Answered)

@@ -10,7 +10,7 @@ use larix_schema::NormalDn;
 use super::{ClusteredBackend, SharedDatabase, too_late};
 use crate::backends::digests::{self, RunningSlot};
 use crate::cluster::Turn;
-use larix_backend::{Context, Extended, ExtendedAnswer, Later, Pending, Reply};
+use larix_backend::{Context, ExtendedAnswer, ExtendedOperation, Later, Pending, Reply};
 
 impl ClusteredBackend {
     /// # Errors
@@ -18,11 +18,11 @@ impl ClusteredBackend {
     pub(super) fn digests(
         &self,
         context: &Context<'_>,
-        operation: &Extended<'_>,
+        operation: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
         if operation.oid != digest::OID {
-            return Err(Extended::not_served());
+            return Err(ExtendedOperation::not_served());
         }
         let request = digests::request(operation)?;
         let handle = self.handle()?;

@@ -34,9 +34,9 @@ use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Extended, ExtendedAnswer,
-    First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret,
-    SharedContent, Verdict,
+    Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer,
+    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof,
+    Reply, Search, Secret, SharedContent, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -409,7 +409,7 @@ impl Backend for ClusteredBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        operation: &Extended<'_>,
+        operation: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         self.digests(context, operation, later).unwrap_or_else(|refused| Reply::Now(refused.into()))

@@ -33,8 +33,8 @@ use super::{Common, identities};
 
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, Extended,
-    ExtendedAnswer, First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, ExtendedAnswer,
+    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof,
     ReplicaProgress, Reply, Search, Secret, StoreFigures, Verdict,
 };
 
@@ -157,7 +157,7 @@ impl Backend for StoredBackend {
     fn extended(
         &self,
         context: &Context<'_>,
-        operation: &Extended<'_>,
+        operation: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         let reply = self.replica_operation(context, operation, later);

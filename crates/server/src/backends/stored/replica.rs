@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::StoredBackend;
 use crate::backends::digests::{self, RunningSlot, internal, spawn};
 use crate::secrets::is_secret;
-use larix_backend::{Context, Extended, ExtendedAnswer, Later, Pending, Reply};
+use larix_backend::{Context, ExtendedAnswer, ExtendedOperation, Later, Pending, Reply};
 
 /// Conflicts in one answer.
 const CONFLICTS_MAX: usize = 100;
@@ -66,7 +66,7 @@ impl StoredBackend {
     pub(super) fn replica_operation(
         &self,
         context: &Context<'_>,
-        operation: &Extended<'_>,
+        operation: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
         let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
@@ -92,7 +92,7 @@ impl StoredBackend {
                 spawn(move || done(served.retire_server_id(request.server_id).into()))?;
                 Ok(Reply::Later(Pending::default()))
             }
-            _ => Err(Extended::unsupported()),
+            _ => Err(ExtendedOperation::unsupported()),
         }
     }
 

@@ -57,7 +57,7 @@ impl Interceptor for Bringer {
         &self,
         next: Next<'_>,
         context: &Context<'_>,
-        operation: &Extended<'_>,
+        operation: &ExtendedOperation<'_>,
         later: Later<'_, ExtendedAnswer>,
     ) -> Reply<ExtendedAnswer> {
         match operation.oid {
