@@ -19,7 +19,7 @@ use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Identities, Later, OverlayOperation,
-    PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -95,7 +95,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Carries out changes. `completion` is called once, here or on another thread.
-    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending;
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer;
 
     /// Why its changes cannot be part of a transaction with those of another backend. `None`: [`Self::update`] checks that.
     fn stands_apart(&self) -> Option<LdapResult> {

@@ -23,7 +23,7 @@ use crate::change_teller::ChangeTeller;
 use crate::cursor::{Cursor, End};
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -109,7 +109,7 @@ pub trait Interceptor: Debug + Send + Sync {
         context: &Context<'_>,
         changes: Changes,
         completion: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         next.update(context, changes, completion)
     }
 
@@ -259,7 +259,7 @@ impl<'a> Next<'a> {
         }
     }
 
-    pub fn update(self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+    pub fn update(self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer {
         match self.interceptor(Operations::UPDATE) {
             Some((interceptor, next)) => interceptor.update(next, context, changes, completion),
             None => self.backend.update(context, changes, completion),

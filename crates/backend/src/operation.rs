@@ -224,26 +224,29 @@ pub type Later<'a, T> = &'a mut dyn FnMut() -> Done<T>;
 pub enum Reply<T> {
     Now(T),
     /// The [`Done`] that [`Later`] made gets the answer.
-    Later(Pending),
+    Later(PendingAnswer),
 }
 
 /// How an operation that is answered later can be given up before. A stored database gives nothing up.
 #[derive(Default)]
-pub struct Pending {
+pub struct PendingAnswer {
     /// When the operation has taken too long and is given up.
     pub deadline: Option<Monotonic>,
     /// Gives the operation up, because nobody waits for its answer. It may take effect all the same.
     pub give_up: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Debug for Pending {
+impl Debug for PendingAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("PendingAnswer").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 
 /// Calls `completion` with the answer to `ask`, now or later.
-pub fn answered_by<T: 'static>(completion: Done<T>, ask: impl FnOnce(Later<'_, T>) -> Reply<T>) -> Pending {
+pub fn answered_by<T: 'static>(
+    completion: Done<T>,
+    ask: impl FnOnce(Later<'_, T>) -> Reply<T>,
+) -> PendingAnswer {
     let mut completion = Some(completion);
     let reply = ask(&mut || completion.take().unwrap_or_else(|| Box::new(drop)));
     match (reply, completion) {
@@ -251,7 +254,7 @@ pub fn answered_by<T: 'static>(completion: Done<T>, ask: impl FnOnce(Later<'_, T
         (Reply::Now(_), None) => {}
         (Reply::Later(pending), _) => return pending,
     }
-    Pending::default()
+    PendingAnswer::default()
 }
 
 /// A search for an identity.

@@ -19,7 +19,7 @@ use crate::intercept::Stack;
 use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
-    Pending, Reply, Search, Verdict,
+    PendingAnswer, Reply, Search, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -137,7 +137,7 @@ impl Backend for Parts {
         self.holder(request.dn).extended(context, request, later)
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer {
         let target = match &changes {
             Changes::One(_, target) => target.clone(),
             Changes::Together(requests) => {

@@ -14,7 +14,7 @@ use crate::cursor::{Cursor, End};
 use crate::glue;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
-    Pending, Reply, Search, Verdict,
+    PendingAnswer, Reply, Search, Verdict,
 };
 
 /// Relays and proxies that a request may have come through.
@@ -152,17 +152,17 @@ impl Backend for Relay {
         }
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer {
         let (request, target) = match changes {
             Changes::One(request, Some(target)) => (request, target),
             Changes::One(..) => {
                 completion(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN").into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
             Changes::Together(_) => {
                 let text = "a relayed database takes no transactions; name the entries in the real one";
                 completion(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let backend = self.to(context, &target, request.controls.hops);
@@ -177,7 +177,7 @@ impl Backend for Relay {
             }
             Err(refused) => {
                 completion(refused.into());
-                Pending::default()
+                PendingAnswer::default()
             }
         }
     }

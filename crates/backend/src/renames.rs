@@ -9,7 +9,7 @@ use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Backend, Context};
 use crate::intercept::{Interceptor, Next, Operations};
-use crate::operation::{Changes, Pending};
+use crate::operation::{Changes, PendingAnswer};
 
 /// Stands in front of all overlays of the database: names are those that clients see.
 #[derive(Debug)]
@@ -62,12 +62,12 @@ impl Interceptor for RenamesWithin {
         context: &Context<'_>,
         changes: Changes,
         completion: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         if let Changes::One(request, Some(dn)) = &changes
             && let Some(refused) = self.refusal(context, &request.operation, dn)
         {
             completion(refused.into());
-            return Pending::default();
+            return PendingAnswer::default();
         }
         next.update(context, changes, completion)
     }

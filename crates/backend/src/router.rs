@@ -19,7 +19,7 @@ use crate::intercept::{BoundSession, Stack};
 use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
 };
 use crate::over_glue::{GluedTree, OverGlue};
 use crate::replica_progress::ReplicaProgress;
@@ -215,7 +215,12 @@ impl Router {
     }
 
     /// Has a change carried out. `completion` is called once, here or on another thread.
-    pub fn update(&self, context: &Context<'_>, request: WriteRequest, completion: Completion) -> Pending {
+    pub fn update(
+        &self,
+        context: &Context<'_>,
+        request: WriteRequest,
+        completion: Completion,
+    ) -> PendingAnswer {
         let target = self.schema().parse_dn(request.operation.target()).ok();
         self.interceptors.update(&self.routes, context, Changes::One(request, target), completion)
     }
@@ -226,7 +231,7 @@ impl Router {
         context: &Context<'_>,
         requests: Vec<WriteRequest>,
         completion: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         self.interceptors.update(&self.routes, context, Changes::Together(requests), completion)
     }
 }
@@ -375,7 +380,7 @@ impl Routes {
         context: &Context<'_>,
         requests: Vec<WriteRequest>,
         completion: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let targets: Vec<Option<NormalDn>> = requests
             .iter()
             .map(|request| self.frontend.schema.parse_dn(request.operation.target()).ok())
@@ -390,7 +395,7 @@ impl Routes {
         });
         if unheeded.is_some() {
             completion(WriteOutcome { refused: unheeded, ..not_heeded().into() });
-            return Pending::default();
+            return PendingAnswer::default();
         }
         let apart = match backends.iter().all(is_first) {
             true => None,
@@ -399,7 +404,7 @@ impl Routes {
         match apart {
             Some(refused) => {
                 completion(refused.into());
-                Pending::default()
+                PendingAnswer::default()
             }
             None => match targets.first().and_then(tree) {
                 Some(tree) => {
@@ -486,7 +491,7 @@ impl Backend for Routes {
         }
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer {
         match changes {
             Changes::One(request, target) => {
                 let backend = target.as_ref().map_or(&*self.special.nowhere, |dn| self.holder(dn));
@@ -498,7 +503,7 @@ impl Backend for Routes {
                     (Ok(()), None) => backend.update(context, Changes::One(request, target), completion),
                     (Err(refused), _) => {
                         completion(refused.into());
-                        Pending::default()
+                        PendingAnswer::default()
                     }
                 }
             }

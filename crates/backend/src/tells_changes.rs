@@ -10,8 +10,8 @@ use crate::backend::Context;
 use crate::change_teller::{ChangeTeller, ChangedEntry};
 use crate::intercept::{Interceptor, Next, Operations};
 use crate::operation::{
-    Changes, Done, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome, Pending,
-    Reply,
+    Changes, Done, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
+    PendingAnswer, Reply,
 };
 use crate::renames::renamed;
 
@@ -74,7 +74,7 @@ impl Interceptor for TellsChanges {
         context: &Context<'_>,
         changes: Changes,
         completion: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let one = |request: &WriteRequest, dn: &NormalDn| self.outstanding(self.changed(request, dn));
         let outstanding: Vec<OutstandingChange> = match &changes {
             Changes::One(request, target) => target.iter().map(|dn| one(request, dn)).collect(),

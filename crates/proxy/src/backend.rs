@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
-    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::time::Monotonic;
@@ -199,11 +199,11 @@ impl Backend for ProxyBackend {
         Reply::Later(self.proxy.submit(request_context, body, is_question, (later(), map)))
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let Changes::One(request, _) = changes else {
             let text = "a proxied database takes no transactions";
             done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-            return Pending::default();
+            return PendingAnswer::default();
         };
         let kind = kind_of(&request.operation);
         let asker = self.asker(context);
@@ -211,7 +211,7 @@ impl Backend for ProxyBackend {
             Ok(request_context) => request_context,
             Err(refused) => {
                 done(refused.into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let controls = self.proxy.controls(&request_context, &request.controls);

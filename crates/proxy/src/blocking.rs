@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use larix_backend::{Cursor as _, Pending, StepOutcome, slice};
+use larix_backend::{Cursor as _, PendingAnswer, StepOutcome, slice};
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::log::Follower;
@@ -121,7 +121,7 @@ impl BlockingTarget {
             Ok(result) if result.code == ResultCode::SUCCESS => Ok(()),
             Ok(result) => Err(result),
             Err(stopped) => {
-                let Pending { give_up, .. } = pending;
+                let PendingAnswer { give_up, .. } = pending;
                 if let Some(give_up) = give_up {
                     give_up();
                 }

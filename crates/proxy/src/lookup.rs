@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use larix_backend::{Cursor, End, OUTPUT_HIGH, Pending, StepOutcome, slice};
+use larix_backend::{Cursor, End, OUTPUT_HIGH, PendingAnswer, StepOutcome, slice};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Clock;
@@ -36,14 +36,14 @@ struct Lookup {
 }
 
 /// Reads what a search finds, usually one entry. `then` is called once, here or on the thread of the connections, unless the request is given up.
-pub(crate) fn read(cursor: Box<dyn Cursor>, clock: Arc<dyn Clock>, then: Then) -> Pending {
+pub(crate) fn read(cursor: Box<dyn Cursor>, clock: Arc<dyn Clock>, then: Then) -> PendingAnswer {
     let deadline = cursor.deadline();
     let reading = Mutex::new(Reading { cursor: None, messages: Vec::new(), then: Some(then) });
     let lookup = Arc::new(Lookup { reading, again: AtomicBool::new(false), clock });
     lookup.begin(cursor);
     // It keeps itself until the cursor is gone: the follower is the cursor's.
     let give_up = move || lookup.give_up();
-    Pending { deadline, give_up: Some(Box::new(give_up)) }
+    PendingAnswer { deadline, give_up: Some(Box::new(give_up)) }
 }
 
 impl Lookup {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larix_backend::{
-    Bind, Context, Done, Interceptor, Later, Next, Operations, Pending, Proof, Reply, Secret, Verdict,
+    Bind, Context, Done, Interceptor, Later, Next, Operations, PendingAnswer, Proof, Reply, Secret, Verdict,
 };
 use larix_engine::Fault;
 use larix_engine::overlay::internal_search::{FoundEntry, InternalSearch};
@@ -237,7 +237,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn begin(self) -> Pending {
+    fn begin(self) -> PendingAnswer {
         let (current, end) = (Arc::clone(&self.current), self.until.saturating_add(LATER));
         let end = Monotonic(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX));
         self.ask();
@@ -247,7 +247,7 @@ impl Attempt {
                 proxy.shared.command(Command::GiveUp(number));
             }
         };
-        Pending { deadline: Some(end), give_up: Some(Box::new(give_up)) }
+        PendingAnswer { deadline: Some(end), give_up: Some(Box::new(give_up)) }
     }
 
     fn ask(self) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larix_backend::{Done, PasswordChangeOutcome, Pending};
+use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
 use larix_engine::write::WriteOperation;
@@ -127,7 +127,7 @@ impl Proxy {
         body: Vec<u8>,
         is_repeatable: bool,
         (done, map): (Done<T>, impl FnOnce(Outcome) -> T + Send + 'static),
-    ) -> Pending
+    ) -> PendingAnswer
     where
         T: 'static,
     {
@@ -136,16 +136,16 @@ impl Proxy {
         self.hand_over(request_context.job(body.into(), is_repeatable, sink), until)
     }
 
-    pub(crate) fn hand_over(&self, job: Job, until: Option<Monotonic>) -> Pending {
+    pub(crate) fn hand_over(&self, job: Job, until: Option<Monotonic>) -> PendingAnswer {
         match self.shared.submit(job) {
             Ok(number) => {
                 let shared = Arc::clone(&self.shared);
                 let give_up = move || shared.command(Command::GiveUp(number));
-                Pending { deadline: until, give_up: Some(Box::new(give_up)) }
+                PendingAnswer { deadline: until, give_up: Some(Box::new(give_up)) }
             }
             Err(not_taken) => {
                 not_taken.end();
-                Pending::default()
+                PendingAnswer::default()
             }
         }
     }

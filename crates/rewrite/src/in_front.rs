@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
-    Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
@@ -277,7 +277,13 @@ impl Interceptor for NamesInFront {
         })
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         self.mapped(next, context, |around, context, answers| {
             let mapped = match changes {
                 Changes::One(request, _) => self
@@ -295,7 +301,7 @@ impl Interceptor for NamesInFront {
             match mapped {
                 Err((result, refused)) => {
                     done(WriteOutcome { refused, ..result.into() });
-                    Pending::default()
+                    PendingAnswer::default()
                 }
                 Ok(changes) => {
                     let done = move |mut outcome: WriteOutcome| {

@@ -51,7 +51,7 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
-use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, KeptClient, Pending};
+use larix_backend::{Client, ClientHandle, Cursor, ExtendedAnswer, KeptClient, PendingAnswer};
 
 pub(crate) use background::{BackgroundSearch, ReturnedSearch};
 use bind::BindOutcome;
@@ -133,7 +133,7 @@ pub(crate) struct Dispatcher {
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<RequestInFlight>,
     /// How those of them that can be given up are given up, by serial number.
-    pending: Vec<(u64, Pending)>,
+    pending: Vec<(u64, PendingAnswer)>,
     persistent: PersistentSearches,
     pub(crate) transaction: Option<Transaction>,
     /// The serial number of the request that changes a password that must be changed.

@@ -17,7 +17,7 @@ use crate::cursor::{Cursor, End, First};
 use crate::figures::DatabaseFigures;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Identities, Later, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Secret, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret, Verdict,
 };
 use crate::replica_progress::ReplicaProgress;
 use crate::shared_content::SharedContent;
@@ -106,7 +106,7 @@ impl Backend for InterceptedBackend {
         self.backend.identities(context, request, found)
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer {
         self.interceptors.update(&*self.backend, context, changes, completion)
     }
 

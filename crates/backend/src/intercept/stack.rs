@@ -10,7 +10,7 @@ use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End, First};
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
 };
 
 /// The overlays in front of a backend, the outermost first.
@@ -111,7 +111,7 @@ impl Stack {
         context: &Context<'_>,
         changes: Changes,
         completion: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         match self.requests.has(Operations::UPDATE) {
             true => self.before(backend).update(context, changes, completion),
             false => backend.update(context, changes, completion),

@@ -20,7 +20,7 @@ use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End};
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
-    Pending, Reply, Search, Verdict,
+    PendingAnswer, Reply, Search, Verdict,
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
@@ -277,7 +277,7 @@ impl Backend for Meta {
         }
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, completion: Completion) -> PendingAnswer {
         let refused = match changes {
             Changes::One(request, Some(dn)) => {
                 let requester = context.subject.dn.as_ref();
@@ -302,7 +302,7 @@ impl Backend for Meta {
             }
         };
         completion(refused.into());
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {

@@ -37,7 +37,7 @@ impl Backend for Unreached {
         panic!("changed")
     }
 
-    fn update(&self, _: &Context<'_>, _: Changes, _: Completion) -> Pending {
+    fn update(&self, _: &Context<'_>, _: Changes, _: Completion) -> PendingAnswer {
         panic!("updated")
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_backend::{Alone, Announcement, Backend, Below, Changes, Context, Mount, Pending, Routing};
+use larix_backend::{Alone, Announcement, Backend, Below, Changes, Context, Mount, PendingAnswer, Routing};
 use larix_engine::Entry;
 use larix_engine::access::Subject;
 use larix_engine::overlay::internal_search::InternalSearch;
@@ -70,7 +70,7 @@ impl InternalBackend {
     }
 
     /// Has changes made, on any thread.
-    pub(super) fn update(&self, subject: &Arc<Subject>, changes: Changes, done: Completion) -> Pending {
+    pub(super) fn update(&self, subject: &Arc<Subject>, changes: Changes, done: Completion) -> PendingAnswer {
         self.innermost().update(&self.context(subject), changes, done)
     }
 

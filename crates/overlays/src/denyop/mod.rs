@@ -6,7 +6,7 @@ mod tests;
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
-    Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
 };
 use larix_engine::overlay::{Descriptor, OverlayDirective};
 use larix_engine::write::{Completion, WriteOutcome};
@@ -62,12 +62,18 @@ impl Interceptor for DenyOperations {
         }
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         let denied = changes.operations().position(|operation| self.denies(Denied::of(operation)));
         match denied {
             Some(at) => {
                 done(WriteOutcome { refused: Some(at), ..refused().into() });
-                Pending::default()
+                PendingAnswer::default()
             }
             None => next.update(context, changes, done),
         }

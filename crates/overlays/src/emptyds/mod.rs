@@ -6,7 +6,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use larix_backend::{Changes, Context, Interceptor, Next, Operations, Pending};
+use larix_backend::{Changes, Context, Interceptor, Next, Operations, PendingAnswer};
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Descriptor};
 use larix_engine::write::{Completion, WriteOperation, WriteRequest};
@@ -36,7 +36,7 @@ impl Interceptor for EmptyStrings {
         context: &Context<'_>,
         mut changes: Changes,
         done: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let strip = |request: &mut WriteRequest| self.strip(&mut request.operation);
         match &mut changes {
             Changes::One(request, _) => strip(request),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
     Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later, Next,
-    Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
+    Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege};
 use larix_engine::entry::split_rdn;
@@ -240,14 +240,14 @@ impl LastModification {
         context: &Context<'_>,
         changes: Changes,
         done: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         match changes.requests().iter().position(|request| self.would_take_name(request)) {
             Some(at) => {
                 // As the database answers who may not write there.
                 let text = "no write access to parent";
                 let refused = LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);
                 done(WriteOutcome { refused: Some(at), ..refused.into() });
-                Pending::default()
+                PendingAnswer::default()
             }
             None => next.update(context, changes, done),
         }
@@ -389,7 +389,13 @@ impl Interceptor for LastModification {
         Reply::Now((result, Vec::new()))
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         let concerns = |request: &WriteRequest| match &changes {
             Changes::One(_, target) => self.concerns(request, target.as_ref()),
             Changes::Together(_) => self.concerns(request, None),
@@ -406,10 +412,10 @@ impl Interceptor for LastModification {
         {
             let modified = self.modify(next, context, request, changes);
             done(modified.map_or_else(|refused| refused, |()| LdapResult::success()).into());
-            return Pending::default();
+            return PendingAnswer::default();
         }
         done(WriteOutcome { refused: Some(at), ..self.refused().into() });
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn modify_password(

@@ -14,8 +14,8 @@ use std::time::Duration;
 use larix_backend::memory_tree::{Bases, MemoryTree};
 use larix_backend::{
     AnsweredSearch, Bind, Changes, Compare, Context, Cursor, Delays, End, ExtendedAnswer, ExtendedOperation,
-    Interceptor, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search,
-    Verdict,
+    Interceptor, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply,
+    Search, Verdict,
 };
 use larix_engine::Entry;
 use larix_engine::overlay::internal_search::{InternalSearch, Whose};
@@ -510,7 +510,13 @@ impl Interceptor for ReturnCode {
         }
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         let fate = |request: &WriteRequest| {
             let kind = Kind::of(&request.operation);
             let dn = self.schema.parse_dn(request.operation.target()).ok()?;

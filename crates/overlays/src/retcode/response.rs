@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larix_backend::{
-    ClientHandle, Context, Cursor, Delayed, Delays, Done, Effort, Later, Pending, Reply, StepOutcome,
+    ClientHandle, Context, Cursor, Delayed, Delays, Done, Effort, Later, PendingAnswer, Reply, StepOutcome,
 };
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
@@ -135,7 +135,7 @@ impl Planned {
         delays: &Arc<Delays>,
         done: Done<T>,
         make: fn(LdapResult) -> T,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let sleep = self.response.sleep;
         let work = move || {
             let (result, closing) = self.carry_out();
@@ -150,16 +150,16 @@ impl Planned {
 }
 
 /// Does something after a time, which can be given up before; at once where too much waits.
-pub(super) fn wait(delays: &Arc<Delays>, time: Duration, work: Box<dyn FnOnce() + Send>) -> Pending {
+pub(super) fn wait(delays: &Arc<Delays>, time: Duration, work: Box<dyn FnOnce() + Send>) -> PendingAnswer {
     if time.is_zero() {
         work();
-        return Pending::default();
+        return PendingAnswer::default();
     }
     match delays.after(time, work) {
-        Ok(delayed) => Pending { deadline: None, give_up: Some(Box::new(move || delayed.give_up())) },
+        Ok(delayed) => PendingAnswer { deadline: None, give_up: Some(Box::new(move || delayed.give_up())) },
         Err(work) => {
             work();
-            Pending::default()
+            PendingAnswer::default()
         }
     }
 }

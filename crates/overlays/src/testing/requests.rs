@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context,
     Cursor, Done, End, ExtendedAnswer, ExtendedOperation, First, InterceptedBackend, Interceptor, Later,
-    Mount, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Routing, Search, Stack, StepOutcome,
-    Verdict, slice,
+    Mount, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Routing, Search, Stack,
+    StepOutcome, Verdict, slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -62,9 +62,9 @@ impl Backend for Reached {
         Reply::Now(reached().into())
     }
 
-    fn update(&self, _: &Context<'_>, _: Changes, done: Completion) -> Pending {
+    fn update(&self, _: &Context<'_>, _: Changes, done: Completion) -> PendingAnswer {
         done(reached().into());
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn announce(&self, _: &mut Announcement) {}

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larix_backend::{Done, Pending, ReplicaProgress};
+use larix_backend::{Done, PendingAnswer, ReplicaProgress};
 use larix_engine::controls::RequestControls;
 use larix_engine::write::WriteOperation;
 use larix_proto::control::{self, ControlValue};
@@ -152,7 +152,7 @@ impl Following {
         original: OriginalRequest,
         referral: LdapResult,
         done: Done<Outcome>,
-    ) -> Pending {
+    ) -> PendingAnswer {
         self.urls = referral.referrals.iter().cloned().collect();
         let current = Arc::clone(&self.current);
         self.go_on(original, Answer { referral, done });
@@ -162,7 +162,7 @@ impl Following {
                 proxy.shared.command(Command::GiveUp(number));
             }
         };
-        Pending { deadline: None, give_up: Some(Box::new(give_up)) }
+        PendingAnswer { deadline: None, give_up: Some(Box::new(give_up)) }
     }
 
     /// Asks the next server.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
-    Next, Operations, PasswordChange, PasswordChangeOutcome, Pending, ReplicaProgress, Reply, Search,
+    Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, ReplicaProgress, Reply, Search,
     SharedContent, Verdict,
 };
 use larix_engine::controls::{OverlayControl, RequestControls};
@@ -87,7 +87,7 @@ impl Chain {
 }
 
 impl Start {
-    fn follow(self, referral: LdapResult, done: impl FnOnce(Outcome) + Send + 'static) -> Pending {
+    fn follow(self, referral: LdapResult, done: impl FnOnce(Outcome) + Send + 'static) -> PendingAnswer {
         let Self { following, original, shared_content } = self;
         let Some(shared_content) = shared_content else {
             return following.begin(original, referral, Box::new(done));
@@ -220,7 +220,7 @@ impl Interceptor for Chain {
         context: &Context<'_>,
         mut changes: Changes,
         done: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         if let Changes::One(request, _) = &mut changes
             && let Some(controls) = behavior::passed_on(&request.controls)
         {

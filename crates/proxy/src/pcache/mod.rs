@@ -28,7 +28,7 @@ use std::time::Duration;
 use larix_backend::memory_tree::OneByOne;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
-    Later, PasswordChange, PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::budget::RequestLimits;
@@ -418,7 +418,7 @@ impl Backend for CachingBackend {
         self.change_password(context, change, later)
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let mut names = Vec::new();
         match &changes {
             Changes::One(request, dn) => names = self.touched(&request.operation, dn.as_ref()),
@@ -469,7 +469,7 @@ impl Backend for CachingBackend {
 }
 
 /// The same, with something more to do when it is given up.
-fn giving_up(mut pending: Pending, more: impl FnOnce() + Send + 'static) -> Pending {
+fn giving_up(mut pending: PendingAnswer, more: impl FnOnce() + Send + 'static) -> PendingAnswer {
     if let Some(give_up) = pending.give_up.take() {
         pending.give_up = Some(Box::new(move || {
             give_up();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larix_backend::{
     Behind, Bind, Changes, Compare, Context, Cursor, Done, End, ExtendedAnswer, ExtendedOperation,
     Interceptor, KeptContext, KeptSearch, Later, Next, Operations, PasswordChange, PasswordChangeOutcome,
-    Pending, Proof, Reply, Search, Verdict, answered_by,
+    PendingAnswer, Proof, Reply, Search, Verdict, answered_by,
 };
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
@@ -202,10 +202,10 @@ impl Notifier {
 
 /// An operation that is under way behind the program, for who gives it up.
 #[derive(Debug, Default)]
-struct Continued(Mutex<(bool, Pending)>);
+struct Continued(Mutex<(bool, PendingAnswer)>);
 
 impl Continued {
-    fn lock(&self) -> MutexGuard<'_, (bool, Pending)> {
+    fn lock(&self) -> MutexGuard<'_, (bool, PendingAnswer)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,7 +213,7 @@ impl Continued {
         self.lock().0
     }
 
-    fn goes_on(&self, pending: Pending) {
+    fn goes_on(&self, pending: PendingAnswer) {
         let mut state = self.lock();
         state.1 = pending;
         let give_up = if state.0 { state.1.give_up.take() } else { None };
@@ -287,8 +287,8 @@ impl ProgramInFront {
         context: &Context<'_>,
         text: Zeroizing<Vec<u8>>,
         (done, result): (Done<T>, fn(&T) -> &LdapResult),
-        go_on: impl FnOnce(Next<'_>, &Context<'_>, Done<T>) -> Pending + Send + 'static,
-    ) -> Pending {
+        go_on: impl FnOnce(Next<'_>, &Context<'_>, Done<T>) -> PendingAnswer + Send + 'static,
+    ) -> PendingAnswer {
         let (continuation, notifier) = (self.continuation(context), self.notifier(context));
         let continued = Arc::<Continued>::default();
         let state = Arc::clone(&continued);
@@ -304,7 +304,7 @@ impl ProgramInFront {
                     None => done,
                 });
                 let went = continuation.with(|next, context| {
-                    done.take().map_or_else(Pending::default, |done| go_on(next, context, done))
+                    done.take().map_or_else(PendingAnswer::default, |done| go_on(next, context, done))
                 });
                 match (went, done) {
                     (Ok(pending), _) => state.goes_on(pending),
@@ -319,7 +319,7 @@ impl ProgramInFront {
             continued.give_up();
         };
         // The program has its own time, and so has what stands behind it.
-        Pending { deadline: None, give_up: Some(Box::new(give_up)) }
+        PendingAnswer { deadline: None, give_up: Some(Box::new(give_up)) }
     }
 }
 
@@ -425,7 +425,13 @@ impl Interceptor for ProgramInFront {
         }))
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         let of_text = |dn: &str| self.program.schema().parse_dn(dn).ok();
         let is_asked = |operation: &WriteOperation| {
             of_text(operation.target()).is_some_and(|dn| self.asks(SocketOperation::of(operation), &dn))
@@ -442,14 +448,14 @@ impl Interceptor for ProgramInFront {
             Changes::Together(_) => {
                 let text = "a program behind a socket is asked about one change at a time (overlay sock)";
                 done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let text = match self.program.change(context, &request.operation) {
             Ok(text) => text,
             Err(refused) => {
                 done(refused.into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let answer: (Completion, fn(&WriteOutcome) -> &LdapResult) = (done, |outcome| &outcome.result);

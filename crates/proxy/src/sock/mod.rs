@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, End, ExtendedAnswer,
-    ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search,
+    Verdict,
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::controls::RequestControls;
@@ -86,7 +87,7 @@ impl SocketBackend {
         context: &Context<'_>,
         (text, is_change): (Zeroizing<Vec<u8>>, bool),
         done: Done<LdapResult>,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let give_up = self.program.ask(
             context,
             text,
@@ -101,7 +102,7 @@ impl SocketBackend {
         );
         let patience = u64::try_from((PATIENCE + GRACE).as_nanos()).unwrap_or(u64::MAX);
         let deadline = Some(Monotonic(context.began.0.saturating_add(patience)));
-        Pending { deadline, give_up: Some(Box::new(move || give_up.give_up())) }
+        PendingAnswer { deadline, give_up: Some(Box::new(move || give_up.give_up())) }
     }
 }
 
@@ -186,13 +187,13 @@ impl Backend for SocketBackend {
         Reply::Later(self.ask(context, (text, true), Box::new(move |result| done(result.into()))))
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let request = match changes {
             Changes::One(request, _) => request,
             Changes::Together(_) => {
                 let text = "a program behind a socket makes no changes together";
                 done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let text = heeded(&request.controls).and_then(|()| self.program.change(context, &request.operation));
@@ -200,7 +201,7 @@ impl Backend for SocketBackend {
             Ok(text) => text,
             Err(refused) => {
                 done(refused.into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         self.ask(context, (text, true), Box::new(move |result| done(WriteOutcome::from(result))))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use larix_backend::{Done, PasswordChangeOutcome, Pending};
+use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer};
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::split_rdn;
 use larix_engine::time::Clock;
@@ -122,10 +122,10 @@ impl Changing {
         asker: &Asker,
         (request, dn): (WriteRequest, NormalDn),
         done: Completion,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let WriteOperation::Modify { changes, .. } = &request.operation else {
             done(refusal(ResultCode::OTHER, "no modify").into());
-            return Pending::default();
+            return PendingAnswer::default();
         };
         // What is removed may lead to no change here: the database does not check it then.
         let latitude = Latitude {
@@ -136,7 +136,7 @@ impl Changing {
         let prepared = prepare(&self.schema, request.operation.clone(), &NormalDn::root(), latitude);
         if let Err(refused) = prepared {
             done(refused.into());
-            return Pending::default();
+            return PendingAnswer::default();
         }
         let removes = |change: &&Modification| is_removal(change);
         let mut names: Vec<String> =
@@ -148,7 +148,7 @@ impl Changing {
             Ok(cursor) => cursor,
             Err(refused) => {
                 done(refused.into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let clock = Arc::clone(&self.clock);
@@ -267,12 +267,12 @@ impl Changing {
         (asker, hops): (&Asker, u8),
         change: LocalPasswordChange,
         done: Done<PasswordChangeOutcome>,
-    ) -> Pending {
+    ) -> PendingAnswer {
         let cursor = match search_context.ask_for_one(asker, (&change.dn, hops), &["1.1".to_owned()]) {
             Ok(cursor) => cursor,
             Err(refused) => {
                 done(refused.into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         let clock = Arc::clone(&self.clock);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Backend as _, Bind, Changes, Compare, Context, Cursor, End, Interceptor, Later, Next, Operations,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Verdict,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
 };
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::controls::RequestControls;
@@ -339,10 +339,16 @@ impl Interceptor for Translucent {
     }
 
     /// Changes are the root's, and of what is stored here.
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         let refuse = |code, text: &str, done: Completion| {
             done(LdapResult::with(code, text).into());
-            Pending::default()
+            PendingAnswer::default()
         };
         let (request, dn) = match changes {
             Changes::One(request, Some(dn)) => (request, dn),
@@ -367,20 +373,20 @@ impl Interceptor for Translucent {
                 }
                 Err(result) => {
                     done(result.into());
-                    Pending::default()
+                    PendingAnswer::default()
                 }
             },
             WriteOperation::Add { entry, .. } if !self.settings.no_glue => {
                 let place = (entry.clone(), dn);
                 self.changing().with_superiors(request, place, false, done);
-                Pending::default()
+                PendingAnswer::default()
             }
             WriteOperation::ModifyDn { new_superior: Some(superior), .. } if !self.settings.no_glue => {
                 match self.schema.parse_dn(superior) {
                     Ok(normal) => {
                         let place = (superior.clone(), normal);
                         self.changing().with_superiors(request, place, true, done);
-                        Pending::default()
+                        PendingAnswer::default()
                     }
                     Err(_) => next.update(context, Changes::One(request, Some(dn)), done),
                 }

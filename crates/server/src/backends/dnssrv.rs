@@ -23,8 +23,8 @@ use crate::virtual_entries::Builder;
 use larix_backend::memory_tree::{MemoryTree, OneByOne};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, Later,
-    PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, StepOutcome, Verdict, answered_by,
-    lowered,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, StepOutcome, Verdict,
+    answered_by, lowered,
 };
 
 /// How long a request waits for the DNS, in seconds: longer than a lookup takes, which may have to wait for its turn.
@@ -261,7 +261,7 @@ impl DnsReferrals {
         match reply {
             LookupReply::Now(resolution) => Reply::Now(answer(referral_request().result(&resolution))),
             LookupReply::Busy => Reply::Now(answer(busy())),
-            LookupReply::Later(ticket) => Reply::Later(Pending {
+            LookupReply::Later(ticket) => Reply::Later(PendingAnswer {
                 deadline: Some(context.began.plus_seconds(PATIENCE)),
                 give_up: Some(Box::new(move || ticket.give_up())),
             }),
@@ -459,20 +459,20 @@ impl Backend for DnsReferrals {
         self.refer(context, (change.dn, &change.target), later, PasswordChangeOutcome::from)
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let Changes::One(request, dn) = changes else {
             let text = "`database dnssrv` makes no changes together";
             done(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
-            return Pending::default();
+            return PendingAnswer::default();
         };
         if request.controls.manage_dsa_it {
             let text = "DNS SRV problem processing manageDSAit control";
             done(LdapResult::with(ResultCode::OTHER, text).into());
-            return Pending::default();
+            return PendingAnswer::default();
         }
         let Some(dn) = dn else {
             done(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN").into());
-            return Pending::default();
+            return PendingAnswer::default();
         };
         let target = request.operation.target();
         answered_by(done, |later| self.refer(context, (&dn, target), later, WriteOutcome::from))

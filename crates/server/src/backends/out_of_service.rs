@@ -2,7 +2,7 @@
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, Later, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
 };
 use larix_engine::write::Completion;
 use larix_proto::{LdapResult, ResultCode};
@@ -41,9 +41,9 @@ impl Backend for OutOfService {
         Reply::Now(unavailable().into())
     }
 
-    fn update(&self, _: &Context<'_>, _: Changes, done: Completion) -> Pending {
+    fn update(&self, _: &Context<'_>, _: Changes, done: Completion) -> PendingAnswer {
         done(unavailable().into());
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn announce(&self, announced: &mut Announcement) {

@@ -22,7 +22,7 @@ use crate::log::printable;
 use crate::password_pool::JobSource;
 use crate::saslauthd;
 use crate::services::Services;
-use larix_backend::{Bind, Context, Later, Pending, Proof, Reply, Secret, Verdict};
+use larix_backend::{Bind, Context, Later, PendingAnswer, Proof, Reply, Secret, Verdict};
 
 /// Stored passwords that take codes and are tried in one login: the writer computes two codes for each.
 const CODED_MAX: usize = 16;
@@ -103,7 +103,7 @@ impl Common {
         let attempt = BindAttempt { dn, matched, policy_control, code: GivenCode::Missing };
         let done = later();
         judge.conclude(attempt, Box::new(move |conclusion| done(verdict(conclusion, None))));
-        Reply::Later(Pending::default())
+        Reply::Later(PendingAnswer::default())
     }
 
     /// Ends a bind of a name that no database stores, by these passwords.
@@ -169,11 +169,11 @@ impl Common {
         };
         if !heavy {
             make()();
-            return Reply::Later(Pending::default());
+            return Reply::Later(PendingAnswer::default());
         }
         let pool = if asks { &services.askers } else { &services.passwords };
         match pool.submit_made(source, make) {
-            Ok(()) => Reply::Later(Pending::default()),
+            Ok(()) => Reply::Later(PendingAnswer::default()),
             Err(_) => {
                 let text = "too many binds wait for their password check";
                 Reply::Now(LdapResult::with(ResultCode::BUSY, text).into())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
-    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict,
 };
 use larix_client::Ambient;
 use larix_configuration::values::LimitRule;
@@ -195,12 +195,12 @@ impl Backend for ProxiedBackend {
         self.root_password.clone().filter(|_| is_root).into_iter().collect()
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         if let Changes::One(request, _) = &changes
             && let Some(refused) = self.shadow_refusal(context, request.operation.target())
         {
             done(refused.into());
-            return Pending::default();
+            return PendingAnswer::default();
         }
         self.backend.update(context, changes, done)
     }

@@ -17,7 +17,7 @@ use crate::log::printable;
 use crate::operation_rules::RestrictedOperation;
 use crate::password_pool::JobSource;
 use crate::session::Method;
-use larix_backend::{Bind, BoundSession, Done, Pending, Proof, Reply, Verdict};
+use larix_backend::{Bind, BoundSession, Done, PendingAnswer, Proof, Reply, Verdict};
 
 /// A password that was compared off the loop.
 #[derive(Debug)]
@@ -340,11 +340,11 @@ impl Dispatcher {
         let pending = match databases.router().bind(&context, &bind, &mut later) {
             Reply::Now(verdict) if verdict.controls.is_empty() => match login {
                 Some(login) => return self.judged(&in_flight, BindOutcome { verdict, login }).0,
-                None => Pending::default(),
+                None => PendingAnswer::default(),
             },
             Reply::Now(verdict) => {
                 later()(verdict);
-                Pending::default()
+                PendingAnswer::default()
             }
             Reply::Later(pending) => pending,
         };

@@ -10,7 +10,7 @@ use crate::log::{LogLevel, OperationLine, Response, What};
 use crate::operation_log::{self, RequestEnd, RequestSummary};
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
-use larix_backend::{Effort, Pending};
+use larix_backend::{Effort, PendingAnswer};
 
 /// A request that was started: what its answer and its log line need.
 #[derive(Copy, Clone, Debug)]
@@ -57,7 +57,7 @@ impl Dispatcher {
     }
 
     /// The same, with what gives it up.
-    pub(super) fn wait_for_pending(&mut self, in_flight: RequestInFlight, pending: Pending) {
+    pub(super) fn wait_for_pending(&mut self, in_flight: RequestInFlight, pending: PendingAnswer) {
         if pending.give_up.is_some() {
             self.pending.push((in_flight.operation.serial, pending));
         }
@@ -70,7 +70,7 @@ impl Dispatcher {
     }
 
     /// What gives a request up that waits, if anything can.
-    fn take_pending(&mut self, serial: u64) -> Option<Pending> {
+    fn take_pending(&mut self, serial: u64) -> Option<PendingAnswer> {
         let at = self.pending.iter().position(|(other, _)| *other == serial)?;
         Some(self.pending.swap_remove(at).1)
     }

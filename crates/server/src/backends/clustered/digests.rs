@@ -10,7 +10,7 @@ use larix_schema::NormalDn;
 use super::{ClusteredBackend, SharedDatabase, too_late};
 use crate::backends::digests::{self, RunningSlot};
 use crate::cluster::Turn;
-use larix_backend::{Context, ExtendedAnswer, ExtendedOperation, Later, Pending, Reply};
+use larix_backend::{Context, ExtendedAnswer, ExtendedOperation, Later, PendingAnswer, Reply};
 
 impl ClusteredBackend {
     /// # Errors
@@ -51,7 +51,7 @@ impl ClusteredBackend {
                 Err(refused) => done(refused.into()),
             }
         });
-        Ok(Reply::Later(Pending::default()))
+        Ok(Reply::Later(PendingAnswer::default()))
     }
 }
 

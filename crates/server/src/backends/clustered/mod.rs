@@ -35,7 +35,7 @@ use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer,
-    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof,
+    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof,
     Reply, Search, Secret, SharedContent, Verdict,
 };
 
@@ -175,9 +175,12 @@ struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
     /// What gives it up.
-    fn pending(&self) -> Pending {
+    fn pending(&self) -> PendingAnswer {
         let given_up = Arc::clone(&self.0);
-        Pending { deadline: None, give_up: Some(Box::new(move || given_up.store(true, Ordering::Release))) }
+        PendingAnswer {
+            deadline: None,
+            give_up: Some(Box::new(move || given_up.store(true, Ordering::Release))),
+        }
     }
 
     fn is_given_up(&self) -> bool {
@@ -440,7 +443,7 @@ impl Backend for ClusteredBackend {
         are_all
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let target = changes.operations().next().map(|operation| operation.target().to_owned());
         let is_refused = |request: &WriteRequest| {
             let is_client = request.origin == Origin::Client && request.controls.import.is_none();
@@ -455,11 +458,11 @@ impl Backend for ClusteredBackend {
             Ok(handle) => handle,
             Err(result) => {
                 done(result.into());
-                return Pending::default();
+                return PendingAnswer::default();
             }
         };
         handle.database.change(&self.common, changes, &|dn| self.locate(context, dn), done);
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {

@@ -24,7 +24,7 @@ use super::password_replacement::replace_unstored;
 use larix_backend::memory_tree::{Bases, Counted, Found, MemoryTree};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First,
-    Later, PasswordChange, PasswordChangeOutcome, Pending, Proof, Reply, Search, Secret, Verdict,
+    Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict,
 };
 
 pub(crate) use config::Configuration;
@@ -217,13 +217,13 @@ impl<C: Content> Backend for Tree<C> {
         self.root_password.clone().filter(|_| is_root).into_iter().collect()
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         let requests = match changes {
             Changes::One(request, _) => vec![request],
             Changes::Together(requests) => requests,
         };
         self.content.update(self, context, requests, done);
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {

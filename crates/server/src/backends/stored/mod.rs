@@ -34,7 +34,7 @@ use super::{Common, identities};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, ExtendedAnswer,
-    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, Pending, Proof,
+    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof,
     ReplicaProgress, Reply, Search, Secret, StoreFigures, Verdict,
 };
 
@@ -83,7 +83,7 @@ impl StoredBackend {
         };
         let done = later();
         chosen.conclude_bind(attempt, Box::new(move |verdict| done(bind_judge::compared(verdict))));
-        Reply::Later(Pending::default())
+        Reply::Later(PendingAnswer::default())
     }
 
     pub(super) fn database(&self) -> EngineDatabase<LmdbStore> {
@@ -176,10 +176,10 @@ impl Backend for StoredBackend {
         values.unwrap_or_default()
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         self.note();
         self.database().change(&self.common, changes, &|dn| self.locate(context, dn), done);
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {
@@ -280,12 +280,12 @@ impl Backend for Nowhere {
         replace_unstored(self, context, change, later)
     }
 
-    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         match changes {
             Changes::One(request, target) => self.common.directory.submit_at(request, target, done),
             Changes::Together(requests) => self.common.directory.submit_all(requests, done),
         }
-        Pending::default()
+        PendingAnswer::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {

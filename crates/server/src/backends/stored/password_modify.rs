@@ -1,6 +1,6 @@
 //! A password is replaced (RFC 3062): the old one compared, the new one hashed, both on the pool.
 
-use larix_backend::{Context, Later, PasswordChange, PasswordChangeOutcome, Pending, Reply};
+use larix_backend::{Context, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply};
 use larix_proto::LdapResult;
 
 use super::StoredBackend;
@@ -24,6 +24,6 @@ impl StoredBackend {
             proof_begins()?;
         }
         replacement.queue(&self.common.services, later());
-        Ok(Reply::Later(Pending::default()))
+        Ok(Reply::Later(PendingAnswer::default()))
     }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::StoredBackend;
 use crate::backends::digests::{self, RunningSlot, internal, spawn};
 use crate::secrets::is_secret;
-use larix_backend::{Context, ExtendedAnswer, ExtendedOperation, Later, Pending, Reply};
+use larix_backend::{Context, ExtendedAnswer, ExtendedOperation, Later, PendingAnswer, Reply};
 
 /// Conflicts in one answer.
 const CONFLICTS_MAX: usize = 100;
@@ -90,7 +90,7 @@ impl StoredBackend {
                 self.managed(context, operation.dn)?;
                 let (served, done) = (Arc::clone(&self.served), later());
                 spawn(move || done(served.retire_server_id(request.server_id).into()))?;
-                Ok(Reply::Later(Pending::default()))
+                Ok(Reply::Later(PendingAnswer::default()))
             }
             _ => Err(ExtendedOperation::unsupported()),
         }
@@ -128,7 +128,7 @@ impl StoredBackend {
             drop(place);
             done(answer);
         })?;
-        Ok(Reply::Later(Pending::default()))
+        Ok(Reply::Later(PendingAnswer::default()))
     }
 
     /// Whether the requester may manage this database, whose suffix the name is.

@@ -92,7 +92,7 @@ impl Interceptor for ToyInterceptor {
             Deed::Answer => Reply::Now((own(), Vec::new())),
             Deed::AnswerLater => {
                 *self.waiting.lock().unwrap() = Some(later());
-                Reply::Later(Pending::default())
+                Reply::Later(PendingAnswer::default())
             }
             Deed::Pass => next.compare(context, compare, later),
         }
@@ -112,11 +112,17 @@ impl Interceptor for ToyInterceptor {
         }
     }
 
-    fn update(&self, next: Next<'_>, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
+    fn update(
+        &self,
+        next: Next<'_>,
+        context: &Context<'_>,
+        changes: Changes,
+        done: Completion,
+    ) -> PendingAnswer {
         self.called();
         if self.deed == Deed::Answer {
             done(own().into());
-            return Pending::default();
+            return PendingAnswer::default();
         }
         next.update(context, changes, done)
     }

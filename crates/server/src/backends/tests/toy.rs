@@ -18,7 +18,7 @@ use larix_schema::NormalDn;
 
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, Done, Effort, End, Later, PasswordChange,
-    PasswordChangeOutcome, Pending, Reply, Search, StepOutcome, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, StepOutcome, Verdict,
 };
 
 /// Entries of a stream.
@@ -104,12 +104,12 @@ impl Toy {
     }
 
     /// Of requests that are no searches, which never wait longer than a second.
-    fn pending(&self, context: &Context<'_>) -> Pending {
+    fn pending(&self, context: &Context<'_>) -> PendingAnswer {
         let counts = Arc::clone(&self.counts);
         let give_up = move || {
             counts.given_up.fetch_add(1, Ordering::SeqCst);
         };
-        Pending { deadline: Some(seconds(context, 1)), give_up: Some(Box::new(give_up)) }
+        PendingAnswer { deadline: Some(seconds(context, 1)), give_up: Some(Box::new(give_up)) }
     }
 }
 
@@ -147,7 +147,7 @@ impl Backend for Toy {
             "fail" => Reply::Now((failure(), Vec::new())),
             "lose" => {
                 drop(later());
-                Reply::Later(Pending::default())
+                Reply::Later(PendingAnswer::default())
             }
             _ => {
                 self.wait(PendingRequest::Compare(later()));
@@ -170,7 +170,7 @@ impl Backend for Toy {
         Reply::Now(failure().into())
     }
 
-    fn update(&self, context: &Context<'_>, _: Changes, done: Completion) -> Pending {
+    fn update(&self, context: &Context<'_>, _: Changes, done: Completion) -> PendingAnswer {
         self.wait(PendingRequest::Update(done));
         self.pending(context)
     }
