@@ -42,7 +42,7 @@ pub enum Bases {
 
 /// What a search found.
 #[derive(Debug)]
-pub struct Found {
+pub struct TreeSearchOutcome {
     pub result: LdapResult,
     /// Entries that were appended.
     pub entries: u64,
@@ -50,8 +50,8 @@ pub struct Found {
 
 impl MemoryTree<'_> {
     /// Runs a search whole: the list is short. Entries are appended to `out`, the result is not.
-    pub fn search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> Found {
-        self.try_search(bases, search, out).unwrap_or_else(|fault| Found {
+    pub fn search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> TreeSearchOutcome {
+        self.try_search(bases, search, out).unwrap_or_else(|fault| TreeSearchOutcome {
             result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
             entries: 0,
         })
@@ -60,7 +60,7 @@ impl MemoryTree<'_> {
     /// As [`search`](Self::search), as a cursor that has all answers.
     pub fn answer(&self, bases: Bases, search: &Search<'_>) -> AnsweredSearch {
         let mut messages = Vec::new();
-        let Found { result, entries } = self.search(bases, search, &mut messages);
+        let TreeSearchOutcome { result, entries } = self.search(bases, search, &mut messages);
         AnsweredSearch { messages, result, entries }
     }
 
@@ -165,22 +165,27 @@ impl MemoryTree<'_> {
         }
     }
 
-    fn try_search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> Result<Found, Fault> {
+    fn try_search(
+        &self,
+        bases: Bases,
+        search: &Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<TreeSearchOutcome, Fault> {
         let Search { base, request, controls, message, .. } = search;
         if controls.effective_rights.as_ref().is_some_and(|control| control.critical) {
             let text = "effective rights are told of stored entries only";
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
-            return Ok(Found { result, entries: 0 });
+            return Ok(TreeSearchOutcome { result, entries: 0 });
         }
         if controls.vlv.as_ref().is_some_and(|control| control.critical)
             || controls.deref.as_ref().is_some_and(|control| control.critical)
         {
             let text = "virtual list views and dereferencing are of stored entries only";
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
-            return Ok(Found { result, entries: 0 });
+            return Ok(TreeSearchOutcome { result, entries: 0 });
         }
         if let Err(result) = self.admit(bases, base, controls) {
-            return Ok(Found { result, entries: 0 });
+            return Ok(TreeSearchOutcome { result, entries: 0 });
         }
         let all: Vec<GuardedEntry<'_>> = self.guarded_entries().collect();
         let catalog = Catalog::default();
@@ -210,12 +215,15 @@ impl MemoryTree<'_> {
                 continue;
             }
             if request.size_limit > 0 && entries >= u64::from(request.size_limit) {
-                return Ok(Found { result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), entries });
+                return Ok(TreeSearchOutcome {
+                    result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED),
+                    entries,
+                });
             }
             guarded.encode(&selection, matched.as_deref(), request.types_only, (*message, &[]), out);
             entries += 1;
         }
-        Ok(Found { result: LdapResult::success(), entries })
+        Ok(TreeSearchOutcome { result: LdapResult::success(), entries })
     }
 
     /// Judges the base of a search.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use larix_server::cluster::{self, Checked, KnownNode, NodeReport, Status};
+use larix_server::cluster::{self, CheckedContent, KnownNode, NodeReport, Status};
 
 use crate::terminal::{print_report, say};
 use crate::tools::common::ConfigArgs;
@@ -161,7 +161,7 @@ fn checked(place: &SharedDatabaseArgs) -> anyhow::Result<ExitCode> {
             printed = line(format_args!("{finding}"));
         }
     });
-    let Checked { commit, entries } = checked.map_err(anyhow::Error::msg)?;
+    let CheckedContent { commit, entries } = checked.map_err(anyhow::Error::msg)?;
     printed.and_then(|()| line(format_args!("commit {commit}: {entries} entries, {findings} findings")))?;
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(FINDINGS) })
 }

@@ -14,8 +14,8 @@ use super::diagnostic::{Notes, Origin};
 use super::kinds::{self, CACHE_KIND, DatabaseKind, KindSettings, MdbSettings, SERVER_KIND, target_settings};
 use super::line;
 use super::model::{
-    Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay, SchemaSection, Shared,
-    Source,
+    Backend, CommonSettings, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
+    SchemaSection, Source,
 };
 use super::settings::Settings;
 use super::values::ConfigDn;
@@ -249,7 +249,7 @@ impl Builder {
     }
 
     /// What the open database and the frontend have alike: the database's, or the frontend's outside of one.
-    pub(super) fn shared(&mut self) -> &mut Shared {
+    pub(super) fn shared(&mut self) -> &mut CommonSettings {
         match self.section {
             Section::Database(number) if number < self.databases.len() => {
                 #[allow(clippy::indexing_slicing)] // just compared with the length
@@ -308,7 +308,7 @@ impl Builder {
         let found = self.overlays_mut(Some(database)).and_then(|overlays| overlays.get_mut(overlay));
         let below = &mut found.ok_or_else(|| Fault::keyword("there is no such overlay"))?.below;
         if below.is_empty() {
-            below.push(Database::new(DatabaseKind::server(), Shared::default(), origin.clone()));
+            below.push(Database::new(DatabaseKind::server(), CommonSettings::default(), origin.clone()));
         }
         Ok(Section::Below { database: Some(database), overlay, number: 0 })
     }
@@ -660,7 +660,7 @@ impl Builder {
         let at = self.databases.iter().position(|database| database.kind.is_config());
         let config = match at {
             Some(at) => self.databases.remove(at),
-            None => Database::new(DatabaseKind::config(), Shared::default(), Origin::BuiltIn),
+            None => Database::new(DatabaseKind::config(), CommonSettings::default(), Origin::BuiltIn),
         };
         self.databases.insert(0, config);
         if !self.from_entries {

@@ -13,7 +13,7 @@ use super::builder::{Builder, Section};
 use super::diagnostic::{ConfigError, Origin};
 use super::directives;
 use super::kinds::{DatabaseKind, LdapSettings, SERVER_KIND};
-use super::model::{Database, Overlay, Shared};
+use super::model::{CommonSettings, Database, Overlay};
 use super::settings::Settings;
 
 /// The overlay's name.
@@ -239,7 +239,7 @@ pub(super) fn open_entry(builder: &mut Builder, has_uri: bool, origin: &Origin) 
 /// A section with what holds for all.
 fn section(common: Option<&Database>, origin: &Origin) -> Database {
     let kind = common.map_or_else(DatabaseKind::server, |common| common.kind.clone());
-    Database::new(kind, Shared::default(), origin.clone())
+    Database::new(kind, CommonSettings::default(), origin.clone())
 }
 
 /// What of a section below the overlay slapd.conf has: in the first one, of what holds for all, nothing but what may stand before the first

@@ -18,8 +18,8 @@ use super::builder::DirectiveContext;
 use super::builder::directive::{Cardinality, Directive, Form, Handling, MANY, Scope};
 use super::{kinds, pcache, translucent};
 
-pub use overlays::{overlay_that_defines, overlays_without_descriptors};
 pub(super) use overlays::{defining_overlay, overlay_kind};
+pub use overlays::{overlay_that_defines, overlays_without_descriptors};
 pub(super) use structure::defining_module;
 
 /// Every directive, in the order in which the attributes of one entry are applied.

@@ -71,8 +71,8 @@ pub use line::{quoted, unquoted};
 pub use listing::{ListedDirective, ListedEffect, ListedScope, listed_directives};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::{
-    AccessLine, Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
-    QuickReplicas, QuickStart, SchemaSection, Shared, Source,
+    AccessLine, Backend, CommonSettings, Config, Database, Frontend, Global, HarnessSettings, ModuleList,
+    Overlay, QuickReplicas, QuickStart, SchemaSection, Source,
 };
 pub use overlays::{local_attributes, secret_attributes};
 pub use remote_auth::{Realm, RemoteAuthSettings};

@@ -241,14 +241,14 @@ pub struct Frontend {
     pub schema_dn: Option<ConfigDn>,
     /// Access rules evaluated after those of the database, and for the root DSE and cn=Subschema.
     pub access: Vec<AccessLine>,
-    pub shared: Shared,
+    pub shared: CommonSettings,
     pub overlays: Vec<Overlay>,
     pub settings: Settings,
 }
 
 /// What the frontend and every database have alike. A database starts from a copy of the frontend's.
 #[derive(Debug, Clone)]
-pub struct Shared {
+pub struct CommonSettings {
     pub search_limits: SearchLimits,
     /// First match wins; without one `search_limits` hold.
     pub limits: Vec<LimitRule>,
@@ -263,7 +263,7 @@ pub struct Shared {
     pub max_deref_depth: u32,
 }
 
-impl Default for Shared {
+impl Default for CommonSettings {
     fn default() -> Self {
         Self {
             search_limits: SearchLimits::default(),
@@ -295,7 +295,7 @@ pub struct Database {
     /// Clear text or `{SCHEME}...`.
     pub root_password: Option<Vec<u8>>,
     pub access: Vec<AccessLine>,
-    pub shared: Shared,
+    pub shared: CommonSettings,
     /// Maintain creatorsName, modifyTimestamp and the like. Default on.
     pub last_mod: bool,
     /// Maintain pwdLastSuccess.
@@ -318,7 +318,7 @@ pub struct Database {
 }
 
 impl Database {
-    pub(super) fn new(kind: DatabaseKind, shared: Shared, origin: Origin) -> Self {
+    pub(super) fn new(kind: DatabaseKind, shared: CommonSettings, origin: Origin) -> Self {
         Self {
             kind,
             suffixes: Vec::new(),

@@ -28,7 +28,7 @@ pub(crate) use known_keys::KnownKeys;
 
 /// What a check went through.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckReport {
     pub entries: u64,
     pub tree_rows: u64,
     pub index_keys: u64,
@@ -44,8 +44,8 @@ pub struct Checked {
 ///
 /// Memory: the ids of all entries with subordinates, one entry's keys at a time, and up to half a million keys of attributes that have
 /// many. The index is looked up for every key of every entry and gone through once.
-pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<Checked, Fault> {
-    let mut checked = Checked::default();
+pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<CheckReport, Fault> {
+    let mut checked = CheckReport::default();
     let mut findings = 0;
     let mut report = |finding| {
         findings += 1;
@@ -91,7 +91,7 @@ pub fn check_rules<N: Snapshot>(
 
 fn check_entries<N: Snapshot>(
     view: &View<'_, N>,
-    checked: &mut Checked,
+    checked: &mut CheckReport,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
@@ -270,7 +270,7 @@ fn check_outside<N: Snapshot>(
 
 fn check_tree<N: Snapshot>(
     view: &View<'_, N>,
-    checked: &mut Checked,
+    checked: &mut CheckReport,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     for row in view.snapshot.scan(TREE, KeyRange::all(), Direction::Forward)? {
@@ -323,7 +323,7 @@ fn check_strays<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)
 
 fn check_index<N: Snapshot>(
     view: &View<'_, N>,
-    checked: &mut Checked,
+    checked: &mut CheckReport,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
     let mut known = KnownKeys::in_view(view)?;

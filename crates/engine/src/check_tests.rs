@@ -4,7 +4,7 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::ordered::OrderedWrite as _;
 use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 
-use crate::check::{Checked, Finding, KnownKeys, check};
+use crate::check::{CheckReport, Finding, KnownKeys, check};
 use crate::entry::record::{Form, INLINE_COUNT_LIMIT};
 use crate::entry::{AttributeNumber, Entry, EntryId, EntrySource, LargeValues, Target, values};
 use crate::fixture::{Fixture, SUFFIX, SearchSpec, index, on_every_store, schema, settings};
@@ -345,8 +345,8 @@ fn counts() {
     let view = fixture.database.view(&snapshot).unwrap();
     let checked = check(&view, &mut |_| ()).unwrap();
     assert_eq!(
-        Checked { index_keys: 0, postings: 0, ..checked },
-        Checked { entries: 4, tree_rows: 4, ..Checked::default() }
+        CheckReport { index_keys: 0, postings: 0, ..checked },
+        CheckReport { entries: 4, tree_rows: 4, ..CheckReport::default() }
     );
     assert!(snapshot.commit_counter() > 0);
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::changes::Keys;
 use table::Table;
-pub(crate) use table::{Found, Record};
+pub(crate) use table::{CacheLookup, Record};
 
 /// Commits whose changed keys are kept for views of before.
 const RECENT_COMMITS_MAX: usize = 4096;
@@ -99,20 +99,20 @@ impl Cache {
         self.tables.iter().map(Table::bytes).sum()
     }
 
-    pub(crate) fn get(&self, table: u8, key: &[u8], as_of: u64) -> Found<Arc<[u8]>> {
-        self.tables.get(usize::from(table)).map_or(Found::Unknown, |known| known.get(key, as_of))
+    pub(crate) fn get(&self, table: u8, key: &[u8], as_of: u64) -> CacheLookup<Arc<[u8]>> {
+        self.tables.get(usize::from(table)).map_or(CacheLookup::Unknown, |known| known.get(key, as_of))
     }
 
     /// The first record of `range`.
-    pub(crate) fn first(&self, range: &Range, as_of: u64) -> Found<Record> {
+    pub(crate) fn first(&self, range: &Range, as_of: u64) -> CacheLookup<Record> {
         let table = self.tables.get(usize::from(range.table));
-        table.map_or(Found::Unknown, |known| known.first(&range.from, range.to.as_deref(), as_of))
+        table.map_or(CacheLookup::Unknown, |known| known.first(&range.from, range.to.as_deref(), as_of))
     }
 
     /// The last record of `range`.
-    pub(crate) fn last(&self, range: &Range, as_of: u64) -> Found<Record> {
+    pub(crate) fn last(&self, range: &Range, as_of: u64) -> CacheLookup<Record> {
         let table = self.tables.get(usize::from(range.table));
-        table.map_or(Found::Unknown, |known| known.last(&range.from, range.to.as_deref(), as_of))
+        table.map_or(CacheLookup::Unknown, |known| known.last(&range.from, range.to.as_deref(), as_of))
     }
 
     /// Takes in commits that follow each other, the first one right behind the version. Those that are known are passed

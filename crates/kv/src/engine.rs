@@ -202,7 +202,7 @@ pub(crate) struct HeldLease {
 
 /// What a node lost when it was [removed](crate::KvStore::remove).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedNode {
     pub held_lease: bool,
     /// Connections to the engine.
     pub connections: u64,
@@ -307,7 +307,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault>;
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault>;
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault>;
-    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault>;
+    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<RemovedNode, Fault>;
     fn sessions(&self) -> Result<Vec<Session>, Fault>;
     /// What a node says of itself takes the place of what it said before.
     fn say(&self, node: &str, words: &[u8]) -> Result<(), Fault>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larix_store::ReadError;
 
-use crate::engine::{HeldLease, Removed, Session};
+use crate::engine::{HeldLease, RemovedNode, Session};
 use crate::error::Fault;
 use crate::store::{KvStore, RESIGNED};
 use crate::view::View;
@@ -66,7 +66,7 @@ impl KvStore {
     ///
     /// # Errors
     /// The engine cannot be asked, or does not let this user end connections of the other one's.
-    pub fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, ReadError> {
+    pub fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<RemovedNode, ReadError> {
         self.engine.remove(node, name, kept_away).map_err(Fault::into_read)
     }
 

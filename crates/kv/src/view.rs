@@ -14,7 +14,7 @@ use larix_store::{
     CommitError, Direction, KEY_BYTES_MAX, KeyRange, KeyValue, ReadError, TableId, TableKind, Wanted,
 };
 
-use crate::cache::{Found, Range, Record, after};
+use crate::cache::{CacheLookup, Range, Record, after};
 use crate::engine::{ANSWER_BYTES_MAX, Answer, EngineSnapshot, FIRSTS, Question};
 use crate::error::{Fault, corrupt};
 use crate::read_faults::{ReadFault, is_at_hand};
@@ -210,12 +210,12 @@ impl<'s> View<'s> {
     fn one(&self, table: TableId, key: &[u8]) -> Result<Option<Arc<[u8]>>, ReadError> {
         let number = self.store.number(table)?;
         let found = self.store.known().cache.get(number, key, self.version());
-        self.looked_up(!matches!(found, Found::Unknown));
+        self.looked_up(!matches!(found, CacheLookup::Unknown));
         match found {
-            Found::Unknown => {}
+            CacheLookup::Unknown => {}
             found => {
                 self.note(|| Range::key(number, key));
-                return Ok(if let Found::Some(value) = found { Some(value) } else { None });
+                return Ok(if let CacheLookup::Some(value) = found { Some(value) } else { None });
             }
         }
         let mut values = self.fetch_values(table, number, vec![key.to_vec()])?;
@@ -275,9 +275,9 @@ impl<'s> View<'s> {
             Direction::Backward => self.store.known().cache.last(range, version),
         };
         let record = match found {
-            Found::Unknown => return None,
-            Found::Nothing => None,
-            Found::Some(record) => Some(record),
+            CacheLookup::Unknown => return None,
+            CacheLookup::Nothing => None,
+            CacheLookup::Some(record) => Some(record),
         };
         self.note(|| range.clone());
         Some(record)
@@ -440,13 +440,13 @@ impl<'s> OrderedRead for View<'s> {
             }
             let found = self.store.known().cache.get(number, key, version);
             match found {
-                Found::Unknown => {
+                CacheLookup::Unknown => {
                     places.push(values.len() - 1);
                     missing.push(key.to_vec());
                 }
                 found => {
                     self.note(|| Range::key(number, key));
-                    if let (Found::Some(value), Some(slot)) = (found, values.last_mut()) {
+                    if let (CacheLookup::Some(value), Some(slot)) = (found, values.last_mut()) {
                         *slot = Some(Cow::Owned(value.to_vec()));
                     }
                 }

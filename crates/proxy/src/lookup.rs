@@ -17,10 +17,10 @@ pub(crate) fn too_large() -> LdapResult {
 }
 
 /// What was found: the messages with the entry, none if there is no such entry.
-pub(crate) type Found = Result<Option<Vec<u8>>, LdapResult>;
+pub(crate) type LookupResult = Result<Option<Vec<u8>>, LdapResult>;
 
 /// Called once with it.
-pub(crate) type Then = Box<dyn FnOnce(Found) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(LookupResult) + Send>;
 
 struct Reading {
     cursor: Option<Box<dyn Cursor>>,
@@ -81,7 +81,7 @@ impl Lookup {
 }
 
 impl Reading {
-    fn step(&mut self, clock: &dyn Clock) -> Option<(Then, Found)> {
+    fn step(&mut self, clock: &dyn Clock) -> Option<(Then, LookupResult)> {
         loop {
             let cursor = self.cursor.as_mut()?;
             let bytes = self.messages.len() + OUTPUT_HIGH;
@@ -100,7 +100,7 @@ impl Reading {
 }
 
 /// What a search of one entry says about it.
-pub(crate) fn outcome((result, _): End, messages: Vec<u8>) -> Found {
+pub(crate) fn outcome((result, _): End, messages: Vec<u8>) -> LookupResult {
     match result.code {
         ResultCode::SUCCESS => Ok((!messages.is_empty()).then_some(messages)),
         // Referrals lead away from this server: as far as it knows there is no such entry.

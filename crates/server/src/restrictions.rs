@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use larix_configuration::Shared;
+use larix_configuration::CommonSettings;
 use larix_configuration::values::{Requirements, Restrictions, SecurityFactors};
 use larix_engine::access::Subject;
 use larix_proto::{Controls, LdapResult, ResultCode, oid};
@@ -42,7 +42,11 @@ pub(crate) struct SessionState {
 
 impl Rules {
     /// The frontend's rules alone, and with a database's beside them.
-    pub(crate) fn new(frontend: &Shared, database: Option<&Shared>, anonymous_updates: bool) -> Self {
+    pub(crate) fn new(
+        frontend: &CommonSettings,
+        database: Option<&CommonSettings>,
+        anonymous_updates: bool,
+    ) -> Self {
         let mut rules = Self {
             requirements: frontend.requirements,
             restrictions: frontend.restrictions.clone(),
@@ -116,7 +120,7 @@ impl Rules {
         self.check_restricted(operation)
     }
 
-    fn tighten(&mut self, other: &Shared) {
+    fn tighten(&mut self, other: &CommonSettings) {
         let (mine, theirs) = (&mut self.requirements, &other.requirements);
         mine.bind |= theirs.bind;
         mine.ldap_v3 |= theirs.ldap_v3;
@@ -244,12 +248,12 @@ mod tests {
     use super::*;
 
     fn check(
-        shared: Shared,
+        shared: CommonSettings,
         session: SessionState,
         operation: RestrictedOperation<'_>,
         expected: Option<(u32, &str)>,
     ) {
-        let found = Rules::new(&Shared::default(), Some(&shared), false).check(&session, operation);
+        let found = Rules::new(&CommonSettings::default(), Some(&shared), false).check(&session, operation);
         let found = found.err().map(|result| (result.code.0, result.diagnostic));
         let expected = expected.map(|(code, text)| (code, text.to_owned()));
         assert_eq!(found, expected, "{operation:?} with {session:?}");
@@ -259,23 +263,29 @@ mod tests {
     fn rules_in_openldaps_words() {
         let nobody = SessionState { version: 3, ..SessionState::default() };
         let user = SessionState { authenticated: true, bound: true, ..nobody };
-        let plain = Shared::default;
+        let plain = CommonSettings::default;
         check(plain(), nobody, RestrictedOperation::Search, None);
         check(plain(), nobody, RestrictedOperation::Add, Some((8, "modifications require authentication")));
         check(plain(), user, RestrictedOperation::Add, None);
-        let read_only = || Shared { read_only: true, ..plain() };
+        let read_only = || CommonSettings { read_only: true, ..plain() };
         check(read_only(), user, RestrictedOperation::Modify, Some((53, "operation restricted")));
         check(read_only(), user, RestrictedOperation::Search, None);
         check(read_only(), user, RestrictedOperation::Extended(oid::WHO_AM_I), None);
-        let authc =
-            || Shared { requirements: Requirements { authc: true, ..Requirements::default() }, ..plain() };
+        let authc = || CommonSettings {
+            requirements: Requirements { authc: true, ..Requirements::default() },
+            ..plain()
+        };
         check(authc(), nobody, RestrictedOperation::Search, Some((53, "authentication required")));
         check(authc(), nobody, RestrictedOperation::SimpleBind, None);
-        let bind =
-            || Shared { requirements: Requirements { bind: true, ..Requirements::default() }, ..plain() };
+        let bind = || CommonSettings {
+            requirements: Requirements { bind: true, ..Requirements::default() },
+            ..plain()
+        };
         check(bind(), nobody, RestrictedOperation::Search, Some((1, "BIND required")));
-        let ssf =
-            || Shared { security: SecurityFactors { ssf: 128, ..SecurityFactors::default() }, ..plain() };
+        let ssf = || CommonSettings {
+            security: SecurityFactors { ssf: 128, ..SecurityFactors::default() },
+            ..plain()
+        };
         check(ssf(), user, RestrictedOperation::Search, Some((13, "confidentiality required")));
         check(
             ssf(),
@@ -287,7 +297,7 @@ mod tests {
         check(ssf(), nobody, RestrictedOperation::SaslBind, None);
         check(ssf(), nobody, RestrictedOperation::SimpleBind, Some((13, "confidentiality required")));
         check(ssf(), nobody, RestrictedOperation::AnonymousBind, None);
-        let factors = |security| Shared { security, ..plain() };
+        let factors = |security| CommonSettings { security, ..plain() };
         for (security, expected) in [
             (SecurityFactors { simple_bind: 128, ..SecurityFactors::default() }, None),
             (
@@ -305,8 +315,10 @@ mod tests {
         ] {
             check(factors(security), nobody, RestrictedOperation::AnonymousBind, expected);
         }
-        let no_search =
-            || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
+        let no_search = || CommonSettings {
+            restrictions: Restrictions { search: true, ..Restrictions::default() },
+            ..plain()
+        };
         check(no_search(), user, RestrictedOperation::Search, Some((53, "operation restricted")));
         check(no_search(), user, RestrictedOperation::Compare, None);
     }
@@ -319,8 +331,8 @@ mod tests {
             let checked = rules.check_request(&nobody, &subject, operation, Controls::default());
             checked.err().map(|result| result.code)
         };
-        let of = |shared: Shared| Rules::new(&Shared::default(), Some(&shared), false);
-        let nothing = of(Shared::default());
+        let of = |shared: CommonSettings| Rules::new(&CommonSettings::default(), Some(&shared), false);
+        let nothing = of(CommonSettings::default());
         assert!(nothing.is_empty());
         for operation in [
             RestrictedOperation::Search,
@@ -340,9 +352,9 @@ mod tests {
         let restrictions = Restrictions { search: true, ..Restrictions::default() };
         let security = SecurityFactors { ssf: 1, ..SecurityFactors::default() };
         for (shared, expected) in [
-            (Shared { requirements, ..Shared::default() }, ResultCode::OPERATIONS_ERROR),
-            (Shared { restrictions, ..Shared::default() }, ResultCode::UNWILLING_TO_PERFORM),
-            (Shared { security, ..Shared::default() }, ResultCode::CONFIDENTIALITY_REQUIRED),
+            (CommonSettings { requirements, ..CommonSettings::default() }, ResultCode::OPERATIONS_ERROR),
+            (CommonSettings { restrictions, ..CommonSettings::default() }, ResultCode::UNWILLING_TO_PERFORM),
+            (CommonSettings { security, ..CommonSettings::default() }, ResultCode::CONFIDENTIALITY_REQUIRED),
         ] {
             assert_eq!(refusal(&of(shared), RestrictedOperation::Search), Some(expected));
         }

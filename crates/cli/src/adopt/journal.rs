@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::slapd::Found;
+use super::slapd::FoundSlapd;
 
 const VERSION: u32 = 1;
 
@@ -55,7 +55,7 @@ pub(super) struct Journal {
     pub(super) begun: u64,
     /// The seconds without a server, when they are over.
     pub(super) pause_seconds: Option<f64>,
-    pub(super) found: Found,
+    pub(super) found: FoundSlapd,
     #[serde(skip)]
     pub(super) place: PathBuf,
 }
@@ -69,7 +69,7 @@ impl Journal {
         Self::path(place).exists()
     }
 
-    pub(super) fn begin(place: &Path, found: Found) -> anyhow::Result<Self> {
+    pub(super) fn begin(place: &Path, found: FoundSlapd) -> anyhow::Result<Self> {
         let begun = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
         let journal = Self {
             version: VERSION,

@@ -23,7 +23,7 @@ const ROOM_FACTOR: u64 = 3;
 
 /// slapd, as it was when it was found.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Found {
+pub(super) struct FoundSlapd {
     pub(super) program: PathBuf,
     /// A slapd.conf, or a slapd.d.
     pub(super) configuration: PathBuf,
@@ -82,7 +82,7 @@ impl Defaults {
     }
 }
 
-impl Found {
+impl FoundSlapd {
     pub(super) fn is_directory(&self) -> bool {
         self.configuration.is_dir()
     }
@@ -120,7 +120,7 @@ impl Found {
 ///
 /// # Errors
 /// What speaks against the move, and the mend.
-pub(super) fn find(arguments: &AdoptArgs) -> anyhow::Result<Found> {
+pub(super) fn find(arguments: &AdoptArgs) -> anyhow::Result<FoundSlapd> {
     let defaults = match fs::read_to_string(&arguments.defaults) {
         Ok(text) => Defaults::parse(&text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Defaults::default(),
@@ -142,7 +142,7 @@ pub(super) fn find(arguments: &AdoptArgs) -> anyhow::Result<Found> {
     let from_process = |flag| server.flag(flag).map(str::to_owned);
     let options = defaults.options.unwrap_or_default();
     let options = options.split_ascii_whitespace().map(str::to_owned).collect();
-    Ok(Found {
+    Ok(FoundSlapd {
         program: arguments.slapd.clone(),
         configuration,
         urls: from_process("-h").or(defaults.services).unwrap_or_else(|| "ldap:///".to_owned()),

@@ -178,7 +178,7 @@ fn new_file(path: &Path) -> anyhow::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::super::service::Service;
-    use super::super::slapd::Found;
+    use super::super::slapd::FoundSlapd;
     use super::*;
 
     /// A dump that is cut would be taken for all that slapd has: the copy is compared with it.
@@ -191,7 +191,7 @@ mod tests {
         // Not by this process: what one of its threads has open for writing no other can start.
         let made = Command::new("install").args(["-m", "755"]).args([&text, &program]).status().unwrap();
         assert!(made.success());
-        let found = Found {
+        let found = FoundSlapd {
             program,
             configuration: folder.path().to_owned(),
             urls: String::new(),

@@ -111,7 +111,7 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
         let database = common::open(&config, section, Access::Read)?;
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
-        let found = Found::new(&view, section, &counts, args.least);
+        let found = DatabaseAdvice::new(&view, section, &counts, args.least);
         found.report(&view, section, &counts, &mut report)?;
         if let Some(ldif) = &mut ldif {
             found.write_ldif(&config, section, ldif)?;
@@ -249,7 +249,7 @@ fn search_of_counter(text: &str) -> Option<(String, String, u64)> {
 
 /// What came out for one database.
 #[derive(Debug, Default)]
-struct Found {
+struct DatabaseAdvice {
     /// Index lines that are lacking: kinds, searches, examples.
     lacking: BTreeMap<String, Proposal>,
     /// Searches that no index would help, by filter.
@@ -268,7 +268,7 @@ struct Proposal {
     examples: Vec<String>,
 }
 
-impl Found {
+impl DatabaseAdvice {
     fn new<N: Snapshot>(
         view: &View<'_, N>,
         section: &larix_configuration::Database,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use larix_configuration::{Config, Database, Source, slapd_d};
-use larix_engine::check::{self, Checked};
+use larix_engine::check::{self, CheckReport};
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
@@ -25,7 +25,7 @@ const VIOLATIONS: u8 = 3;
 
 /// What was found in all databases.
 #[derive(Default)]
-struct Found {
+struct CheckSummary {
     findings: u64,
     /// Of these, the ones about indexes.
     of_indexes: u64,
@@ -63,9 +63,10 @@ pub(super) struct CheckArgs {
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: CheckArgs = common::parse(name, arguments);
-    let found = check(&args).unwrap_or_else(|error| Found { unchecked: vec![error], ..Found::default() });
+    let found = check(&args)
+        .unwrap_or_else(|error| CheckSummary { unchecked: vec![error], ..CheckSummary::default() });
     let mend = found.mend();
-    let Found { findings, violations, unchecked, .. } = found;
+    let CheckSummary { findings, violations, unchecked, .. } = found;
     unchecked.iter().for_each(|error| eprintln!("{name}: {error:#}"));
     if findings > 0 {
         eprintln!("{name}: {findings} findings; {mend}");
@@ -81,12 +82,12 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn check(args: &CheckArgs) -> anyhow::Result<Found> {
+fn check(args: &CheckArgs) -> anyhow::Result<CheckSummary> {
     let config = args.config.read()?;
     let Chosen::Stored(databases) = args.database.choose_every(&config)? else {
         return check_configuration(args, &config);
     };
-    let mut found = Found::default();
+    let mut found = CheckSummary::default();
     for section in databases {
         match check_one(&mut found, args.json, &config, section) {
             Ok(report) => found.unchecked.extend(print_report(&report).err()),
@@ -96,7 +97,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-impl Found {
+impl CheckSummary {
     /// What mends the findings.
     fn mend(&self) -> &'static str {
         if self.is_configuration {
@@ -110,8 +111,8 @@ impl Found {
 }
 
 /// cn=config: it was read, and so is valid. Its files say by checksums whether they are what was written.
-fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Found> {
-    let mut found = Found { is_configuration: true, ..Found::default() };
+fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<CheckSummary> {
+    let mut found = CheckSummary { is_configuration: true, ..CheckSummary::default() };
     let mut printed = Printed { json: args.json, findings: Vec::new(), violations: Vec::new() };
     if let Source::Directory(directory) = &config.source {
         let (_, notes) = slapd_d::read_entries(directory).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -137,7 +138,7 @@ fn check_configuration(args: &CheckArgs, config: &Config) -> anyhow::Result<Foun
 
 /// Checks a database, and counts what was found. Answers the line about it.
 fn check_one(
-    found: &mut Found,
+    found: &mut CheckSummary,
     as_json: bool,
     config: &Config,
     section: &Database,
@@ -154,13 +155,13 @@ fn check_one(
     if pages > 0 {
         // Who reads them may be ended by a signal.
         found.findings += pages;
-        return Ok(report(suffix, &Checked { findings: pages, ..Checked::default() }, 0, &printed));
+        return Ok(report(suffix, &CheckReport { findings: pages, ..CheckReport::default() }, 0, &printed));
     }
     let database = common::open(config, section, Access::Read)?;
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{suffix:?}: {fault}"))?;
     // Also where the check itself ends with an error.
-    let checked: Checked = check::check(&view, &mut |finding| {
+    let checked: CheckReport = check::check(&view, &mut |finding| {
         found.findings += 1;
         found.of_indexes += u64::from(finding.is_of_index());
         printed.finding(finding.named(&view.catalog));
@@ -175,7 +176,7 @@ fn check_one(
 }
 
 /// What is said of a database that was checked.
-fn report(suffix: &str, checked: &Checked, violations: u64, printed: &Printed) -> String {
+fn report(suffix: &str, checked: &CheckReport, violations: u64, printed: &Printed) -> String {
     match printed.json {
         true => json(suffix, checked, violations, printed),
         false => line(suffix, checked, violations),
@@ -209,7 +210,7 @@ fn print(text: String, is_kept: bool, shown: &mut Vec<String>) {
     shown.push(text);
 }
 
-fn line(suffix: &str, checked: &Checked, violations: u64) -> String {
+fn line(suffix: &str, checked: &CheckReport, violations: u64) -> String {
     let broken = match violations {
         0 => String::new(),
         count => format!(", {count} violations of rules"),
@@ -221,7 +222,7 @@ fn line(suffix: &str, checked: &Checked, violations: u64) -> String {
 }
 
 /// `found` has the first hundred findings, `broken` as many violations.
-fn json(suffix: &str, checked: &Checked, violations: u64, printed: &Printed) -> String {
+fn json(suffix: &str, checked: &CheckReport, violations: u64, printed: &Printed) -> String {
     serde_json::json!({
         "suffix": suffix,
         "entries": checked.entries,
@@ -249,7 +250,7 @@ mod tests {
             (1, 0, false, MEND_ENTRIES),
             (1, 0, true, MEND_CHECKSUM),
         ] {
-            let found = Found { findings, of_indexes, is_configuration, ..Found::default() };
+            let found = CheckSummary { findings, of_indexes, is_configuration, ..CheckSummary::default() };
             assert_eq!(found.mend(), expected, "{findings} {of_indexes} {is_configuration}");
         }
     }

@@ -94,7 +94,7 @@ struct Sweep<S> {
 
 /// What a look through the share found.
 #[derive(Default)]
-struct Found {
+struct AbsenceReport {
     entries: u64,
     absent: Vec<Absent>,
 }
@@ -131,8 +131,8 @@ impl<S: Store> Sweep<S> {
     }
 
     /// Looks through all entries, in slices.
-    fn look(&self) -> Result<Found, Fault> {
-        let mut found = Found::default();
+    fn look(&self) -> Result<AbsenceReport, Fault> {
+        let mut found = AbsenceReport::default();
         let mut after = EntryId::ROOT;
         loop {
             let snapshot = self.database.store().snapshot()?;
@@ -161,7 +161,7 @@ impl<S: Store> Sweep<S> {
         view: &View<'_, N>,
         reader: &EntryReader<'_, N>,
         filter: Option<&Filter>,
-        found: &mut Found,
+        found: &mut AbsenceReport,
     ) -> Result<(), Fault> {
         if reader.view.flags().has(RecordFlags::GLUE) {
             return Ok(());

@@ -222,7 +222,7 @@ impl Fill {
 const ENDED: LoadError = LoadError::Stopped("the database is being closed");
 
 /// What a fill takes from its surroundings.
-pub(crate) struct Filling<'a, S> {
+pub(crate) struct FillContext<'a, S> {
     pub(crate) database: &'a Database<S>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) random: &'a dyn RandomSource,
@@ -231,7 +231,7 @@ pub(crate) struct Filling<'a, S> {
 }
 
 /// What is left to be committed.
-pub(crate) struct Filled {
+pub(crate) struct FillRemainder {
     pub(crate) set: WriteSet,
     pub(crate) catalog: CatalogEdit,
     pub(crate) last_entry_id: u64,
@@ -247,9 +247,13 @@ struct End {
     states: StateRows,
 }
 
-impl<S: Store> Filling<'_, S> {
+impl<S: Store> FillContext<'_, S> {
     /// Stores what comes, all but the facts about the database.
-    pub(crate) fn run(&self, feed: Receiver<Feed>, options: &FillOptions) -> Result<Filled, LoadError> {
+    pub(crate) fn run(
+        &self,
+        feed: Receiver<Feed>,
+        options: &FillOptions,
+    ) -> Result<FillRemainder, LoadError> {
         let state = self.database.state();
         // Entries are as they were sent: nothing is added.
         let settings = DatabaseSettings { last_modified: false, ..DatabaseSettings::clone(&state.settings) };
@@ -307,7 +311,7 @@ impl<S: Store> Filling<'_, S> {
         bulk::write_meta(&mut set, &mut catalog, packing, loaded.last_id);
         set.delete(META, meta::FILLING);
         let (last_entry_id, entries) = (loaded.last_id, loaded.load.entries);
-        Ok(Filled { set, catalog, last_entry_id, entries, extent, states })
+        Ok(FillRemainder { set, catalog, last_entry_id, entries, extent, states })
     }
 
     /// Hands on what comes, until its end. `None`: it ended elsewhere, where it is known why.

@@ -10,7 +10,7 @@ use larix_store::{Durability, Layered, PostingCursor, Snapshot, Store, Transacti
 use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
 use super::orphans::Orphans;
-use super::prepare::{Checked, Checker, Local};
+use super::prepare::{CheckedEntry, Checker, Local};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
@@ -105,7 +105,7 @@ impl<I: BufRead> Source<'_, I> {
 
 /// What becomes of the records.
 struct Run<'a> {
-    orphans: Orphans<NormalDn, Checked>,
+    orphans: Orphans<NormalDn, CheckedEntry>,
     progress: Progress,
     options: &'a LoadOptions,
     observer: &'a mut dyn LoadObserver,
@@ -115,8 +115,8 @@ impl Run<'_> {
     /// Stores the entry and what waited for it, or lets it wait for its superior.
     fn record(
         &mut self,
-        record: Result<Checked, RecordError>,
-        mut store: impl FnMut(&Checked) -> Result<Result<(), RecordError>, LoadError>,
+        record: Result<CheckedEntry, RecordError>,
+        mut store: impl FnMut(&CheckedEntry) -> Result<Result<(), RecordError>, LoadError>,
     ) -> Result<(), LoadError> {
         let mut ready = match record {
             Ok(checked) => vec![checked],
@@ -178,7 +178,7 @@ impl Group {
         transaction: &T,
         checker: &Checker<'_>,
         local: &mut Local,
-        checked: &Checked,
+        checked: &CheckedEntry,
     ) -> Result<Result<(), RecordError>, LoadError> {
         let view = Layered::new(transaction, &self.set);
         let suffixes = &checker.context.settings.suffixes;

@@ -36,7 +36,7 @@ use crate::time::{Clock, RandomSource};
 
 pub use directory::load_directory;
 pub use error::{LoadError, RecordError, RecordFault, with_value};
-pub(crate) use fill::{Extent, FillRequest, Filled, Filling};
+pub(crate) use fill::{Extent, FillContext, FillRemainder, FillRequest};
 pub use fill::{Fill, FillOptions};
 pub use merge::ATOMIC_BYTES;
 pub use reindex::{Rebuild, RebuildError, RebuildOptions, RebuildProgress, Rebuilt, rebuild};

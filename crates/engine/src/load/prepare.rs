@@ -42,7 +42,7 @@ pub(super) struct Checker<'c> {
 
 /// An entry that passed.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct CheckedEntry {
     pub(super) line: u64,
     /// The DN as it stands in the LDIF.
     pub(super) given_dn: String,
@@ -54,7 +54,7 @@ pub(super) struct Checked {
     pub(super) csns: Vec<Csn>,
 }
 
-impl Checked {
+impl CheckedEntry {
     pub(super) fn fails(&self, fault: RecordFault) -> RecordError {
         RecordError { line: self.line, dn: self.given_dn.clone(), fault }
     }
@@ -217,11 +217,15 @@ impl<'c> Checker<'c> {
         local.catalog = CatalogEdit::new(shared.catalog().clone());
     }
 
-    pub(super) fn check(&self, local: &mut Local, record: Record<Arc<str>>) -> Result<Checked, RecordError> {
+    pub(super) fn check(
+        &self,
+        local: &mut Local,
+        record: Record<Arc<str>>,
+    ) -> Result<CheckedEntry, RecordError> {
         let Record { line, dn, body } = record;
         match self.checked(local, &dn, body) {
             Ok((normal, is_suffix, entry, csns)) => {
-                Ok(Checked { line, given_dn: dn, dn: normal, is_suffix, entry, csns })
+                Ok(CheckedEntry { line, given_dn: dn, dn: normal, is_suffix, entry, csns })
             }
             Err(fault) => Err(RecordError { line, dn, fault }),
         }

@@ -13,7 +13,7 @@ use super::LoadOptions;
 use super::error::{LoadError, RecordError, RecordFault};
 use super::names::Fingerprint;
 use super::packing::Packing;
-use super::prepare::{Checked, Checker, Local};
+use super::prepare::{CheckedEntry, Checker, Local};
 use super::runs::Run;
 use super::sort::Sorter;
 use larix_schema::Schema;
@@ -369,7 +369,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         Ok(Some(entries))
     }
 
-    fn entry(&mut self, id: EntryId, checked: Checked) -> Result<EncodedEntry, LoadError> {
+    fn entry(&mut self, id: EntryId, checked: CheckedEntry) -> Result<EncodedEntry, LoadError> {
         let mut set = self.encode(id, &checked)?;
         let record = set.take(ENTRIES, &id.to_bytes()).map_or_else(Vec::new, Vec::from);
         let record = self.packing.packed(record);
@@ -395,7 +395,7 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     /// The entry's rows. The superior's id is filled in where entries are in order.
-    fn encode(&mut self, id: EntryId, checked: &Checked) -> Result<WriteSet, LoadError> {
+    fn encode(&mut self, id: EntryId, checked: &CheckedEntry) -> Result<WriteSet, LoadError> {
         let (rdn, normal_rdn) = checked.rdn();
         let place = Placement { id, parent: EntryId::ROOT, rdn, normal_rdn };
         let mut set = WriteSet::new();
@@ -404,7 +404,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         Ok(set)
     }
 
-    fn superior(&mut self, checked: &Checked) -> Option<Fingerprint> {
+    fn superior(&mut self, checked: &CheckedEntry) -> Option<Fingerprint> {
         let superior = checked.superior()?;
         let (known, fingerprint) = &mut self.superior;
         if *known != superior.as_str() {

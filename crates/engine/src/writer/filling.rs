@@ -9,7 +9,7 @@ use super::task::WriterTask;
 use crate::database::{begin_fill, discard_fill};
 use crate::entry::EntryId;
 use crate::fault::Fault;
-use crate::load::{Extent, FillRequest, Filled, Filling, LoadError};
+use crate::load::{Extent, FillContext, FillRemainder, FillRequest, LoadError};
 use crate::log;
 use crate::tables::{ENTRIES, META, REPLICA, meta};
 use crate::tree;
@@ -42,7 +42,7 @@ impl<S: Store> Core<S> {
                 None
             }
         };
-        let filling = Filling {
+        let filling = FillContext {
             database: &self.database,
             clock: &*self.environment.clock,
             random: &*self.environment.random,
@@ -80,8 +80,8 @@ impl<S: Store> Core<S> {
         Ok(log::context_csns(&snapshot)?.is_empty())
     }
 
-    fn commit_fill(&mut self, filled: Filled) -> Result<u64, LoadError> {
-        let Filled { mut set, catalog, last_entry_id, entries, extent, states } = filled;
+    fn commit_fill(&mut self, filled: FillRemainder) -> Result<u64, LoadError> {
+        let FillRemainder { mut set, catalog, last_entry_id, entries, extent, states } = filled;
         let Extent { context_csns, by_content } = extent;
         states.store(&mut |set| {
             self.database.store().transaction()?.commit(set, Durability::NoMetaSync)?;

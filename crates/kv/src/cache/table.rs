@@ -14,7 +14,7 @@ const ENTRY_BYTES: usize = 112;
 
 /// An answer out of what is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found<T> {
+pub(crate) enum CacheLookup<T> {
     Nothing,
     Some(T),
     /// It has to be asked.
@@ -87,22 +87,22 @@ impl Table {
         self.bytes = 0;
     }
 
-    pub(crate) fn get(&self, key: &[u8], as_of: u64) -> Found<Arc<[u8]>> {
+    pub(crate) fn get(&self, key: &[u8], as_of: u64) -> CacheLookup<Arc<[u8]>> {
         match self.entries.get(key) {
-            Some(entry) if !entry.holds(as_of) => Found::Unknown,
+            Some(entry) if !entry.holds(as_of) => CacheLookup::Unknown,
             Some(entry) => {
                 entry.touch();
                 match &entry.state {
-                    State::Record(value) => Found::Some(Arc::clone(value)),
-                    State::Absent | State::Unknown => Found::Nothing,
+                    State::Record(value) => CacheLookup::Some(Arc::clone(value)),
+                    State::Absent | State::Unknown => CacheLookup::Nothing,
                 }
             }
-            None if self.is_empty_before(key, as_of) => Found::Nothing,
-            None => Found::Unknown,
+            None if self.is_empty_before(key, as_of) => CacheLookup::Nothing,
+            None => CacheLookup::Unknown,
         }
     }
 
-    pub(crate) fn first(&self, from: &[u8], to: Option<&[u8]>, as_of: u64) -> Found<Record> {
+    pub(crate) fn first(&self, from: &[u8], to: Option<&[u8]>, as_of: u64) -> CacheLookup<Record> {
         let mut gap = match self.entries.get(from) {
             Some(_) => true,
             None => self.is_empty_before(from, as_of),
@@ -110,46 +110,46 @@ impl Table {
         for (key, entry) in self.entries.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
             step();
             if !gap {
-                return Found::Unknown;
+                return CacheLookup::Unknown;
             }
             if to.is_some_and(|to| &**key >= to) {
-                return Found::Nothing;
+                return CacheLookup::Nothing;
             }
             if !entry.holds(as_of) {
-                return Found::Unknown;
+                return CacheLookup::Unknown;
             }
             entry.touch();
             if let State::Record(value) = &entry.state {
-                return Found::Some((Arc::clone(key), Arc::clone(value)));
+                return CacheLookup::Some((Arc::clone(key), Arc::clone(value)));
             }
             gap = entry.is_gap(as_of);
         }
-        if gap { Found::Nothing } else { Found::Unknown }
+        if gap { CacheLookup::Nothing } else { CacheLookup::Unknown }
     }
 
-    pub(crate) fn last(&self, from: &[u8], to: Option<&[u8]>, as_of: u64) -> Found<Record> {
+    pub(crate) fn last(&self, from: &[u8], to: Option<&[u8]>, as_of: u64) -> CacheLookup<Record> {
         let end = to.map_or(Bound::Unbounded, Bound::Excluded);
         for (key, entry) in self.entries.range::<[u8], _>((Bound::Unbounded, end)).rev() {
             step();
             if !entry.is_gap(as_of) {
-                return Found::Unknown;
+                return CacheLookup::Unknown;
             }
             if &**key < from {
                 entry.touch();
-                return Found::Nothing;
+                return CacheLookup::Nothing;
             }
             if !entry.holds(as_of) {
-                return Found::Unknown;
+                return CacheLookup::Unknown;
             }
             entry.touch();
             if let State::Record(value) = &entry.state {
-                return Found::Some((Arc::clone(key), Arc::clone(value)));
+                return CacheLookup::Some((Arc::clone(key), Arc::clone(value)));
             }
             if &**key == from {
-                return Found::Nothing;
+                return CacheLookup::Nothing;
             }
         }
-        Found::Unknown
+        CacheLookup::Unknown
     }
 
     /// Whether the way from the entry before `key` to the one behind it is known to be empty.

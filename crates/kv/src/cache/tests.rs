@@ -66,20 +66,22 @@ fn what_is_known_is_true() {
                     assert!(cache.bytes() <= room, "{} bytes", cache.bytes());
                 }
                 5 | 6 => match cache.first(&range_of_same(&mut numbers), as_of) {
-                    Found::Unknown => {}
+                    CacheLookup::Unknown => {}
                     found => check(&mut known, found, &numbers, &state, false),
                 },
                 7 | 8 => match cache.last(&range_of_same(&mut numbers), as_of) {
-                    Found::Unknown => {}
+                    CacheLookup::Unknown => {}
                     found => check(&mut known, found, &numbers, &state, true),
                 },
                 _ => {
                     let key = numbers.key();
                     let want = state.get(&key).cloned();
                     match cache.get(1, &key, as_of) {
-                        Found::Unknown => {}
-                        Found::Nothing => assert_eq!(want, None, "seed {seed}: {key:?}"),
-                        Found::Some(value) => assert_eq!(Some(value.to_vec()), want, "seed {seed}: {key:?}"),
+                        CacheLookup::Unknown => {}
+                        CacheLookup::Nothing => assert_eq!(want, None, "seed {seed}: {key:?}"),
+                        CacheLookup::Some(value) => {
+                            assert_eq!(Some(value.to_vec()), want, "seed {seed}: {key:?}")
+                        }
                     }
                 }
             }
@@ -98,15 +100,15 @@ fn range_of_same(numbers: &mut Numbers) -> Range {
     range
 }
 
-fn check(known: &mut u32, found: Found<Record>, _: &Numbers, state: &Engine, backward: bool) {
+fn check(known: &mut u32, found: CacheLookup<Record>, _: &Numbers, state: &Engine, backward: bool) {
     *known += 1;
     let range = ASKED.with(|asked| asked.borrow().clone()).expect("asked");
     let all = within(state, &range);
     let want = if backward { all.last() } else { all.first() };
     let want = want.map(|(key, value)| ((*key).clone(), (*value).clone()));
     let got = match found {
-        Found::Some(record) => Some(plain(record)),
-        Found::Nothing | Found::Unknown => None,
+        CacheLookup::Some(record) => Some(plain(record)),
+        CacheLookup::Nothing | CacheLookup::Unknown => None,
     };
     assert_eq!(got, want, "{range:?} backward: {backward}");
 }
@@ -146,7 +148,10 @@ fn what_is_used_stays_and_the_rest_makes_room() {
     for key in 0..10_000 {
         cache.fill(&range(key * 2), &[record(key * 2)], 0);
         assert!(cache.bytes() <= 100_000);
-        assert!(matches!(cache.get(1, &0u64.to_be_bytes(), 0), Found::Some(_)), "it is used all the time");
+        assert!(
+            matches!(cache.get(1, &0u64.to_be_bytes(), 0), CacheLookup::Some(_)),
+            "it is used all the time"
+        );
     }
 }
 
@@ -154,9 +159,9 @@ fn what_is_used_stays_and_the_rest_makes_room() {
 fn a_gap_in_the_commits_empties_it() {
     let mut cache = Cache::new(2, 100_000, 5);
     cache.fill(&Range { table: 1, from: Vec::new(), to: None }, &[], 5);
-    assert_eq!(cache.get(1, b"a", 5), Found::Nothing);
+    assert_eq!(cache.get(1, b"a", 5), CacheLookup::Nothing);
     cache.advance(vec![(7, Some(Keys::new()))]);
-    assert_eq!((cache.version(), cache.get(1, b"a", 7)), (7, Found::Unknown));
+    assert_eq!((cache.version(), cache.get(1, b"a", 7)), (7, CacheLookup::Unknown));
     assert!(cache.changed(&Range::key(1, b"a"), 5), "nobody knows what the one between changed");
 }
 
@@ -221,7 +226,7 @@ fn no_read_and_no_fill_goes_through_what_it_does_not_bring() {
         });
         assert!(looked < 8 * one, "first blocks, {order}: {looked} entries for {one} lists");
         let (looked, found) = steps(|| cache.first(&Range { from: vec![0], ..all() }, 0));
-        assert!(looked < 4 && found == Found::Some(record(MANY + 1)), "{order}: {looked}");
+        assert!(looked < 4 && found == CacheLookup::Some(record(MANY + 1)), "{order}: {looked}");
         cache.tables.iter().for_each(Table::check);
     }
     // A queue that is worked off, from its beginning and all at once, and one that grows meanwhile.

@@ -25,7 +25,7 @@ use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
     CommitListener, CommitPresence, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot,
-    Proposal, Question, Recipient, Removed, Said, Session, Sizes, StoredCommit, commit_deadline,
+    Proposal, Question, Recipient, RemovedNode, Said, Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -208,7 +208,7 @@ impl Engine for Etcd {
         self.run(async move { shared.end_lease(None, kept_away).await })
     }
 
-    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
+    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<RemovedNode, Fault> {
         let (shared, node, name) = (Arc::clone(&self.shared), node.to_owned(), name.to_owned());
         self.run(async move { shared.remove(&node, &name, kept_away).await })
     }

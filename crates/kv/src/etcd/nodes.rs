@@ -13,7 +13,7 @@ use super::call::{Effect, StreamLink};
 use super::wire::{Condition, KeyValue, Op, Txn, Writer, fields, number};
 use super::{Etcd, Shared};
 use crate::engine::{
-    CommitListener, HeldLease, Message, MessageListener, OLDEST_MESSAGE, Removed, Said, Session,
+    CommitListener, HeldLease, Message, MessageListener, OLDEST_MESSAGE, RemovedNode, Said, Session,
 };
 use crate::error::{Fault, Status};
 use crate::runtime::{AbortOnDrop, GRACE, call};
@@ -198,7 +198,12 @@ impl Shared {
         Ok(all)
     }
 
-    pub(super) async fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
+    pub(super) async fn remove(
+        &self,
+        node: &str,
+        name: &str,
+        kept_away: Duration,
+    ) -> Result<RemovedNode, Fault> {
         let held_lease = self.end_lease(Some(node), kept_away).await?;
         let name = shown(name);
         let mut connections = 0;
@@ -207,7 +212,7 @@ impl Shared {
             self.revoke(found.lease).await?;
             connections += 1;
         }
-        Ok(Removed { held_lease, connections })
+        Ok(RemovedNode { held_lease, connections })
     }
 
     async fn say(&self, lease: i64, words: Option<&[u8]>) -> Result<(), Fault> {

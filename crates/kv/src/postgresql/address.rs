@@ -32,7 +32,7 @@ pub(crate) struct Address {
 }
 
 /// A connection, and what moves its bytes.
-pub(crate) struct Connected {
+pub(crate) struct NewConnection {
     pub(crate) client: Client,
     pub(crate) connection: Connection<Socket, EngineStream>,
     /// The server's place in the address.
@@ -94,7 +94,7 @@ impl Address {
 impl Address {
     /// Connects to the first server that takes writes. Each has the time of `connect_timeout` for all that it has to answer: the
     /// system of one that hangs still accepts connections.
-    pub(crate) async fn connect(&self) -> Result<Connected, Fault> {
+    pub(crate) async fn connect(&self) -> Result<NewConnection, Fault> {
         let servers = self.servers();
         let first = self.first.load(Ordering::Relaxed);
         let mut faults = Vec::new();
@@ -103,7 +103,7 @@ impl Address {
             match self.connect_to(server).await {
                 Ok((client, connection)) => {
                     self.first.store(server, Ordering::Relaxed);
-                    return Ok(Connected { client, connection, server });
+                    return Ok(NewConnection { client, connection, server });
                 }
                 Err(fault) => {
                     self.doubt(server);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 
-use super::address::{Address, Connected};
+use super::address::{Address, NewConnection};
 use super::link::{self, Pool};
 use crate::engine::CommitListener;
 use crate::error::Fault;
@@ -72,7 +72,7 @@ async fn tell(
     let client = match connection {
         Some((client, _)) if !client.is_closed() => client,
         _ => {
-            let Connected { client, connection: own, .. } = address.connect().await?;
+            let NewConnection { client, connection: own, .. } = address.connect().await?;
             let task = tokio::spawn(async move {
                 // The next notification sees its end.
                 let _end = own.await;

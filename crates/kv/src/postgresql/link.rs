@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::address::{Address, Connected};
+use super::address::{Address, NewConnection};
 use super::statements::Statements;
 use crate::engine::Limits;
 use crate::error::Fault;
@@ -247,7 +247,7 @@ impl Pool {
         let cut_short = Arc::<AtomicBool>::default();
         let flag = Arc::clone(&cut_short);
         let (client, server) = own_loop.call(self.connect_deadline(), async {
-            let Connected { client, mut connection, server } = self.address.connect().await?;
+            let NewConnection { client, mut connection, server } = self.address.connect().await?;
             tokio::spawn(async move {
                 // The next request sees its end.
                 while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
@@ -278,7 +278,7 @@ impl Pool {
     {
         let address = self.address.clone();
         self.runtime.call(self.connect_deadline(), async move {
-            let Connected { client, connection, .. } = address.connect().await?;
+            let NewConnection { client, connection, .. } = address.connect().await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));
             work(client).await
@@ -346,7 +346,7 @@ impl Pool {
         let (handle, deadline, trips) =
             (self.runtime.handle.clone(), self.limits.deadline, Arc::clone(&self.trips));
         self.runtime.call(self.connect_deadline(), async move {
-            let Connected { client, mut connection, .. } = address.connect().await?;
+            let NewConnection { client, mut connection, .. } = address.connect().await?;
             let notify = Arc::new(Notify::new());
             let notifier = Arc::clone(&notify);
             let task = tokio::spawn(async move {

@@ -27,8 +27,8 @@ use statements::ask;
 use crate::changes;
 use crate::engine::{
     Answer, COMMITS_LISTED_MAX, CommitListener, CommitPresence, Engine, EngineSnapshot, HeldLease, Limits,
-    Load, MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, Removed, Said, Session,
-    Sizes, StoredCommit, commit_deadline,
+    Load, MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, RemovedNode, Said,
+    Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 
@@ -340,7 +340,7 @@ impl Engine for PostgreSql {
         Ok(ended? > 0)
     }
 
-    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<Removed, Fault> {
+    fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<RemovedNode, Fault> {
         let (node, name, time) = (node.to_owned(), connection_name(name), milliseconds(kept_away));
         let text = END_LEASE_OF.replace("{s}", self.pool.schema());
         let unsay = presence::UNSAY.replace("{s}", self.pool.schema());
@@ -350,7 +350,7 @@ impl Engine for PostgreSql {
             let connections = u64::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
             // A store of an earlier version has no such table.
             let _unsaid = client.execute(&unsay, &[&node]).await;
-            Ok(Removed { held_lease: held, connections })
+            Ok(RemovedNode { held_lease: held, connections })
         })
     }
 

@@ -5,7 +5,7 @@ use larix_store::ordered::check_key;
 use larix_store::{Direction, Path, ReadError, TableId, Wanted};
 
 use super::{SCAN_FIRST, View, behind_all, blocks_of, half_open};
-use crate::cache::{Found, Range, after};
+use crate::cache::{CacheLookup, Range, after};
 use crate::engine::{Answer, Question};
 use crate::error::Fault;
 use crate::store::KvStore;
@@ -121,17 +121,17 @@ impl<'s> View<'s> {
     }
 
     fn knows_first(&self, range: &Range) -> bool {
-        !matches!(self.store.known().cache.first(range, self.version()), Found::Unknown)
+        !matches!(self.store.known().cache.first(range, self.version()), CacheLookup::Unknown)
     }
 
-    fn known_value(&self, table: TableId, key: &[u8]) -> Option<Found<std::sync::Arc<[u8]>>> {
+    fn known_value(&self, table: TableId, key: &[u8]) -> Option<CacheLookup<std::sync::Arc<[u8]>>> {
         let number = self.store.number(table).ok()?;
         check_key(&self.store.catalog, table, key).ok()?;
         Some(self.store.known().cache.get(number, key, self.version()))
     }
 
     fn missing_key(&self, table: TableId, key: &[u8], batch: &mut KeyBatch) {
-        if let Some(Found::Unknown) = self.known_value(table, key) {
+        if let Some(CacheLookup::Unknown) = self.known_value(table, key) {
             batch.key(table, key.to_vec());
         }
     }
@@ -141,16 +141,16 @@ impl<'s> View<'s> {
         let mut at = path.from;
         for (done, step) in path.steps.iter().enumerate() {
             match self.known_value(path.table, &[&at[..], step].concat()) {
-                Some(Found::Some(value)) => match id(&value) {
+                Some(CacheLookup::Some(value)) => match id(&value) {
                     Some(id) => at = id,
                     None => return,
                 },
-                Some(Found::Unknown) => {
+                Some(CacheLookup::Unknown) => {
                     let steps = path.steps.get(done..).unwrap_or_default().to_vec();
                     batch.others.push(Missing::Path(Path { from: at, steps, ..path.clone() }));
                     return;
                 }
-                Some(Found::Nothing) | None => return,
+                Some(CacheLookup::Nothing) | None => return,
             }
             self.missing_key(path.records, &at, batch);
         }

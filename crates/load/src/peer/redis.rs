@@ -46,7 +46,7 @@ pub(crate) struct Shape {
 
 /// A running Redis with its values. It is stopped when dropped.
 #[derive(Debug)]
-pub(crate) struct Filled {
+pub(crate) struct FilledRedis {
     running: Running,
     keys: u64,
     /// Of each value.
@@ -90,7 +90,7 @@ impl Redis {
         folder: &Path,
         entries: u64,
         bytes: usize,
-    ) -> anyhow::Result<Filled> {
+    ) -> anyhow::Result<FilledRedis> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let command = |address: SocketAddr| {
             let mut command = Command::new(&self.path);
@@ -103,7 +103,7 @@ impl Redis {
         let running = Running::start(guard, &start)?;
         let keys = entries.clamp(1, KEYS_MAX);
         set_values(running.address, keys, bytes)?;
-        Ok(Filled { running, keys, bytes })
+        Ok(FilledRedis { running, keys, bytes })
     }
 }
 
@@ -113,7 +113,7 @@ fn parse_version(text: &str) -> Option<String> {
     rest.split_whitespace().next().map(str::to_owned)
 }
 
-impl Filled {
+impl FilledRedis {
     /// GETs a second of the server's CPU time; absent when the measurement was too short to see any.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use super::authority::{Authority, CertificateRequest, Issued};
 use super::certificate::Purpose;
 use super::internal_backend::{InternalBackend, Moment};
-use super::{Found, NO_AUTHORITY, NO_KEY, Rules, filter, keeping};
+use super::{NO_AUTHORITY, NO_KEY, Rules, SuffixAuthority, filter, keeping};
 
 /// Entries that get keys by one search. The next one goes on.
 const ISSUED_MAX: usize = 100;
@@ -98,12 +98,12 @@ impl Issuer {
             return Ok(Some(work).filter(|work| !work.wanting.is_empty()));
         }
         match rules.authority(&rules.schema, &suffix, context.clock.now()) {
-            Ok(Found::Made(operation)) => {
+            Ok(SuffixAuthority::Made(operation)) => {
                 // One try is enough: where changes are refused, the authority has to come from elsewhere.
                 self.has_authority.store(true, Ordering::Relaxed);
                 Ok(Some(Work { authority: Some(operation), wanting }))
             }
-            Ok(Found::Usable(..)) => Ok(None),
+            Ok(SuffixAuthority::Usable(..)) => Ok(None),
             Err(_) if wanting.is_empty() => Ok(None),
             Err(why) => Err((LdapResult::with(ResultCode::OTHER, format!("autoca: {why}")), Vec::new())),
         }
@@ -231,7 +231,7 @@ impl Job {
     fn issue(&self, wanting: Vec<(NormalDn, Entry)>) -> Result<(), String> {
         let rules = &*self.rules;
         let suffix = self.own.entry(&self.subject, &rules.suffix)?.ok_or("the suffix entry is gone")?;
-        let Found::Usable(authority, certificate) =
+        let SuffixAuthority::Usable(authority, certificate) =
             rules.authority(&rules.schema, &suffix, self.own.moment.now)?
         else {
             return Err("no authority could be stored".to_owned());

@@ -106,7 +106,7 @@ struct AutoCa {
 
 /// What the suffix entry has of the authority.
 #[derive(Debug)]
-enum Found {
+enum SuffixAuthority {
     /// With its certificate.
     Usable(Box<Authority>, Vec<u8>),
     /// There is none: what stores a new one.
@@ -148,10 +148,10 @@ impl Tick for AutoCa {
         self.is_done.store(true, Ordering::Relaxed);
         match rules.authority(turn.schema, &entry, turn.now) {
             // A key that cannot be used is named to those who ask for a certificate.
-            Ok(Found::Usable(..)) => Ok(TickChanges::default()),
+            Ok(SuffixAuthority::Usable(..)) => Ok(TickChanges::default()),
             Err(_) if rules.has(&entry, &rules.authority_key) => Ok(TickChanges::default()),
             Err(why) => Err(LdapResult::with(ResultCode::OTHER, format!("autoca: {why}")).into()),
-            Ok(Found::Made(operation)) => {
+            Ok(SuffixAuthority::Made(operation)) => {
                 let only_if = Some(filter(NO_AUTHORITY)?);
                 Ok(TickChanges { changes: vec![TickChange { operation, only_if }], more: false })
             }
@@ -164,12 +164,12 @@ impl Rules {
     ///
     /// # Errors
     /// What it has cannot be used; says why.
-    fn authority(&self, schema: &Schema, suffix: &Entry, now: Timestamp) -> Result<Found, String> {
+    fn authority(&self, schema: &Schema, suffix: &Entry, now: Timestamp) -> Result<SuffixAuthority, String> {
         let value = |description| suffix.attribute(description).and_then(|found| found.values.first());
         match (value(&self.authority_key), value(&self.authority_certificate)) {
             (Some(key), Some(certificate)) => {
                 let authority = Authority::read(certificate, key, now)?;
-                Ok(Found::Usable(Box::new(authority), certificate.clone()))
+                Ok(SuffixAuthority::Usable(Box::new(authority), certificate.clone()))
             }
             (Some(_), None) => {
                 Err("the suffix entry has cAPrivateKey;binary, but no cACertificate;binary".to_owned())
@@ -180,7 +180,7 @@ impl Rules {
                 let class =
                     (!self.is_of(schema, suffix, schema.object_class_id("autoCA"))).then_some("autoCA");
                 let names = ("cACertificate;binary", "cAPrivateKey;binary");
-                Ok(Found::Made(keeping(self.shown_suffix.clone(), class, names, &issued)))
+                Ok(SuffixAuthority::Made(keeping(self.shown_suffix.clone(), class, names, &issued)))
             }
         }
     }

@@ -51,7 +51,7 @@ use cursors::{Answering, Keeping, Reading};
 use flights::{Awaiting, Boarding, Leading};
 use projection::Projection;
 use refreshing::{AskAgain, Identity};
-use store::{Found, Query};
+use store::{CacheLookup, Query};
 use template::{RequestedAttributes, write_template};
 
 /// Bytes of a filter that is looked for in the cache.
@@ -230,9 +230,9 @@ impl CachingBackend {
         let changes = self.cache.changes();
         let found = self.cache.find(&self.inner.schema, &remote_read.query, &self.settings, self.now());
         let found = match found {
-            Found::Entries { entries, is_same, answered } => Some((entries, is_same, answered)),
-            Found::Refresh { entries, answered } => Some((entries, true, answered)),
-            Found::TooMany | Found::Nothing => None,
+            CacheLookup::Entries { entries, is_same, answered } => Some((entries, is_same, answered)),
+            CacheLookup::Refresh { entries, answered } => Some((entries, true, answered)),
+            CacheLookup::TooMany | CacheLookup::Nothing => None,
         };
         if let Some((entries, is_same, answered)) = found {
             let region = remote_read.query.region.clone();
@@ -353,7 +353,7 @@ impl Backend for CachingBackend {
         let projection = self.projection(context, &search).map_err(refused)?;
         let mut before = None;
         match found {
-            Found::Entries { entries, is_same, answered } => {
+            CacheLookup::Entries { entries, is_same, answered } => {
                 let answering =
                     Answering::new(entries, query.region.clone(), Arc::clone(&projection), size_limit);
                 if is_same || answering.finds_any() {
@@ -361,12 +361,12 @@ impl Backend for CachingBackend {
                     return Ok(Box::new(answering));
                 }
             }
-            Found::Refresh { entries, .. } => before = Some(entries),
-            Found::TooMany => {
+            CacheLookup::Refresh { entries, .. } => before = Some(entries),
+            CacheLookup::TooMany => {
                 let text = "QUERY NOT CACHEABLE: it is within one that met a size limit";
                 return self.pass_on(context, search, text);
             }
-            Found::Nothing => {}
+            CacheLookup::Nothing => {}
         }
         if search.request.types_only {
             return self.pass_on(context, search, "QUERY NOT CACHEABLE");

@@ -182,7 +182,7 @@ struct State {
 
 /// What is found for a search.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum CacheLookup {
     /// `is_same`: the cached search has the same base.
     Entries {
         entries: Arc<[CachedEntry]>,
@@ -266,7 +266,13 @@ impl Cache {
         self.state().changes
     }
 
-    pub(super) fn find(&self, schema: &Schema, query: &Query, settings: &Settings, now: Monotonic) -> Found {
+    pub(super) fn find(
+        &self,
+        schema: &Schema,
+        query: &Query,
+        settings: &Settings,
+        now: Monotonic,
+    ) -> CacheLookup {
         let candidates = self.state().candidates(query, settings, now);
         let live = candidates
             .into_iter()
@@ -275,7 +281,7 @@ impl Cache {
         for (number, stored) in live {
             match stored.answer {
                 // As in OpenLDAP, nothing within it is answered then.
-                Answer::TooMany => return Found::TooMany,
+                Answer::TooMany => return CacheLookup::TooMany,
                 Answer::Entries(_) => {
                     // The same base needs no proof that there is one.
                     let is_same = stored.query.region.base == query.region.base;
@@ -285,8 +291,8 @@ impl Cache {
                 }
             }
         }
-        let Some((number, stored)) = best else { return Found::Nothing };
-        let Answer::Entries(entries) = &stored.answer else { return Found::Nothing };
+        let Some((number, stored)) = best else { return CacheLookup::Nothing };
+        let Answer::Entries(entries) = &stored.answer else { return CacheLookup::Nothing };
         let entries = Arc::clone(entries);
         self.state().use_now(number);
         if let Some(overdue) = stored.overdue(now).filter(|_| !settings.offline) {
@@ -297,20 +303,20 @@ impl Cache {
                 && (stored.query.region != query.region || stored.query.values() != query.values())
             {
                 // A part of it cannot stand for the whole: the remote server is asked for the part.
-                return Found::Nothing;
+                return CacheLookup::Nothing;
             }
             // One reads it anew; the others go on with what there is.
             if stored.takes_turn(settings, now) {
                 if !in_background {
                     let answered = stored.answered.fetch_add(1, Ordering::Relaxed) + 1;
-                    return Found::Refresh { entries, answered };
+                    return CacheLookup::Refresh { entries, answered };
                 }
                 self.refreshes.note([number], settings.queries_max);
             }
         }
         let is_same = stored.query.region.base == query.region.base;
         let answered = stored.answered.fetch_add(1, Ordering::Relaxed) + 1;
-        Found::Entries { entries, is_same, answered }
+        CacheLookup::Entries { entries, is_same, answered }
     }
 
     /// Stores an answer, unless something was changed meanwhile; whether it is stored.

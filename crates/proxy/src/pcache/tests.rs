@@ -23,7 +23,7 @@ use super::cursors::{Answering, Keeping, Reading};
 use super::flights::{Awaiting, Boarding};
 use super::projection::Projection;
 use super::refreshing::AskAgain;
-use super::store::{Answer, Cache, CachedEntry, Found, Query, Times};
+use super::store::{Answer, Cache, CacheLookup, CachedEntry, Query, Times};
 use super::template::tests::schema;
 use super::{AttributeSet, NotRestored, Settings, Shape, Template};
 use crate::identity::Asker;
@@ -176,7 +176,7 @@ impl World {
     ) -> Reading {
         let query = self.query(asker, base, filter);
         let before = match self.find(&query) {
-            Found::Refresh { entries, .. } => Some(entries),
+            CacheLookup::Refresh { entries, .. } => Some(entries),
             _ => None,
         };
         let keeping = Keeping {
@@ -207,14 +207,14 @@ impl World {
         }
     }
 
-    fn find(&self, query: &Query) -> Found {
+    fn find(&self, query: &Query) -> CacheLookup {
         self.cache.find(&self.schema, query, &self.settings, self.clock.monotonic())
     }
 
     /// What is answered from the cache: names; none: the remote server is asked.
     fn answer(&self, asker: &str, base: &str, filter: &str) -> Option<Vec<String>> {
         let query = self.query(asker, base, filter);
-        let Found::Entries { entries, is_same, .. } = self.find(&query) else { return None };
+        let CacheLookup::Entries { entries, is_same, .. } = self.find(&query) else { return None };
         let mut answering = Answering::new(entries, query.region, self.projection(filter, &["cn"]), None);
         (is_same || answering.finds_any()).then(|| self.run(&mut answering).0)
     }
@@ -309,7 +309,7 @@ fn limits_of_the_client_and_of_the_server() {
     assert_eq!(world.answer("", "o=x", "(uid=a*)").map(|names| names.len()), Some(3));
     // What met a limit says that what is within it is not to be answered.
     world.read(("", "o=x", "(uid=*a*)"), people(), ResultCode::SIZE_LIMIT_EXCEEDED);
-    assert!(matches!(world.find(&world.query("", "o=x", "(uid=ann)")), Found::TooMany));
+    assert!(matches!(world.find(&world.query("", "o=x", "(uid=ann)")), CacheLookup::TooMany));
     world.advance(21);
     assert_eq!(world.answer("", "o=x", "(uid=ann)").map(|names| names.len()), Some(1));
 }
@@ -460,7 +460,7 @@ impl World {
         let (settings, now) = (self.settings.clone(), self.clock.monotonic());
         let (wanted, projection) = (self.query(query.0, query.1, query.2), self.projection(query.2, &["cn"]));
         let go_on = move || match cache.find(&schema, &wanted, &settings, now) {
-            Found::Entries { entries, .. } => {
+            CacheLookup::Entries { entries, .. } => {
                 Ok(Box::new(Answering::new(entries, wanted.region, projection, None)) as Box<dyn Cursor>)
             }
             _ => Err(LdapResult::new(ResultCode::BUSY)),
@@ -548,11 +548,11 @@ fn a_cache_is_kept_in_a_file() {
     assert_eq!(world.cache.size().1, 3);
     assert_eq!(world.answer("", "o=x", "(uid=ann)").map(|names| names.len()), Some(1));
     assert_eq!(world.answer("", "o=x", "(uid=nobody)"), Some(vec![]));
-    assert!(matches!(world.find(&world.query("", "o=x", "(uid=*x*)")), Found::TooMany));
+    assert!(matches!(world.find(&world.query("", "o=x", "(uid=*x*)")), CacheLookup::TooMany));
     assert_eq!(world.answer("", "o=x", "(sn=Smith)"), None, "it is for bob alone");
     assert_eq!(world.answer(bob.0, bob.1, bob.2).map(|names| names.len()), Some(1));
     world.advance(2);
-    assert!(matches!(world.find(&world.query(bob.0, bob.1, bob.2)), Found::Refresh { .. }));
+    assert!(matches!(world.find(&world.query(bob.0, bob.1, bob.2)), CacheLookup::Refresh { .. }));
     // Ten seconds behind the answer nothing is known of nobody any more, and sixty behind it nothing at all.
     world.advance(5);
     assert_eq!(restored(&mut world, &saved, &proxy), Ok(3));
@@ -642,10 +642,10 @@ fn answers_are_read_again_in_the_background() {
     let world = world();
     let (whole, part) = ("(sn=Smi*)", "(sn=Smith)");
     let found = |filter: &str| match world.find(&world.query("", "o=x", filter)) {
-        Found::Entries { .. } => "entries",
-        Found::Refresh { .. } => "refresh",
-        Found::Nothing => "nothing",
-        Found::TooMany => "too many",
+        CacheLookup::Entries { .. } => "entries",
+        CacheLookup::Refresh { .. } => "refresh",
+        CacheLookup::Nothing => "nothing",
+        CacheLookup::TooMany => "too many",
     };
     world.keep_refreshed(whole);
     for (advance, searches, due) in [
@@ -671,7 +671,7 @@ fn a_check_has_what_is_used_read_again() {
     let filters: Vec<String> = (0..10).map(|number| format!("(sn=s{number})")).collect();
     filters.iter().for_each(|filter| world.keep_refreshed(filter));
     for filter in filters.iter().skip(1) {
-        assert!(matches!(world.find(&world.query("", "o=x", filter)), Found::Entries { .. }));
+        assert!(matches!(world.find(&world.query("", "o=x", filter)), CacheLookup::Entries { .. }));
     }
     check();
     assert!(world.due().is_empty());

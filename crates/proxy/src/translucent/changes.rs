@@ -18,7 +18,7 @@ use super::Settings;
 use super::local::{LocalEntries, LocalEntry, LocalPasswordChange};
 use super::search::{SearchContext, messages};
 use crate::identity::Asker;
-use crate::lookup::{self, Found};
+use crate::lookup::{self, LookupResult};
 
 /// Superiors of one entry that are made for it.
 const GLUE_MAX: usize = 64;
@@ -152,7 +152,7 @@ impl Changing {
             }
         };
         let clock = Arc::clone(&self.clock);
-        let then = move |found: Found| match found {
+        let then = move |found: LookupResult| match found {
             Err(result) => done(result.into()),
             Ok(None) => done(no_entry().into()),
             Ok(Some(found)) => {
@@ -276,7 +276,7 @@ impl Changing {
             }
         };
         let clock = Arc::clone(&self.clock);
-        let then = move |found: Found| match found {
+        let then = move |found: LookupResult| match found {
             Err(result) => done(result.into()),
             Ok(None) => done(no_entry().into()),
             Ok(Some(_)) => {

@@ -13,7 +13,7 @@ use larix_store::lmdb::LmdbStore;
 #[path = "report.rs"]
 mod report;
 
-pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
+pub use report::{CheckedContent, EngineClient, KnownNode, NodeReport, RemovedNode, Status};
 
 /// A configuration that a node has published.
 #[derive(Clone, Debug)]
@@ -75,13 +75,13 @@ pub fn step_down(_: &Config, _: Option<&str>, _: Duration) -> Result<Option<Stri
 
 /// # Errors
 /// Always.
-pub fn check(_: &Config, _: Option<&str>, _: &mut dyn FnMut(String)) -> Result<Checked, String> {
+pub fn check(_: &Config, _: Option<&str>, _: &mut dyn FnMut(String)) -> Result<CheckedContent, String> {
     Err(ABSENT.to_owned())
 }
 
 /// # Errors
 /// Always.
-pub fn remove(_: &Config, _: Option<&str>, _: &str, _: Duration) -> Result<Removed, String> {
+pub fn remove(_: &Config, _: Option<&str>, _: &str, _: Duration) -> Result<RemovedNode, String> {
     Err(ABSENT.to_owned())
 }
 

@@ -49,7 +49,7 @@ pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use logged::check as check_logged;
 pub(crate) use pool::{EnginePool, Permit, THREADS, Turn};
 pub use published_configuration::PublishedConfiguration;
-pub use report::{Checked, Connected, KnownNode, NodeReport, Removed, Status};
+pub use report::{CheckedContent, EngineClient, KnownNode, NodeReport, RemovedNode, Status};
 pub(crate) use role::{DAMAGED, Role};
 pub use tool::{
     ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, open_to_read, published,

@@ -14,7 +14,7 @@ pub struct Status {
     pub configuration: Option<(u64, String)>,
     /// The nodes that the engine knows of, in the order of their URLs.
     pub nodes: Vec<KnownNode>,
-    pub connected: Vec<Connected>,
+    pub connected: Vec<EngineClient>,
 }
 
 /// A node that the engine knows of.
@@ -45,21 +45,21 @@ pub struct NodeReport {
 
 /// A server or a tool with connections to the engine.
 #[derive(Clone, Debug)]
-pub struct Connected {
+pub struct EngineClient {
     pub name: String,
     pub connections: u64,
 }
 
 /// What was checked.
 #[derive(Copy, Clone, Debug)]
-pub struct Checked {
+pub struct CheckedContent {
     pub commit: u64,
     pub entries: u64,
 }
 
 /// What a node lost when it was removed.
 #[derive(Copy, Clone, Debug)]
-pub struct Removed {
+pub struct RemovedNode {
     pub held_lease: bool,
     /// Connections to the engine.
     pub connections: u64,

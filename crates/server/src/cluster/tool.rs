@@ -13,7 +13,7 @@ use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, t
 use larix_store::{Snapshot, Store};
 
 use super::published_configuration::{self, PublishedConfiguration};
-use super::{Checked, Connected, KnownNode, Removed, Status, node_report};
+use super::{CheckedContent, EngineClient, KnownNode, RemovedNode, Status, node_report};
 use crate::clock::SystemRandom;
 
 /// How the engine stands: `suffix` names the database where there are several.
@@ -39,7 +39,7 @@ pub fn status(config: &Config, suffix: Option<&str>) -> Result<Status, String> {
         nodes: known_nodes(reports, names, &settings.schema),
         connected: sessions
             .into_iter()
-            .map(|session| Connected { name: session.name, connections: session.connections })
+            .map(|session| EngineClient { name: session.name, connections: session.connections })
             .collect(),
     })
 }
@@ -97,11 +97,11 @@ pub fn remove(
     suffix: Option<&str>,
     node: &str,
     kept_away: Duration,
-) -> Result<Removed, String> {
+) -> Result<RemovedNode, String> {
     let (section, store) = open(config, suffix)?;
     let settings = section.kind.settings::<KvSettings>().ok_or("the database is in no engine")?;
     let done = store.remove(node, &settings.connection_name(node), kept_away).map_err(text)?;
-    Ok(Removed { held_lease: done.held_lease, connections: done.connections })
+    Ok(RemovedNode { held_lease: done.held_lease, connections: done.connections })
 }
 
 /// PostgreSQL cuts the names of connections.
@@ -231,7 +231,7 @@ pub fn check(
     config: &Config,
     suffix: Option<&str>,
     found: &mut dyn FnMut(String),
-) -> Result<Checked, String> {
+) -> Result<CheckedContent, String> {
     let (section, store) = open(config, suffix)?;
     let settings = config.engine_settings(section).map_err(text)?;
     let database =
@@ -243,7 +243,7 @@ pub fn check(
     if take_read_fault().is_some() {
         return Err("the engine did not answer every question: check again".to_owned());
     }
-    Ok(Checked { commit: snapshot.commit_counter(), entries: checked.entries })
+    Ok(CheckedContent { commit: snapshot.commit_counter(), entries: checked.entries })
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -41,7 +41,7 @@ impl GluedDatabases {
     }
 
     /// A configuration comes into force.
-    pub(super) fn settle(&self, mut found: Found) {
+    pub(super) fn settle(&self, mut found: GluedBelow) {
         for (key, below) in &self.0 {
             *below.0.lock().unwrap_or_else(PoisonError::into_inner) = found.0.remove(key).unwrap_or_default();
         }
@@ -50,9 +50,9 @@ impl GluedDatabases {
 
 /// What is glued below each database of a configuration.
 #[derive(Debug)]
-pub(super) struct Found(HashMap<String, Vec<Weak<ServedDatabase<LmdbStore>>>>);
+pub(super) struct GluedBelow(HashMap<String, Vec<Weak<ServedDatabase<LmdbStore>>>>);
 
-impl Found {
+impl GluedBelow {
     /// Of the databases that are stored here.
     pub(super) fn among(config: &Config, opened: &[OpenedDatabase<'_>]) -> Self {
         let mut found: HashMap<String, Vec<Weak<ServedDatabase<LmdbStore>>>> = HashMap::new();

@@ -16,7 +16,7 @@ use larix_engine::{
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
-use super::glued::{Found, GluedDatabases};
+use super::glued::{GluedBelow, GluedDatabases};
 use super::index_log::IndexLog;
 use super::mounting::{router, special};
 use super::{Databases, OpenError, Section, memory};
@@ -67,7 +67,7 @@ impl Databases {
             sections.push(section);
         }
         let glued = std::mem::take(&mut builder.glued);
-        let below = Found::among(config, &opened);
+        let below = GluedBelow::among(config, &opened);
         let DatabaseBuilder {
             orders, served, directories, policies: stored, reused, joining, created, ..
         } = builder;
@@ -165,7 +165,7 @@ pub(crate) struct PreparedDatabases {
     left: Vec<Arc<ServedDatabase<LmdbStore>>>,
     /// The same for databases in shared engines.
     turnover: Turnover,
-    below: Found,
+    below: GluedBelow,
     /// Behind the databases: closed first, removed then.
     created: Created,
 }

@@ -28,7 +28,7 @@ pub struct LmdbLoader<'s> {
 }
 
 /// The transaction under way.
-struct Filling<'l, 's> {
+struct LoadTransaction<'l, 's> {
     store: &'s LmdbStore,
     txn: &'l mut Option<RwTxn<'s>>,
     bytes: &'l mut usize,
@@ -49,15 +49,18 @@ impl<'s> LmdbLoader<'s> {
     }
 
     /// The builder of a table's postings, and where its blocks go.
-    fn posting(&mut self, table: TableId) -> Result<(&mut BlockBuilder, Filling<'_, 's>), CommitError> {
+    fn posting(
+        &mut self,
+        table: TableId,
+    ) -> Result<(&mut BlockBuilder, LoadTransaction<'_, 's>), CommitError> {
         let Self { store, txn, bytes, builders, durability, .. } = self;
         let builder = store.catalog.position(table).and_then(|position| builders.get_mut(position));
         let builder = builder.ok_or(CommitError::WrongTable(table))?;
-        Ok((builder, Filling { store, txn, bytes, durability: *durability }))
+        Ok((builder, LoadTransaction { store, txn, bytes, durability: *durability }))
     }
 }
 
-impl Filling<'_, '_> {
+impl LoadTransaction<'_, '_> {
     fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
         *self.bytes += key.len() + value.len();
         if *self.bytes > TRANSACTION_BYTES
@@ -93,7 +96,7 @@ impl Loader for LmdbLoader<'_> {
             return Err(CommitError::ValueLength { table, bytes: value.len() });
         }
         let Self { store, txn, bytes, durability, .. } = self;
-        Filling { store, txn, bytes, durability: *durability }.append(table, key, value)
+        LoadTransaction { store, txn, bytes, durability: *durability }.append(table, key, value)
     }
 
     fn append_posting(&mut self, table: TableId, key: &[u8], id: u64) -> Result<(), CommitError> {
@@ -128,7 +131,7 @@ impl Loader for LmdbLoader<'_> {
         let Self { store, txn, bytes, builders, durability, .. } = &mut self;
         let store = *store;
         for (spec, builder) in store.tables().iter().zip(builders) {
-            let mut filling = Filling { store, txn, bytes, durability: *durability };
+            let mut filling = LoadTransaction { store, txn, bytes, durability: *durability };
             builder.finish(&mut |key: &[u8], value: &[u8]| filling.append(spec.id, key, value))?;
         }
         if let Some(txn) = self.txn.take() {

@@ -64,7 +64,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     };
     let status = if trouble.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
     // What did not succeed stays as it was filled in, to be mended.
-    let filled = Filled {
+    let filled = SearchFields {
         base,
         scope,
         filter: if trouble.is_some() { query.get("filter") } else { &filter },
@@ -137,7 +137,7 @@ fn files(base: &str, filter: &str, query: &Form) -> Markup {
 }
 
 /// What the form's fields hold.
-struct Filled<'a> {
+struct SearchFields<'a> {
     base: &'a str,
     scope: Scope,
     filter: &'a str,
@@ -145,8 +145,8 @@ struct Filled<'a> {
     condition: Option<&'a Form>,
 }
 
-fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &Filled<'_>) -> Markup {
-    let Filled { base, scope, filter, condition } = *filled;
+fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &SearchFields<'_>) -> Markup {
+    let SearchFields { base, scope, filter, condition } = *filled;
     let condition = |name: &str| condition.map_or("", |form| form.get(name));
     html! {
         form method="get" action="/search" data-search {

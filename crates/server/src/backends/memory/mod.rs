@@ -21,7 +21,7 @@ use larix_schema::NormalDn;
 
 use super::Common;
 use super::password_replacement::replace_unstored;
-use larix_backend::memory_tree::{Bases, Counted, Found, MemoryTree};
+use larix_backend::memory_tree::{Bases, Counted, MemoryTree, TreeSearchOutcome};
 use larix_backend::{
     Announcement, AnsweredSearch, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First,
     Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict,
@@ -153,7 +153,7 @@ impl<C: Content> Tree<C> {
         context: &Context<'_>,
         search: &Search<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<Found, LdapResult> {
+    ) -> Result<TreeSearchOutcome, LdapResult> {
         let tree = self.content.named(self, context, (search.request.base, search.base))?;
         Ok(tree.search(C::BASES, search, out))
     }
@@ -166,7 +166,8 @@ impl<C: Content> Backend for Tree<C> {
             return Ok(cursor);
         }
         let mut messages = Vec::new();
-        let Found { result, entries } = self.find(context, &search, &mut messages).map_err(refused)?;
+        let TreeSearchOutcome { result, entries } =
+            self.find(context, &search, &mut messages).map_err(refused)?;
         Ok(Box::new(AnsweredSearch { messages, result, entries }))
     }
 
@@ -183,7 +184,7 @@ impl<C: Content> Backend for Tree<C> {
             Err(refused) => return First::ended((refused, Vec::new())),
         }
         match self.find(context, &search, out) {
-            Ok(Found { result, entries }) => {
+            Ok(TreeSearchOutcome { result, entries }) => {
                 let effort = Effort { entries, candidates: entries };
                 First::Done { result, controls: Vec::new(), effort }
             }
