@@ -1,5 +1,6 @@
 //! Answers of servers.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use larix_client::PeerFault;
@@ -7,7 +8,7 @@ use larix_proto::control::{ControlValue, PagedResults};
 use larix_proto::{Controls, LdapResult, MessageId, ResultCode, oid};
 
 use super::binds::BindAnswer;
-use super::{Balancer, OUTPUT_HIGH, touch_client};
+use super::{Balancer, OUTPUT_HIGH, Touched, touch_client};
 use crate::client::{Client, Restriction};
 use crate::envelope::{self, behind_id};
 use crate::upstream::{Kind, Operation, Pool, Upstream};
@@ -125,15 +126,7 @@ impl Balancer {
                 let Some(operation) = pending.remove(&message) else { continue };
                 return Next::Bind(operation, answer);
             }
-            let mut waits = 0;
-            let mut owner = 0;
-            if let Some((client_id, client_message)) = operation.to
-                && let Some(client) = clients.get_mut(&client_id)
-            {
-                envelope::answer(client.wire.answers(), client_message, behind_id(answer.pdu));
-                (waits, owner) = (client.wire.waiting(), client_id);
-                touch_client(clients, touched, client_id);
-            }
+            let (owner, waits) = hand_over(clients, touched, operation.to, answer.pdu);
             if is_last {
                 let Some(operation) = pending.remove(&message) else { continue };
                 return Next::Finished(operation);
@@ -233,6 +226,21 @@ impl Balancer {
         self.take_answers(id, now);
         self.touch_upstream(id);
     }
+}
+
+/// Hands an answer to the client `to` under its message id. Which client has it, and how many bytes of output wait there; 0 and 0: none.
+fn hand_over(
+    clients: &mut HashMap<u64, Client>,
+    touched: &mut Touched,
+    to: Option<(u64, u32)>,
+    pdu: &[u8],
+) -> (u64, usize) {
+    let Some((id, message)) = to else { return (0, 0) };
+    let Some(client) = clients.get_mut(&id) else { return (0, 0) };
+    envelope::answer(client.wire.answers(), message, behind_id(pdu));
+    let waits = client.wire.waiting();
+    touch_client(clients, touched, id);
+    (id, waits)
 }
 
 /// Whether another page follows one that ended so (RFC 2696 section 3).

@@ -129,6 +129,28 @@ pub(crate) struct NodeParameters<'a> {
     pub(crate) may_be_away: bool,
 }
 
+/// Opens the database. Where the engine is away and may be, the node begins cut off, and its thread tries again.
+///
+/// # Errors
+/// As [`Node::start`].
+fn open_or_try_later(
+    opening: &Opening,
+    role: &role::Watch,
+    (suffix, may_be_away): (&str, bool),
+    clock: &SystemClock,
+    log: &Log,
+) -> Result<(), String> {
+    match opening.open(clock) {
+        Ok(()) => Ok(()),
+        Err(Failure::Away(why)) if may_be_away => {
+            log.warning(format_args!("\"{suffix}\": {why}; it is tried again until the engine answers"));
+            role.begin_cut_off();
+            Ok(())
+        }
+        Err(failure) => Err(failure.text()),
+    }
+}
+
 impl Node {
     /// Connects to the engine, makes the database there if it is new, and takes part in it. Where the engine is away and may be,
     /// a thread does that later.
@@ -153,14 +175,7 @@ impl Node {
         let plan = Plan { settings: settings.clone(), schema, database: Arc::new(database), environment };
         let opening = Arc::new(Opening::new(plan, shared));
         let role = Arc::new(role::Watch::default());
-        match opening.open(&clock) {
-            Ok(()) => {}
-            Err(Failure::Away(why)) if may_be_away => {
-                log.warning(format_args!("\"{suffix}\": {why}; it is tried again until the engine answers"));
-                role.begin_cut_off();
-            }
-            Err(failure) => return Err(failure.text()),
-        }
+        open_or_try_later(&opening, &role, (&suffix, may_be_away), &clock, &log)?;
         let pool = Arc::new(EnginePool::start(Arc::clone(&clock)).map_err(|error| error.to_string())?);
         let pending_binds = Arc::new(PendingBinds::default());
         let receiver = MessageReceiver {

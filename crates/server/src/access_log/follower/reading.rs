@@ -101,7 +101,8 @@ impl<H: OverlayHost> LogWriter<H> {
         let room = Room::of(self.served()?.database());
         let before = progress.contexts.get(&source.name).cloned();
         let context = Context::now(&snapshot)?;
-        let mut unwanted = Unwanted::new(&context, database.settings().shadow);
+        let unwanted = Unwanted::new(&context, database.settings().shadow);
+        let mut taken = Taken { changes, unwanted, left_out: Vec::new() };
         let contexts = before.into_iter().chain([context]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
@@ -111,7 +112,6 @@ impl<H: OverlayHost> LogWriter<H> {
         let view = database.view(&snapshot)?;
         let mut places = database.settings().merges_records.then(EntryPlaces::default);
         let now = self.clock.now();
-        let mut left_out = Vec::new();
         for row in NumberedRows::after(&snapshot, from.sequence, Direction::Forward)? {
             let (key, stored) = row?;
             if key.sequence > until {
@@ -126,22 +126,11 @@ impl<H: OverlayHost> LogWriter<H> {
             count += 1;
             bytes += stored.len();
             reached = key;
-            let facts = || self.facts_of(database.instance(), key.sequence);
             let place = places.as_mut().map(|places| places.of_record(&view, &record)).transpose()?.flatten();
-            let own = Some(record.csn).filter(|csn| csn.server_id == key.server_id && !record.local);
-            if let Some((end, mut change)) =
-                record_of(record, place.as_ref(), &suffix, recorder, (schema, now), facts)
-            {
-                if let Some(what) = fitting::fit(schema, room, &mut change) {
-                    self.log.warning(format_args!("access log: \"{}\": {what}", source.name));
-                    left_out.extend(change.csn);
-                }
-                changes.push((end, change));
-            } else {
-                unwanted.pass(own);
-            }
+            let of = (&**recorder, database.instance(), suffix.as_str());
+            self.take(&mut taken, (key, record, place.as_ref()), of, (schema, room, now));
         }
-        recording.context_csns.extend(unwanted.last);
+        recording.context_csns.extend(taken.unwanted.last);
         let is_cut = until < target.sequence;
         if ended && !is_cut {
             // Another server may have recorded more than this one has followed: what is recorded stays so.
@@ -149,17 +138,12 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         // Sequences have no gaps: what was not met has gone.
         let gone = (reached.sequence - from.sequence).saturating_sub(count as u64);
-        if gone > 0 {
-            self.log.warning(format_args!(
-                "access log: {gone} changes of \"{}\" are no longer in its change log and stay unrecorded",
-                source.name
-            ));
-        }
+        self.report_gone(&source.name, gone);
         let is_unknown = lacks == Lacking::Unknown || gone > 0;
         let is_missed = is_unknown || lacks == Lacking::Earlier;
         let mut missed = if is_missed { log::context_csns(&snapshot)? } else { Vec::new() };
         if is_unknown {
-            left_out.extend_from_slice(&missed);
+            taken.left_out.extend_from_slice(&missed);
         }
         let now = Position { history, key: reached };
         if position != Some(now) {
@@ -168,7 +152,36 @@ impl<H: OverlayHost> LogWriter<H> {
         let has_come =
             |context: &Context| context.sequence <= reached.sequence && share.allows(&context.csns);
         let context = extent::settle(contexts, has_come, recording, &mut missed);
-        Ok(LogRead { reached: now, more: !ended || share.more, context, missed, left_out })
+        let more = !ended || share.more;
+        Ok(LogRead { reached: now, more, context, missed, left_out: taken.left_out })
+    }
+
+    /// Takes what the recorder wants of one record; `place`: of the entry, where records are merged.
+    fn take(
+        &self,
+        taken: &mut Taken<'_>,
+        (key, record, place): (LogKey, LogRecord, Option<&EntryPlace>),
+        (recorder, instance, suffix): (&Recorder<H>, u64, &str),
+        (schema, room, now): (&Schema, Room, Timestamp),
+    ) {
+        let facts = || self.facts_of(instance, key.sequence);
+        let own = Some(record.csn).filter(|csn| csn.server_id == key.server_id && !record.local);
+        let Some((end, mut change)) = record_of(record, place, suffix, recorder, (schema, now), facts) else {
+            return taken.unwanted.pass(own);
+        };
+        if let Some(what) = fitting::fit(schema, room, &mut change) {
+            self.log.warning(format_args!("access log: \"{}\": {what}", recorder.source.name));
+            taken.left_out.extend(change.csn);
+        }
+        taken.changes.push((end, change));
+    }
+
+    fn report_gone(&self, name: &str, changes: u64) {
+        if changes > 0 {
+            self.log.warning(format_args!(
+                "access log: {changes} changes of \"{name}\" are no longer in its change log and stay unrecorded"
+            ));
+        }
     }
 
     /// The same for cn=config. The thread that makes its changes reports them.
@@ -245,6 +258,15 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         Ok(stored.map(|key| (key, Lacking::Nothing)))
     }
+}
+
+/// What a round takes of one change log.
+struct Taken<'c> {
+    /// With the times when they ended.
+    changes: &'c mut Vec<(Timestamp, NewRecord)>,
+    unwanted: Unwanted,
+    /// As in [`LogRead`].
+    left_out: Vec<Csn>,
 }
 
 /// Changes of this server that a recorder does not want (`logops`, `logbase`). The log has come as far as they say, too: a replica that

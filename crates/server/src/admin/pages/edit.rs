@@ -178,6 +178,15 @@ enum Trouble {
     Refused(LdapResult),
 }
 
+impl Trouble {
+    fn text(&self) -> &str {
+        match self {
+            Self::Text(text) => text,
+            Self::Refused(result) => &result.diagnostic,
+        }
+    }
+}
+
 /// The attributes that a form may hold.
 fn as_stored(schema: &Schema, entry: &ReceivedEntry) -> Vec<ReceivedAttribute> {
     let shown = |a: &&ReceivedAttribute| {
@@ -205,11 +214,7 @@ fn edit_page(
     let mut blank: Vec<String> =
         allowed.must.iter().chain(&added).filter(|name| !is_shown(name)).cloned().collect();
     blank.dedup();
-    let fault = match &trouble {
-        Some(Trouble::Refused(result)) => result.diagnostic.to_ascii_lowercase(),
-        Some(Trouble::Text(text)) => text.to_ascii_lowercase(),
-        None => String::new(),
-    };
+    let fault = trouble.as_ref().map_or_else(String::new, |trouble| trouble.text().to_ascii_lowercase());
     let hidden = entry.attributes.iter().filter(|a| a.values.len() > VALUES_MAX).map(|a| a.name.as_str());
     let hidden: Vec<_> = hidden.collect();
     let content = html! {
@@ -233,19 +238,7 @@ fn edit_page(
             @if !hidden.is_empty() {
                 p.help { "Too long for a form, and left as they are: " (hidden.join(", ")) "." }
             }
-            fieldset {
-                legend { "One more attribute" }
-                div.row {
-                    div {
-                        label for="add" { "Attribute" }
-                        input #add name="add" list="attributes" autocomplete="off";
-                        datalist #attributes {
-                            @for name in allowed.may.iter().filter(|name| !is_shown(name)) { option value=(name) {} }
-                        }
-                    }
-                    button.fix type="submit" name="step" value="add" formnovalidate { "Add this attribute" }
-                }
-            }
+            (one_more_attribute(allowed.may.iter().filter(|name| !is_shown(name))))
             div.actions {
                 button.primary type="submit" name="step" value="review" { "Review the change" }
                 a.button href=(back_to(visit.form.unwrap_or(visit.query), &entry.dn)) { "Cancel" }
@@ -268,6 +261,24 @@ fn edit_page(
             content,
         ),
     )
+}
+
+fn one_more_attribute<'a>(names: impl Iterator<Item = &'a String>) -> Markup {
+    html! {
+        fieldset {
+            legend { "One more attribute" }
+            div.row {
+                div {
+                    label for="add" { "Attribute" }
+                    input #add name="add" list="attributes" autocomplete="off";
+                    datalist #attributes {
+                        @for name in names { option value=(name) {} }
+                    }
+                }
+                button.fix type="submit" name="step" value="add" formnovalidate { "Add this attribute" }
+            }
+        }
+    }
 }
 
 /// The state that the fields were made from. It stays that of the first form, except for those who were told that the entry is another one
