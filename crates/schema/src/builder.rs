@@ -7,7 +7,7 @@ use crate::bundled::{SYSTEM, bundled};
 use crate::clauses::Extensions;
 use crate::definition::{
     AttributeTypeDefinition, ContentRuleDefinition, Directive, DirectiveKind, ObjectClassDefinition,
-    SyntaxDefinition, directives, ldif_directives, strip_ordering_prefix,
+    SyntaxDefinition, directives, strip_ordering_prefix,
 };
 use crate::error::{SchemaError, SchemaErrorKind as Fault};
 use crate::lexical::is_descriptor;
@@ -75,11 +75,6 @@ impl SchemaBuilder {
     /// Adds the definitions of a `.schema` text. `origin` names it in errors.
     pub fn add_schema_text(&mut self, text: &str, origin: &str) -> Result<(), SchemaError> {
         self.add_directives(directives(text, origin)?, origin)
-    }
-
-    /// Adds the definitions in LDIF content of cn=schema,cn=config.
-    pub fn add_schema_ldif(&mut self, text: &str, origin: &str) -> Result<(), SchemaError> {
-        self.add_directives(ldif_directives(text, origin)?, origin)
     }
 
     /// Adds the bundled schema `name`: `core`, `cosine`, ...

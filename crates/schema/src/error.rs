@@ -48,8 +48,6 @@ pub enum SchemaErrorKind {
         expected: &'static str,
         found: String,
     },
-    /// The LDIF around a definition is not readable.
-    Ldif(String),
 }
 
 impl SchemaError {
@@ -108,7 +106,6 @@ impl fmt::Display for SchemaErrorKind {
             Self::Text { position, expected, found } => {
                 write!(f, "expected {expected} at character {}, found {found}", position + 1)
             }
-            Self::Ldif(what) => f.write_str(what),
         }
     }
 }

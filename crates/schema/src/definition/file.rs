@@ -1,6 +1,4 @@
-//! Schema files: `.schema` text as slapd.conf includes it, and cn=schema LDIF. Both become a list of directives.
-
-use std::borrow::Cow;
+//! Schema files: `.schema` text as slapd.conf includes it becomes a list of directives.
 
 use crate::error::{SchemaError, SchemaErrorKind};
 
@@ -75,44 +73,6 @@ pub fn directives(text: &str, origin: &str) -> Result<Vec<Directive>, SchemaErro
     Ok(directives)
 }
 
-/// The directives of LDIF content with olcAttributeTypes, olcObjectClasses, olcObjectIdentifier, olcLdapSyntaxes and
-/// olcDitContentRules (or the names of RFC 4512) as cn=schema entries have them; other attributes are passed over.
-pub fn ldif_directives(text: &str, origin: &str) -> Result<Vec<Directive>, SchemaError> {
-    let mut logical: Vec<(u32, Cow<'_, str>)> = Vec::new();
-    for (number, line) in (1_u32..).zip(text.lines()) {
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        match line.strip_prefix(' ') {
-            Some(rest) => {
-                if let Some((_, last)) = logical.last_mut() {
-                    last.to_mut().push_str(rest);
-                }
-            }
-            None => logical.push((number, Cow::Borrowed(line))),
-        }
-    }
-    let mut directives = Vec::new();
-    for (line, text) in logical {
-        if text.starts_with('#') {
-            continue;
-        }
-        let Some((attribute, value)) = text.split_once(':') else { continue };
-        let Some(kind) = DirectiveKind::from_keyword(attribute.trim()) else { continue };
-        let value = match value.strip_prefix(':') {
-            Some(encoded) => decode(encoded.trim()).ok_or_else(|| {
-                SchemaError::new(SchemaErrorKind::Ldif("invalid base64 text".to_owned())).at(origin, line)
-            })?,
-            None => value.trim().to_owned(),
-        };
-        // objectClass is the class of the entry itself; a definition starts with a parenthesis.
-        let text = strip_ordering_prefix(&value);
-        if kind == DirectiveKind::ObjectClass && !text.starts_with('(') {
-            continue;
-        }
-        directives.push(Directive { kind, line, text: text.to_owned() });
-    }
-    Ok(directives)
-}
-
 /// The value without the `{n}` that X-ORDERED attributes of cn=config carry.
 pub(crate) fn strip_ordering_prefix(value: &str) -> &str {
     let trimmed = value.trim_start();
@@ -124,27 +84,4 @@ pub(crate) fn strip_ordering_prefix(value: &str) -> &str {
         return rest.trim_start();
     }
     trimmed
-}
-
-fn decode(encoded: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(encoded.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0_u32);
-    for byte in encoded.trim_end_matches('=').bytes() {
-        let six = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6) | u32::from(six);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    String::from_utf8(bytes).ok()
 }

@@ -4,7 +4,7 @@ mod file;
 mod lexer;
 
 pub(crate) use file::strip_ordering_prefix;
-pub use file::{Directive, DirectiveKind, directives, ldif_directives};
+pub use file::{Directive, DirectiveKind, directives};
 
 use std::borrow::Cow;
 
