@@ -4,7 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use larix_engine::access::{
-    AccessPolicy, AccessRule, AccessTarget, EntryFacts, Item, ItemKind, Privilege, Subject, Verdict,
+    AccessPolicy, AccessRule, AccessTarget, EntryFacts, Item, ItemKind, Privilege, Quoting, Subject, Verdict,
 };
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     let rules: Vec<AccessRule> = text.lines().filter_map(|line| AccessRule::parse(line).ok()).collect();
     for rule in &rules {
         // A quotation mark within a value cannot be written in an olcAccess value.
-        if let Ok(again) = AccessRule::parse_olc(&rule.to_string())
+        if let Ok(again) = AccessRule::parse_quoted(&rule.to_string(), Quoting::Ldif)
             && !rule.text.contains(['"', '\\'])
         {
             assert_eq!((&again.what, &again.by), (&rule.what, &rule.by), "{rule}");

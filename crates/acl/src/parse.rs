@@ -19,15 +19,7 @@ impl AccessRule {
         Self::parse_quoted(line, Quoting::Configuration)
     }
 
-    /// Reads a value of olcAccess.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
-    pub fn parse_olc(value: &str) -> Result<Self, AccessSyntaxError> {
-        Self::parse_quoted(value, Quoting::Ldif)
-    }
-
-    /// Reads a rule under the given way of quoting.
+    /// Reads a rule under the given way of quoting; a value of olcAccess has that of LDIF.
     ///
     /// # Errors
     /// As [`Self::parse`].

@@ -6,7 +6,8 @@ use super::*;
 fn check(line: &str, canonical: &str) {
     let rule = AccessRule::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     assert_eq!(rule.to_string(), canonical, "{line}");
-    let again = AccessRule::parse_olc(&rule.to_string()).unwrap_or_else(|error| panic!("{rule}: {error}"));
+    let again = AccessRule::parse_quoted(&rule.to_string(), Quoting::Ldif)
+        .unwrap_or_else(|error| panic!("{rule}: {error}"));
     assert_eq!((&again.what, &again.by), (&rule.what, &rule.by), "canonical text reads back: {rule}");
 }
 
@@ -139,7 +140,8 @@ fn faults_name_the_column() {
         assert_eq!((error.column, error.fault.to_string().as_str()), (column, shown), "{line}");
     };
     check("access", 1, "an access rule begins with `to`");
-    let keyword = AccessRule::parse_olc("{0}access to * by * read").expect_err("no keyword in olcAccess");
+    let keyword = AccessRule::parse_quoted("{0}access to * by * read", Quoting::Ldif)
+        .expect_err("no keyword in olcAccess");
     assert_eq!((keyword.column, keyword.fault.to_string().as_str()), (4, "an access rule begins with `to`"));
     check("access from", 8, "an access rule begins with `to`");
     check("access to *", 12, "the rule grants nothing to anyone");

@@ -89,7 +89,7 @@ impl Router {
         (self.operations, self.controls) = (announced.operations, announced.controls);
     }
 
-    /// One more, as the last of the configuration.
+    /// One more, as the last of the configuration: for tests, whose backends are of no kind that a configuration has.
     pub fn add(&mut self, mount: Mount) {
         self.routes.mounts.push(mount);
         self.routes.plant();
@@ -102,7 +102,7 @@ impl Router {
         self.routes.plant();
     }
 
-    /// Puts overlays in front of all.
+    /// Puts overlays in front of all, in the place of those given to [`Self::new`]: for tests, as [`Self::add`].
     pub fn put_in_front(&mut self, interceptors: Stack) {
         self.interceptors = interceptors;
         self.gather();

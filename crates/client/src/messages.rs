@@ -434,16 +434,6 @@ impl MessageLayer {
         self.operations.ended.get_or_insert(fault).clone()
     }
 
-    /// All operations under way, which have no answer any more, in the order in which they were sent.
-    pub fn take_under_way(&mut self) -> Vec<MessageId> {
-        let mut ids: Vec<MessageId> =
-            self.operations.under_way.drain().map(|(id, _)| MessageId(id)).collect();
-        ids.sort_unstable();
-        self.operations.deadlines.clear();
-        self.operations.alone = None;
-        ids
-    }
-
     /// Operations under way.
     pub fn under_way(&self) -> usize {
         self.operations.under_way.len()

@@ -2,8 +2,8 @@
 
 use larix_proto::ber::{DecodeError, Reader, Tag};
 use larix_proto::control::{
-    ControlValue, DerefRequest, PersistentSearch, ProxiedAuthorizationV1, SyncMode, SyncRequest, VlvRequest,
-    VlvTarget,
+    ControlValue, DerefRequest, PersistentSearch, ProxiedAuthorizationV1, SearchOptions, SyncMode,
+    SyncRequest, VlvRequest, VlvTarget,
 };
 use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
 
@@ -196,15 +196,15 @@ pub(super) fn transaction(control: &Control<'_>) -> Result<Vec<u8>, LdapResult> 
 
 /// Microsoft's search options: bit 0 is the domain scope, others are not known. Answers whether it is asked for.
 pub(super) fn search_options(control: &Control<'_>, name: &str) -> Result<bool, LdapResult> {
-    const DOMAIN_SCOPE: i64 = 1;
+    let domain_scope = i64::from(SearchOptions::DOMAIN_SCOPE);
     let value = present(control, name)?;
     let decode = || {
         let mut reader = Reader::new(value).sequence("SearchOptions")?;
         reader.integer("flags")
     };
     let flags = decode().map_err(|error| malformed(name, &error))?;
-    if flags & !DOMAIN_SCOPE == 0 {
-        return Ok(flags & DOMAIN_SCOPE != 0);
+    if flags & !domain_scope == 0 {
+        return Ok(flags & domain_scope != 0);
     }
     if control.critical {
         let text = "searchOptions contained unrecognized flag";

@@ -171,16 +171,7 @@ pub fn time_after<S: Snapshot>(snapshot: &S, after: LogKey) -> Result<Option<Tim
     Ok(Some(head.time))
 }
 
-/// Calls `visit` with the records of one server after `sequence` in their order, until it answers false.
-pub fn visit_after<S: Snapshot>(
-    snapshot: &S,
-    after: LogKey,
-    visit: &mut dyn FnMut(LogKey, LogRecord) -> bool,
-) -> Result<(), Fault> {
-    visit_stored_after(snapshot, after, &mut |key, record, _| visit(key, record))
-}
-
-/// The same with each record as it is stored beside it.
+/// Calls `visit` with the records of one server after `after` in their order, each also as it is stored, until it answers false.
 pub fn visit_stored_after<S: Snapshot>(
     snapshot: &S,
     after: LogKey,

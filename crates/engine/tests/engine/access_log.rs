@@ -27,7 +27,7 @@ fn replace_sn(value: &str) -> String {
 fn logged<S: Store>(fixture: &Fixture<S>) -> Vec<LogRecord> {
     let snapshot = fixture.database().store().snapshot().unwrap();
     let mut all = Vec::new();
-    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, record, _| {
         all.push(record);
         true
     })

@@ -50,7 +50,7 @@ fn known<S: Store>(fixture: &Fixture<S>, server_id: u16) -> Option<Csn> {
 fn last<S: Store>(fixture: &Fixture<S>) -> Csn {
     let mut last = None;
     let snapshot = fixture.database().store().snapshot().unwrap();
-    log::visit_after(&snapshot, LogKey { server_id: OWN, sequence: 0 }, &mut |_, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: OWN, sequence: 0 }, &mut |_, record, _| {
         last = last.max(Some(record.csn).filter(|csn| csn.server_id == OWN));
         true
     })

@@ -51,7 +51,7 @@ fn an_older_format_becomes_the_present_one_in_place() {
         assert!(snapshot.get(META, meta::WRITTEN_BY).unwrap().is_some());
         assert!(log::history(&snapshot).unwrap().is_some());
         let mut seen = Vec::new();
-        log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |key, record| {
+        log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |key, record, _| {
             seen.push((key.sequence, record.entry.0));
             true
         })

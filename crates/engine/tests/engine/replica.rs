@@ -51,7 +51,7 @@ fn what_is_replicated_is_logged_in_local_order_and_raises_its_own_csn() {
     f.apply("dn: cn=Bo,ou=People,dc=example,dc=com\nchangetype: delete\n");
     let snapshot = f.database().store().snapshot().unwrap();
     let mut logged_csns = Vec::new();
-    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record, _| {
         logged_csns.push(record.csn);
         true
     })
@@ -529,7 +529,7 @@ fn what_a_refresh_brings_counts_as_a_whole() {
     // Others may have a value that was never here.
     let snapshot = f.database().store().snapshot().unwrap();
     let mut kinds = Vec::new();
-    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record, _| {
         let LoggedChange::Modify(mods) = record.change else { panic!("no modification") };
         kinds.extend(mods.iter().filter(|m| m.attribute.description == "description").map(|m| m.kind));
         true

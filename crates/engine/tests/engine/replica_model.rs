@@ -129,7 +129,8 @@ impl Node {
         let snapshot = self.database().store().snapshot().unwrap();
         let (mut changes, mut last) = (Vec::new(), after);
         let mut sent = BTreeSet::new();
-        log::visit_after(&snapshot, LogKey { server_id: self.id, sequence: after }, &mut |key, record| {
+        let before = LogKey { server_id: self.id, sequence: after };
+        log::visit_stored_after(&snapshot, before, &mut |key, record, _| {
             last = key.sequence;
             let known = csns.iter().find(|csn| csn.server_id == record.csn.server_id);
             if record.local || known.is_some_and(|known| record.csn <= *known) {

@@ -165,7 +165,7 @@ fn sent_changes(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
     let view = f.database().view(&snapshot).unwrap();
     let mut all = Vec::new();
     let server_id = f.database().server_id();
-    log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, record, _| {
         if record.entry_uuid == uuid(1) && !record.local {
             let place = EntryPlaces::default().of_record(&view, &record).unwrap();
             all.push((
@@ -448,7 +448,7 @@ fn own_records(f: &Memory) -> Vec<ReplicatedChange> {
     let snapshot = f.database().store().snapshot().unwrap();
     let server_id = f.database().server_id();
     let mut all = Vec::new();
-    log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, found| {
+    log::visit_stored_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, found, _| {
         if found.entry_uuid == uuid(1) && found.csn.server_id == server_id {
             assert_eq!(found.form, RecordForm::AsDone);
             all.push(record(A, found.csn, found.change, None));

@@ -332,7 +332,7 @@ fn compare_log<S: Store>(fixture: &Fixture<S>, changes: u64, context: &str) {
     let snapshot = fixture.database().store().snapshot().unwrap();
     let (mut sequences, mut csns, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     let start = LogKey { server_id: SERVER_ID, sequence: 0 };
-    log::visit_after(&snapshot, start, &mut |key, record| {
+    log::visit_stored_after(&snapshot, start, &mut |key, record, _| {
         sequences.push(key.sequence);
         csns.push(record.csn);
         if matches!(record.change, LoggedChange::Add(..)) {

@@ -219,7 +219,7 @@ fn the_log_says_what_was_done() {
     let snapshot = fixture.database().store().snapshot().unwrap();
     let mut seen = Vec::new();
     let mut last: Option<Csn> = None;
-    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 4 }, &mut |key, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 4 }, &mut |key, record, _| {
         assert!(last.is_none_or(|last| last < record.csn));
         last = Some(record.csn);
         let kind = match record.change {
@@ -381,7 +381,7 @@ fn overlays_refuse_and_add() {
     assert_eq!(fixture.value(&group, "entryCSN"), csn, "what is derived is no change of its own");
     let snapshot = fixture.database().store().snapshot().unwrap();
     let mut local = Vec::new();
-    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 6 }, &mut |_, record| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 6 }, &mut |_, record, _| {
         local.push(record.local);
         true
     })
@@ -421,7 +421,7 @@ fn the_log_keeps_its_newest_records() {
     let retained = log::RECORDS_MIN..log::RECORDS_MIN + log::TRIMMED_TOGETHER;
     assert!(retained.contains(&(last + 1 - first)), "{first} to {last}");
     let mut expected = first;
-    log::visit_after(&snapshot, LogKey { server_id: 2, sequence: 0 }, &mut |key, _| {
+    log::visit_stored_after(&snapshot, LogKey { server_id: 2, sequence: 0 }, &mut |key, _, _| {
         assert_eq!(key.sequence, expected);
         expected += 1;
         true

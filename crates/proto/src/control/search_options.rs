@@ -14,7 +14,7 @@ pub struct SearchOptions {
 impl SearchOptions {
     /// No continuation references.
     pub const DOMAIN_SCOPE: u32 = 1;
-    /// Search all naming contexts below the base.
+    /// Search all naming contexts below the base. Larix does not do that.
     pub const PHANTOM_ROOT: u32 = 2;
 }
 
