@@ -30,7 +30,7 @@ const BANNED: [(&str, &str); 8] = [
 ];
 
 /// Names of types that say too little by themselves: a reader who knows the field has to guess what they stand for.
-const VAGUE_TYPES: [&str; 36] = [
+const VAGUE_TYPES: [&str; 42] = [
     "Asked",
     "Told",
     "Kept",
@@ -67,6 +67,12 @@ const VAGUE_TYPES: [&str; 36] = [
     "Resolved",
     "Located",
     "Paid",
+    "Found",
+    "Filled",
+    "Filling",
+    "Checked",
+    "Connected",
+    "Removed",
 ];
 
 /// Functions that may be longer, each with its reason.

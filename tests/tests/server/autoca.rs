@@ -95,9 +95,9 @@ fn connect(address: SocketAddr, dn: &str, password: &str) -> Client {
 }
 
 /// Of each entry that is answered, the first values of the attributes; then the result's code and text.
-type Found = (Vec<(String, Vec<Option<Vec<u8>>>)>, u32, String);
+type SearchAnswer = (Vec<(String, Vec<Option<Vec<u8>>>)>, u32, String);
 
-fn ask(connection: &mut Client, base: &str, scope: Scope, attributes: &[&str]) -> Found {
+fn ask(connection: &mut Client, base: &str, scope: Scope, attributes: &[&str]) -> SearchAnswer {
     let filter = FilterBuf::parse("(objectClass=*)").unwrap();
     let mut out = Vec::new();
     let request = client::Search { attributes, ..client::Search::new(base, scope, filter.as_filter()) };

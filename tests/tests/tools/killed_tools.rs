@@ -36,7 +36,7 @@ fn ldif(prefix: &str, people: usize) -> String {
 
 /// What a directory holds, as anybody may find it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Found {
+enum DirectoryState {
     /// No store, and nobody makes one.
     Nothing,
     /// A store without an entry.
@@ -45,15 +45,15 @@ enum Found {
     New,
 }
 
-fn found_in(names: &BTreeSet<String>) -> Found {
+fn found_in(names: &BTreeSet<String>) -> DirectoryState {
     let all = |prefix: &str, people: usize| -> BTreeSet<String> {
         let people = (0..people).map(|number| format!("uid={prefix}{number},dc=example,dc=com"));
         people.chain(["dc=example,dc=com".to_owned()]).collect()
     };
     match names {
-        names if names.is_empty() => Found::Empty,
-        names if *names == all("old", OLD) => Found::Old,
-        names if *names == all("new", NEW) => Found::New,
+        names if names.is_empty() => DirectoryState::Empty,
+        names if *names == all("old", OLD) => DirectoryState::Old,
+        names if *names == all("new", NEW) => DirectoryState::New,
         names => panic!("a mixture of {} entries", names.len()),
     }
 }
@@ -83,7 +83,7 @@ enum Opener {
 impl Opener {
     const ALL: [Self; 3] = [Self::Cat, Self::Check, Self::Server];
 
-    fn look(self, site: &Site) -> Found {
+    fn look(self, site: &Site) -> DirectoryState {
         match self {
             Self::Cat => match run(site, "cat", &[]) {
                 (true, text) => found_in(&names(&text, "dn: ")),
@@ -109,13 +109,13 @@ impl Opener {
     }
 }
 
-fn nothing(text: &str) -> Found {
+fn nothing(text: &str) -> DirectoryState {
     let known = ["no store in this directory", "no empty database is made here"];
     assert!(known.iter().any(|known| text.contains(known)), "{text}");
-    Found::Nothing
+    DirectoryState::Nothing
 }
 
-fn served(server: &Server) -> Found {
+fn served(server: &Server) -> DirectoryState {
     let mut connection = Client::connect(server.address);
     let mut ask = |request: &str| connection.run(&Step { request: request.to_owned(), ..Step::default() });
     assert_eq!(ask("as cn=admin,dc=example,dc=com secret\n"), "=> 0\n");
@@ -142,7 +142,7 @@ impl Reader {
     }
 
     /// Lets it go on: it has what it began with.
-    fn end(mut self) -> Found {
+    fn end(mut self) -> DirectoryState {
         let mut text = std::mem::take(&mut self.begun);
         self.output.read_to_string(&mut text).expect("the rest");
         assert!(self.child.wait().expect("its end").success());
@@ -154,7 +154,7 @@ impl Reader {
 struct Case {
     name: &'static str,
     /// What stands there before.
-    before: Found,
+    before: DirectoryState,
     tool: &'static str,
     arguments: Vec<String>,
 }
@@ -168,7 +168,7 @@ struct Bench {
 
 impl Bench {
     /// A site with a database as it is before.
-    fn site(&self, before: Found) -> Site {
+    fn site(&self, before: DirectoryState) -> Site {
         let site = Site::example(Kind::Larix);
         let data = site.path().join("data");
         if let Some(template) = self.templates.get(&*format!("{before:?}")) {
@@ -192,7 +192,7 @@ impl Bench {
         let log = self.folder.path().join("calls");
         let strace = [format!("-etrace={CALLS}"), "-o".to_owned(), log.display().to_string()];
         assert!(self.traced(case, &site, &strace), "{}", case.name);
-        assert_eq!(Opener::Cat.look(&site), Found::New, "{}", case.name);
+        assert_eq!(Opener::Cat.look(&site), DirectoryState::New, "{}", case.name);
         let mut counts = BTreeMap::<(String, String), usize>::new();
         let mut first_of_interest = BTreeMap::<String, usize>::new();
         let data = site.path().display().to_string();
@@ -220,25 +220,25 @@ impl Bench {
     }
 
     /// Kills the command at one call; what the opener finds then, and the others after it.
-    fn kill(&self, case: &Case, call: &str, number: usize, opener: Opener, reads: bool) -> Found {
+    fn kill(&self, case: &Case, call: &str, number: usize, opener: Opener, reads: bool) -> DirectoryState {
         let site = self.site(case.before);
-        let reader = (reads && case.before == Found::Old).then(|| Reader::begin(&site));
+        let reader = (reads && case.before == DirectoryState::Old).then(|| Reader::begin(&site));
         let inject = format!("-einject={call}:signal=KILL:when={number}");
         let strace = [format!("-etrace={call}"), inject, "-o".to_owned(), "/dev/null".to_owned()];
         self.traced(case, &site, &strace);
-        if case.before == Found::Nothing && untouched(&site) {
+        if case.before == DirectoryState::Nothing && untouched(&site) {
             // Nothing was begun: a server makes the empty database that it is asked for.
-            assert_eq!(Opener::Cat.look(&site), Found::Nothing);
-            return Found::Nothing;
+            assert_eq!(Opener::Cat.look(&site), DirectoryState::Nothing);
+            return DirectoryState::Nothing;
         }
         let found = opener.look(&site);
         let at = format!("{}: killed at {call} {number}, then {opener:?}, reader {reads}", case.name);
-        assert!(found == case.before || found == Found::New, "{at}: {found:?}");
+        assert!(found == case.before || found == DirectoryState::New, "{at}: {found:?}");
         for next in Opener::ALL {
             assert_eq!(next.look(&site), found, "{at}, then {next:?}");
         }
         if let Some(reader) = reader {
-            assert_eq!(reader.end(), Found::Old, "{at}: what the reader reads");
+            assert_eq!(reader.end(), DirectoryState::Old, "{at}: what the reader reads");
         }
         assert!(opened_files_are_one(&site), "{at}");
         found
@@ -311,8 +311,8 @@ fn a_killed_restore_leaves_the_old_database_or_the_new_one() {
             arguments: ["--from", &backup].iter().chain(more).map(|text| (*text).to_owned()).collect(),
         };
         vec![
-            case("restore where nothing was", Found::Nothing, &[]),
-            case("restore --replace", Found::Old, &["--replace"]),
+            case("restore where nothing was", DirectoryState::Nothing, &[]),
+            case("restore --replace", DirectoryState::Old, &["--replace"]),
         ]
     });
 }
@@ -324,8 +324,8 @@ fn a_killed_load_leaves_the_old_database_or_the_new_one() {
         let case =
             |name, before| Case { name, before, tool: "add", arguments: vec!["-l".to_owned(), file.clone()] };
         vec![
-            case("load where nothing was", Found::Nothing),
-            case("load into an empty database", Found::Empty),
+            case("load where nothing was", DirectoryState::Nothing),
+            case("load into an empty database", DirectoryState::Empty),
         ]
     });
 }
@@ -357,9 +357,9 @@ fn data_of_another_origin_beside_a_reader_is_read_by_its_own_last_commit() {
         fs::copy(other.path().join("data/data.mdb"), data.join("copied")).expect("a copy");
         fs::rename(data.join("copied"), data.join("data.mdb")).expect("a rename");
         assert_ne!(before, inode());
-        assert_eq!(opener.look(&site), Found::New, "{opener:?}, {commits} commits more");
-        assert_eq!(reader.end(), Found::Old, "{opener:?}");
-        assert_eq!(Opener::Server.look(&site), Found::New);
+        assert_eq!(opener.look(&site), DirectoryState::New, "{opener:?}, {commits} commits more");
+        assert_eq!(reader.end(), DirectoryState::Old, "{opener:?}");
+        assert_eq!(Opener::Server.look(&site), DirectoryState::New);
     }
 }
 

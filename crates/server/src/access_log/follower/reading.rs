@@ -102,7 +102,7 @@ impl<H: OverlayHost> LogWriter<H> {
         let before = progress.contexts.get(&source.name).cloned();
         let context = Context::now(&snapshot)?;
         let unwanted = Unwanted::new(&context, database.settings().shadow);
-        let mut taken = Taken { changes, unwanted, left_out: Vec::new() };
+        let mut taken = RoundRecords { changes, unwanted, left_out: Vec::new() };
         let contexts = before.into_iter().chain([context]);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
@@ -159,7 +159,7 @@ impl<H: OverlayHost> LogWriter<H> {
     /// Takes what the recorder wants of one record; `place`: of the entry, where records are merged.
     fn take(
         &self,
-        taken: &mut Taken<'_>,
+        taken: &mut RoundRecords<'_>,
         (key, record, place): (LogKey, LogRecord, Option<&EntryPlace>),
         (recorder, instance, suffix): (&Recorder<H>, u64, &str),
         (schema, room, now): (&Schema, Room, Timestamp),
@@ -261,7 +261,7 @@ impl<H: OverlayHost> LogWriter<H> {
 }
 
 /// What a round takes of one change log.
-struct Taken<'c> {
+struct RoundRecords<'c> {
     /// With the times when they ended.
     changes: &'c mut Vec<(Timestamp, NewRecord)>,
     unwanted: Unwanted,
