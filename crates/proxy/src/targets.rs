@@ -13,6 +13,9 @@ use crate::settings::QuarantineStep;
 const FIRST: Duration = Duration::from_millis(50);
 /// The longest: a server that comes back is found within a second.
 const LONGEST: Duration = Duration::from_millis(640);
+/// So many binds of clients may be late in a row at a target that answers something else meanwhile. More than that are no matter of one
+/// account.
+const LATE_BINDS_MAX: u32 = 8;
 
 /// The servers of one database.
 #[derive(Debug)]
@@ -21,8 +24,16 @@ pub(crate) struct Targets {
     /// The last that answered.
     preferred: usize,
     quarantine: Vec<QuarantineStep>,
-    /// When each last answered something, over whatever connection.
-    answers: Vec<Duration>,
+    answers: Vec<TargetAnswers>,
+}
+
+/// What a target has answered, over whatever connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct TargetAnswers {
+    /// When something came last.
+    last: Duration,
+    /// Binds of clients that were late since it last answered one.
+    late_binds: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,7 +50,7 @@ struct TargetHealth {
 
 impl Targets {
     pub(crate) fn new(count: usize, quarantine: Vec<QuarantineStep>) -> Self {
-        let answers = vec![Duration::ZERO; count];
+        let answers = vec![TargetAnswers::default(); count];
         Self { states: vec![TargetHealth::default(); count], preferred: 0, quarantine, answers }
     }
 
@@ -61,14 +72,24 @@ impl Targets {
 
     /// An answer of it has come.
     pub(crate) fn note_answer(&mut self, number: usize, now: Duration) {
-        if let Some(last) = self.answers.get_mut(number) {
-            *last = now;
+        if let Some(answers) = self.answers.get_mut(number) {
+            answers.last = now;
         }
     }
 
-    /// Whether an answer of it has come since then.
-    pub(crate) fn has_answered_since(&self, number: usize, since: Duration) -> bool {
-        self.answers.get(number).is_some_and(|last| *last > since)
+    /// It has answered the bind of a client.
+    pub(crate) fn note_bind(&mut self, number: usize) {
+        if let Some(answers) = self.answers.get_mut(number) {
+            answers.late_binds = 0;
+        }
+    }
+
+    /// A client's bind was late, on a connection that was opened then. Whether that says nothing about the target: it has answered
+    /// something else since, and not many binds in a row were late.
+    pub(crate) fn excuses_late_bind(&mut self, number: usize, opened: Duration) -> bool {
+        let Some(answers) = self.answers.get_mut(number) else { return false };
+        answers.late_binds = answers.late_binds.saturating_add(1);
+        answers.last > opened && answers.late_binds <= LATE_BINDS_MAX
     }
 
     /// It answers, and is used where its turn comes.
@@ -223,15 +244,31 @@ mod tests {
     }
 
     #[test]
-    fn answers_since() {
+    fn late_binds_of_a_target_that_answers_others() {
         let mut targets = Targets::new(2, Vec::new());
-        assert!(!targets.has_answered_since(0, at(0)));
+        assert!(!targets.excuses_late_bind(0, at(0)));
+        targets.note_bind(0);
         targets.note_answer(0, at(5));
         // What it is otherwise known for takes nothing back.
         targets.answered(0);
         targets.failed(0, at(6), 0);
-        let since = |number, millis| targets.has_answered_since(number, at(millis));
-        assert_eq!((since(0, 4), since(0, 5), since(1, 4)), (true, false, false));
+        let mut late = |number, opened| targets.excuses_late_bind(number, at(opened));
+        assert_eq!((late(0, 4), late(0, 5), late(1, 4)), (true, false, false));
+    }
+
+    #[test]
+    fn a_target_that_answers_no_bind_is_not_excused_for_ever() {
+        let mut targets = Targets::new(1, Vec::new());
+        targets.note_answer(0, at(1));
+        for _ in 0..2 {
+            for number in 0..LATE_BINDS_MAX {
+                targets.note_answer(0, at(10));
+                assert!(targets.excuses_late_bind(0, at(9)), "{number}");
+            }
+            assert!(!targets.excuses_late_bind(0, at(9)));
+            assert!(!targets.excuses_late_bind(0, at(9)));
+            targets.note_bind(0);
+        }
     }
 
     #[test]

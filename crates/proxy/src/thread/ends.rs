@@ -124,7 +124,7 @@ impl Exchange {
             self.targets.answered(connection.target);
         } else if !connection.has_spoken
             && !matches!(connection.owner, Owner::Check(_))
-            && !self.is_late_with_one_bind(&connection, fault)
+            && !self.excuses_late_bind(&connection, fault)
         {
             let mut jitter = [0];
             (self.context.ambient.random)(&mut jitter);
@@ -197,11 +197,12 @@ impl Exchange {
     }
 
     /// Whether a connection ends because a client's bind takes too long, while the target answers others: it may ask another server about
-    /// that account.
-    fn is_late_with_one_bind(&self, connection: &Connection, fault: &PeerFault) -> bool {
-        connection.is_ready()
+    /// that account. It is not excused if several are late and it answers no bind in between: other targets are tried.
+    fn excuses_late_bind(&mut self, connection: &Connection, fault: &PeerFault) -> bool {
+        matches!(connection.owner, Owner::Spare)
+            && connection.is_ready()
             && matches!(fault, PeerFault::Late(_))
-            && self.targets.has_answered_since(connection.target, connection.opened)
+            && self.targets.excuses_late_bind(connection.target, connection.opened)
     }
 
     /// Takes a connection that is no longer used out of everything that knows it.

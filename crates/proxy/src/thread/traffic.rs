@@ -140,6 +140,9 @@ impl Exchange {
             return self.check_answered(target, &outcome);
         }
         if let Some(binds) = job.binds.take() {
+            if let Some(connection) = self.connections.get(&id) {
+                self.targets.note_bind(connection.target);
+            }
             if outcome.result.code == ResultCode::SUCCESS {
                 let owner = Owner::User(binds.dn.clone());
                 let has_one = self.pools.get(&owner).is_some_and(|pool| {

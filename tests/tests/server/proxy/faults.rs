@@ -937,3 +937,27 @@ fn a_bind_that_takes_too_long_keeps_nobody_else_from_the_target() {
     let answer = bind("ann");
     assert!(answer.contains("=> 0"), "{answer}");
 }
+
+/// A target that answers searches and no bind is another matter: clients bind at the next one.
+#[test]
+fn a_target_that_answers_no_bind_gives_way_to_the_next() {
+    // One more than are excused in a row.
+    const LATE: usize = 9;
+    let ((first, asked), second) = (slow_target(), target(Kind::Larix));
+    let uris = format!("ldap://{first} ldap://{}", second.server.address);
+    let front = proxy_with(&uris, "timeout bind=10\nquarantine 600,+", "");
+    let address = front.server.address;
+    let bind = || run(&mut Client::connect(address), &format!("as uid=slow,{SUFFIX} secret"));
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..LATE).map(|_| scope.spawn(bind)).collect();
+        waiting.iter().for_each(|_| asked.recv_timeout(PATIENCE).unwrap());
+        let answer = run(&mut Client::connect(address), ANN);
+        assert!(answer.contains("uid=ann"), "{answer}");
+        for answer in waiting {
+            let answer = answer.join().unwrap();
+            assert!(answer.contains("=> 11"), "{answer}");
+        }
+    });
+    let answer = bind();
+    assert!(answer.contains("=> 49"), "{answer}");
+}
