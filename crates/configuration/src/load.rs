@@ -95,6 +95,14 @@ impl Config {
         entries::from_entries(all.into_iter().map(Arc::new).collect(), source, Earlier::Nothing)
     }
 
+    /// The same of entries that a server has, which may be what an earlier version took and a new entry may not have.
+    ///
+    /// # Errors
+    /// As [`Self::from_entries`].
+    pub fn from_kept_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
+        entries::from_entries(all.into_iter().map(Arc::new).collect(), source, Earlier::Kept)
+    }
+
     /// The same for a configuration that takes this one's place: attribute types and object classes that both have keep
     /// their numbers, so that what was begun under this one is still understood.
     ///

@@ -444,7 +444,7 @@ fn owner_above(path: &Path) -> Option<String> {
 mod tests {
     use larix_engine::controls::RequestControls;
 
-    use super::super::change::fixture::{TestSources, operations};
+    use super::super::change::fixture::{TestSources, entries, operations};
     use super::*;
 
     #[test]
@@ -573,6 +573,19 @@ mod tests {
         assert_eq!(warnings(&locked), [warning]);
         let refused = changed(&locked, "add: olcSuffix\nolcSuffix: cn=b,cn=config").unwrap_err();
         assert!(refused.0.diagnostic.contains("suffix \"cn=b,cn=config\" lies within"), "{refused}");
+        // Clients that read it from the server, and tools that add to the files, take it as the server does.
+        let shown = Config::from_kept_entries(config.entries(), Source::QuickStart).unwrap();
+        assert_eq!(warnings(&shown), [warning]);
+        let add = |suffix: &str| {
+            let null = format!(
+                "dn: olcDatabase=null,cn=config\nobjectClass: olcDatabaseConfig\nobjectClass: olcNullConfig\n\
+                 olcDatabase: null\nolcSuffix: {suffix}\n"
+            );
+            merge_entries(directory.path(), entries(&null), &TestSources::new().stamp())
+        };
+        assert_eq!(warnings(&add("cn=b").unwrap().0), [warning]);
+        let refused = add("cn=b,cn=config").unwrap_err().to_string();
+        assert!(refused.contains("suffix \"cn=b,cn=config\" lies within"), "{refused}");
         let mended = changed(&locked, "delete: olcSuffix\nolcSuffix: cn=a,cn=config").unwrap().config;
         assert_eq!(warnings(&mended), [""; 0]);
         let refused = changed(&mended, "add: olcSuffix\nolcSuffix: cn=a,cn=config").unwrap_err();

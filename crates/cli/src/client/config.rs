@@ -332,7 +332,7 @@ impl Target {
 
     fn read(&self, session: &mut Option<Session>) -> Result<Config, ClientError> {
         let config = match session {
-            Some(session) => Config::from_entries(entries(session)?, Source::QuickStart),
+            Some(session) => Config::from_kept_entries(entries(session)?, Source::QuickStart),
             None => {
                 if self.directory.is_none() {
                     eprintln!(

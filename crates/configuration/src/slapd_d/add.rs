@@ -1,16 +1,17 @@
 //! Adding entries to a slapd.d: what `slapadd -n0` does, again and again.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use larix_proto::dn::Dn;
 
 use super::super::builder::directive::Cardinality;
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::directives::{self};
-use super::super::entries::{EntryName, Role, split_number};
+use super::super::entries::{EntryName, Role, from_entries, split_number};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
-use super::super::model::{Config, Source};
-use super::{Stamp, read_entries, write_entries};
+use super::super::model::{Config, Earlier, Source};
+use super::{Stamp, read, read_entries, write_entries};
 
 /// Adds entries to a directory, which is made if it is not there. `{n}` is put in where it is missing, and one that would
 /// leave a gap becomes the next one; what every configuration has (cn=schema, the frontend, the config database) is added when it is not given.
@@ -61,10 +62,16 @@ pub fn merge_entries(
         stamp.complete(entry);
         written.push(entry.clone());
     }
-    let config = Config::from_entries(
-        all.into_iter().map(|(_, entry)| entry).collect(),
-        Source::Directory(directory.to_owned()),
-    )?;
+    let all: Vec<Arc<ConfigEntry>> = all.into_iter().map(|(_, entry)| Arc::new(entry)).collect();
+    let source = Source::Directory(directory.to_owned());
+    let config = match from_entries(all.clone(), source.clone(), Earlier::Nothing) {
+        // It may be about what is there already, with which a server starts.
+        Err(refused) if first_new > 0 => match read(directory) {
+            Ok(before) => from_entries(all, source, Earlier::Before(&before))?,
+            Err(_) => return Err(refused),
+        },
+        config => config?,
+    };
     Ok((config, written))
 }
 
