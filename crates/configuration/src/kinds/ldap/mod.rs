@@ -13,6 +13,7 @@ use super::super::builder::Builder;
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, MANY, Scope};
 use super::super::diagnostic::{ConfigError, Origin};
+use super::super::line::c_integer;
 use super::super::model::{Config, Database};
 use super::super::values::SyncData;
 use super::{Descriptor, KindSettings, MetaSettings, NOTHING, Storage, meta};
@@ -401,7 +402,11 @@ fn timeout(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let mut timeouts = Timeouts::default();
     for (number, argument) in call.arguments.iter().enumerate() {
         let (name, text) = argument.split_once('=').map_or((None, argument.as_str()), |(n, t)| (Some(n), t));
-        let time = Some(time(text, number)?).filter(|time| !time.is_zero());
+        // slapd reads these as C does, other times of the database in decimal digits and with units.
+        let seconds = c_integer(text).and_then(|seconds| u32::try_from(seconds).ok());
+        let time =
+            seconds.map_or_else(|| time(text, number), |count| Ok(Duration::from_secs(count.into())))?;
+        let time = Some(time).filter(|time| !time.is_zero());
         match name {
             None => {
                 Timeouts::NAMES.iter().for_each(|(_, kind)| timeouts.set(*kind, time));

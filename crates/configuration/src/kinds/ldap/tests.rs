@@ -74,6 +74,23 @@ fn what_is_read() {
     assert!(!format!("{settings:?}").contains("secret"));
 }
 
+#[test]
+fn numbers_of_timeout_are_as_c_writes_them() {
+    for (line, add, search) in [
+        ("timeout 0x10", 16, 16),
+        ("timeout 010 search=0x1F", 8, 31),
+        ("timeout 5 search=010", 5, 8),
+        ("timeout 1m search=08s", 60, 8),
+        // These are none of them.
+        ("timeout 9\nnetwork-timeout 010", 9, 9),
+    ] {
+        let settings = read(&format!("uri ldap://a\n{line}")).unwrap().proxy;
+        let of = |kind| settings.timeouts.of(kind).map(|time| time.as_secs());
+        assert_eq!((of(Kind::Add), of(Kind::Search)), (Some(add), Some(search)), "{line}");
+        assert!(settings.network_timeout.is_none_or(|time| time.as_secs() == 10), "{line}");
+    }
+}
+
 /// slapd's defaults, as `slaptest -F` of slapd 2.5 writes them into every slapd.d.
 #[test]
 fn the_defaults_of_slapd_are_taken() {
