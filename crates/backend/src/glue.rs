@@ -14,6 +14,8 @@ use crate::operation::Search;
 /// A search over several databases.
 #[derive(Debug)]
 struct GluedSearch {
+    /// A search of the base alone, for what is asserted of it where its database has no more entries for this page. Only its result counts.
+    asserted_base: Option<Box<dyn Cursor>>,
     /// The database that is searched now.
     part: Option<Box<dyn Cursor>>,
     /// Those that come after it, the next one last.
@@ -45,6 +47,12 @@ pub(super) fn open(
         request.scope = scope;
         backend.open(context, Search { request, base, controls, message })
     };
+    // Each page is a search of its own (RFC 4528 section 3).
+    let asserted_base = (begin > 0 && controls.assertion.is_some()).then(|| {
+        let controls = controls.with(|values| (values.paged, values.sort) = (None, None));
+        part(backend, controls, base, Scope::Base)
+    });
+    let asserted_base = asserted_base.transpose()?;
     let mut later = Vec::new();
     for (at, (backend, suffix, scope)) in below.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin) {
         // Sorting is the first database's: sorted answers cannot be merged here.
@@ -60,11 +68,23 @@ pub(super) fn open(
         later.push(part(backend, controls, base, request.scope)?);
     }
     let first = later.pop();
-    Ok(Box::new(GluedSearch { part: first, later, pages, done: Effort::default(), end: None }))
+    let done = Effort::default();
+    Ok(Box::new(GluedSearch { asserted_base, part: first, later, pages, done, end: None }))
 }
 
 impl Cursor for GluedSearch {
     fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
+        if let Some(base) = &mut self.asserted_base {
+            match base.step(budget, &mut Vec::new()) {
+                StepOutcome::Done(result, controls) if !result.is_success() => {
+                    (self.part, self.later) = (None, Vec::new());
+                    self.asserted_base = None;
+                    return StepOutcome::Done(result, controls);
+                }
+                StepOutcome::Done(..) => self.asserted_base = None,
+                goes_on => return goes_on,
+            }
+        }
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(budget, out) {
                 StepOutcome::Done(result, controls) => (result, controls),
@@ -109,11 +129,12 @@ impl Cursor for GluedSearch {
     }
 
     fn waits(&self) -> bool {
-        self.part.iter().chain(&self.later).any(|part| part.waits())
+        self.asserted_base.iter().chain(&self.part).chain(&self.later).any(|part| part.waits())
     }
 
     fn follow(&mut self, follower: std::sync::Arc<larix_engine::log::Follower>) {
-        for part in self.part.iter_mut().chain(&mut self.later) {
+        let parts = self.asserted_base.iter_mut().chain(&mut self.part).chain(&mut self.later);
+        for part in parts {
             part.follow(std::sync::Arc::clone(&follower));
         }
     }
@@ -123,11 +144,11 @@ impl Cursor for GluedSearch {
     }
 
     fn deadline(&self) -> Option<Monotonic> {
-        self.part.as_ref().and_then(|part| part.deadline())
+        self.asserted_base.as_ref().or(self.part.as_ref()).and_then(|part| part.deadline())
     }
 
     fn pause(&mut self) {
-        self.part.iter_mut().for_each(|part| part.pause());
+        self.asserted_base.iter_mut().chain(&mut self.part).for_each(|part| part.pause());
     }
 
     fn is_dear(&self) -> bool {

@@ -334,3 +334,41 @@ fn glued_databases_follow_each_other() {
     }
     assert!(server.stop());
 }
+
+/// Each page is a search of its own: what is asserted of the base (RFC 4528 section 3) is judged also where the page has no more of its
+/// database.
+#[test]
+fn an_assertion_is_judged_for_each_page_of_glued_databases() {
+    const GLUED_ADMIN: &str = "cn=admin,dc=people";
+    const BELOW: &str = "dn: dc=glued,dc=people\nobjectClass: domain\ndc: glued\n\n\
+        dn: cn=di,dc=glued,dc=people\nobjectClass: person\ncn: di\nsn: D\n";
+    let body = format!(
+        "database mdb\nsuffix dc=glued,dc=people\nsubordinate\nrootdn {GLUED_ADMIN}\ndirectory @DATA@/glued\n\
+         database mdb\nsuffix dc=people\nrootdn {GLUED_ADMIN}\nrootpw secret\ndirectory @DATA@/people\n"
+    );
+    let site = Site::new(Kind::Larix, &body);
+    for folder in ["glued", "people"] {
+        std::fs::create_dir_all(site.path().join("data").join(folder)).expect("a folder");
+    }
+    site.load_into(Some("dc=people"), PEOPLE);
+    site.load_into(Some("dc=glued,dc=people"), BELOW);
+    let server = Server::start_with(Kind::Larix, &site.configuration(), &[], &[]);
+    let server = server.unwrap_or_else(|error| panic!("{error:?}"));
+    let mut client = Client::connect(server.address);
+    let search = "search \"dc=people\" sub (objectClass=*) 1.1 with";
+    for (controls, expected) in [
+        ("page=4 !assert=(dc=people)", "page: more"),
+        ("next=1 !assert=(dc=people)", "-> dc=glued,dc=people"),
+        ("next=1 !assert=(dc=people)", "-> cn=di,dc=glued,dc=people"),
+        ("page=4", "page: more"),
+        ("next=1", "-> dc=glued,dc=people"),
+        // True of the suffix of the glued database, and not of the base.
+        ("next=1 !assert=(dc=glued)", "=> 122"),
+        ("page=5", "page: more"),
+        ("next=1 assert=(dc=glued)", "=> 122"),
+    ] {
+        let answer = ask(&mut client, &format!("{search} {controls}"));
+        assert!(answer.contains(expected), "{controls}: {answer}");
+    }
+    assert!(server.stop());
+}
