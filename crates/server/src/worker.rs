@@ -208,7 +208,7 @@ struct Core {
     first_deadline: Cell<Option<Monotonic>>,
     count: Arc<AtomicUsize>,
     left_at: Arc<AtomicU64>,
-    /// Told to end the loop: this thread keeps a change that it carries out outside.
+    /// Ends the loop for a moment: this thread has a deferred change, which it carries out outside.
     leaves: Notify,
     /// The loop ends, and is not left any more.
     stops: Cell<bool>,

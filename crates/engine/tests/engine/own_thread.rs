@@ -18,11 +18,11 @@ const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
 
 type Answers = mpsc::Receiver<(WriteOutcome, ThreadId)>;
 
-/// Asks for a change; it is kept where the writer rests and `keep` allows it.
-fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
+/// Asks for a change; it is deferred where the writer rests and `may_defer` allows it.
+fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, may_defer: bool) -> Answers {
     let (sender, receiver) = mpsc::channel();
     let (operation, controls) = operation(records(ldif).remove(0));
-    writer::may_defer(keep);
+    writer::may_defer(may_defer);
     fixture.directory.submit(
         fixture.request(operation, &controls),
         Box::new(move |outcome| {
@@ -33,16 +33,16 @@ fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
     receiver
 }
 
-/// Asks for a change that this thread keeps. The writer has to rest for that, and does for good unless substring keys wait
-/// for it: a requester that gets noSuchObject was kept when it does.
-fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
+/// Asks for a change that this thread defers. The writer has to rest for that, and does for good unless substring keys wait
+/// for it: its change was deferred when a requester gets noSuchObject.
+fn ask_and_defer<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
     loop {
         let nobody = format!("dn: cn=Nobody,{SUFFIX}\nchangetype: delete\n");
         let answers = ask(fixture, &nobody, true);
-        let kept = writer::has_deferred();
+        let is_deferred = writer::has_deferred();
         writer::carry_out_deferred();
         answers.recv().unwrap();
-        if kept {
+        if is_deferred {
             break;
         }
     }
@@ -53,7 +53,7 @@ fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
 
 /// The answer to a change that this thread carries out.
 fn here<S: Store>(fixture: &Fixture<S>, ldif: &str) -> String {
-    let answers = ask_and_keep(fixture, ldif);
+    let answers = ask_and_defer(fixture, ldif);
     writer::carry_out_deferred();
     let (outcome, by) = answers.try_recv().expect("answered when it was carried out");
     assert_eq!(by, thread::current().id());
@@ -78,33 +78,33 @@ fn faulty() -> (Fixture<FaultStore<MemoryStore>>, FaultPlan) {
 }
 
 #[test]
-fn a_kept_change_waits_for_this_thread() {
+fn a_deferred_change_waits_for_this_thread() {
     let (fixture, plan) = faulty();
-    let answers = ask_and_keep(&fixture, &replace_sn("x"));
+    let answers = ask_and_defer(&fixture, &replace_sn("x"));
     let before = plan.commits();
     assert!(answers.try_recv().is_err());
     writer::carry_out_deferred();
     assert_eq!((plan.commits() - before, fixture.value(BO, "sn").as_deref()), (1, Some("x")));
     assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
-    // What has been carried out is not kept any more.
+    // What has been carried out is not deferred any more.
     writer::carry_out_deferred();
     assert_eq!(plan.commits() - before, 1);
 }
 
 #[test]
-fn without_leave_nothing_is_kept() {
+fn without_leave_nothing_is_deferred() {
     let (fixture, _) = faulty();
     let answers = ask(&fixture, &replace_sn("x"), false);
     assert!(!writer::has_deferred());
     assert_ne!(answers.recv().unwrap().1, thread::current().id());
 }
 
-/// A thread that must not wait for other machines asks before it carries out what it keeps.
+/// A thread that must not wait for other machines asks before it carries out what it deferred.
 #[test]
 fn a_change_of_a_shared_store_is_known_as_one() {
     fn check<S: Store>(fixture: &Fixture<S>) {
-        assert!(!writer::has_deferred_shared(), "nothing is kept");
-        let answers = ask_and_keep(fixture, &replace_sn("x"));
+        assert!(!writer::has_deferred_shared(), "nothing is deferred");
+        let answers = ask_and_defer(fixture, &replace_sn("x"));
         assert_eq!(writer::has_deferred_shared(), S::SHARED);
         writer::carry_out_deferred();
         assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
@@ -120,7 +120,7 @@ fn a_change_of_a_shared_store_is_known_as_one() {
 #[test]
 fn a_second_change_sends_both_to_the_writer_in_their_order() {
     let (fixture, _) = faulty();
-    let first = ask_and_keep(&fixture, &replace_sn("first"));
+    let first = ask_and_defer(&fixture, &replace_sn("first"));
     let second = ask(&fixture, &replace_sn("second"), true);
     assert!(!writer::has_deferred());
     for answers in [first, second] {
@@ -129,7 +129,7 @@ fn a_second_change_sends_both_to_the_writer_in_their_order() {
         assert_ne!(by, thread::current().id());
     }
     assert_eq!(fixture.value(BO, "sn").as_deref(), Some("second"));
-    let third = ask_and_keep(&fixture, &replace_sn("third"));
+    let third = ask_and_defer(&fixture, &replace_sn("third"));
     writer::hand_over_deferred();
     assert_ne!(third.recv().unwrap().1, thread::current().id());
 }
@@ -137,12 +137,12 @@ fn a_second_change_sends_both_to_the_writer_in_their_order() {
 #[test]
 fn faults_are_answered_as_the_writer_does() {
     let (fixture, plan) = faulty();
-    let answers = ask_and_keep(&fixture, &replace_sn("x"));
+    let answers = ask_and_defer(&fixture, &replace_sn("x"));
     plan.next(Fault::Full);
     writer::carry_out_deferred();
     let full = describe(&answers.try_recv().unwrap().0);
     assert_eq!(full, "80 no space left for the database: nothing was changed");
-    let answers = ask_and_keep(&fixture, &replace_sn("y"));
+    let answers = ask_and_defer(&fixture, &replace_sn("y"));
     plan.next(Fault::Sync);
     writer::carry_out_deferred();
     let failed = describe(&answers.try_recv().unwrap().0);
@@ -163,7 +163,7 @@ fn threads_in_turn_see_each_others_renames() {
     for n in 0..24 {
         let next = format!("Folk{n}");
         let there = |ldif: &str| describe(&ask(&fixture, ldif, false).recv().unwrap().0);
-        let failing = ask_and_keep(&fixture, &rename(&parent, "Nobody"));
+        let failing = ask_and_defer(&fixture, &rename(&parent, "Nobody"));
         plan.next(Fault::Full);
         writer::carry_out_deferred();
         assert!(describe(&failing.try_recv().unwrap().0).starts_with("80 "), "{n}");
@@ -201,10 +201,10 @@ fn substring_keys_left_here_come_into_the_index_when_it_is_quiet() {
     is_brought_in();
     for n in 0.. {
         let answers = ask(&fixture, &replace_sn(&format!("substrings {n}")), true);
-        let kept = writer::has_deferred();
+        let is_deferred = writer::has_deferred();
         writer::carry_out_deferred();
         assert_eq!(describe(&answers.recv().unwrap().0), "0");
-        if kept {
+        if is_deferred {
             break;
         }
     }
@@ -216,7 +216,7 @@ fn substring_keys_left_here_come_into_the_index_when_it_is_quiet() {
 fn the_last_handle_may_go_in_the_middle_of_a_change() {
     let (fixture, _) = faulty();
     let fixture = Arc::new(fixture);
-    drop(ask_and_keep(&fixture, &replace_sn("x")));
+    drop(ask_and_defer(&fixture, &replace_sn("x")));
     writer::carry_out_deferred();
     let (operation, controls) = operation(records(&replace_sn("y")).remove(0));
     let (last, request) = (Arc::clone(&fixture), fixture.request(operation, &controls));
