@@ -574,6 +574,9 @@ fn a_restore_to_a_moment_goes_by_the_clock_of_its_server() {
     assert_eq!(ask(&mut connection, &add(2)), "=> 0\n");
     passes("backup", &site, &["--incremental", "--to", &backup]);
     let restored = Site::example(Kind::Larix);
+    // Nor does it say that the backup has what was changed here until then.
+    let later = ["--from", &backup, "--to-time", "2050-01-01T00:00:00Z"];
+    fails_with("restore", &restored, &later, "before 20500101000000.000000Z: add an increment");
     passes("restore", &restored, &["--from", &backup, "--to-time", time]);
     passes("check", &restored, &[]);
     let names: Vec<String> = entries(&restored).into_keys().collect();

@@ -109,7 +109,18 @@ impl DatabaseBackup {
 
     /// The last change in it.
     pub(super) fn last_csn(&self) -> Option<Csn> {
-        self.context_csn.iter().filter_map(|csn| csn.parse().ok()).max()
+        self.csns().max()
+    }
+
+    /// The last change in it that its server made: all that this server changed before is in it, too. What another server changed says
+    /// nothing of the kind, since its clock may be ahead.
+    pub(super) fn last_own_csn(&self) -> Option<Csn> {
+        let own = self.last_position()?.server_id;
+        self.csns().find(|csn| csn.server_id == own)
+    }
+
+    fn csns(&self) -> impl Iterator<Item = Csn> {
+        self.context_csn.iter().filter_map(|csn| csn.parse().ok())
     }
 }
 

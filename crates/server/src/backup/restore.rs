@@ -240,7 +240,7 @@ pub(super) fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) 
     }
     let last = chain.last();
     // Up to its own last change nothing is missing, also where other databases had none for longer.
-    let own = chain.parts(backup).last().map_or(backup, |(_, part)| part).last_csn().map(|csn| csn.time);
+    let own = chain.parts(backup).last().map_or(backup, |(_, part)| part).last_own_csn().map(|csn| csn.time);
     let Some(covers) = last.covers().max(own).filter(|covers| *covers < moment) else { return Ok(()) };
     let (directory, shown) = (chain.directory.display(), moment.generalized_micros());
     let made = Timestamp::parse_generalized(&last.made_at).filter(|made| moment <= *made);

@@ -165,10 +165,11 @@ fn manifest(
     configuration: StoredFile,
     databases: Vec<DatabaseBackup>,
 ) -> Manifest {
-    let last = databases.iter().filter_map(DatabaseBackup::last_csn).map(|csn| csn.time).min();
     // What was being committed when it began has earlier CSNs and may not be in it.
     let certain = Timestamp(began.0 - COMMIT_MARGIN_MICROS);
-    let covers = last.map_or(certain, |last| last.max(certain));
+    let changed = databases.iter().filter(|database| database.last_csn().is_some());
+    let own = changed.map(|database| database.last_own_csn().map_or(certain, |csn| csn.time.max(certain)));
+    let covers = own.min().unwrap_or(certain);
     Manifest::new(now, covers, configuration, databases)
 }
 
