@@ -18,7 +18,7 @@ use crate::overlay_threads::OverlayHost;
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     pub(super) start: Start,
-    /// Up to this record of its change log. `None`: to the end, since no other database is recorded here.
+    /// Up to this record of its change log. `None`: to the end, since it waits for no other database.
     pub(super) until: Option<u64>,
     /// There is more that waits for no other database.
     pub(super) more: bool,
@@ -70,9 +70,11 @@ impl<H: OverlayHost> LogWriter<H> {
             .iter()
             .filter_map(|recorder| Some((recorder, recorder.source.joined(&self.own)?)))
             .collect();
+        // Where no consumer follows the log, its records may come in any order.
+        let waits = open.len() > 1 && self.served()?.database().settings().provider.is_some();
         // Read before anything else: what is committed later has higher CSNs than all that is there now.
         let mut committed = CsnVector::default();
-        if open.len() > 1 {
+        if waits {
             for (_, (served, _)) in &open {
                 committed.extend(log::context_csns(&served.database().store().snapshot()?)?);
             }
@@ -81,7 +83,7 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut readable = Vec::new();
         for &(recorder, source) in &open {
             let start = self.start(progress, (recorder, source))?;
-            if open.len() > 1 {
+            if waits {
                 readable.push(self.readable(progress, source, start)?);
             }
             starts.push((recorder.source.name.clone(), start));
@@ -144,6 +146,10 @@ fn share_of(all: &[Readable], at: usize, committed: Csn, start: Start) -> Share 
         Limits { committed: Some(committed), next: others.filter_map(|(_, other)| other.next).min() };
     let (records, more) = all.get(at).map_or((&[][..], false), |own| (&own.records[..], own.more));
     let waits = records.iter().position(|(_, csn)| csn.is_some_and(|csn| !limits.allow(&csn)));
+    if waits.is_none() && !more {
+        // Also past what has gone from the change log.
+        return Share { start, until: None, more, limits };
+    }
     let read = records.get(..waits.unwrap_or(records.len())).unwrap_or_default();
     let until = read.last().map_or(start.from.sequence, |(sequence, _)| *sequence);
     Share { start, until: Some(until), more: more && waits.is_none(), limits }
@@ -171,11 +177,14 @@ mod tests {
     #[test]
     fn a_change_waits_for_lower_ones_of_other_databases() {
         let check = |committed: i64, all: &[Readable], expected: &[(u64, bool)]| {
-            let (from, target) = (LogKey { server_id: 1, sequence: 0 }, LogKey { server_id: 1, sequence: 9 });
-            let start = Start { from, target, lacks: Lacking::Nothing };
-            let share = |at| share_of(all, at, csn(committed), start);
-            let found: Vec<_> =
-                (0..all.len()).map(share).map(|share| (share.until.unwrap(), share.more)).collect();
+            let from = LogKey { server_id: 1, sequence: 0 };
+            let share = |at: usize| {
+                let target = LogKey { sequence: all[at].records.len() as u64, ..from };
+                let start = Start { from, target, lacks: Lacking::Nothing };
+                let share = share_of(all, at, csn(committed), start);
+                (share.until.unwrap_or(target.sequence), share.more)
+            };
+            let found: Vec<_> = (0..all.len()).map(share).collect();
             assert_eq!(found, expected, "{committed} {all:?}");
         };
         let all_of = |times: &[i64]| readable(times, None, false);
@@ -197,6 +206,15 @@ mod tests {
             &[all_of(&[0, 4, 0]), readable(&[2], Some(3), false), all_of(&[1])],
             &[(1, false), (1, false), (1, false)],
         );
+    }
+
+    /// As when a change log was trimmed while nothing recorded it: what has gone is not waited for.
+    #[test]
+    fn a_change_log_without_records_is_read_to_its_end() {
+        let from = LogKey { server_id: 1, sequence: 3 };
+        let start = Start { from, target: LogKey { sequence: 9, ..from }, lacks: Lacking::Nothing };
+        let all = [readable(&[], None, false), readable(&[2], Some(3), true)];
+        assert_eq!(share_of(&all, 0, csn(9), start).until, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use larix_engine::access::Subject;
 use larix_engine::audit::Operations;
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::Csn;
-use larix_engine::database::Suffix;
+use larix_engine::database::{ProviderSettings, Suffix};
 use larix_engine::log;
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
@@ -79,6 +79,8 @@ fn host(schema: &Arc<Schema>, store: SharedStore, suffix: &str) -> Host {
         root_dn_text: "cn=root".to_owned(),
         last_modified: true,
         log: true,
+        // Consumers may follow the access log.
+        provider: (suffix == LOG).then(ProviderSettings::default),
         ..DatabaseSettings::default()
     };
     let database = Database::open(store, Arc::clone(schema), settings, &SeededRandom::new(7)).unwrap();
@@ -219,6 +221,18 @@ impl Machine {
         let (schema, environment) = (Arc::clone(schema), environment(server_id, seed));
         served.reconfigure(Reconfiguration { schema, settings, environment });
         while served.database().following().answered().server_id != server_id {
+            std::thread::yield_now();
+        }
+    }
+
+    /// No consumer may follow the log any more.
+    fn provide_no_log(&self, schema: &Arc<Schema>) {
+        let served = &self.log.served;
+        let before = DatabaseSettings::clone(&served.database().current_settings());
+        let settings = DatabaseSettings { provider: None, ..before };
+        let (schema, environment) = (Arc::clone(schema), environment(1, 8));
+        served.reconfigure(Reconfiguration { schema, settings, environment });
+        while served.database().current_settings().provider.is_some() {
             std::thread::yield_now();
         }
     }
@@ -415,6 +429,26 @@ fn a_log_of_two_databases_has_come_as_far_as_both() {
         let count = if operations == "delete" { 3 } else { 5 };
         assert_eq!(names, expected[..count], "{operations}");
     }
+}
+
+#[test]
+fn databases_of_a_log_without_consumers_do_not_wait() {
+    let (schema, stores) = (schema(), stores());
+    let mut one = Machine::new(&schema, &stores);
+    let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
+    let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
+    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    one.provide_no_log(&schema);
+    one.records_also(&two);
+    one.record();
+    (0..2).for_each(|number| two.add(&schema, number));
+    one.add(&schema, 0);
+    // One change of each database in each commit.
+    one.progress.shrunk = SHRUNK_MAX;
+    assert_eq!(one.round(), Ok(true));
+    let mut names: Vec<String> = recorded(&one).into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, ["dc=a", "dc=b"]);
 }
 
 /// What was changed before a database came to a log is not there.
