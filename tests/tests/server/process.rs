@@ -208,7 +208,7 @@ fn a_port_that_another_program_has_is_no_started_server() {
 #[test]
 fn a_limit_on_the_address_space_is_shared_by_databases() {
     let folder = Folder::new();
-    let more: String = (0..3)
+    let more: String = (0..8)
         .map(|number| {
             let directory = folder.at(&format!("data-{number}"));
             std::fs::create_dir(&directory).unwrap();

@@ -292,11 +292,12 @@ impl Databases {
             .collect()
     }
 
-    /// The suffixes and directories of databases for whose changes the disk had no room since this was last asked, or has none.
-    pub(crate) fn without_room(&self) -> Vec<(String, PathBuf)> {
-        let stored = self.directory.databases().iter();
-        let full = stored.filter(|served| served.database().store().was_full());
-        full.map(|served| (suffix_of(served), served.database().store().path().to_owned())).collect()
+    /// The suffixes and directories of databases for whose changes there was no room since this was last asked, or is none; with the size
+    /// of the map if that is what came to its end.
+    pub(crate) fn without_room(&self) -> Vec<(String, PathBuf, Option<u64>)> {
+        let stores = self.directory.databases().iter().map(|served| (served, served.database().store()));
+        let full = stores.filter(|(_, store)| store.was_full());
+        full.map(|(served, store)| (suffix_of(served), store.path().to_owned(), store.full_map())).collect()
     }
 
     /// The access rules of cn=config.

@@ -33,11 +33,18 @@ fn look_after_files(server: &Server, before: &[String]) -> Vec<String> {
     server.databases().clear_stale_readers(&server.log);
     let mut refusals = server.databases().refusals();
     let full = server.databases().without_room().into_iter();
-    refusals.extend(full.map(|(suffix, directory)| {
-        format!(
-            "{suffix:?}: no space left for the database in {}: changes are refused until there is room, and no restart is needed then",
-            directory.display()
-        )
+    refusals.extend(full.map(|(suffix, directory, full_map)| {
+        let directory = directory.display();
+        match full_map {
+            None => format!(
+                "{suffix:?}: no space left for the database in {directory}: changes are refused until there is room, and no restart is \
+                 needed then"
+            ),
+            Some(bytes) => format!(
+                "{suffix:?}: the database in {directory} has come to the end of its map of {bytes} bytes: changes are refused until the \
+                 server starts with more address space (ulimit -v, LimitAS=)"
+            ),
+        }
     }));
     for refusal in refusals.iter().filter(|refusal| !before.contains(refusal)) {
         server.log.warning(format_args!("{refusal}"));

@@ -72,6 +72,8 @@ pub struct LmdbStore {
     full: AtomicBool,
     /// One has found none since somebody asked.
     was_full: AtomicBool,
+    /// The last one that found none came to the end of the map. Room on the disk does not help then.
+    map_full: AtomicBool,
     /// Set when the data file was found to be another one than was opened.
     displaced: AtomicBool,
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
@@ -219,6 +221,11 @@ impl LmdbStore {
         self.was_full.swap(false, Ordering::AcqRel) || self.is_full()
     }
 
+    /// The size of the map, if the last commit that found no room came to its end: the store is to be opened with a larger one.
+    pub fn full_map(&self) -> Option<u64> {
+        self.map_full.load(Ordering::Acquire).then(|| self.env.info().map_size as u64)
+    }
+
     /// Looks whether the data file still has its name. Where it has not, the store takes no commits any more: they would go to a file
     /// that nobody opens again.
     pub fn look_after_file(&self) -> Result<(), CommitError> {
@@ -290,18 +297,21 @@ impl LmdbStore {
     /// An error before the commit: nothing was written that counts.
     fn write_error(&self, error: heed::Error) -> CommitError {
         match error {
-            heed::Error::Mdb(MdbError::MapFull | MdbError::TxnFull) => self.no_room(),
+            heed::Error::Mdb(MdbError::MapFull) => self.no_room(true),
+            // Smaller changes find room.
+            heed::Error::Mdb(MdbError::TxnFull) => CommitError::Full,
             heed::Error::Mdb(MdbError::Panic) => {
                 self.failed.store(true, Ordering::Release);
                 CommitError::ReadOnly { after_failed_sync: true }
             }
-            heed::Error::Io(error) if is_full(&error) => self.no_room(),
-            heed::Error::Io(error) if is_short_write(&error) && self.has_no_room() => self.no_room(),
+            heed::Error::Io(error) if is_full(&error) => self.no_room(false),
+            heed::Error::Io(error) if is_short_write(&error) && self.has_no_room() => self.no_room(false),
             error => CommitError::Io(into_io(error)),
         }
     }
 
-    fn no_room(&self) -> CommitError {
+    fn no_room(&self, in_map: bool) -> CommitError {
+        self.map_full.store(in_map, Ordering::Release);
         self.full.store(true, Ordering::Release);
         self.was_full.store(true, Ordering::Release);
         CommitError::Full

@@ -34,7 +34,8 @@ pub const FORMAT: u64 = 1;
 pub const MAP_BYTES_DEFAULT: usize = 4 << 40;
 /// Where halving the map ends when the system has no address space to give.
 const MAP_BYTES_FLOOR: usize = 1 << 30;
-/// Where the address space is limited (`ulimit -v`), a map begins with this part of it: other databases and the threads need some, too.
+/// Where the address space is limited (`ulimit -v`), a map begins with this part of what is left of it: other databases and the threads need
+/// some, too.
 const ADDRESS_SPACE_PART: u64 = 4;
 
 /// Slots for concurrent readers: threads of this process and tools beside it.
@@ -208,6 +209,7 @@ fn finish(
         failed: AtomicBool::new(false),
         full: AtomicBool::new(false),
         was_full: AtomicBool::new(false),
+        map_full: AtomicBool::new(false),
         displaced: AtomicBool::new(false),
         writer: Mutex::new(()),
         room,
@@ -673,14 +675,29 @@ fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<E
     }
 }
 
-/// As wanted, or less where the address space is limited. A file that is there has room to double.
+/// As wanted, or less where the address space is limited.
 fn map_at_first(path: &Path, wanted: usize) -> usize {
     let Some(limit) = address_space() else { return wanted };
     let bytes = fs::metadata(path.join(DATA_FILE)).map_or(0, |file| file.len());
-    let part = (limit / ADDRESS_SPACE_PART).max(bytes.saturating_mul(2)).max(MAP_BYTES_FLOOR as u64);
+    map_within(limit.saturating_sub(address_space_in_use()), bytes, wanted)
+}
+
+/// The map of a file of so many bytes where so much address space is left. The file has room to double, if that can be had.
+pub(super) fn map_within(left: u64, bytes: u64, wanted: usize) -> usize {
+    let part = (left / ADDRESS_SPACE_PART).max(MAP_BYTES_FLOOR as u64);
+    let doubled = bytes.saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63);
     // A power of two is a multiple of a page, also when it is halved.
-    let map = 1_u64 << part.ilog2();
+    let map = doubled.max(1 << part.ilog2());
     usize::try_from(map).map_or(wanted, |map| map.min(wanted))
+}
+
+/// What the process has taken of its address space; 0 where the system does not say so, as in a root directory without /proc.
+fn address_space_in_use() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let size = |line: &str| -> Option<u64> {
+        line.strip_prefix("VmSize:")?.trim().strip_suffix("kB")?.trim_end().parse().ok()
+    };
+    status.lines().find_map(size).map_or(0, |kilobytes| kilobytes.saturating_mul(1_024))
 }
 
 /// The limit on the address space of the process, if there is one.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::open::map_within;
 use super::{
     DamagedPage, DirectoryLock, LmdbOptions, LmdbStore, Old, PageEvent, RESTORING, give_to_owner,
     keep_snapshots, release_snapshots, rest_snapshots, wait_for_readers,
@@ -457,6 +458,24 @@ fn rewrite_format(path: &Path, format: u64) {
 }
 
 #[test]
+fn a_limited_address_space_is_shared() {
+    let gigabytes = |of: u64| of << 30;
+    let check = |left: u64, bytes: u64, expected: u64| {
+        let wanted = usize::try_from(gigabytes(4_096)).unwrap();
+        assert_eq!(map_within(left, bytes, wanted) as u64, expected, "{bytes} bytes, {left} left");
+    };
+    check(gigabytes(40), 0, gigabytes(8));
+    // What the maps before it have taken counts.
+    check(gigabytes(20), 0, gigabytes(4));
+    check(gigabytes(1), 0, gigabytes(1));
+    // A file has room to double.
+    check(gigabytes(40), gigabytes(15), gigabytes(32));
+    check(gigabytes(40), gigabytes(16), gigabytes(32));
+    check(u64::MAX, 0, gigabytes(4_096));
+    check(gigabytes(40), u64::MAX, gigabytes(4_096));
+}
+
+#[test]
 fn full_is_survived() {
     let root = directory();
     let options = LmdbOptions { map_size: 1 << 20, ..LmdbOptions::default() };
@@ -471,6 +490,8 @@ fn full_is_survived() {
     put(&store, b"small", vec![1], Durability::Sync).expect("commit");
     assert!(!store.is_full());
     assert!(store.was_full() && !store.was_full());
+    // No room on the disk mends it.
+    assert_eq!(store.full_map(), Some(1 << 20));
     drop(store);
     // A larger map is all it takes.
     let store = open(root.path()).expect("open");
