@@ -291,12 +291,15 @@ enum Signal {
     Reload,
 }
 
-/// SIGTERM and SIGINT stop the balancer, SIGHUP does what it means there.
+/// SIGTERM and SIGINT stop the balancer, and so does SIGUSR2, as it stops lloadd. SIGHUP does what it means there.
 fn follow_signals(on_hangup: Signal, report: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut interrupt, mut terminate, mut hangup) = {
+    let kinds =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::user_defined2(), SignalKind::hangup()];
+    let [mut interrupt, mut terminate, mut user2, mut hangup] = {
         let _entered = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+        let [interrupt, terminate, user2, hangup] = kinds.map(signal);
+        [interrupt?, terminate?, user2?, hangup?]
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         loop {
@@ -304,6 +307,7 @@ fn follow_signals(on_hangup: Signal, report: impl Fn(Signal) + Send + 'static) -
                 tokio::select! {
                     _ = interrupt.recv() => Signal::Stop,
                     _ = terminate.recv() => Signal::Stop,
+                    _ = user2.recv() => Signal::Stop,
                     _ = hangup.recv() => on_hangup,
                 }
             });

@@ -142,6 +142,16 @@ impl Balance {
     }
 }
 
+/// As lloadd, which ends by each of them.
+#[test]
+fn three_signals_stop_it() {
+    for how in [Signal::TERM, Signal::INT, Signal::USR2] {
+        let mut balance = Balance::start(&[free_port()], "");
+        assert!(signal(balance.process.id(), how));
+        assert!(balance.process.wait().unwrap().success(), "{how:?}: {}", balance.log());
+    }
+}
+
 #[test]
 fn called_as_lloadd_it_ends_at_a_hangup() {
     use std::os::unix::process::CommandExt as _;
