@@ -140,6 +140,33 @@ fn one_value_among_ten_thousand_entries() {
     assert!(status == Some(0) && text.contains("knows no change of it"), "{text}");
 }
 
+/// The contextCSN that is shown is that of all of them.
+#[test]
+fn a_server_is_retired_in_glued_databases_too() {
+    let below =
+        "database mdb\nsuffix cn=below,o=u\nrootdn cn=admin,o=u\ndirectory @DATA@-below\nsubordinate\n";
+    let site = Site::new(Kind::Larix, &format!("{below}{DATABASE}"));
+    let load = |suffix: &str, ldif: &str| {
+        let file = site.path().join("load.ldif");
+        std::fs::write(&file, ldif).expect("an LDIF file");
+        let mut add = Kind::Larix.tool("add");
+        add.args(["-q", "-w", "-b", suffix, "-f"]).arg(site.configuration()).arg("-l").arg(&file);
+        let output = add.output().expect("the tool starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let organization = "objectClass: organization\nstructuralObjectClass: organization\no: u\n";
+    load("o=u", &entry(1, "o=u", organization));
+    let device = "objectClass: device\nstructuralObjectClass: device\ncn: below\n";
+    load("cn=below,o=u", &entry(2, "cn=below,o=u", device).replace("#001#", "#002#"));
+    let server = site.start().expect("the server starts");
+    let (status, text) = replica(&["retire", "2"], &[&server]);
+    assert!(status == Some(0) && text.contains(": removed"), "{text}");
+    let (_, text) = replica(&["retire", "-n", "2"], &[&server]);
+    assert!(text.contains("has none"), "{text}");
+    let (_, text) = replica(&["retire", "-n", "1"], &[&server]);
+    assert!(text.contains("would be removed"), "{text}");
+}
+
 /// A base that is on neither server, or on one of them; nothing is equal that was not compared.
 #[test]
 fn a_base_is_compared_where_it_is() {

@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use larix_engine::Fault;
 use larix_engine::csn::Csn;
 use larix_engine::replica::{self, ConflictKind, ConflictRecord, KeptSide};
+use larix_engine::{Fault, ServedDatabase};
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_replication::digest::{self, DigestRequest};
 use larix_replication::{CONFLICTS_OID, ConflictsRequest, RETIRE_OID, RetireRequest, SID_MAX};
 use larix_schema::NormalDn;
 use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
 use serde_json::{Value, json};
 
 use super::StoredBackend;
@@ -60,6 +61,20 @@ fn conflict_json(record: &ConflictRecord) -> Value {
     })
 }
 
+/// Has each of these databases forget a server that is gone. It is enough that one of them knows it: one contextCSN is shown for all.
+fn retired(databases: &[Arc<ServedDatabase<LmdbStore>>], server_id: u16) -> LdapResult {
+    let (mut is_known, mut unknown) = (false, None);
+    for served in databases {
+        let result = served.retire_server_id(server_id);
+        match result.code {
+            ResultCode::SUCCESS => is_known = true,
+            ResultCode::NO_SUCH_ATTRIBUTE => unknown = Some(result),
+            _ => return result,
+        }
+    }
+    unknown.filter(|_| !is_known).unwrap_or_else(LdapResult::success)
+}
+
 impl StoredBackend {
     /// # Errors
     /// What is not one of these, or not for this requester.
@@ -88,8 +103,8 @@ impl StoredBackend {
                     return Err(protocol("a server id is 0 to 4095".to_owned()));
                 }
                 self.managed(context, operation.dn)?;
-                let (served, done) = (Arc::clone(&self.served), later());
-                spawn(move || done(served.retire_server_id(request.server_id).into()))?;
+                let (databases, done) = (self.with_glued(context, operation.dn), later());
+                spawn(move || done(retired(&databases, request.server_id).into()))?;
                 Ok(Reply::Later(PendingAnswer::default()))
             }
             _ => Err(ExtendedOperation::unsupported()),
@@ -113,10 +128,8 @@ impl StoredBackend {
         base: &NormalDn,
         later: Later<'_, ExtendedAnswer>,
     ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
-        let mut all = vec![Arc::clone(self.served.database())];
-        let below = context.router.glued_below(base, Scope::Subtree);
-        let below = below.into_iter().filter_map(|(backend, ..)| Self::of(backend));
-        all.extend(below.map(|stored| Arc::clone(stored.served.database())));
+        let served = self.with_glued(context, base);
+        let all: Vec<_> = served.iter().map(|served| Arc::clone(served.database())).collect();
         if all.iter().any(|database| database.is_filling()) {
             let text = "the first content is coming in: there is nothing to compare yet";
             return Err(LdapResult::with(ResultCode::BUSY, text));
@@ -129,6 +142,14 @@ impl StoredBackend {
             done(answer);
         })?;
         Ok(Reply::Later(PendingAnswer::default()))
+    }
+
+    /// This database, and those that are glued below the name.
+    fn with_glued(&self, context: &Context<'_>, base: &NormalDn) -> Vec<Arc<ServedDatabase<LmdbStore>>> {
+        let below = context.router.glued_below(base, Scope::Subtree).into_iter();
+        let stored = below.filter_map(|(backend, ..)| Self::of(backend));
+        let below = stored.map(|stored| Arc::clone(&stored.served));
+        std::iter::once(Arc::clone(&self.served)).chain(below).collect()
     }
 
     /// Whether the requester may manage this database, whose suffix the name is.
