@@ -216,3 +216,29 @@ fn a_consumer_that_turns_from_the_entries_to_the_log_is_let_in() {
         assert_eq!(consumer.refresh(), None);
     }
 }
+
+/// As of a database whose clock was ahead, and which is gone from the log: consumers that have the log's cookie are sent what is changed now.
+#[test]
+fn changes_come_above_what_the_log_says() {
+    const AHEAD: &str = "21000101000000.000000Z#000000#001#000000";
+    let site = provider(Kind::Larix);
+    let file = site.path().join("log.ldif");
+    let log = format!("dn: cn=log\nobjectClass: auditContainer\ncn: log\nentryCSN: {AHEAD}\n");
+    std::fs::write(&file, log).unwrap();
+    let mut add = Kind::Larix.tool("add");
+    // -w: the contextCSN is that of the entry.
+    add.args(["-w", "-b", "cn=log", "-f"]).arg(site.configuration()).arg("-l").arg(&file);
+    assert!(add.output().unwrap().status.success());
+    site.load_into(
+        Some("dc=example,dc=com"),
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n",
+    );
+    let server = site.start().unwrap();
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: now");
+    let answer = ask(&mut connection, "search dc=example,dc=com base (objectClass=*) entryCSN");
+    let csn = answer.split_whitespace().find(|word| word.contains("Z#"));
+    assert!(csn.is_some_and(|csn| csn > AHEAD), "{answer}");
+    assert!(server.stop());
+}

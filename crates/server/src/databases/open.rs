@@ -11,9 +11,11 @@ use larix_engine::tables::TABLES;
 use larix_engine::write::{IndexWatch, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{
-    Database as EngineDatabase, DatabaseSettings, Directory, Frontend, ServedDatabase, other_entries,
+    Database as EngineDatabase, DatabaseSettings, Directory, Fault, Frontend, ServedDatabase, log,
+    other_entries,
 };
 use larix_schema::NormalDn;
+use larix_store::Store as _;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
 use super::glued::{GluedBelow, GluedDatabases};
@@ -293,6 +295,12 @@ impl<'a> DatabaseBuilder<'a> {
                 Arc::new(served)
             }
         };
+        if let Some(order) = self.orders.recorded_in(self.config, database)
+            && let Err(fault) = rise_above(&order, served.database())
+        {
+            // Recording will fail, too, and be reported.
+            self.log.warning(format_args!("{}: {fault}", directory.display()));
+        }
         self.served.push(Arc::clone(&served));
         self.directories.push(directory.to_owned());
         Ok(served)
@@ -336,18 +344,36 @@ pub(super) struct Orders {
     /// Those of the configuration before.
     known: HashMap<String, Arc<CommitOrder>>,
     of_suffix: HashMap<String, Arc<CommitOrder>>,
-    /// By suffixes: whose order a database has that is recorded in such a log.
-    recorded: HashMap<String, String>,
+    recorded: RecordedTogether,
+}
+
+/// Databases that are recorded in logs that consumers follow.
+#[derive(Debug, Default)]
+struct RecordedTogether {
+    /// By the suffix of a database, or of the one that it is glued to: whose order it has.
+    databases: HashMap<String, String>,
+    /// By the suffix of a log: whose order the databases have that are recorded there.
+    logs: HashMap<String, String>,
 }
 
 impl Orders {
     fn new(config: &Config, known: HashMap<String, Arc<CommitOrder>>) -> Self {
-        Self { known, of_suffix: HashMap::new(), recorded: recorded_together(config) }
+        Self { known, of_suffix: HashMap::new(), recorded: RecordedTogether::of(config) }
     }
 
     fn for_database(&mut self, config: &Config, database: &Database) -> Arc<CommitOrder> {
         let (top, key) = (uppermost(config, database), self.key(config, database));
-        let server_id = config.server_id_of(top);
+        self.order(key, config.server_id_of(top))
+    }
+
+    /// The order of what is recorded in this database, if consumers may follow it.
+    fn recorded_in(&mut self, config: &Config, log: &Database) -> Option<Arc<CommitOrder>> {
+        let logs = &self.recorded.logs;
+        let key = log.suffixes.iter().find_map(|suffix| logs.get(suffix.normal.as_str()))?.clone();
+        Some(self.order(key, config.server_id()))
+    }
+
+    fn order(&mut self, key: String, server_id: u16) -> Arc<CommitOrder> {
         // Under another id it is another order.
         let known = self.known.get(&key).filter(|order| order.server_id() == server_id).cloned();
         let new = || known.unwrap_or_else(|| Arc::new(CommitOrder::new(server_id)));
@@ -361,24 +387,32 @@ impl Orders {
 
     fn key(&self, config: &Config, database: &Database) -> String {
         let own = key_of(uppermost(config, database));
-        self.recorded.get(&own).cloned().unwrap_or(own)
+        self.recorded.databases.get(&own).cloned().unwrap_or(own)
     }
 }
 
-/// For each database that is recorded in a log that consumers follow, the suffix of the first one that is recorded together with it.
-fn recorded_together(config: &Config) -> HashMap<String, String> {
-    let mut firsts: HashMap<String, String> = HashMap::new();
-    let mut of_logs: HashMap<String, String> = HashMap::new();
-    for database in config.databases.iter().filter(|database| !database.disabled) {
-        let Some(log) = followed_log(config, database) else { continue };
-        let own = key_of(uppermost(config, database));
-        let first = firsts.entry(own.clone()).or_insert(own).clone();
-        let of_log = of_logs.entry(log).or_insert_with(|| first.clone()).clone();
-        // What is glued together may be recorded in several logs.
-        let all = firsts.values_mut().chain(of_logs.values_mut());
-        all.filter(|key| **key == first).for_each(|key| key.clone_from(&of_log));
+impl RecordedTogether {
+    /// All have the order of the first one that is recorded together with them.
+    fn of(config: &Config) -> Self {
+        let Self { mut databases, mut logs } = Self::default();
+        for database in config.databases.iter().filter(|database| !database.disabled) {
+            let Some(log) = followed_log(config, database) else { continue };
+            let own = key_of(uppermost(config, database));
+            let first = databases.entry(own.clone()).or_insert(own).clone();
+            let of_log = logs.entry(log).or_insert_with(|| first.clone()).clone();
+            // What is glued together may be recorded in several logs.
+            let all = databases.values_mut().chain(logs.values_mut());
+            all.filter(|key| **key == first).for_each(|key| key.clone_from(&of_log));
+        }
+        Self { databases, logs }
     }
-    firsts
+}
+
+/// Has CSNs be given out above those that a log tells of already, as of a database that is no longer recorded and was ahead of the clock:
+/// consumers take what is below for known.
+fn rise_above(order: &CommitOrder, log: &EngineDatabase<LmdbStore>) -> Result<(), Fault> {
+    log::context_csns(&log.store().snapshot()?)?.iter().for_each(|csn| order.observe(csn));
+    Ok(())
 }
 
 /// The log in which a database of this server alone is recorded, if consumers may follow it.
