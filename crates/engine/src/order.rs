@@ -1,9 +1,10 @@
-//! The order of commits that one replicated suffix has, whatever databases are glued under it.
+//! The order of commits that one replicated suffix has, whatever databases are glued under it, and that databases have whose changes
+//! consumers follow in one access log.
 //!
 //! CSNs are given out and committed under one lock, so that a contextCSN never covers a change that is not committed
-//! yet. A database that is not glued has an order of its own, for which no other database waits.
+//! yet. Any other database has an order of its own, for which no other database waits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::csn::{Csn, CsnGenerator};
 use crate::time::Timestamp;
@@ -28,10 +29,15 @@ impl CommitOrder {
         self.generator.server_id()
     }
 
-    /// Waits for the writers of databases glued together with this one.
+    /// Waits for the writers of the other databases that have this order.
     pub fn turn(&self) -> Turn<'_> {
         // The lock guards no data: a writer that panicked left nothing half done.
         Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a writer has the turn just now.
+    pub(crate) fn is_taken(&self) -> bool {
+        matches!(self.turn.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     pub fn next_csn(&self, now: Timestamp) -> Csn {

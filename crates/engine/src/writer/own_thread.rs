@@ -119,6 +119,10 @@ impl<S: Store> OwnThread for Mutex<Core<S>> {
         if core.doubtful || !queue.is_resting() || core.unfinished {
             return Err(job);
         }
+        // Another database that has the same order commits. The writer's thread waits for that; this one has others to serve.
+        if core.environment.order.is_taken() {
+            return Err(job);
+        }
         core.group(job, None);
         core.changes_elsewhere += 1;
         // The writer waits without a limit, but now it has upkeep to do once it is quiet.

@@ -91,6 +91,20 @@ fn a_deferred_change_waits_for_this_thread() {
     assert_eq!(plan.commits() - before, 1);
 }
 
+/// As one that is glued to it, or recorded in the same log: this thread does not wait for its commit.
+#[test]
+fn while_another_database_commits_the_writer_gets_the_change() {
+    let (fixture, _) = faulty();
+    let answers = ask_and_keep(&fixture, &replace_sn("x"));
+    let turn = fixture.environments[0].order.turn();
+    writer::carry_out_deferred();
+    assert!(!writer::has_deferred() && answers.try_recv().is_err());
+    drop(turn);
+    let (outcome, by) = answers.recv().unwrap();
+    assert_eq!(describe(&outcome), "0");
+    assert_ne!(by, thread::current().id());
+}
+
 #[test]
 fn without_leave_nothing_is_deferred() {
     let (fixture, _) = faulty();
