@@ -242,3 +242,36 @@ fn changes_come_above_what_the_log_says() {
     assert!(csn.is_some_and(|csn| csn > AHEAD), "{answer}");
     assert!(server.stop());
 }
+
+/// Consumers that were away follow it from where they are.
+#[test]
+fn a_log_that_was_loaded_with_its_database_lacks_nothing() {
+    let begins = |connection: &mut Client| {
+        let answer = ask(connection, "search cn=log base (objectClass=*) minCSN");
+        let csn = answer.split_whitespace().find(|word| word.contains("Z#"));
+        csn.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let change_and_ask = |server: &Server| {
+        let mut connection = Client::connect(server.address);
+        ask(&mut connection, ADMIN);
+        succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: another");
+        begins(&mut connection)
+    };
+    let (before, after) = (provider(Kind::Larix), provider(Kind::Larix));
+    before.load_into(
+        Some("dc=example,dc=com"),
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n",
+    );
+    let server = before.start().unwrap();
+    let expected = change_and_ask(&server);
+    assert!(server.stop());
+    for suffix in ["cn=log", "dc=example,dc=com"] {
+        let mut cat = Kind::Larix.tool("cat");
+        let output = cat.args(["-b", suffix, "-f"]).arg(before.configuration()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        after.load_into(Some(suffix), &String::from_utf8(output.stdout).unwrap());
+    }
+    let server = after.start().unwrap();
+    assert_eq!(change_and_ask(&server), expected);
+    assert!(server.stop());
+}

@@ -28,9 +28,11 @@ use arc_swap::ArcSwap;
 use larix_configuration::{AccessLogSettings, Config};
 use larix_engine::ServedDatabase;
 use larix_engine::audit::Operation;
-use larix_engine::log::{Hold, LogKey, LogReader};
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, Hold, LogKey, LogReader};
 use larix_engine::time::{Clock, Monotonic};
 use larix_schema::NormalDn;
+use larix_store::Store as _;
 use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
@@ -76,6 +78,8 @@ enum SourceKind<H: OverlayHost> {
 struct JoinedLog {
     /// Where it ended when recording was asked for: changes behind that are recorded.
     began: LogKey,
+    /// The contextCSN then: changes up to it are not. `None`: it could not be read.
+    earlier: Option<Vec<Csn>>,
     reader: Arc<LogReader>,
 }
 
@@ -391,7 +395,11 @@ impl<H: OverlayHost> Source<H> {
             // Nothing is trimmed before it is known what was read.
             let following = served.database().following();
             let reader = following.join(Arc::new(wake), 0, Hold::Unbounded);
-            JoinedLog { began: following.answered(), reader }
+            let began = following.answered();
+            // Read behind that: it leaves out none of them.
+            let snapshot = served.database().store().snapshot();
+            let earlier = snapshot.ok().and_then(|snapshot| log::context_csns(&snapshot).ok());
+            JoinedLog { began, earlier, reader }
         };
         Some((served, joined.get_or_init(join)))
     }

@@ -41,7 +41,9 @@ pub(super) struct Start {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Lacking {
     Nothing,
-    /// The database is recorded for the first time.
+    /// The database is recorded for the first time, in a log that was loaded or is new: what that has not come to yet.
+    Newer,
+    /// The database is recorded for the first time, beside others.
     Earlier,
     /// It is not known how far it was recorded.
     Unknown,
@@ -86,7 +88,7 @@ impl<H: OverlayHost> LogWriter<H> {
     pub(super) fn changes_of(
         &self,
         progress: &Progress,
-        (recorder, (served, _), share): (&Arc<Recorder<H>>, Open<'_, H>, &Share),
+        (recorder, (served, joined), share): (&Arc<Recorder<H>>, Open<'_, H>, &Share),
         schema: &Arc<Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
@@ -140,8 +142,16 @@ impl<H: OverlayHost> LogWriter<H> {
         let gone = (reached.sequence - from.sequence).saturating_sub(count as u64);
         self.report_gone(&source.name, gone);
         let is_unknown = lacks == Lacking::Unknown || gone > 0;
-        let is_missed = is_unknown || lacks == Lacking::Earlier;
-        let mut missed = if is_missed { log::context_csns(&snapshot)? } else { Vec::new() };
+        let mut missed = match (lacks, &joined.earlier) {
+            (Lacking::Nothing, _) if !is_unknown => Vec::new(),
+            (Lacking::Newer | Lacking::Earlier, Some(earlier)) if !is_unknown => earlier.clone(),
+            _ => log::context_csns(&snapshot)?,
+        };
+        if lacks == Lacking::Newer && !is_unknown {
+            let loaded = log::context_csns(&self.served()?.database().store().snapshot()?)?;
+            let loaded: CsnVector = loaded.into_iter().collect();
+            missed.retain(|csn| !loaded.covers(csn));
+        }
         if is_unknown {
             taken.left_out.extend_from_slice(&missed);
         }
@@ -245,7 +255,9 @@ impl<H: OverlayHost> LogWriter<H> {
     ) -> Result<Option<(LogKey, Lacking)>, Fault> {
         let snapshot = self.served()?.database().store().snapshot()?;
         let Some(stored) = snapshot.get(META, &mark_key(name))? else {
-            return Ok(Some((began, Lacking::Earlier)));
+            // A log that was loaded says how far it goes, until the first of its databases is recorded.
+            let is_loaded = audit::stored_lacks(&snapshot)?.is_none();
+            return Ok(Some((began, if is_loaded { Lacking::Newer } else { Lacking::Earlier })));
         };
         let stored = stored
             .split_at_checked(16)
