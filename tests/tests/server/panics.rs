@@ -255,6 +255,13 @@ fn threads_beside_the_clients_go_on_behind_a_panic() {
     fixture.until_all_came("access-log");
     let recorded = "search \"cn=log\" sub (reqMod=title:=*recorded*) reqDN\n";
     assert!((0..TRIES).any(|_| run(&mut admin, recorded).contains("uid=ann")), "it is not in the log");
+    // What was committed is recorded without a change behind it.
+    fixture.ask("writer-committed");
+    let modify = "modify \"uid=ann,dc=example,dc=com\"\n  replace title: committed\n";
+    assert_eq!(run(&mut admin, modify), INTERNAL);
+    fixture.until_all_came("writer-committed");
+    let recorded = "search \"cn=log\" sub (reqMod=title:=*committed*) reqDN\n";
+    assert!((0..TRIES).any(|_| run(&mut admin, recorded).contains("uid=ann")), "it is not in the log");
     // A tool gets an error, and the next one is served.
     let add = fixture.site.path().join("add.ldif");
     let entry = "dn: uid=eve,dc=example,dc=com\nobjectClass: account\nuid: eve\n";

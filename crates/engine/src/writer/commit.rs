@@ -102,7 +102,7 @@ impl<S: Store> Core<S> {
         self.quiet = false;
         let bytes_max = if S::SHARED { SHARED_GROUP_BYTES } else { GROUP_BYTES };
         let mut gathering = Gathering::new(first, queue, bytes_max);
-        // A panic fails the group. The writer reads its state again before the next one.
+        // A panic fails the group. The writer reads its state again.
         let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt_in_turn(&mut gathering)));
         let failed = match attempted {
             Ok(attempted) => attempted.err().map(GroupError::into_result),
@@ -119,6 +119,13 @@ impl<S: Store> Core<S> {
             self.back_link_walk.failed(&*self.environment.clock);
         }
         let behind = gathering.answer(failed.as_ref(), !S::SHARED);
+        if self.doubtful && !S::SHARED {
+            // What was committed is told without a change behind it. If that fails, too, the next change tries again.
+            let renewed = catch_unwind(AssertUnwindSafe(|| self.renew()));
+            if let Ok(Ok(())) = renewed {
+                self.database.log_watch().tell();
+            }
+        }
         if !self.doubtful {
             self.note_answered();
         }
