@@ -141,18 +141,9 @@ impl<H: OverlayHost> LogWriter<H> {
         // Sequences have no gaps: what was not met has gone.
         let gone = (reached.sequence - from.sequence).saturating_sub(count as u64);
         self.report_gone(&source.name, gone);
-        let is_unknown = lacks == Lacking::Unknown || gone > 0;
-        let mut missed = match (lacks, &joined.earlier) {
-            (Lacking::Nothing, _) if !is_unknown => Vec::new(),
-            (Lacking::Newer | Lacking::Earlier, Some(earlier)) if !is_unknown => earlier.clone(),
-            _ => log::context_csns(&snapshot)?,
-        };
-        if lacks == Lacking::Newer && !is_unknown {
-            let loaded = log::context_csns(&self.served()?.database().store().snapshot()?)?;
-            let loaded: CsnVector = loaded.into_iter().collect();
-            missed.retain(|csn| !loaded.covers(csn));
-        }
-        if is_unknown {
+        let lacks = if gone > 0 { Lacking::Unknown } else { lacks };
+        let mut missed = self.missed(&snapshot, joined.earlier.as_deref(), lacks)?;
+        if lacks == Lacking::Unknown {
             taken.left_out.extend_from_slice(&missed);
         }
         let now = Position { history, key: reached };
@@ -192,6 +183,26 @@ impl<H: OverlayHost> LogWriter<H> {
                 "access log: {changes} changes of \"{name}\" are no longer in its change log and stay unrecorded"
             ));
         }
+    }
+
+    /// Changes of a database up to these are not in the log. `earlier`: how far it had come when recording was asked for.
+    fn missed<N: Snapshot>(
+        &self,
+        snapshot: &N,
+        earlier: Option<&[Csn]>,
+        lacks: Lacking,
+    ) -> Result<Vec<Csn>, Fault> {
+        let mut missed = match (lacks, earlier) {
+            (Lacking::Nothing, _) => Vec::new(),
+            (Lacking::Newer | Lacking::Earlier, Some(earlier)) => earlier.to_vec(),
+            _ => log::context_csns(snapshot)?,
+        };
+        if lacks == Lacking::Newer {
+            let loaded = log::context_csns(&self.served()?.database().store().snapshot()?)?;
+            let loaded: CsnVector = loaded.into_iter().collect();
+            missed.retain(|csn| !loaded.covers(csn));
+        }
+        Ok(missed)
     }
 
     /// The same for cn=config. The thread that makes its changes reports them.
