@@ -120,7 +120,7 @@ impl<S: Store> Core<S> {
         }
         let behind = gathering.answer(failed.as_ref(), !S::SHARED);
         if self.doubtful && !S::SHARED {
-            // What was committed is told without a change behind it. If that fails, too, the next change tries again.
+            // Followers hear of what was committed without a change behind it. If that fails, too, the next change tries again.
             let renewed = catch_unwind(AssertUnwindSafe(|| self.renew()));
             if let Ok(Ok(())) = renewed {
                 self.database.log_watch().tell();
