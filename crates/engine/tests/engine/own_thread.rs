@@ -95,7 +95,7 @@ fn a_deferred_change_waits_for_this_thread() {
 #[test]
 fn while_another_database_commits_the_writer_gets_the_change() {
     let (fixture, _) = faulty();
-    let answers = ask_and_keep(&fixture, &replace_sn("x"));
+    let answers = ask_and_defer(&fixture, &replace_sn("x"));
     let turn = fixture.environments[0].order.turn();
     writer::carry_out_deferred();
     assert!(!writer::has_deferred() && answers.try_recv().is_err());
