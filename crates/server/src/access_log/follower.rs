@@ -446,10 +446,12 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut positions = Vec::new();
         let mut contexts = HashMap::new();
         let mut more = false;
-        let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
+        let mut of_sources = Vec::new();
         let mut configuration = progress.configuration.clone();
         let shares = self.shares(progress, recorders)?;
+        let own_id = shares.values().next().map(|share| share.start.target.server_id);
         for recorder in recorders {
+            let mut changes = Vec::new();
             let read = match &recorder.source.origin {
                 SourceKind::Database(..) => {
                     let open = recorder.source.joined(&self.own).zip(shares.get(&recorder.source.name));
@@ -473,7 +475,9 @@ impl<H: OverlayHost> LogWriter<H> {
             extent.leaves_out(read.left_out);
             contexts.extend(read.context.map(|context| (recorder.source.name.clone(), context)));
             positions.push((Arc::clone(&recorder.source), read.reached));
+            of_sources.push(changes);
         }
+        let mut changes = sharing::in_one_order(of_sources, own_id);
         for (_, record) in &mut changes {
             record.start = record.start.max(Timestamp(progress.last_start.0.saturating_add(1)));
             progress.last_start = record.start;

@@ -563,8 +563,10 @@ mod tests {
         let check = |databases: &[String], expected: &str| {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("slapd.conf");
-            std::fs::write(&file, [&databases.concat(), &logs.concat()].map(String::as_str).concat())
-                .unwrap();
+            let schema = folder.path().join("core.schema");
+            std::fs::write(&schema, larix_schema::bundled("core").unwrap()).unwrap();
+            let include = format!("include {}\n", schema.display());
+            std::fs::write(&file, [include, databases.concat(), logs.concat()].concat()).unwrap();
             let config = Config::from_slapd_conf(&file).unwrap_or_else(|error| panic!("{error}"));
             let mut orders = Orders::new(&config, HashMap::new());
             let named = |name: &&Database| name.suffixes.iter().any(|suffix| suffix.text.starts_with("dc="));

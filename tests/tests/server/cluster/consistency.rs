@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use larix_proto::oid;
 use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
@@ -51,6 +52,28 @@ pub(super) fn hear_of_changes(address: &str, consistency: &str) {
     for round in ["one", "two", "three"] {
         assert_eq!(change(&nodes[0], &describe(round)), "=> 0\n");
         until("the other node shows it", || description(&nodes[1]).as_deref() == Some(round));
+    }
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+/// While nodes differ in who writes, a change is not sent round in a circle: who has it for the third time says that it is to be tried again.
+#[test]
+fn a_change_that_was_sent_on_twice_is_not_referred_again() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = nodes_with(&engine.database().1, 2, LEASE, ("", ""));
+    nodes.iter_mut().for_each(Member::start);
+    fill(&nodes[0]);
+    let mut client = nodes[1].client();
+    for (hops, code) in [(1_u8, "=> 10"), (2, "=> 52"), (7, "=> 52")] {
+        let counted = format!("with {}={}", oid::PROXY_HOPS, char::from(hops));
+        let request = describe("in vain").replacen('\n', &format!(" {counted}\n"), 1);
+        let answer = ask(&mut client, &request);
+        assert!(answer.starts_with(code), "{hops}: {answer}");
+        assert_eq!(
+            code == "=> 52",
+            answer.contains("another one is about to: try again"),
+            "{hops}: {answer}"
+        );
     }
     nodes.iter_mut().for_each(Member::stop);
 }

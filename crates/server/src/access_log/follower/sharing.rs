@@ -1,12 +1,14 @@
 //! Several databases in one log: a change waits until what has a lower CSN of this server in another of them is recorded, too. A cookie of
 //! the log speaks for all of them, and who has it is not sent what comes late under a lower CSN.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use larix_engine::Fault;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, CsnVector, LogOutline, NumberedRows};
+use larix_engine::time::Timestamp;
+use larix_engine::write::NewRecord;
 use larix_store::{Direction, Store};
 
 use super::reading::{GROUP_BYTES, Start};
@@ -155,11 +157,25 @@ fn share_of(all: &[Readable], at: usize, committed: Csn, start: Start) -> Share 
     Share { start, until: Some(until), more: more && waits.is_none(), limits }
 }
 
+/// A record, and when what it tells of ended.
+type EndedRecord = (Timestamp, NewRecord);
+
+/// The records of one round: those of each source stay in their order, and changes of this server come by their CSNs.
+pub(super) fn in_one_order(sources: Vec<Vec<EndedRecord>>, own_id: Option<u16>) -> Vec<EndedRecord> {
+    let own_csn = |(_, record): &EndedRecord| record.csn.filter(|csn| Some(csn.server_id) == own_id);
+    let mut all = Vec::with_capacity(sources.iter().map(Vec::len).sum());
+    let mut sources: Vec<_> = sources.into_iter().map(VecDeque::from).collect();
+    loop {
+        let next = sources.iter_mut().filter(|source| !source.is_empty());
+        let Some(source) = next.min_by_key(|source| source.front().and_then(own_csn)) else { return all };
+        all.extend(source.pop_front());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::reading::Lacking;
     use larix_engine::log::LogKey;
-    use larix_engine::time::Timestamp;
 
     use super::*;
 

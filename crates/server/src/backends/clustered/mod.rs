@@ -41,6 +41,8 @@ use larix_backend::{
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
 const AGAIN_MAX: usize = 8;
+/// How often nodes send a change on: the first may be wrong about who writes, and the next one knows.
+const FORWARDS_MAX: u8 = 2;
 
 /// A database in a shared engine.
 #[derive(Debug)]
@@ -226,16 +228,17 @@ impl ClusteredBackend {
     }
 
     /// # Errors
-    /// Where changes are to be sent, or why nobody takes them.
-    fn leads(&self, target: &str) -> Result<(), LdapResult> {
+    /// Where changes are to be sent, or why nobody takes them. `hops`: servers that the request has come through.
+    fn leads(&self, target: &str, hops: u8) -> Result<(), LdapResult> {
         match self.node().role() {
             Role::Leader => Ok(()),
-            Role::Follower(leader) => {
+            // While nodes differ in who writes, they would send it to each other (`overlay chain`).
+            Role::Follower(leader) if hops < FORWARDS_MAX => {
                 let schema = &self.common.config.schema;
                 let referrals = referral::rewrite(schema, &[leader], None, Some(target), None);
                 Err(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) })
             }
-            Role::Vacant => {
+            Role::Follower(_) | Role::Vacant => {
                 let text =
                     "no node of this database takes changes just now, another one is about to: try again";
                 Err(LdapResult::with(ResultCode::UNAVAILABLE, text))
@@ -444,6 +447,10 @@ impl Backend for ClusteredBackend {
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
+        let hops = match &changes {
+            Changes::One(request, _) => request.controls.hops,
+            Changes::Together(_) => 0,
+        };
         let target = changes.operations().next().map(|operation| operation.target().to_owned());
         let is_refused = |request: &WriteRequest| {
             let is_client = request.origin == Origin::Client && request.controls.import.is_none();
@@ -453,7 +460,7 @@ impl Backend for ClusteredBackend {
             Changes::One(request, _) => is_refused(request),
             Changes::Together(requests) => requests.iter().all(is_refused),
         };
-        let leads = || if is_refused { Ok(()) } else { self.leads(&target.unwrap_or_default()) };
+        let leads = || if is_refused { Ok(()) } else { self.leads(&target.unwrap_or_default(), hops) };
         let handle = match self.handle().and_then(|handle| leads().map(|()| handle)) {
             Ok(handle) => handle,
             Err(result) => {

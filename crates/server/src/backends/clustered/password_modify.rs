@@ -18,7 +18,7 @@ impl ClusteredBackend {
     ) -> Result<Reply<PasswordChangeOutcome>, LdapResult> {
         let handle = self.handle()?;
         if !self.refers_to_provider(context.subject) {
-            self.leads(&change.target)?;
+            self.leads(&change.target, change.hops)?;
         }
         if change.old.is_some() {
             (change.proof_begins)()?;
