@@ -22,7 +22,7 @@ use larix_engine::audit::{AuditFacts, Request};
 use larix_engine::injected;
 use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Timestamp};
-use larix_engine::write::{NewRecord, Recording, WriteOutcome};
+use larix_engine::write::{Recording, WriteOutcome};
 use larix_proto::LdapResult;
 use larix_store::{ReadError, Store};
 use uuid::Uuid;
