@@ -44,7 +44,7 @@ pub(crate) fn modify<V: Snapshot>(
         false => operator.own_changes(requested),
     };
     let context_csn = operator.context.known.context_csn;
-    // It outlives the references to it.
+    #[expect(clippy::needless_late_init, reason = "it outlives the references to it")]
     let counted;
     let mut changes = all_changes(requested, &own, context_csn);
     let old = current.view()?;

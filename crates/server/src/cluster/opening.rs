@@ -104,7 +104,7 @@ impl Plan {
             Database::open(Arc::clone(store), schema, settings, &SystemRandom)
         };
         // What was not there a moment ago may be there now, also where reads do not ask.
-        let opened = || store.afresh(&open);
+        let opened = || store.afresh(open);
         loop {
             match opened() {
                 Err(DatabaseOpenError::Empty) => {}

@@ -59,7 +59,7 @@ fn a_file_that_takes_lines_again_says_how_many_are_lost() {
     larix_testkit::until("the file says so", || {
         log.line(LogLevel::STATS, format_args!("another one"));
         // What is there; more would have to be waited for, which is an error.
-        let _ = std::io::Read::read_to_end(&mut reader, &mut written);
+        let _ = io::Read::read_to_end(&mut reader, &mut written);
         let written = String::from_utf8_lossy(&written);
         written.contains("pipe takes lines again; ") && written.contains(" before this one are lost")
     });
