@@ -179,10 +179,6 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
     hardening::forbid_new_privileges().context("cannot forbid new privileges")?;
     let (pid, names) = (read.settings.pid_file.clone(), read.settings.args_file.clone());
     let _files = ProcessFiles::write(pid.as_deref(), names.as_deref())?;
-    if let Some(path) = &arguments.port_file {
-        let http = pages.iter().filter_map(|page| Some(page.address().ok()?.port()));
-        write_ports(path, listeners.iter().filter_map(Listener::port).chain(http))?;
-    }
     serve(arguments.clone(), read, (listeners, pages), (readiness, manner.hangup))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -212,6 +208,9 @@ fn serve(
     (listeners, pages): (Vec<Listener>, Vec<HttpListener>),
     (readiness, hangup): (Readiness, Signal),
 ) -> anyhow::Result<()> {
+    let port_file = arguments.port_file.clone();
+    let http = pages.iter().filter_map(|page| Some(page.address().ok()?.port()));
+    let ports: Vec<u16> = listeners.iter().filter_map(Listener::port).chain(http).collect();
     let mut paths = Vec::new();
     let mut listening = Vec::new();
     for listener in listeners {
@@ -244,6 +243,10 @@ fn serve(
         }
     })
     .context("cannot handle signals")?;
+    // Who waits for it may send a signal at once.
+    if let Some(path) = port_file {
+        write_ports(&path, ports)?;
+    }
     readiness.ready()?;
     let done = event_loop.run().context("the event loop failed");
     for path in paths {
@@ -317,8 +320,8 @@ fn follow_signals(on_hangup: Signal, report: impl Fn(Signal) + Send + 'static) -
     Ok(())
 }
 
-fn write_ports(path: &Path, ports: impl Iterator<Item = u16>) -> anyhow::Result<()> {
-    let ports: String = ports.map(|port| format!("{port}\n")).collect();
+fn write_ports(path: &Path, ports: Vec<u16>) -> anyhow::Result<()> {
+    let ports: String = ports.into_iter().map(|port| format!("{port}\n")).collect();
     // Whole or not there at all: who waits for it reads it at once.
     let partial = path.with_extension("partial");
     let written = std::fs::write(&partial, ports).and_then(|()| std::fs::rename(&partial, path));
