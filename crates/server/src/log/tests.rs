@@ -1,4 +1,7 @@
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use super::file::LogFile;
 use super::*;
@@ -42,27 +45,76 @@ fn gathered_lines_are_handed_over_together_and_in_order() {
 }
 
 /// A pipe is full until somebody reads, as a disk is until somebody makes room.
+struct Pipe {
+    _directory: tempfile::TempDir,
+    path: PathBuf,
+    reader: File,
+}
+
+impl Pipe {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        let reader = Self::without_waiting(File::options().read(true)).open(&path).unwrap();
+        Self { _directory: directory, path, reader }
+    }
+
+    fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
+    }
+
+    /// The bytes that wait to be read.
+    fn waiting(&self) -> usize {
+        usize::try_from(rustix::io::ioctl_fionread(&self.reader).unwrap()).unwrap()
+    }
+
+    /// How many bytes the empty pipe takes. It is empty afterwards.
+    fn room(&mut self) -> usize {
+        let mut filler = Self::without_waiting(File::options().append(true)).open(&self.path).unwrap();
+        while filler.write(&[b'x'; 4_096]).is_ok() {}
+        let bytes = self.waiting();
+        self.reader.read_exact(&mut vec![0; bytes]).unwrap();
+        bytes
+    }
+
+    /// Until the file says that it takes lines again, and how many it did not take.
+    fn await_report(&mut self, log: &Log) {
+        let mut written = Vec::new();
+        larix_testkit::until("the file says so", || {
+            log.line(LogLevel::STATS, format_args!("another one"));
+            // What is there; more would have to be waited for, which is an error.
+            let _ = self.reader.read_to_end(&mut written);
+            let written = String::from_utf8_lossy(&written);
+            written.contains("pipe takes lines again; ") && written.contains(" before this one are lost")
+        });
+    }
+}
+
 #[test]
 fn a_file_that_takes_lines_again_says_how_many_are_lost() {
-    let directory = tempfile::tempdir().unwrap();
-    let pipe = directory.path().join("pipe");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-    let mut options = std::fs::File::options();
-    let flag = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), flag);
-    let mut reader = options.open(&pipe).unwrap();
-    let (log, thread) = Log::start(settings(&pipe, LogLevel::STATS), LogCall::default()).unwrap();
+    let mut pipe = Pipe::new();
+    let (log, thread) = Log::start(settings(&pipe.path, LogLevel::STATS), LogCall::default()).unwrap();
     while log.unwritten() == 0 {
         log.line(LogLevel::STATS, format_args!("line {}", "x".repeat(1_000)));
     }
-    let mut written = Vec::new();
-    larix_testkit::until("the file says so", || {
-        log.line(LogLevel::STATS, format_args!("another one"));
-        // What is there; more would have to be waited for, which is an error.
-        let _ = io::Read::read_to_end(&mut reader, &mut written);
-        let written = String::from_utf8_lossy(&written);
-        written.contains("pipe takes lines again; ") && written.contains(" before this one are lost")
-    });
+    pipe.await_report(&log);
+    thread.finish();
+}
+
+#[test]
+fn a_report_that_found_no_room_comes_later() {
+    let mut pipe = Pipe::new();
+    let (log, thread) = Log::start(settings(&pipe.path, LogLevel::STATS), LogCall::default()).unwrap();
+    // 80 bytes are left in the pipe's last page: enough for the time and a letter.
+    let bytes = pipe.room();
+    let mut filler = File::options().append(true).open(&pipe.path).unwrap();
+    filler.write_all(&vec![b'x'; bytes - 80]).unwrap();
+    log.line(LogLevel::STATS, format_args!("{}", "x".repeat(1_000)));
+    larix_testkit::until("the line found no room", || log.unwritten() == 1);
+    log.line(LogLevel::STATS, format_args!("x"));
+    larix_testkit::until("the letter is in the pipe", || pipe.waiting() > bytes - 80);
+    pipe.await_report(&log);
     thread.finish();
 }
 

@@ -244,12 +244,14 @@ impl Outputs {
         {
             match file.append(&out.file) {
                 Ok(()) => {
-                    if let Some(before) = reported.broken.take() {
+                    if let Some(before) = reported.broken {
                         let lost = shared.unwritten.load(Ordering::Relaxed).wrapping_sub(before);
                         let path = file.path().display().to_string();
-                        self.report_trouble(&format!(
-                            "log: {path} takes lines again; {lost} before this one are lost"
-                        ));
+                        let text = format!("log: {path} takes lines again; {lost} before this one are lost");
+                        // A file with room for the lines and none for the report gets it behind later ones.
+                        if self.report_trouble(&text).is_ok() {
+                            reported.broken = None;
+                        }
                     }
                 }
                 Err(error) => {
@@ -267,7 +269,8 @@ impl Outputs {
         out.file.clear();
         out.file_lines = 0;
         if let Some(text) = self.file.as_mut().and_then(LogFile::take_trouble) {
-            self.report_trouble(&text);
+            // A file that takes nothing is reported with the next lines.
+            let _ = self.report_trouble(&text);
         }
     }
 
@@ -293,14 +296,14 @@ impl Outputs {
     }
 
     /// On all outputs, the file included: it still takes lines, somewhere.
-    fn report_trouble(&mut self, text: &str) {
+    ///
+    /// # Errors
+    /// The file does not take the report.
+    fn report_trouble(&mut self, text: &str) -> io::Result<()> {
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
         let _ = io::stderr().write_all(&out.stderr);
-        // A file that takes nothing is reported with the next lines.
-        if let Some(file) = &mut self.file {
-            let _ = file.append(&out.file);
-        }
+        self.file.as_mut().map_or(Ok(()), |file| file.append(&out.file))
     }
 
     /// On all outputs but the file, which failed.
