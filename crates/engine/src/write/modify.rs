@@ -99,33 +99,41 @@ fn counted_changes<V: Snapshot>(
     current: &CurrentEntry<'_>,
     requested: &[Change],
 ) -> Result<Option<Vec<Change>>, Failure> {
-    let increments = || requested.iter().filter(|change| change.kind == ChangeKind::Increment);
-    if !operator.context.settings.merges_records || increments().next().is_none() {
+    let settings = operator.context.settings;
+    if !settings.merges_records {
         return Ok(None);
     }
-    let counted: foldhash::HashSet<&AttributeDescription> =
-        increments().map(|change| &change.description).collect();
+    let increments = requested.iter().enumerate().filter(|(_, change)| change.kind == ChangeKind::Increment);
+    // The last one of each attribute: its sum stands for what was asked of the attribute until then.
+    let last: foldhash::HashMap<&AttributeDescription, usize> =
+        increments.map(|(at, change)| (&change.description, at)).collect();
+    if last.is_empty() {
+        return Ok(None);
+    }
+    let last_of = |change: &Change| last.get(&change.description).copied();
+    let up_to_it = requested.iter().enumerate().filter(|(at, change)| last_of(change) >= Some(*at));
+    let counted: Changes<'_> = up_to_it.map(|(_, change)| change).collect();
     let (schema, permissive) = (operator.schema(), operator.envelope.controls.permissive_modify);
     let reader = operator.reader(current)?;
-    let mut entry = reader.owned_in_part(String::new(), |description| counted.contains(description))?;
+    let mut entry = reader.owned_in_part(String::new(), |description| last.contains_key(description))?;
     let sets = StoredSets::new(reader);
+    match change::apply_all(schema, &mut entry, &counted, permissive, &sets, &settings.request_limits) {
+        Ok(()) => {}
+        // It is refused in its turn, with the others beside it.
+        Err(Failure::Refused(_)) => return Ok(None),
+        Err(failure) => return Err(failure),
+    }
     let mut all = Vec::with_capacity(requested.len());
-    for change in requested {
-        if !counted.contains(&change.description) {
-            all.push(change.clone());
-            continue;
+    for (at, change) in requested.iter().enumerate() {
+        match last_of(change) {
+            Some(end) if at < end => {}
+            Some(end) if at == end => {
+                let sum = entry.attribute(&change.description).map(|of| of.values.clone());
+                let name = change.description.to_text(schema);
+                all.push(internal_change(schema, ChangeKind::Replace, &name, sum.unwrap_or_default())?);
+            }
+            _ => all.push(change.clone()),
         }
-        if change::apply(schema, &mut entry, change, permissive, &sets).is_err() {
-            // It is refused in its turn, with the others beside it.
-            return Ok(None);
-        }
-        if change.kind != ChangeKind::Increment {
-            all.push(change.clone());
-            continue;
-        }
-        let sum = entry.attribute(&change.description).map(|of| of.values.clone()).unwrap_or_default();
-        let name = change.description.to_text(schema);
-        all.push(internal_change(schema, ChangeKind::Replace, &name, sum)?);
     }
     Ok(Some(all))
 }

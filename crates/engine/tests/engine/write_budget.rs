@@ -1,5 +1,7 @@
 //! What one change may cost.
 
+use std::sync::Arc;
+
 use larix_engine::DatabaseSettings;
 use larix_engine::budget::RequestLimit;
 use larix_store::memory::MemoryStore;
@@ -49,6 +51,31 @@ fn access_rules_take_so_many_steps_of_a_change() {
         assert_eq!(add, answer, "the rule says the same of all values, and is asked once");
         // Nobody else has to do with it.
         assert_eq!(modify(&fixture, "title"), "0");
+    }
+}
+
+/// Also where their sums go to other members.
+#[test]
+fn increments_take_steps() {
+    const A: &str = "cn=a,dc=example,dc=com";
+    let schema = schema("");
+    let plain = settings(&schema);
+    let request_limits = plain.request_limits.with(RequestLimit::Steps, 1_000);
+    for merges_records in [false, true] {
+        let settings = DatabaseSettings { request_limits, merges_records, ..plain.clone() };
+        let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), settings)]);
+        fixture.apply(TREE);
+        fixture.apply(&format!(
+            "dn: {A}\nchangetype: add\nobjectClass: device\nobjectClass: posixAccount\ncn: a\nuid: a\n\
+             uidNumber: 5\ngidNumber: 1\nhomeDirectory: /\n"
+        ));
+        let increment = |count: usize| {
+            let all = "increment: uidNumber\nuidNumber: 1\n-\n".repeat(count);
+            fixture.change(&format!("dn: {A}\nchangetype: modify\n{all}"))
+        };
+        let refused = "11 more than 1000 steps of work on one entry (request-limits steps=)";
+        assert_eq!((increment(600).as_str(), increment(300).as_str()), (refused, "0"), "{merges_records}");
+        assert_eq!(fixture.value(A, "uidNumber").as_deref(), Some("305"));
     }
 }
 
