@@ -179,9 +179,11 @@ impl<S: Store> Core<S> {
         if !Arc::ptr_eq(&self.environment.order, &environment.order)
             && let Ok(snapshot) = self.database.store().snapshot()
         {
-            let server_id = environment.order.server_id();
-            if let Ok(csns) = log::context_csns(&snapshot) {
-                csns.iter().for_each(|csn| environment.order.observe(csn));
+            let (server_id, now) = (environment.order.server_id(), environment.clock.now());
+            // As at the start: what is changed here comes after what others changed, too.
+            let known = log::context_csns(&snapshot).unwrap_or_default();
+            for csn in known.iter().chain(self.counters.highest.as_slice()) {
+                environment.order.follow(csn, now);
             }
             // Sequences go on under the next server ID. What cannot be read now fails the next group, too.
             if server_id != self.environment.order.server_id()

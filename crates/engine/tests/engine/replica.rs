@@ -226,6 +226,20 @@ fn own_changes_come_back_to_a_restored_member_in_any_order() {
     find_nothing(&f);
 }
 
+/// As when the server gets another ID, or the database is recorded in one log with others. The second clock is too far ahead to be followed.
+#[test]
+fn in_another_order_changes_come_after_what_others_changed() {
+    for ahead in [10, 172_800] {
+        let mut f = filled();
+        assert_eq!(apply(&f, [put(1, A, csn(2, ahead), &[])]), "done");
+        raise(&f, &[csn(2, ahead)]);
+        f.change_server_id(3);
+        f.apply(&format!("dn: {A}\nchangetype: modify\nreplace: description\ndescription: here\n-\n"));
+        let own: Csn = f.value(A, "entryCSN").unwrap().parse().unwrap();
+        assert!(own.server_id == 3 && own > csn(2, ahead), "{own}");
+    }
+}
+
 /// A client may add an entry again under the entryUUID of a deleted one: where several servers take changes, the others are to
 /// take it for another life of the entry, whatever createTimestamp the client sets.
 #[test]
