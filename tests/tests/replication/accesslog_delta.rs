@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use larix_proto::Scope;
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::{Client, run as ask};
 use larix_tests::sync::{Consumer, SyncSearch, read};
 
@@ -272,5 +272,49 @@ fn a_log_that_was_loaded_with_its_database_lacks_nothing() {
     }
     let server = after.start().unwrap();
     assert_eq!(change_and_ask(&server), expected);
+    assert!(server.stop());
+}
+
+/// Each comes with the contextCSN of its own database. That of the first one is behind the second one's, which the log does not reach.
+#[test]
+fn consumers_of_all_databases_of_a_log_are_let_in() {
+    const SUFFIXES: [&str; 2] = ["dc=example,dc=com", "dc=two"];
+    let database = |(number, suffix): (usize, &&str)| {
+        format!(
+            "database mdb\nsuffix {suffix}\ndirectory @DATA@/{number}\noverlay syncprov\noverlay accesslog\n\
+             logdb cn=log\nlogops writes\nlogsuccess TRUE\nrootdn cn=admin,{suffix}\nrootpw secret\n"
+        )
+    };
+    let databases: String = SUFFIXES.iter().enumerate().map(database).collect();
+    let log = "database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@/log\noverlay syncprov\n";
+    let site = Site::new(Kind::Larix, &format!("serverID 1\n{log}{databases}"));
+    for (number, suffix) in SUFFIXES.iter().enumerate() {
+        let file = site.path().join("load.ldif");
+        let name = suffix.trim_start_matches("dc=").split(',').next().unwrap();
+        let csn = format!("20260101000000.00000{number}Z#000000#001#000000");
+        let entry = format!("dn: {suffix}\nobjectClass: domain\ndc: {name}\nentryCSN: {csn}\n");
+        std::fs::write(&file, entry).unwrap();
+        let mut add = Kind::Larix.tool("add");
+        // -w: the contextCSN is that of the entry.
+        add.args(["-w", "-b", suffix, "-f"]).arg(site.configuration()).arg("-l").arg(&file);
+        assert!(add.output().unwrap().status.success());
+    }
+    let server = site.start().unwrap();
+    for suffix in SUFFIXES {
+        until("it is let in", || {
+            let shown = SyncSearch {
+                base: suffix,
+                scope: Scope::Base,
+                attributes: &["contextCSN"],
+                ..SyncSearch::default()
+            };
+            let shown = read(server.address, &shown).expect("the entry");
+            let csn = String::from_utf8_lossy(shown[suffix]["contextcsn"].first().expect("one")).into_owned();
+            let mut consumer = Consumer::default();
+            consumer.cookie = Some(format!("rid=001,csn={csn}"));
+            consumer.ask(server.address, &SyncSearch { base: "cn=log", ..SyncSearch::default() });
+            consumer.refresh().is_none()
+        });
+    }
     assert!(server.stop());
 }

@@ -388,6 +388,9 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         round.recording.retired = self.retired(recorders).map_err(text)?;
         round.extent.record(progress.extent.as_ref(), &mut round.recording);
+        if progress.extent.as_ref().is_none_or(|known| known.lacks != round.extent.lacks) {
+            self.raise_sources(recorders, &round.extent.lacks).map_err(text)?;
+        }
         if !round.recording.is_empty() {
             let next =
                 progress.turn.as_ref().map(|turn| turn.take(&mut round.recording, progress.last_start));

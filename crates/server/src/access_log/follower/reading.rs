@@ -142,7 +142,7 @@ impl<H: OverlayHost> LogWriter<H> {
         let gone = (reached.sequence - from.sequence).saturating_sub(count as u64);
         self.report_gone(&source.name, gone);
         let lacks = if gone > 0 { Lacking::Unknown } else { lacks };
-        let mut missed = self.missed(&snapshot, joined.earlier.as_deref(), lacks)?;
+        let mut missed = self.missed(&snapshot, joined.earlier.as_deref(), (lacks, share))?;
         if lacks == Lacking::Unknown {
             taken.left_out.extend_from_slice(&missed);
         }
@@ -190,13 +190,16 @@ impl<H: OverlayHost> LogWriter<H> {
         &self,
         snapshot: &N,
         earlier: Option<&[Csn]>,
-        lacks: Lacking,
+        (lacks, share): (Lacking, &Share),
     ) -> Result<Vec<Csn>, Fault> {
         let mut missed = match (lacks, earlier) {
             (Lacking::Nothing, _) => Vec::new(),
             (Lacking::Newer | Lacking::Earlier, Some(earlier)) => earlier.to_vec(),
             _ => log::context_csns(snapshot)?,
         };
+        if lacks != Lacking::Unknown {
+            missed.retain(|csn| share.has_to_be_known(csn));
+        }
         if lacks == Lacking::Newer {
             let loaded = log::context_csns(&self.served()?.database().store().snapshot()?)?;
             let loaded: CsnVector = loaded.into_iter().collect();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use larix_engine::Fault;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, CsnVector, LogOutline, NumberedRows};
+use larix_engine::replica::{ReplicaRules, ReplicatedBatch};
 use larix_engine::time::Timestamp;
 use larix_engine::write::NewRecord;
 use larix_store::{Direction, Store};
@@ -54,6 +55,12 @@ impl Limits {
 }
 
 impl Share {
+    /// Whether consumers have to know this change, which was made before recording began. Those of another database of the log do not hear
+    /// of another server's.
+    pub(super) fn has_to_be_known(&self, csn: &Csn) -> bool {
+        self.limits.committed.is_none() || csn.server_id == self.start.target.server_id
+    }
+
     /// Whether the log may say that it has come so far.
     pub(super) fn allows(&self, csns: &[Csn]) -> bool {
         let own = self.start.target.server_id;
@@ -62,6 +69,35 @@ impl Share {
 }
 
 impl<H: OverlayHost> LogWriter<H> {
+    /// Has those who follow one of the databases let in where the log begins behind its last change: they come with the contextCSN that they
+    /// have from there, and would be sent back to its entries until it changes. It has all that this server had changed in it up to there.
+    pub(super) fn raise_sources(
+        &self,
+        recorders: &[Arc<Recorder<H>>],
+        lacks: &CsnVector,
+    ) -> Result<(), Fault> {
+        if self.served()?.database().settings().provider.is_none() {
+            return Ok(());
+        }
+        for recorder in recorders {
+            let Some((served, _)) = recorder.source.joined(&self.own) else { continue };
+            let (database, settings) = (served.database(), served.database().settings());
+            // Who hears of changes from others says by its contextCSN that it has heard of all.
+            if settings.provider.is_none() || settings.shadow || settings.multi_provider {
+                continue;
+            }
+            let known: CsnVector = log::consumer_csns(&database.store().snapshot()?)?.into_iter().collect();
+            let ahead = lacks.of(database.server_id()).filter(|csn| !known.is_empty() && !known.covers(csn));
+            if let Some(csn) = ahead {
+                let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+                let batch = ReplicatedBatch { changes: Vec::new(), context_csns: vec![csn], rules };
+                // What is refused is tried again when the server starts.
+                served.replicate(batch, Box::new(|_| {}));
+            }
+        }
+        Ok(())
+    }
+
     /// How far each database that is open is read in this round, by the sources' names.
     pub(super) fn shares(
         &self,

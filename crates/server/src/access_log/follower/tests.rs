@@ -10,7 +10,7 @@ use larix_engine::csn::Csn;
 use larix_engine::database::{ProviderSettings, Suffix};
 use larix_engine::log;
 use larix_engine::order::CommitOrder;
-use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
+use larix_engine::replica::{ReplicatedBatch, ReplicatedChange, ReplicatedOutcome};
 use larix_engine::tables::TABLES;
 use larix_engine::time::SeededRandom;
 use larix_engine::write::{AttributeValues, Origin, WriteOperation, WriteRequest, WriterEnvironment};
@@ -470,6 +470,27 @@ fn a_database_that_is_recorded_later_brings_a_gap() {
     two.add(&schema, 1);
     one.record();
     assert_eq!(lacks(&one), two.changes()[..1]);
+}
+
+/// Who follows one of the databases never hears of a server that changes another one.
+#[test]
+fn what_other_servers_changed_before_is_no_gap_for_all() {
+    let (schema, stores) = (schema(), stores());
+    let mut one = Machine::new(&schema, &stores);
+    let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
+    let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
+    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    one.record();
+    two.add(&schema, 0);
+    let theirs: Csn = "20200101000000.000000Z#000000#005#000000".parse().unwrap();
+    let batch = ReplicatedBatch { context_csns: vec![theirs], ..ReplicatedBatch::default() };
+    let (done, ended) = mpsc::channel();
+    let tell = move |outcome: ReplicatedOutcome| done.send(outcome.result).unwrap();
+    two.database.served.replicate(batch, Box::new(tell));
+    assert!(ended.recv().unwrap().is_success());
+    one.records_also(&two);
+    one.record();
+    assert_eq!(one.progress.extent.as_ref().unwrap().lacks.as_slice(), two.changes());
 }
 
 fn stores() -> [SharedStore; 2] {
