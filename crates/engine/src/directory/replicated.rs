@@ -9,8 +9,8 @@ use super::{ServedDatabase, absent};
 use crate::load::{Fill, FillOptions};
 use crate::overlay::Interests;
 use crate::replica::{
-    DeleteCompletion, DeleteLimit, ReplicatedBatch, ReplicatedCompletion, ReplicatedJob, ReplicatedOutcome,
-    Share, UuidSet, prepare,
+    DeleteCompletion, DeleteLimit, Ready, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion,
+    ReplicatedJob, ReplicatedOutcome, Share, UuidSet, is_elsewhere, prepare,
 };
 use crate::write::KnownSchema;
 use crate::writer::{Job, WriterTask};
@@ -38,7 +38,11 @@ impl<S: Store> ServedDatabase<S> {
             // Each server keeps back links by itself.
             rules.attributes = Arc::new(rules.attributes.without(&own));
         }
-        let changes = changes.into_iter().map(|change| prepare(&schema, &known, &rules, change)).collect();
+        let prepared = |change: ReplicatedChange| match is_elsewhere(&schema, &settings.suffixes, &change) {
+            true => Ready::Nothing,
+            false => prepare(&schema, &known, &rules, change),
+        };
+        let changes = changes.into_iter().map(prepared).collect();
         let applied = Arc::new(Mutex::new(Vec::new()));
         let job = ReplicatedJob { changes, context_csns, rules, applied: Arc::clone(&applied) };
         let completion = Box::new(move |outcome: crate::write::WriteOutcome| {

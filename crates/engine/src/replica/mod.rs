@@ -28,7 +28,7 @@ pub use crate::replica_state::{ENTRY_PLACE_OID, EntryPlaces};
 pub(crate) use apply::ReplicatedJob;
 pub(crate) use conflicts::is_conflict;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
-pub(crate) use prepare::{Ready, prepare};
+pub(crate) use prepare::{Ready, is_elsewhere, prepare};
 pub(crate) use state::check;
 pub use state::is_computed;
 pub use state::{ReplicaRows, deletes_after, entry_of};

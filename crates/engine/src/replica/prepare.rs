@@ -10,6 +10,7 @@ use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
 use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change, refuse};
 use crate::csn::Csn;
+use crate::database::Suffix;
 use crate::log::{LoggedChange, LoggedKind, LoggedModification, ReceivedChange};
 use crate::write::AttributeValues;
 use crate::write::known::KnownSchema;
@@ -73,6 +74,22 @@ pub(crate) enum DeltaChange {
     Modify(Vec<Change>),
     Delete,
     Rename { new_rdn: String, delete_old_rdn: bool, new_superior: Option<String>, mods: Vec<Change> },
+}
+
+/// Whether a record of an access log is about an entry of another database, and leaves it there: a log may record several.
+pub(crate) fn is_elsewhere(schema: &Schema, suffixes: &[Suffix], change: &ReplicatedChange) -> bool {
+    let ReplicatedChange::Delta { dn, change, .. } = change else { return false };
+    let Ok(dn) = schema.parse_dn(dn) else { return false };
+    let is_outside = |dn: &NormalDn| suffixes.iter().all(|suffix| !dn.is_within(&suffix.normal));
+    let LoggedChange::ModifyDn { new_superior, .. } = change else { return is_outside(&dn) };
+    // What is above the suffix may bring an entry there by a rename.
+    let is_apart =
+        |dn: &NormalDn| is_outside(dn) && suffixes.iter().all(|suffix| !suffix.normal.is_within(dn));
+    let superior = match new_superior {
+        Some(superior) => schema.parse_dn(superior).ok(),
+        None => dn.parent(),
+    };
+    is_apart(&dn) && superior.is_some_and(|superior| is_apart(&superior))
 }
 
 pub(crate) fn prepare(

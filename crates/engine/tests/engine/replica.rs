@@ -468,6 +468,33 @@ fn a_late_change_is_merged_and_told_once() {
     assert_eq!(descriptions(&f), ["late", "new", "p"]);
 }
 
+/// A log may record several databases.
+#[test]
+fn a_record_of_another_database_is_passed_over() {
+    const OTHER: &str = "cn=a,dc=other";
+    let f = filled();
+    let rename = |new_superior: Option<&str>| LoggedChange::ModifyDn {
+        new_rdn: "cn=b".to_owned(),
+        delete_old_rdn: true,
+        new_superior: new_superior.map(str::to_owned),
+        modifications: Vec::new(),
+    };
+    let check = |dn: &str, change: LoggedChange, expected: &str| {
+        let (dn, csn) = (dn.to_owned(), csn(2, 1));
+        let entry_uuid = Some(uuid(9));
+        let change = ReplicatedChange::Delta { entry_uuid, dn, csn, change, place: None, whole: false };
+        assert_eq!(apply(&f, [change]), expected);
+    };
+    let modify = || LoggedChange::Modify(vec![modification(LoggedKind::Replace, "description", &["new"])]);
+    for change in [LoggedChange::Delete, modify(), rename(None), rename(Some("ou=x,dc=other"))] {
+        check(OTHER, change, "older");
+    }
+    let missing = |dn: &str| format!("32 \"{dn}\" is not here");
+    check(A, modify(), &missing(&A.to_lowercase()));
+    // The record does not have what the entry is.
+    check(OTHER, rename(Some("ou=People,dc=example,dc=com")), &missing(OTHER));
+}
+
 /// The log of this server goes on when its ID changes.
 #[test]
 fn a_late_change_is_judged_by_what_was_logged_under_another_server_id() {
