@@ -76,11 +76,12 @@ impl<H: OverlayHost> LogWriter<H> {
         recorders: &[Arc<Recorder<H>>],
         lacks: &CsnVector,
     ) -> Result<(), Fault> {
-        if self.served()?.database().settings().provider.is_none() {
+        let open: Vec<Open<'_, H>> =
+            recorders.iter().filter_map(|recorder| recorder.source.joined(&self.own)).collect();
+        if open.len() < 2 || self.served()?.database().settings().provider.is_none() {
             return Ok(());
         }
-        for recorder in recorders {
-            let Some((served, _)) = recorder.source.joined(&self.own) else { continue };
+        for (served, _) in open {
             let (database, settings) = (served.database(), served.database().settings());
             // Who hears of changes from others says by its contextCSN that it has heard of all.
             if settings.provider.is_none() || settings.shadow || settings.multi_provider {
