@@ -41,8 +41,11 @@ use larix_backend::{
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
 const AGAIN_MAX: usize = 8;
-/// How often nodes send a change on: the first may be wrong about who writes, and the next one knows.
-const FORWARDS_MAX: u8 = 2;
+/// A change that has come through so many servers is not sent on. Balancers and proxies in front of the nodes count, too, and a node
+/// that a change comes to by way of them must still send it on.
+const SERVERS_MAX: u8 = 6;
+
+const _: () = assert!(SERVERS_MAX < larix_proxy::HOPS_MAX);
 
 /// A database in a shared engine.
 #[derive(Debug)]
@@ -233,12 +236,19 @@ impl ClusteredBackend {
         match self.node().role() {
             Role::Leader => Ok(()),
             // While nodes differ in who writes, they would send it to each other (`overlay chain`).
-            Role::Follower(leader) if hops < FORWARDS_MAX => {
+            Role::Follower(leader) if hops < SERVERS_MAX => {
                 let schema = &self.common.config.schema;
                 let referrals = referral::rewrite(schema, &[leader], None, Some(target), None);
                 Err(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) })
             }
-            Role::Follower(_) | Role::Vacant => {
+            Role::Follower(_) => {
+                let text = format!(
+                    "the change has come through {hops} balancers, proxies and nodes, and this node does not write, another one is \
+                     about to: try again"
+                );
+                Err(LdapResult::with(ResultCode::UNAVAILABLE, text))
+            }
+            Role::Vacant => {
                 let text =
                     "no node of this database takes changes just now, another one is about to: try again";
                 Err(LdapResult::with(ResultCode::UNAVAILABLE, text))
