@@ -113,6 +113,10 @@ impl LogFile {
             self.follow();
         }
         if self.is_full(lines.len(), now) {
+            // Somebody may have moved it just now: what is there in its place is not put aside.
+            self.follow();
+        }
+        if self.is_full(lines.len(), now) {
             self.put_aside(now);
         }
         let open = &mut self.open;
@@ -195,11 +199,13 @@ impl LogFile {
         let again = self.stuck.is_some();
         let (inode, aside) = (self.open.inode, std::fs::rename(&self.path, self.numbered(1)));
         self.reopen();
-        if aside.is_ok() && self.open.inode != inode {
+        if self.open.inode != inode {
             return;
         }
         self.stuck = Some(now);
+        // One that is not there was moved, and that no other can be had is reported already.
         if let Err(error) = aside
+            && error.kind() != io::ErrorKind::NotFound
             && !again
         {
             let (path, to) = (self.path.display(), self.numbered(1));
@@ -325,6 +331,43 @@ mod tests {
         file.append(b"line 5\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "line 5\n");
         assert_eq!(names(directory.path()), ["log", "log.01"]);
+    }
+
+    /// As by another program that puts it aside, in the second in which the server does not look.
+    #[test]
+    fn a_full_file_that_somebody_has_moved_is_not_put_aside() {
+        for is_replaced in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("log");
+            let rotation = LogRotation { keep: 2, bytes: Some(10), age: None };
+            let mut file = LogFile::open(&path, Some(rotation)).unwrap();
+            file.append(b"line 0\n").unwrap();
+            std::fs::rename(&path, directory.path().join("moved")).unwrap();
+            if is_replaced {
+                std::fs::write(&path, "").unwrap();
+            }
+            file.append(b"line 1\n").unwrap();
+            assert_eq!(file.take_trouble(), None, "{is_replaced}");
+            assert_eq!(names(directory.path()), ["log", "moved"], "{is_replaced}");
+            file.append(b"line 2\n").unwrap();
+            assert_eq!(names(directory.path()), ["log", "log.01", "moved"], "{is_replaced}");
+        }
+    }
+
+    #[test]
+    fn a_full_file_that_cannot_be_had_again_is_reported_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (folder, away) = (directory.path().join("logs"), directory.path().join("away"));
+        std::fs::create_dir(&folder).unwrap();
+        let rotation = LogRotation { keep: 1, bytes: Some(10), age: None };
+        let mut file = LogFile::open(&folder.join("log"), Some(rotation)).unwrap();
+        std::fs::rename(&folder, &away).unwrap();
+        for n in 0..3 {
+            file.append(b"a line\n").unwrap();
+            file.follow();
+            let trouble = file.take_trouble();
+            assert_eq!(trouble.is_some(), n == 0, "{trouble:?}");
+        }
     }
 
     #[test]
