@@ -140,11 +140,10 @@ fn one_value_among_ten_thousand_entries() {
     assert!(status == Some(0) && text.contains("knows no change of it"), "{text}");
 }
 
-/// The contextCSN that is shown is that of all of them.
-#[test]
-fn a_server_is_retired_in_glued_databases_too() {
+/// A server with a database that another root administers or the same, glued below `o=u`, with a change of the server id 2.
+fn glued(root: &str) -> (Site, Server) {
     let below =
-        "database mdb\nsuffix cn=below,o=u\nrootdn cn=admin,o=u\ndirectory @DATA@-below\nsubordinate\n";
+        format!("database mdb\nsuffix cn=below,o=u\nrootdn {root}\ndirectory @DATA@-below\nsubordinate\n");
     let site = Site::new(Kind::Larix, &format!("{below}{DATABASE}"));
     let load = |suffix: &str, ldif: &str| {
         let file = site.path().join("load.ldif");
@@ -159,12 +158,31 @@ fn a_server_is_retired_in_glued_databases_too() {
     let device = "objectClass: device\nstructuralObjectClass: device\ncn: below\n";
     load("cn=below,o=u", &entry(2, "cn=below,o=u", device).replace("#001#", "#002#"));
     let server = site.start().expect("the server starts");
+    (site, server)
+}
+
+/// The contextCSN that is shown is that of all of them.
+#[test]
+fn a_server_is_retired_in_glued_databases_too() {
+    let (_site, server) = glued("cn=admin,o=u");
     let (status, text) = replica(&["retire", "2"], &[&server]);
     assert!(status == Some(0) && text.contains(": removed"), "{text}");
     let (_, text) = replica(&["retire", "-n", "2"], &[&server]);
     assert!(text.contains("has none"), "{text}");
     let (_, text) = replica(&["retire", "-n", "1"], &[&server]);
     assert!(text.contains("would be removed"), "{text}");
+}
+
+/// Who manages the uppermost database alone takes nothing away from the others, and nothing at all.
+#[test]
+fn a_server_is_retired_by_who_manages_all_that_is_glued() {
+    let (_site, server) = glued("cn=other,o=u");
+    for id in ["2", "1"] {
+        let (status, text) = replica(&["retire", id], &[&server]);
+        assert!(status == Some(50) && text.contains("is glued below"), "{id}: {text}");
+        let (_, text) = replica(&["retire", "-n", id], &[&server]);
+        assert!(text.contains("would be removed"), "{id}: {text}");
+    }
 }
 
 /// A base that is on neither server, or on one of them; nothing is equal that was not compared.

@@ -1,12 +1,13 @@
 //! Three extended operations for those who look after replicas: digests of what a database holds
 //! ([`larix_replication::digest`]), what lost in conflicts, and removing the contextCSN of a server that is gone.
 //!
-//! All need the `manage` privilege on the suffix entry, which the rootdn has.
+//! All need the `manage` privilege on the suffix entry, which the rootdn has; the last one on those of glued databases, too.
 
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::replica::{self, ConflictKind, ConflictRecord, KeptSide};
 use larix_engine::{Fault, ServedDatabase};
@@ -61,6 +62,19 @@ fn conflict_json(record: &ConflictRecord) -> Value {
     })
 }
 
+/// Whether the requester may manage a database that is glued below another one, too.
+///
+/// # Errors
+/// It names the database.
+fn managed_below(served: &ServedDatabase<LmdbStore>, subject: &Subject) -> Result<(), LdapResult> {
+    let settings = served.database().settings();
+    let Some(suffix) = settings.suffixes.first() else { return Ok(()) };
+    digests::managed(served.database(), &suffix.normal, subject).map_err(|refused| {
+        let text = format!("nothing was done: {:?} is glued below, and {}", suffix.text, refused.diagnostic);
+        LdapResult::with(refused.code, text)
+    })
+}
+
 /// Has each of these databases forget a server that is gone. It is enough that one of them knows it: one contextCSN is shown for all.
 fn retired(databases: &[Arc<ServedDatabase<LmdbStore>>], server_id: u16) -> LdapResult {
     let (mut is_known, mut unknown) = (false, None);
@@ -103,7 +117,9 @@ impl StoredBackend {
                     return Err(protocol("a server id is 0 to 4095".to_owned()));
                 }
                 self.managed(context, operation.dn)?;
-                let (databases, done) = (self.with_glued(context, operation.dn), later());
+                let databases = self.with_glued(context, operation.dn);
+                databases.iter().skip(1).try_for_each(|below| managed_below(below, context.subject))?;
+                let done = later();
                 spawn(move || done(retired(&databases, request.server_id).into()))?;
                 Ok(Reply::Later(PendingAnswer::default()))
             }
