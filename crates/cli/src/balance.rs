@@ -20,7 +20,7 @@ use larix_server::clock::SystemClock;
 use larix_server::daemon::{Detached, Privileges, ProcessFiles, Readiness, detach};
 use larix_server::hardening;
 use larix_server::http::{Answer, HttpListener, spawn_pages};
-use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenSocket, ListenUrl, Listener, parse_urls};
+use larix_server::listener::{AddressFamily, DEFAULT_BACKLOG, ListenUrl, Listener, SocketPath, parse_urls};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::terminal::{known_option, print_answer, say};
@@ -167,9 +167,11 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
         (_, true) => AddressFamily::V6,
         _ => AddressFamily::Any,
     };
-    let mut listeners = Vec::new();
+    let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
     for url in &urls_of(arguments, &read.settings)? {
-        listeners.extend(url.bind(family, DEFAULT_BACKLOG)?);
+        let bound = url.bind(family, DEFAULT_BACKLOG)?;
+        sockets.extend(bound.iter().filter_map(SocketPath::of));
+        listeners.extend(bound);
     }
     let pages =
         arguments.http.iter().map(|address| HttpListener::bind(*address)).collect::<Result<Vec<_>, _>>()?;
@@ -180,6 +182,7 @@ fn run(arguments: &BalanceArgs, manner: Manner) -> anyhow::Result<ExitCode> {
     let (pid, names) = (read.settings.pid_file.clone(), read.settings.args_file.clone());
     let _files = ProcessFiles::write(pid.as_deref(), names.as_deref())?;
     serve(arguments.clone(), read, (listeners, pages), (readiness, manner.hangup))?;
+    drop(sockets);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -211,13 +214,9 @@ fn serve(
     let port_file = arguments.port_file.clone();
     let http = pages.iter().filter_map(|page| Some(page.address().ok()?.port()));
     let ports: Vec<u16> = listeners.iter().filter_map(Listener::port).chain(http).collect();
-    let mut paths = Vec::new();
     let mut listening = Vec::new();
     for listener in listeners {
         say(&format!("listening on {}", listener.name));
-        if let ListenSocket::Unix(_, path) = &listener.socket {
-            paths.push(path.clone());
-        }
         listening.push(balancer::listening(listener));
     }
     let started = SystemClock::new().now().0 as f64 / MICROSECONDS;
@@ -248,12 +247,7 @@ fn serve(
         write_ports(&path, ports)?;
     }
     readiness.ready()?;
-    let done = event_loop.run().context("the event loop failed");
-    for path in paths {
-        // It is there unless somebody took it away.
-        let _ = std::fs::remove_file(path);
-    }
-    done
+    event_loop.run().context("the event loop failed")
 }
 
 /// Reads the configuration and the certificates again. False: the balancer goes on as before.

@@ -214,13 +214,14 @@ impl Listener {
 
 /// A Unix socket's file: dropped, it is removed if it still is ours, at the end as well as when a start fails.
 #[derive(Debug)]
-pub(crate) struct SocketPath {
+pub struct SocketPath {
     path: PathBuf,
     inode: u64,
 }
 
 impl SocketPath {
-    pub(crate) fn of(listener: &Listener) -> Option<Self> {
+    /// That of a listener; none where it is not a Unix socket.
+    pub fn of(listener: &Listener) -> Option<Self> {
         let ListenSocket::Unix(_, path) = &listener.socket else { return None };
         let inode = std::fs::symlink_metadata(path).ok()?.ino();
         Some(Self { path: path.clone(), inode })

@@ -142,6 +142,49 @@ impl Balance {
     }
 }
 
+/// A configuration, and the URL and the path of a Unix socket in a folder.
+fn beside_a_socket(folder: &std::path::Path) -> (String, String, std::path::PathBuf) {
+    let text = format!(
+        "disable proxyauthz\ntier roundrobin\nbackend-server uri=ldap://127.0.0.1:{} numconns=1 bindconns=1 retry=200\n",
+        free_port()
+    );
+    let path = folder.join("socket");
+    (text, format!("ldapi://{}", path.display().to_string().replace('/', "%2F")), path)
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, url, socket) = beside_a_socket(folder.path());
+    let conf = folder.path().join("lloadd.conf");
+    std::fs::write(&conf, text).unwrap();
+    let mut command = Command::new(Kind::Larix.program().unwrap());
+    command
+        .args(["balance", "-h", &url, "-f"])
+        .arg(&conf)
+        .arg("--port-file")
+        .arg(folder.path().join("none/port"));
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("cannot write the port file"), "{text}");
+    assert!(!socket.exists());
+}
+
+/// One that was put in the place of its own.
+#[test]
+fn the_socket_of_another_balancer_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (text, url, socket) = beside_a_socket(folder.path());
+    let urls = format!("ldap://127.0.0.1:0/ {url}");
+    let one = Balance::of(&text, &urls);
+    std::fs::rename(&socket, folder.path().join("moved")).unwrap();
+    let two = Balance::of(&text, &urls);
+    one.stop();
+    assert!(socket.exists());
+    two.stop();
+    assert!(!socket.exists());
+}
+
 /// As lloadd, which ends by each of them.
 #[test]
 fn three_signals_stop_it() {
