@@ -366,6 +366,29 @@ fn without_a_flag_the_tools_say_what_they_read() {
     assert!(output.status.success() && output_text(&output).is_empty(), "{}", output_text(&output));
 }
 
+/// What keeps somebody out is said also where notes are not asked for.
+#[test]
+fn a_check_of_the_configuration_warns() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slapd.conf");
+    let text = format!(
+        "database mdb\nsuffix cn=x\nrootdn cn=a,cn=x\nrootpw {{SSHA}}garbage\ndirectory {}\n",
+        folder.path().display()
+    );
+    fs::write(&file, text).unwrap();
+    for (flag, warnings, notes) in [("-u", 1, 0), ("-v", 1, 1), ("-Q", 0, 0)] {
+        let output = Command::new(larix()).args(["test", flag, "-f"]).arg(&file).output().unwrap();
+        let text = output_text(&output);
+        assert!(output.status.success(), "{flag}: {text}");
+        assert_eq!(
+            text.matches("warning: no password matches this rootpw").count(),
+            warnings,
+            "{flag}: {text}"
+        );
+        assert_eq!(text.matches("may read userPassword").count(), notes, "{flag}: {text}");
+    }
+}
+
 /// A newcomer leaves the flags away.
 #[test]
 fn where_no_configuration_is_named_the_one_at_hand_is() {

@@ -35,6 +35,13 @@ pub(super) struct TestArgs {
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: TestArgs = common::parse(name, arguments);
     let read = args.config.load(args.dry_run);
+    if let Ok(config) = &read
+        && !args.quiet
+        && args.config.verbose == 0
+    {
+        // With -v they are among the notes.
+        config.notes.iter().filter(|note| note.is_warning).for_each(|note| eprintln!("{note}"));
+    }
     let found = read.map_err(ConfigError::into_all).and_then(|config| check(&args, &config));
     match found {
         Ok(()) => {
