@@ -586,6 +586,11 @@ mod tests {
         assert_eq!(warnings(&add("cn=b").unwrap().0), [warning]);
         let refused = add("cn=b,cn=config").unwrap_err().to_string();
         assert!(refused.contains("suffix \"cn=b,cn=config\" lies within"), "{refused}");
+        let refused = add("cn=a,cn=config").unwrap_err().to_string();
+        assert!(
+            refused.contains("suffix \"cn=a,cn=config\" is already served by the database at"),
+            "{refused}"
+        );
         let mended = changed(&locked, "delete: olcSuffix\nolcSuffix: cn=a,cn=config").unwrap().config;
         assert_eq!(warnings(&mended), [""; 0]);
         let refused = changed(&mended, "add: olcSuffix\nolcSuffix: cn=a,cn=config").unwrap_err();

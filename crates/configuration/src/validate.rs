@@ -282,12 +282,11 @@ fn suffixes(
         if let Some((kind, above)) = kind_above(&own, config) {
             let message =
                 format!("suffix \"{suffix}\" lies within \"{above}\", which the {kind} database serves");
-            if earlier.has_unreached(&own) {
-                unreached
-                    .push(format!("{message}: nothing reaches the entries there; choose another olcSuffix"));
-                continue;
+            if !earlier.has_unreached(&own) {
+                let refused = ConfigError::new(database.origin.clone(), message);
+                return Err(refused.with_help("choose another suffix"));
             }
-            return Err(ConfigError::new(database.origin.clone(), message).with_help("choose another suffix"));
+            unreached.push(format!("{message}: nothing reaches the entries there; choose another olcSuffix"));
         }
         if let Some((_, first)) = served.iter().find(|(other, _)| own.is_within(other)) {
             let at = config.databases.get(*first).map_or_else(String::new, |first| first.origin.to_string());
