@@ -35,7 +35,7 @@ use crate::services::{Services, cores};
 use crate::statistics::ListenerInfo;
 use crate::tls::{TlsError, TlsState};
 use crate::tool_socket::ToolSockets;
-use crate::upkeep::{self, BackupThread};
+use crate::upkeep::{self, BackupThread, TlsFiles};
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -224,6 +224,7 @@ impl BoundServer {
                 .set_buffers(&config.global.tcp_buffers)
                 .map_err(cannot_start("with the buffers of tcp-buffer"))?;
         }
+        let tls_files = TlsFiles::look(&config);
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
         self.bind_configured(&config, tls.state.is_some())?;
@@ -251,7 +252,7 @@ impl BoundServer {
         replication::follow(&server);
         tools.follow(&server, &server.generation_in_force());
         start_balancer(&server, &config)?;
-        let result = self.run(&server, &changes, (workers, infos), readiness);
+        let result = self.run(&server, &changes, (workers, infos), tls_files, readiness);
         server.balancer.finish();
         server.long_searches.finish();
         server.lookups.finish();
@@ -300,6 +301,7 @@ impl BoundServer {
         server: &Arc<Server>,
         changes: &ConfigurationThread,
         (count, infos): (usize, Vec<Arc<ListenerInfo>>),
+        tls_files: TlsFiles,
         mut readiness: Readiness,
     ) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -320,7 +322,7 @@ impl BoundServer {
             for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
                 accept(acceptor.clone(), listener, info);
             }
-            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone()));
+            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone(), tls_files));
             tokio::task::spawn_local(upkeep::run(server.clone()));
             let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_http(sender);

@@ -5,9 +5,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use larix_proto::{MessageId, client, oid};
-use larix_testkit::{Authority, Kind, Running, packages, until, until_some};
+use larix_testkit::{Authority, Kind, Running, Server, packages, until, until_some};
 use larix_tests::secure::{PATIENCE, Secure, ask, rest, start_tls, whoami};
 use rcgen::{PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use rustls::pki_types::CertificateDer;
@@ -153,32 +154,56 @@ fn a_newcomer_gets_a_certificate_and_is_told() {
 /// a key whose size, time and inode are those of what could not be used.
 #[test]
 fn files_that_could_not_be_used_are_tried_again() {
-    const CHANGE_EVERY: u32 = 500;
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("larix.log");
     let secure = Secure::start(Kind::Larix, &format!("logfile {}", log.display()));
     let renewed = secure.authority.server();
-    let expected = CertificateDer::from_pem_slice(renewed.certificate.as_bytes()).unwrap().to_vec();
     let key = secure.path("server.key");
     std::fs::write(secure.path("server.pem"), &renewed.certificate).unwrap();
-    let mut looks = 0;
+    std::fs::write(&key, vec![b'x'; renewed.key.len()]).unwrap();
     until("the log names the key", || {
-        // On a busy machine the server first looks at its files behind a change, which it does not see then.
-        if looks % CHANGE_EVERY == 0 {
-            std::fs::write(&key, vec![b'x'; renewed.key.len()]).unwrap();
-        }
-        looks += 1;
         let written = std::fs::read_to_string(&log).unwrap();
         written.lines().any(|line| line.contains("what was in use stays") && line.contains("server.key"))
     });
     let modified = std::fs::metadata(&key).unwrap().modified().unwrap();
     std::fs::write(&key, &renewed.key).unwrap();
     std::fs::File::options().write(true).open(&key).unwrap().set_modified(modified).unwrap();
+    until_in_use(&secure, &renewed.certificate);
+}
+
+fn until_in_use(secure: &Secure, certificate: &str) {
+    let expected = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap().to_vec();
     until("the new certificate is in use", || {
         let mut stream = secure.handshake(secure.connect_secure_port());
         assert_eq!(ask(&mut stream, &whoami(1)), ["1:0"]);
         stream.conn.peer_certificates().unwrap()[0].to_vec() == expected
     });
+}
+
+/// What the server had read by then is read again.
+#[test]
+fn a_certificate_that_is_renewed_while_the_server_starts_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("larix.log");
+    let Secure { server, authority, site, folder: files, .. } =
+        Secure::start(Kind::Larix, &format!("logfile {}", log.display()));
+    assert!(server.stop(), "a clean stop");
+    // As a tool does that reads the database by a read-only mount: the server waits for it, and has read its files of TLS before.
+    let data = std::fs::File::open(site.path().join("data/data.mdb")).unwrap();
+    data.lock_shared().unwrap();
+    let configuration = site.configuration();
+    let urls = ["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/"];
+    let (server, renewed) = thread::scope(|scope| {
+        let starts = scope.spawn(|| Server::start_on(Kind::Larix, &configuration, &urls, &[], &[]));
+        until("it waits", || std::fs::read_to_string(&log).unwrap().contains("the server waits for a tool"));
+        let renewed = authority.server();
+        renewed.write(files.path(), "server");
+        drop(data);
+        (starts.join().unwrap().unwrap_or_else(|error| panic!("{error}")), renewed)
+    });
+    let secure =
+        Secure { secure_port: server.ports[1], proxied_port: None, server, authority, site, folder: files };
+    until_in_use(&secure, &renewed.certificate);
 }
 
 #[test]

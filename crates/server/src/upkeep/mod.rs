@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::server::Server;
 
 pub(crate) use backups::BackupThread;
-pub(crate) use tls_files::watch as watch_tls_files;
+pub(crate) use tls_files::{TlsFiles, watch as watch_tls_files};
 
 /// How often readers are looked for whose process was killed: until then no page that they saw is used again. As often, whether the
 /// databases take changes.

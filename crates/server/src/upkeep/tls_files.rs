@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use larix_configuration::Config;
 use larix_configuration::values::TlsSettings;
 
 use crate::server::Server;
@@ -25,21 +26,30 @@ struct Look {
     inode: u64,
 }
 
-/// Watches the files of the configuration in force until the task is dropped. `loaded` is the configuration that is in use
-/// already.
-pub(crate) async fn watch(server: Arc<Server>) {
-    let settings = |server: &Server| {
-        let config = server.config();
-        let own = config.global.balancer.as_ref().map(|balancer| balancer.tls.clone()).unwrap_or_default();
-        (config.global.tls.clone(), own)
-    };
-    let mut loaded_settings = settings(&server);
-    let mut loaded_files = looks_of(loaded_settings.clone()).await;
+/// Of the server, and of the balancer in it.
+type Settings = (TlsSettings, TlsSettings);
+
+/// The files of a configuration as they were at some time.
+#[derive(Debug)]
+pub(crate) struct TlsFiles(Settings, Looks);
+
+impl TlsFiles {
+    /// To be taken before the files are read: those that change later are read again.
+    pub(crate) fn look(config: &Config) -> Self {
+        let settings = settings_of(config);
+        let looks = look_at(&settings);
+        Self(settings, looks)
+    }
+}
+
+/// Watches the files of the configuration in force until the task is dropped. `loaded` are those that are in use already.
+pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles) {
+    let TlsFiles(mut loaded_settings, mut loaded_files) = loaded;
     // Why files could not be used. They are tried again though they look the same: it may have been for want of descriptors.
     let mut fault: Option<String> = None;
     loop {
         tokio::time::sleep(INTERVAL).await;
-        let current = settings(&server);
+        let current = settings_of(&server.config());
         let looks = looks_of(current.clone()).await;
         let is_new = looks != loaded_files || current != loaded_settings;
         if !is_new && fault.is_none() {
@@ -80,13 +90,18 @@ pub(crate) async fn watch(server: Arc<Server>) {
     }
 }
 
-/// Of the server, and of the balancer in it.
-async fn looks_of((server, balancer): (TlsSettings, TlsSettings)) -> Looks {
-    let look = move || {
-        let paths = tls::watched(&server).into_iter().chain(tls::watched(&balancer));
-        paths.map(|path| (path.clone(), look(&path))).collect()
-    };
-    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+fn settings_of(config: &Config) -> Settings {
+    let own = config.global.balancer.as_ref().map(|balancer| balancer.tls.clone()).unwrap_or_default();
+    (config.global.tls.clone(), own)
+}
+
+async fn looks_of(settings: Settings) -> Looks {
+    tokio::task::spawn_blocking(move || look_at(&settings)).await.unwrap_or_default()
+}
+
+fn look_at((server, balancer): &Settings) -> Looks {
+    let paths = tls::watched(server).into_iter().chain(tls::watched(balancer));
+    paths.map(|path| (path.clone(), look(&path))).collect()
 }
 
 fn look(path: &std::path::Path) -> Option<Look> {
