@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{
@@ -919,22 +919,46 @@ fn what_comes_to_a_connection_that_is_worn_goes_over_another_one() {
     assert!(run(&mut Client::connect(front.server.address), ANN).contains("uid=ann"));
 }
 
+/// What binds of `uid=slow` are answered, all of them too late, with a search that is answered before. Nothing where a busy machine takes
+/// longer for that than the target may take for a bind.
+#[expect(clippy::disallowed_methods, reason = "the proxy's time for a bind has not passed")]
+fn late_binds(
+    proxy: SocketAddr,
+    asked: &Receiver<()>,
+    (count, time): (usize, Duration),
+) -> Option<Vec<String>> {
+    let begun = Instant::now();
+    let bind = || run(&mut Client::connect(proxy), &format!("as uid=slow,{SUFFIX} secret"));
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..count).map(|_| scope.spawn(bind)).collect();
+        let mut came = 0;
+        larix_testkit::until("the target is asked", || {
+            came += asked.try_iter().count();
+            came == count || begun.elapsed() > time
+        });
+        let found = run(&mut Client::connect(proxy), ANN);
+        let is_in_time = came == count && begun.elapsed() < time;
+        let answers = waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect();
+        assert!(!is_in_time || found.contains("uid=ann"), "{found}");
+        is_in_time.then_some(answers)
+    })
+}
+
 /// A bind that takes too long says nothing about a target that answers others meanwhile: it may ask another server about that account.
 #[test]
 fn a_bind_that_takes_too_long_keeps_nobody_else_from_the_target() {
-    let (target, asked) = slow_target();
-    let front = proxy(target, "timeout bind=5\nquarantine 600,+");
-    let address = front.server.address;
-    let bind = |uid: &str| run(&mut Client::connect(address), &format!("as uid={uid},{SUFFIX} secret"));
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| bind("slow"));
-        asked.recv_timeout(PATIENCE).unwrap();
-        let answer = run(&mut Client::connect(address), ANN);
-        assert!(answer.contains("uid=ann"), "{answer}");
-        let answer = waiting.join().unwrap();
-        assert!(answer.contains("=> 11"), "{answer}");
+    const TIME: Duration = Duration::from_secs(5);
+    let answer = until_some("a bind that is late, and one that is not", || {
+        let (target, asked) = slow_target();
+        let front = proxy(target, &format!("timeout bind={}\nquarantine 600,+", TIME.as_secs()));
+        let address = front.server.address;
+        for answer in late_binds(address, &asked, (1, TIME))? {
+            assert!(answer.contains("=> 11"), "{answer}");
+        }
+        let answer = run(&mut Client::connect(address), &format!("as uid=ann,{SUFFIX} secret"));
+        // On a busy machine it is late, too.
+        Some(answer).filter(|answer| !answer.contains("=> 11"))
     });
-    let answer = bind("ann");
     assert!(answer.contains("=> 0"), "{answer}");
 }
 
@@ -943,21 +967,19 @@ fn a_bind_that_takes_too_long_keeps_nobody_else_from_the_target() {
 fn a_target_that_answers_no_bind_gives_way_to_the_next() {
     // One more than are excused in a row.
     const LATE: usize = 9;
-    let ((first, asked), second) = (slow_target(), target(Kind::Larix));
-    let uris = format!("ldap://{first} ldap://{}", second.server.address);
-    let front = proxy_with(&uris, "timeout bind=10\nquarantine 600,+", "");
-    let address = front.server.address;
-    let bind = || run(&mut Client::connect(address), &format!("as uid=slow,{SUFFIX} secret"));
-    thread::scope(|scope| {
-        let waiting: Vec<_> = (0..LATE).map(|_| scope.spawn(bind)).collect();
-        waiting.iter().for_each(|_| asked.recv_timeout(PATIENCE).unwrap());
-        let answer = run(&mut Client::connect(address), ANN);
-        assert!(answer.contains("uid=ann"), "{answer}");
-        for answer in waiting {
-            let answer = answer.join().unwrap();
+    const TIME: Duration = Duration::from_secs(10);
+    let second = target(Kind::Larix);
+    let answer = until_some("binds that are late, and one that is not", || {
+        let (first, asked) = slow_target();
+        let uris = format!("ldap://{first} ldap://{}", second.server.address);
+        let front = proxy_with(&uris, &format!("timeout bind={}\nquarantine 600,+", TIME.as_secs()), "");
+        let address = front.server.address;
+        for answer in late_binds(address, &asked, (LATE, TIME))? {
             assert!(answer.contains("=> 11"), "{answer}");
         }
+        let answer = run(&mut Client::connect(address), &format!("as uid=slow,{SUFFIX} secret"));
+        // On a busy machine it is late, too.
+        Some(answer).filter(|answer| !answer.contains("=> 11"))
     });
-    let answer = bind();
     assert!(answer.contains("=> 49"), "{answer}");
 }
