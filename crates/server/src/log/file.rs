@@ -112,11 +112,12 @@ impl LogFile {
             self.looked = now;
             self.follow();
         }
-        if self.is_full(lines.len(), now) {
+        // A file that was moved is not put aside again.
+        if !self.homeless && self.is_full(lines.len(), now) {
             // Somebody may have moved it just now: what is there in its place is not put aside.
             self.follow();
         }
-        if self.is_full(lines.len(), now) {
+        if !self.homeless && self.is_full(lines.len(), now) {
             self.put_aside(now);
         }
         let open = &mut self.open;
@@ -292,7 +293,10 @@ mod tests {
         let (folder, away) = (directory.path().join("logs"), directory.path().join("away"));
         std::fs::create_dir(&folder).unwrap();
         let path = folder.join("log");
-        let mut file = LogFile::open(&path, None).unwrap();
+        // It is full, too.
+        let rotation = LogRotation { keep: 1, bytes: Some(1), age: None };
+        let mut file = LogFile::open(&path, Some(rotation)).unwrap();
+        file.append(b"zero\n").unwrap();
         std::fs::rename(&folder, &away).unwrap();
         file.follow();
         file.append(b"one\n").unwrap();
@@ -300,7 +304,7 @@ mod tests {
         assert!(trouble.contains("logs/log was moved") && trouble.contains("No such file"), "{trouble}");
         file.follow();
         assert_eq!(file.take_trouble(), None);
-        assert_eq!(std::fs::read_to_string(away.join("log")).unwrap(), "one\n");
+        assert_eq!(std::fs::read_to_string(away.join("log")).unwrap(), "zero\none\n");
         std::fs::create_dir(&folder).unwrap();
         file.follow();
         file.append(b"two\n").unwrap();
