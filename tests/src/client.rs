@@ -1,7 +1,7 @@
 //! A client that takes a scenario's requests and shows the answers as text.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -110,6 +110,8 @@ impl Client {
             let mut chunk = [0; 65536];
             match self.socket.read(&mut chunk) {
                 Ok(0) => return answers,
+                // As behind a stop of the whole process.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // It is shown as a closed connection: which of both it was stands in the test's output.
                     eprintln!("{}: {error}", self.address);
