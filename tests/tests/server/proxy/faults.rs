@@ -195,7 +195,7 @@ fn searches_for_changes_are_one_targets() {
             connection.write_all(&request).unwrap();
             let target = target.get_or_insert_with(|| {
                 let mut target = accepted(&listener);
-                target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                target.set_read_timeout(Some(PATIENCE)).unwrap();
                 answer_bind(&mut target);
                 target
             });
@@ -224,7 +224,7 @@ fn sessions_of_clients_go_on() {
     client::search(&mut request, MessageId(1), &search, &[session("first"), session("second")]);
     connection.write_all(&request).unwrap();
     let mut target = accepted(&listener);
-    target.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    target.set_read_timeout(Some(PATIENCE)).unwrap();
     answer_bind(&mut target);
     let search = next(&mut target);
     let controls = Message::decode(&search).unwrap().controls;
