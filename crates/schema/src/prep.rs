@@ -124,10 +124,14 @@ impl Eight {
 
 /// Compares a prepared `key` with an unprepared value, without memory. `None` when only [`prepare`] can tell.
 pub(crate) fn quick_equal(key: &[u8], value: &[u8], fold_case: bool) -> Option<bool> {
+    // Nearly all that is equal is written alike. Preparation does not change a prepared text.
+    if key == value {
+        return Some(true);
+    }
     let fold = |byte: u8| if fold_case { byte.to_ascii_lowercase() } else { byte };
     let mut places = key.iter().zip(value);
     let Some(place) = places.position(|(&key, &value)| key != fold(value)) else {
-        // One is the start of the other. Preparation does not change a prepared text.
+        // One is the start of the other.
         return match value.len().cmp(&key.len()) {
             Ordering::Equal => Some(true),
             Ordering::Less if key.is_ascii() => Some(false),

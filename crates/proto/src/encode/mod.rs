@@ -39,29 +39,33 @@ fn bare_result(
     let is_bare =
         matched_dn.is_empty() && diagnostic.is_empty() && referrals.is_empty() && controls.is_empty();
     let Some(code @ 0..0x80) = u8::try_from(code.0).ok().filter(|_| is_bare) else { return false };
-    let begin = out.len();
-    out.extend_from_slice(&[Tag::SEQUENCE.0, 0]);
-    message_id(out, id);
     let string = Tag::OCTET_STRING.0;
-    out.extend_from_slice(&[tag.0, 7, Tag::ENUMERATED.0, 1, code, string, 0, string, 0]);
-    // Some seven octets of an id, and nine.
-    let length = out.len() - begin - 2;
-    if let Some(octet) = out.get_mut(begin + 1) {
-        *octet = (length & 0x7f) as u8;
-    }
+    let tail = [tag.0, 7, Tag::ENUMERATED.0, 1, code, string, 0, string, 0];
+    let Some((octets, [a, b, c, d])) = id_octets(id) else { return false };
+    // Behind the length stand two octets of the id, its own and the nine of the tail.
+    let head = [Tag::SEQUENCE.0, 11 + octets, Tag::INTEGER.0, octets, a, b, c, d];
+    let end = out.len() + 4 + usize::from(octets);
+    out.extend_from_slice(&head);
+    out.truncate(end);
+    out.extend_from_slice(&tail);
     true
+}
+
+/// The octets of a message id, with zeros behind them, and how many they are; `None` for a number that is no message id.
+#[inline]
+fn id_octets(id: MessageId) -> Option<(u8, [u8; 4])> {
+    // The highest bit is not set, so that it is no more than four octets.
+    let zeros = id.0.leading_zeros().checked_sub(1)?;
+    let skip = (zeros / 8).min(3);
+    Some((4 - skip as u8, (id.0 << (8 * skip)).to_be_bytes()))
 }
 
 /// Appends the number of a message.
 #[inline]
 pub(crate) fn message_id(out: &mut Vec<u8>, id: MessageId) {
-    // The highest bit is not set, so that it is no more than four octets.
-    let Some(zeros) = id.0.leading_zeros().checked_sub(1) else {
+    let Some((octets, [a, b, c, d])) = id_octets(id) else {
         return write::integer(out, Tag::INTEGER, i64::from(id.0));
     };
-    let skip = (zeros / 8).min(3);
-    let octets = 4 - skip as u8;
-    let [a, b, c, d] = (id.0 << (8 * skip)).to_be_bytes();
     let end = out.len() + 2 + usize::from(octets);
     out.extend_from_slice(&[Tag::INTEGER.0, octets, a, b, c, d]);
     out.truncate(end);

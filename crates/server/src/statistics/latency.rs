@@ -43,7 +43,8 @@ type ByKind = [OnceLock<Box<Histogram>>; OperationKind::ALL.len()];
 /// What one worker recorded.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
-    all: ByKind,
+    /// In no database, or in one too many.
+    elsewhere: ByKind,
     databases: [OfDatabase; DATABASES_MAX],
 }
 
@@ -57,29 +58,25 @@ struct OfDatabase {
 impl Latencies {
     /// By the worker alone. `instance`: of the database that it was in; 0 for none.
     pub(super) fn record(&self, kind: OperationKind, instance: u64, nanoseconds: u64) {
-        let record = |kinds: &ByKind| {
-            let histogram = kinds.get(kind as usize);
-            histogram.into_iter().for_each(|histogram| {
-                histogram.get_or_init(Box::default).record(nanoseconds);
-            });
-        };
-        record(&self.all);
-        if instance == 0 {
-            return;
-        }
-        for slot in &self.databases {
+        let histogram = self.kinds_of(instance).get(kind as usize);
+        histogram.into_iter().for_each(|histogram| histogram.get_or_init(Box::default).record(nanoseconds));
+    }
+
+    fn kinds_of(&self, instance: u64) -> &ByKind {
+        for slot in self.databases.iter().filter(|_| instance != 0) {
             match slot.instance.load(Ordering::Relaxed) {
                 0 => slot.instance.store(instance, Ordering::Relaxed),
                 other if other != instance => continue,
                 _ => {}
             }
-            record(&slot.kinds);
-            return;
+            return &slot.kinds;
         }
+        &self.elsewhere
     }
 
     pub(super) fn add_to(&self, kind: OperationKind, sums: &mut Durations) {
-        add(&self.all, kind, sums);
+        add(&self.elsewhere, kind, sums);
+        self.databases.iter().for_each(|slot| add(&slot.kinds, kind, sums));
     }
 
     pub(super) fn add_database_to(&self, instance: u64, kind: OperationKind, sums: &mut Durations) {
