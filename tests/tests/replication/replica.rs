@@ -183,6 +183,9 @@ fn a_server_is_retired_by_who_manages_all_that_is_glued() {
         let (_, text) = replica(&["retire", "-n", id], &[&server]);
         assert!(text.contains("would be removed"), "{id}: {text}");
     }
+    // Nor does it learn what they hold.
+    let (status, text) = replica(&["check", "--settle", "0"], &[&server, &server]);
+    assert!(status == Some(50) && text.contains("is glued below"), "{text}");
 }
 
 /// A base that is on neither server, or on one of them; nothing is equal that was not compared.

@@ -1,7 +1,7 @@
 //! Three extended operations for those who look after replicas: digests of what a database holds
 //! ([`larix_replication::digest`]), what lost in conflicts, and removing the contextCSN of a server that is gone.
 //!
-//! All need the `manage` privilege on the suffix entry, which the rootdn has; the last one on those of glued databases, too.
+//! All need the `manage` privilege on the suffix entry, which the rootdn has; but for conflicts, on those of glued databases, too.
 
 use std::sync::Arc;
 
@@ -89,6 +89,27 @@ fn retired(databases: &[Arc<ServedDatabase<LmdbStore>>], server_id: u16) -> Ldap
     unknown.filter(|_| !is_known).unwrap_or_else(LdapResult::success)
 }
 
+fn digests(
+    databases: &[Arc<ServedDatabase<LmdbStore>>],
+    request: DigestRequest,
+    base: &NormalDn,
+    later: Later<'_, ExtendedAnswer>,
+) -> Result<Reply<ExtendedAnswer>, LdapResult> {
+    let all: Vec<_> = databases.iter().map(|served| Arc::clone(served.database())).collect();
+    if all.iter().any(|database| database.is_filling()) {
+        let text = "the first content is coming in: there is nothing to compare yet";
+        return Err(LdapResult::with(ResultCode::BUSY, text));
+    }
+    let place = RunningSlot::take()?;
+    let (base, done) = (base.clone(), later());
+    spawn(move || {
+        let answer = digests::made(&all, &request, base);
+        drop(place);
+        done(answer);
+    })?;
+    Ok(Reply::Later(PendingAnswer::default()))
+}
+
 impl StoredBackend {
     /// # Errors
     /// What is not one of these, or not for this requester.
@@ -108,17 +129,15 @@ impl StoredBackend {
             }
             digest::OID => {
                 let request = digests::request(operation)?;
-                self.managed(context, operation.dn)?;
-                self.digests(context, request, operation.dn, later)
+                let databases = self.managed_with_glued(context, operation.dn)?;
+                digests(&databases, request, operation.dn, later)
             }
             RETIRE_OID => {
                 let request = RetireRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
                 if request.server_id > SID_MAX {
                     return Err(protocol("a server id is 0 to 4095".to_owned()));
                 }
-                self.managed(context, operation.dn)?;
-                let databases = self.with_glued(context, operation.dn);
-                databases.iter().skip(1).try_for_each(|below| managed_below(below, context.subject))?;
+                let databases = self.managed_with_glued(context, operation.dn)?;
                 let done = later();
                 spawn(move || done(retired(&databases, request.server_id).into()))?;
                 Ok(Reply::Later(PendingAnswer::default()))
@@ -137,35 +156,23 @@ impl StoredBackend {
         Ok(ExtendedAnswer { value: Some(text.into_bytes()), ..LdapResult::success().into() })
     }
 
-    fn digests(
+    /// This database, whose suffix the name is, and those that are glued below it.
+    ///
+    /// # Errors
+    /// The requester may not manage one of them: each has access rules of its own.
+    fn managed_with_glued(
         &self,
         context: &Context<'_>,
-        request: DigestRequest,
-        base: &NormalDn,
-        later: Later<'_, ExtendedAnswer>,
-    ) -> Result<Reply<ExtendedAnswer>, LdapResult> {
-        let served = self.with_glued(context, base);
-        let all: Vec<_> = served.iter().map(|served| Arc::clone(served.database())).collect();
-        if all.iter().any(|database| database.is_filling()) {
-            let text = "the first content is coming in: there is nothing to compare yet";
-            return Err(LdapResult::with(ResultCode::BUSY, text));
+        dn: &NormalDn,
+    ) -> Result<Vec<Arc<ServedDatabase<LmdbStore>>>, LdapResult> {
+        self.managed(context, dn)?;
+        let mut databases = vec![Arc::clone(&self.served)];
+        for (backend, ..) in context.router.glued_below(dn, Scope::Subtree) {
+            let Some(stored) = Self::of(backend) else { continue };
+            managed_below(&stored.served, context.subject)?;
+            databases.push(Arc::clone(&stored.served));
         }
-        let place = RunningSlot::take()?;
-        let (base, done) = (base.clone(), later());
-        spawn(move || {
-            let answer = digests::made(&all, &request, base);
-            drop(place);
-            done(answer);
-        })?;
-        Ok(Reply::Later(PendingAnswer::default()))
-    }
-
-    /// This database, and those that are glued below the name.
-    fn with_glued(&self, context: &Context<'_>, base: &NormalDn) -> Vec<Arc<ServedDatabase<LmdbStore>>> {
-        let below = context.router.glued_below(base, Scope::Subtree).into_iter();
-        let stored = below.filter_map(|(backend, ..)| Self::of(backend));
-        let below = stored.map(|stored| Arc::clone(&stored.served));
-        std::iter::once(Arc::clone(&self.served)).chain(below).collect()
+        Ok(databases)
     }
 
     /// Whether the requester may manage this database, whose suffix the name is.
