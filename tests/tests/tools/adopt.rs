@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation, Response, ResultCode};
 use larix_testkit::process::{Signal, free_ports, signal};
-use larix_testkit::{Kind, Site, packages};
+use larix_testkit::{Kind, Site, packages, until};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -722,6 +722,36 @@ fn a_kill_at_any_step_is_gone_on_from_or_undone() {
     }
     assert!(met.len() >= 6, "killed at {met:?} alone");
     println!("killed at {met:?}");
+}
+
+/// `larix adopt` is killed when it has asked slapd to end, and before slapd does.
+#[test]
+fn the_way_back_waits_for_a_slapd_that_ends() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(OVERLAYS, true);
+    let slapd: Vec<u32> = machine.processes("data").into_iter().map(|(id, _)| id).collect();
+    // What stands still takes connections, and ends when it goes on.
+    assert!(slapd.iter().all(|id| signal(*id, Signal::STOP)));
+    let is_asked = |id: &u32| {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+        u64::from_str_radix(pending.trim(), 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0
+    };
+    let mut forth = machine.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("slapd is asked to end", || slapd.iter().any(is_asked));
+    forth.kill().unwrap();
+    forth.wait().unwrap();
+    assert_eq!(machine.step().as_deref(), Some("taking"));
+    let mut back = machine.command(&["--back"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Time to be content with it.
+    std::thread::park_timeout(Duration::from_secs(1));
+    assert!(slapd.iter().all(|id| signal(*id, Signal::CONT)));
+    assert!(back.wait().unwrap().success());
+    until("it is another one", || !machine.processes("data").iter().any(|(id, _)| slapd.contains(id)));
+    assert_eq!(machine.serves(), Some(Kind::Slapd));
+    until("it answers", || bound(machine.port).is_some());
 }
 
 /// Takes out what writers added: the next one adds the same.

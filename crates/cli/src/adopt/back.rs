@@ -24,7 +24,10 @@ const LOCK: &str = "lock.mdb";
 pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     let pause = now();
     if journal.step < Step::Starting {
-        // Larix never served: slapd has everything.
+        // Larix never served: slapd has everything. One that was asked to end still runs for a moment.
+        if journal.step == Step::Taking {
+            journal.found.service.stop_slapd(journal, lock)?;
+        }
         journal.found.service.start_slapd(journal, lock)?;
         let aside = put_away(journal)?;
         say!("slapd serves as before; what was begun is kept in {}", aside.display());
