@@ -108,6 +108,16 @@ impl Machine {
         Self::of(SUFFIX, schema, stores, operations)
     }
 
+    /// This server writes both. `operations`: of the first one, the other one's are all writes.
+    fn two_of_a_log(schema: &Arc<Schema>, operations: Operations) -> [Self; 2] {
+        let stores = stores();
+        let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
+        let one = Self::recording(schema, &stores, operations);
+        let two = Self::of("dc=b", schema, &other_stores, Operations::WRITES);
+        [&one, &two].iter().for_each(|machine| machine.set_term(1));
+        [one, two]
+    }
+
     fn of(
         suffix: &'static str,
         schema: &Arc<Schema>,
@@ -404,11 +414,8 @@ fn a_log_has_come_as_far_as_changes_that_it_does_not_want() {
 #[test]
 fn a_log_of_two_databases_has_come_as_far_as_both() {
     for operations in ["delete", "writes"] {
-        let (schema, stores) = (schema(), stores());
-        let mut one = Machine::recording(&schema, &stores, operations.parse().unwrap());
-        let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
-        let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
-        [&one, &two].iter().for_each(|machine| machine.set_term(1));
+        let schema = schema();
+        let [mut one, two] = Machine::two_of_a_log(&schema, operations.parse().unwrap());
         one.records_also(&two);
         one.record();
         (0..3).for_each(|number| two.add(&schema, number));
@@ -433,11 +440,8 @@ fn a_log_of_two_databases_has_come_as_far_as_both() {
 
 #[test]
 fn databases_of_a_log_without_consumers_do_not_wait() {
-    let (schema, stores) = (schema(), stores());
-    let mut one = Machine::new(&schema, &stores);
-    let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
-    let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
-    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    let schema = schema();
+    let [mut one, two] = Machine::two_of_a_log(&schema, Operations::WRITES);
     one.provide_no_log(&schema);
     one.records_also(&two);
     one.record();
@@ -454,11 +458,8 @@ fn databases_of_a_log_without_consumers_do_not_wait() {
 /// What was changed before a database came to a log is not there.
 #[test]
 fn a_database_that_is_recorded_later_brings_a_gap() {
-    let (schema, stores) = (schema(), stores());
-    let mut one = Machine::new(&schema, &stores);
-    let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
-    let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
-    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    let schema = schema();
+    let [mut one, two] = Machine::two_of_a_log(&schema, Operations::WRITES);
     one.record();
     one.add(&schema, 0);
     two.add(&schema, 0);
@@ -475,11 +476,8 @@ fn a_database_that_is_recorded_later_brings_a_gap() {
 /// Who follows one of the databases never hears of a server that changes another one.
 #[test]
 fn what_other_servers_changed_before_is_no_gap_for_all() {
-    let (schema, stores) = (schema(), stores());
-    let mut one = Machine::new(&schema, &stores);
-    let other_stores = [SharedStore::new(&TABLES).unwrap(), stores[1].another()];
-    let two = Machine::of("dc=b", &schema, &other_stores, Operations::WRITES);
-    [&one, &two].iter().for_each(|machine| machine.set_term(1));
+    let schema = schema();
+    let [mut one, two] = Machine::two_of_a_log(&schema, Operations::WRITES);
     one.record();
     two.add(&schema, 0);
     let theirs: Csn = "20200101000000.000000Z#000000#005#000000".parse().unwrap();
