@@ -177,6 +177,7 @@ pub(crate) trait Load: fmt::Debug {
     /// Of a table its last key.
     fn last(&self, table: u8) -> Option<&[u8]>;
     fn clear(&mut self, table: u8) -> Result<(), Fault>;
+    /// Writes rows, each key once, whatever is there.
     fn append(&mut self, rows: Vec<LoadedRow>) -> Result<(), Fault>;
     fn finish(self: Box<Self>, attempt: &[u8]) -> Result<(), LoadFault>;
 }

@@ -1,5 +1,7 @@
 //! Bulk load: what ends it leaves nothing.
 
+use std::collections::BTreeMap;
+
 use larix_store::ordered::{check_key, check_posting_key};
 use larix_store::posting::BlockBuilder;
 use larix_store::{CommitError, CommitId, Loader, TableId, TableKind};
@@ -21,6 +23,8 @@ pub struct KvLoader<'s> {
     load: Box<dyn Load + 's>,
     builders: Vec<BlockBuilder>,
     rows: Rows,
+    /// What is put together with the end.
+    last: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
 }
 
 /// What is not sent yet, and where each table ends.
@@ -43,7 +47,7 @@ impl<'s> KvLoader<'s> {
         let last = numbers.iter().map(|number| load.last(*number).map(<[u8]>::to_vec)).collect();
         let builders = numbers.iter().map(|_| BlockBuilder::default()).collect();
         let rows = Rows { waiting: Vec::new(), bytes: 0, sizes: store.sizes.clone(), last };
-        Ok(Self { store, load, builders, rows })
+        Ok(Self { store, load, builders, rows, last: BTreeMap::new() })
     }
 
     fn position(&self, table: TableId) -> Result<usize, CommitError> {
@@ -104,6 +108,13 @@ impl Loader for KvLoader<'_> {
         self.send_if_many()
     }
 
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        check_key(&self.store.catalog, table, key)?;
+        self.rows.sizes.check(value)?;
+        self.last.insert((self.store.number(table)?, key.to_vec()), value.to_vec());
+        Ok(())
+    }
+
     fn append_posting(&mut self, table: TableId, key: &[u8], id: u64) -> Result<(), CommitError> {
         check_posting_key(&self.store.catalog, table, key)?;
         let (position, number) = (self.position(table)?, self.store.number(table)?);
@@ -130,6 +141,9 @@ impl Loader for KvLoader<'_> {
                 .finish(&mut |key: &[u8], value: &[u8]| rows.push(spec.id, number, position, key, value))?;
             self.send_if_many()?;
         }
+        self.send()?;
+        let last = std::mem::take(&mut self.last);
+        self.rows.waiting = last.into_iter().map(|((table, key), value)| (table, key, value)).collect();
         self.send()?;
         let Self { store, load, .. } = self;
         let (attempt, version) = (store.new_attempt(), load.version());

@@ -300,6 +300,12 @@ impl Loader for MemoryLoader<'_> {
         Self::append_record(&mut self.state, table, key, value)
     }
 
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        check_key(&self.store.catalog, table, key)?;
+        self.state.table_mut(table)?.insert(key.into(), value.into());
+        Ok(())
+    }
+
     fn append_posting(&mut self, table: TableId, key: &[u8], id: u64) -> Result<(), CommitError> {
         check_posting_key(&self.store.catalog, table, key)?;
         let builder = self.store.catalog.position(table).and_then(|position| self.builders.get_mut(position));

@@ -363,6 +363,9 @@ pub trait Loader {
         self.append_postings(table, key, &mut runs.flat_map(|(start, length)| start..start + length))
     }
 
+    /// Writes a record whatever the table holds, together with the end of the load.
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError>;
+
     /// Ends the load and syncs.
     fn finish(self) -> Result<CommitId, CommitError>
     where

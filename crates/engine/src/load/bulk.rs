@@ -66,14 +66,25 @@ pub(super) fn load<S: Store>(
     let loader = if options.dry_run { None } else { Some(store.loader()?) };
     let loading = Loading { checker: &checker, packing: &packing, scratch, bytes: &bytes };
     let chunks = Chunks::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
-    let report = loading.run(loader, observer, |out| read(chunks, options, out), &mut || Ok(()))?;
-    if !options.dry_run {
+    let (report, loader) = loading.run(loader, observer, |out| read(chunks, options, out), &mut || Ok(()))?;
+    if let Some(mut loader) = loader {
         let mut set = WriteSet::new();
         report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
         write_meta(&mut set, &mut checker.into_catalog(), packing, report.last_id);
-        store.transaction()?.commit(&set, Durability::Sync)?;
+        put_all(&mut loader, &set)?;
+        loader.finish()?;
     }
     Ok(report.load)
+}
+
+/// Puts what is written beside the entries.
+fn put_all(loader: &mut impl Loader, set: &WriteSet) -> Result<(), LoadError> {
+    for table in set.tables() {
+        for (key, value) in set.records(table) {
+            loader.put(table, key, value.unwrap_or_default())?;
+        }
+    }
+    Ok(())
 }
 
 /// Facts about the database, last: a store without them is no database.
@@ -102,14 +113,14 @@ pub(super) struct Loading<'a, 'c> {
 
 impl Loading<'_, '_> {
     /// Stores what `feed` hands out, on a thread of its own, until it returns. `named` is called when all is stored but the
-    /// names of entries, by which alone they are found.
+    /// names of entries, by which alone they are found. The loader comes back, to be finished.
     pub(super) fn run<L: Loader>(
         &self,
         loader: Option<L>,
         observer: &mut dyn LoadObserver,
         feed: impl FnOnce(Batches) + Send,
         named: &mut dyn FnMut() -> Result<(), LoadError>,
-    ) -> Result<Loaded, LoadError> {
+    ) -> Result<(Loaded, Option<L>), LoadError> {
         let Self { checker, packing, scratch, bytes } = *self;
         let empty = MemoryStore::new(&TABLES)?;
         let threads = checker.options.threads.max(1);
@@ -448,7 +459,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
         mut self,
         gathered: Vec<Vec<Run>>,
         named: &mut dyn FnMut() -> Result<(), LoadError>,
-    ) -> Result<Loaded, LoadError> {
+    ) -> Result<(Loaded, Option<L>), LoadError> {
         self.tell(Phase::Indexing);
         self.ids = Names::new();
         let mut loader = self.loader.take();
@@ -459,18 +470,17 @@ impl<'a, L: Loader> InOrder<'a, L> {
             }
         }
         self.append_postings(loader.as_mut(), gathered)?;
-        if let Some(mut loader) = loader {
+        if let Some(loader) = &mut loader {
             named()?;
-            append_tree(&mut loader, self.tree_runs.drain(..))?;
+            append_tree(loader, self.tree_runs.drain(..))?;
             self.tell(Phase::Syncing);
-            loader.finish()?;
         }
         self.report.load = LoadReport {
             entries: self.progress.entries,
             failed: self.progress.failed,
             bytes: self.bytes.load(Ordering::Relaxed),
         };
-        Ok(self.report)
+        Ok((self.report, loader))
     }
 }
 
@@ -556,7 +566,19 @@ fn append_tree(loader: &mut impl Loader, runs: impl Iterator<Item = Run>) -> Res
     })
 }
 
-/// Whether no entry was ever stored.
+/// Where entries were deleted before the load: their ids are given again, so no cache may keep a name, and what is loaded is not in
+/// the change log.
+pub(super) fn forget_entries_before<S: Store>(store: &S) -> Result<(), LoadError> {
+    let transaction = store.transaction()?;
+    let mut set = WriteSet::new();
+    tree::bump_generation(&mut set, &transaction)?;
+    log::end_history(&mut set);
+    set.delete(META, meta::BACK_LINKS);
+    transaction.commit(&set, Durability::Sync)?;
+    Ok(())
+}
+
+/// Whether there is no entry.
 pub(super) fn is_empty<S: Store>(database: &Database<S>) -> Result<bool, LoadError> {
     let snapshot = database.store().snapshot()?;
     let mut entries = larix_store::Snapshot::scan(

@@ -14,7 +14,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use larix_proto::ldif::{Body, LdifAttribute, Record};
 use larix_proto::{LdapResult, ResultCode, SearchResultEntry};
-use larix_store::{Store, WriteSet};
+use larix_store::{Loader, Store, WriteSet};
 use uuid::Uuid;
 
 use super::bulk::{self, Batches, Loading};
@@ -297,7 +297,11 @@ impl<S: Store> FillContext<'_, S> {
                 Ok(())
             },
         );
-        let loaded = match loaded {
+        let finished = loaded.and_then(|(loaded, loader)| {
+            loader.map_or(Ok(()), |loader| loader.finish().map(drop))?;
+            Ok(loaded)
+        });
+        let loaded = match finished {
             Ok(loaded) => loaded,
             // Whatever came of what had not come whole.
             Err(error) => {

@@ -196,6 +196,25 @@ pub fn load_into<S: Store>(
     merge::load(database, input, context, options, observer)
 }
 
+/// Into a database of a [shared](Store::SHARED) store, which other processes read meanwhile. Where it has no entries, they see all or
+/// nothing of the LDIF, and an error leaves nothing of it. Otherwise it is as [`load_into`]. `scratch` is where temporary files go.
+pub fn load_shared<S: Store>(
+    database: &Database<S>,
+    scratch: &std::path::Path,
+    input: impl BufRead + Send,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut dyn LoadObserver,
+) -> Result<LoadReport, LoadError> {
+    if !bulk::is_empty(database)? {
+        return merge::load(database, input, context, options, observer);
+    }
+    if !options.dry_run {
+        bulk::forget_entries_before(database.store())?;
+    }
+    bulk::load(database.store(), scratch, input, context, options, observer)
+}
+
 /// A thread that panicked takes the load with it.
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -139,7 +139,8 @@ const COUNTS: &str = "SELECT t, count(*) FROM {s}.rows GROUP BY t";
 const CLEAR: &str = "DELETE FROM {s}.rows WHERE t = $1";
 
 const APPEND: &str = "\
-INSERT INTO {s}.rows (t, k, v) SELECT t, k, v FROM unnest($1::smallint[], $2::bytea[], $3::bytea[]) AS p (t, k, v)";
+INSERT INTO {s}.rows (t, k, v) SELECT t, k, v FROM unnest($1::smallint[], $2::bytea[], $3::bytea[]) AS p (t, k, v)
+ON CONFLICT (t, k) DO UPDATE SET v = excluded.v";
 
 const LOADED: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)

@@ -207,10 +207,20 @@ pub(super) fn loader<S: Store>(store: &S) {
     let mut loader = store.loader().expect("loader");
     loader.clear(POSTINGS).expect("clear");
     loader.append_posting(POSTINGS, b"a", 7).expect("append posting");
+    // Where a record stands makes no difference to a put.
+    for (key, value) in [(&b"0000"[..], &b"replaced"[..]), (b"0000+", b"between"), (b"0000+", b"put twice")] {
+        loader.put(ORDERED, key, value).expect("put");
+    }
+    let got = loader.put(POSTINGS, b"a", b"");
+    assert!(got.is_err(), "a posting list is no record: {got:?}");
     loader.finish().expect("finish");
     {
         let snapshot = store.snapshot().expect("snapshot");
         assert_eq!(ids(&snapshot, b"a"), [7]);
+        let records = scanned(&snapshot, ORDERED, KeyRange::all(), Direction::Forward);
+        assert_eq!(records.len(), 1001);
+        let put = records.iter().take(2).map(|(key, value)| (&**key, &**value));
+        assert_eq!(put.collect::<Vec<_>>(), [(&b"0000"[..], &b"replaced"[..]), (b"0000+", b"put twice")]);
         assert!(lists.iter().all(|(key, _)| key == b"a" || ids(&snapshot, key).is_empty()));
     }
     let mut loader = store.loader().expect("loader");

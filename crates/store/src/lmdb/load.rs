@@ -11,6 +11,7 @@ use crate::ordered::{check_key, check_posting_key};
 use crate::posting::BlockBuilder;
 use crate::store::{CommitId, Durability, Loader, Store};
 use crate::table::{TableId, VALUE_BYTES_MAX};
+use crate::write_set::WriteSet;
 
 /// Pages of a transaction stay in memory until its commit; this many bytes of records end one. More would touch fresh
 /// memory for pages that are soon given back, and make the list longer in which each page is looked up.
@@ -22,6 +23,8 @@ pub struct LmdbLoader<'s> {
     txn: Option<RwTxn<'s>>,
     bytes: usize,
     builders: Vec<BlockBuilder>,
+    /// What is put together with the end.
+    last: WriteSet,
     /// Of each transaction but the last.
     durability: Durability,
     _writer: MutexGuard<'s, ()>,
@@ -45,7 +48,15 @@ impl<'s> LmdbLoader<'s> {
     pub(super) fn begin(store: &'s LmdbStore, durability: Durability) -> Result<Self, CommitError> {
         let (writer, txn) = store.begin_write()?;
         let builders = store.tables().iter().map(|_| BlockBuilder::default()).collect();
-        Ok(Self { store, txn: Some(txn), bytes: 0, builders, durability, _writer: writer })
+        Ok(Self {
+            store,
+            txn: Some(txn),
+            bytes: 0,
+            builders,
+            last: WriteSet::new(),
+            durability,
+            _writer: writer,
+        })
     }
 
     /// The builder of a table's postings, and where its blocks go.
@@ -62,6 +73,10 @@ impl<'s> LmdbLoader<'s> {
 
 impl LoadTransaction<'_, '_> {
     fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        self.put(table, key, value, PutFlags::APPEND)
+    }
+
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8], flags: PutFlags) -> Result<(), CommitError> {
         *self.bytes += key.len() + value.len();
         if *self.bytes > TRANSACTION_BYTES
             && let Some(full) = self.txn.take()
@@ -74,7 +89,7 @@ impl LoadTransaction<'_, '_> {
             Some(txn) => txn,
             None => self.txn.insert(store.env.write_txn().map_err(|error| store.write_error(error))?),
         };
-        store.put(txn, table, key, value, PutFlags::APPEND)
+        store.put(txn, table, key, value, flags)
     }
 }
 
@@ -127,12 +142,27 @@ impl Loader for LmdbLoader<'_> {
         if builder.push_all(key, runs, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
     }
 
+    fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        check_key(&self.store.catalog, table, key)?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(CommitError::ValueLength { table, bytes: value.len() });
+        }
+        self.last.put(table, key, value);
+        Ok(())
+    }
+
     fn finish(mut self) -> Result<CommitId, CommitError> {
-        let Self { store, txn, bytes, builders, durability, .. } = &mut self;
+        let Self { store, txn, bytes, builders, last, durability, .. } = &mut self;
         let store = *store;
         for (spec, builder) in store.tables().iter().zip(builders) {
             let mut filling = LoadTransaction { store, txn, bytes, durability: *durability };
             builder.finish(&mut |key: &[u8], value: &[u8]| filling.append(spec.id, key, value))?;
+        }
+        let mut filling = LoadTransaction { store, txn, bytes, durability: *durability };
+        for table in last.tables() {
+            for (key, value) in last.records(table) {
+                filling.put(table, key, value.unwrap_or_default(), PutFlags::empty())?;
+            }
         }
         if let Some(txn) = self.txn.take() {
             store.commit(txn, self.durability)?;
