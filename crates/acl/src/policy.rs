@@ -111,6 +111,17 @@ impl AccessPolicy {
         })
     }
 
+    /// Whether a clause asks what other entries have: groups and sets.
+    pub fn asks_about_entries(&self) -> bool {
+        let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);
+        clauses.any(|clause| {
+            let asks = |who: &compile::CompiledWho| {
+                matches!(who, compile::CompiledWho::Group { .. } | compile::CompiledWho::Set(_))
+            };
+            clause.who.iter().any(|condition| asks(&condition.who))
+        })
+    }
+
     /// Whether the subject is this database's root, to whom no rule applies.
     #[inline]
     pub fn is_root(&self, subject: &Subject) -> bool {

@@ -17,7 +17,7 @@ use larix_proto::{
 use crate::input::Input;
 pub(crate) use searches::SearchLocation;
 use searches::Searches;
-pub(crate) use service::{Event, Limits, Operation, Service, SliceOutcome, StartOutcome};
+pub(crate) use service::{Event, Limits, Lookups, Operation, Service, SliceOutcome, StartOutcome};
 
 /// Requests of one connection that start in one turn. Other connections have theirs before the rest of a long pipeline.
 pub(crate) const REQUESTS_PER_TURN: usize = 64;
@@ -41,6 +41,8 @@ const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 const BIND_TAG: Tag = Tag::application_constructed(0);
 /// How an extended request begins.
 const EXTENDED_TAG: Tag = Tag::application_constructed(23);
+const UNBIND_TAG: Tag = Tag::application(2);
+const ABANDON_TAG: Tag = Tag::application(16);
 
 /// What to do next with a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -258,12 +260,12 @@ impl<S: Service> Connection<S> {
 
     /// Whether that request has to start on a thread that may wait for other machines.
     pub(crate) fn has_lookup_next(&self) -> bool {
-        self.limits.looks_up && self.next_off_loop().is_some_and(looks_up_identities)
+        self.next_off_loop().is_some_and(|pdu| self.limits.looks_up.concern(pdu))
     }
 
     fn starts_off_loop(&self, pdu: &[u8]) -> bool {
         pdu.len() > LARGE_REQUEST
-            || self.limits.looks_up && looks_up_identities(pdu)
+            || self.limits.looks_up.concern(pdu)
             || self.keeps_much() && ends_transaction(pdu)
     }
 
@@ -707,7 +709,8 @@ impl<S: Service> Connection<S> {
 
     /// The next request, if it is complete and has to start on another thread.
     fn next_off_loop(&self) -> Option<&[u8]> {
-        if self.input.len() <= LARGE_REQUEST && !self.limits.looks_up && !self.keeps_much() {
+        let looks_up = self.limits.looks_up != Lookups::None;
+        if self.input.len() <= LARGE_REQUEST && !looks_up && !self.keeps_much() {
             return None;
         }
         match frame(&self.input, self.limits.pdu) {
@@ -732,6 +735,18 @@ fn unknown_outcome(result: &LdapResult) -> LdapResult {
     let why = &result.diagnostic;
     let text = format!("{why}; whether it took effect is unknown: look before you try again");
     LdapResult { diagnostic: text, ..result.clone() }
+}
+
+impl Lookups {
+    /// Whether a request is one of them.
+    fn concern(self, pdu: &[u8]) -> bool {
+        match self {
+            Self::None => false,
+            Self::Identities => looks_up_identities(pdu),
+            // What ends requests waits for none.
+            Self::Rules => !matches!(operation_tag(pdu), Some(UNBIND_TAG | ABANDON_TAG) | None),
+        }
+    }
 }
 
 /// Whether a request may look up identities: a bind by a SASL mechanism, or a request in the name of another identity. A false positive,

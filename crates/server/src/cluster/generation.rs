@@ -68,6 +68,16 @@ impl Clusters {
         self.1.set_stored(stored);
     }
 
+    /// Lets rules for operations see the entries of all databases, those in shared engines included, if there are any. Requests are checked on
+    /// threads that may wait then ([`crate::connection::Lookups::Rules`]). Whether there are any.
+    pub(crate) fn let_see(&self, policy: &AccessPolicy) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        policy.see_others(Arc::clone(&self.1) as Arc<dyn OtherEntries>);
+        true
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Cluster> {
         self.0.iter()
     }

@@ -142,8 +142,19 @@ pub(crate) struct Limits {
     pub pending_bytes: usize,
     /// Nesting of filters.
     pub filter_depth: usize,
-    /// Identities may be in databases on other machines, so a request that looks some up starts on another thread.
-    pub looks_up: bool,
+    /// Which requests start on another thread because they may ask databases on other machines.
+    pub looks_up: Lookups,
+}
+
+/// Which requests ask databases on other machines before it is known which database carries them out.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lookups {
+    #[default]
+    None,
+    /// Those that look up identities: these may be there.
+    Identities,
+    /// All of them: the rules for operations ask for groups that may be there.
+    Rules,
 }
 
 /// What a connection decides or finds without its service.

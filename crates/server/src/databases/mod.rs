@@ -18,6 +18,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::connection::Lookups;
 use larix_configuration::{Config, ConfigError, Origin as ConfigOrigin};
 use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
@@ -137,7 +138,7 @@ pub(crate) struct Databases {
     /// The databases in shared engines.
     clusters: Clusters,
     /// Identities may be in databases of other machines.
-    looks_up: bool,
+    looks_up: Lookups,
     orders: open::Orders,
     glued: glued::GluedDatabases,
 }

@@ -24,7 +24,8 @@ use super::mounting::{router, special};
 use super::{Databases, OpenError, Section, memory};
 use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
-use crate::cluster::{Joining, Turnover};
+use crate::cluster::{Clusters, Joining, Turnover};
+use crate::connection::Lookups;
 use crate::ldif_tree::{self, FileUse};
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
@@ -84,8 +85,8 @@ impl Databases {
         stored.iter().for_each(|policy| directory.let_see(policy));
         clusters.see_stored(other_entries(directory.databases()));
         let of_frontend = (&frontend_policy, &frontend_rules);
-        let (asks_about_request, asks_about_domain) =
-            connect_rules(&directory, &stored, &sections, of_frontend);
+        let Asking { about_request, about_domain, about_entries } =
+            connect_rules((&directory, &clusters), &stored, &sections, of_frontend);
         let left = earlier.map_or_else(Vec::new, |earlier| earlier.not_in(&directory));
         let alike = left.is_empty() && earlier.is_some_and(|earlier| earlier.is_alike(&directory, config));
         let common = Arc::new(Common {
@@ -102,8 +103,8 @@ impl Databases {
         let databases = Self {
             router,
             config: Arc::clone(config),
-            asks_about_domain,
-            asks_about_request,
+            asks_about_domain: about_domain,
+            asks_about_request: about_request,
             same_rules: sections.iter().all(|section: &Section| section.rules == frontend_rules),
             directory,
             sections,
@@ -113,10 +114,15 @@ impl Databases {
             clusters,
             orders,
             glued,
-            looks_up: config
+            looks_up: match config
                 .databases
                 .iter()
-                .any(|database| !database.disabled && database.kind.is_in_shared_engine()),
+                .any(|database| !database.disabled && database.kind.is_in_shared_engine())
+            {
+                true if about_entries => Lookups::Rules,
+                true => Lookups::Identities,
+                false => Lookups::None,
+            },
         };
         // What is the same in all respects is not disturbed.
         let reused = reused.into_iter().filter(|one| !(alike && one.alike)).map(|one| (one.served, one.next));
@@ -137,25 +143,40 @@ impl Databases {
     }
 }
 
-/// Lets rules for operations see the entries of all databases. Answers whether any rule asks about the request, and whether any asks for
-/// the client's host name.
+/// What rules ask about.
+struct Asking {
+    /// Some access rule: the kind of request or its controls.
+    about_request: bool,
+    /// Some rule: the client's host name.
+    about_domain: bool,
+    /// Some rule for operations: what entries have.
+    about_entries: bool,
+}
+
+/// Lets rules for operations see the entries of all databases.
 fn connect_rules(
-    directory: &Directory<LmdbStore>,
+    (directory, clusters): (&Directory<LmdbStore>, &Clusters),
     stored: &[Arc<AccessPolicy>],
     sections: &[Section],
     (frontend_policy, frontend_rules): (&Arc<AccessPolicy>, &Rules),
-) -> (bool, bool) {
+) -> Asking {
     let all_rules = sections.iter().map(|section| &section.rules).chain([frontend_rules]);
     let requesters: Vec<&AccessPolicy> =
         all_rules.filter_map(Rules::operations).flat_map(OperationRules::policies).collect();
-    requesters.iter().for_each(|policy| directory.let_see(policy));
+    for policy in &requesters {
+        if !clusters.let_see(policy) {
+            directory.let_see(policy);
+        }
+    }
+    let about_entries = requesters.iter().any(|policy| policy.asks_about_entries());
     let of_sections = sections.iter().map(|section| &section.policy);
     let policies = stored.iter().chain(of_sections).chain([frontend_policy]);
     let policies: Vec<&AccessPolicy> = policies.map(|policy| &**policy).collect();
-    (
-        policies.iter().any(|policy| policy.asks_about_request()),
-        policies.into_iter().chain(requesters).any(AccessPolicy::asks_about_domain),
-    )
+    Asking {
+        about_request: policies.iter().any(|policy| policy.asks_about_request()),
+        about_domain: policies.into_iter().chain(requesters).any(AccessPolicy::asks_about_domain),
+        about_entries,
+    }
 }
 
 /// The databases of a configuration, ready. Dropping it closes those that were opened for it.

@@ -11,11 +11,12 @@ use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
 
 use super::Databases;
+use crate::connection::Lookups;
 use larix_backend::{Alone, Client, Context, Identities, Routing};
 
 impl Databases {
-    /// Whether identities may be in databases of other machines.
-    pub(crate) fn looks_up(&self) -> bool {
+    /// Which requests may have to ask databases on other machines before they reach one.
+    pub(crate) fn looks_up(&self) -> Lookups {
         self.looks_up
     }
 
