@@ -302,7 +302,8 @@ impl Member {
 
 /// What each server says of itself.
 fn is_computed(description: &str) -> bool {
-    const COMPUTED: [&str; 6] = [
+    const COMPUTED: [&str; 7] = [
+        "auditContext",
         "contextCSN",
         "entryDN",
         "subschemaSubentry",

@@ -143,13 +143,16 @@ impl Config {
     /// no provider for a while goes on noting when what was changed: others change the same entries meanwhile, and it will receive
     /// that.
     fn merges_records(&self, database: &Database) -> bool {
-        let Some(mdb) = database.kind.mdb() else { return false };
+        if !database.kind.is_in_lmdb() && !database.kind.is_in_shared_engine() {
+            return false;
+        }
         let mut lines = database.sync_replication.iter().filter(|line| !self.names_itself(line)).peekable();
         let follows = match lines.peek() {
             Some(_) => lines.any(|line| line.data == SyncData::AccessLog),
             None => database.multi_provider && database.records_operations(),
         };
-        database.last_mod && !mdb.value_conflicts && follows
+        let settles_values = database.kind.mdb().is_some_and(|mdb| mdb.value_conflicts);
+        database.last_mod && !settles_values && follows
     }
 
     /// Whether what logins change in a shadow can be handed on to its provider: it has a referral, and what follows it.

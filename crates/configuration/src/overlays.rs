@@ -217,6 +217,33 @@ impl Config {
         }
     }
 
+    /// What overlays of a database cannot do where it, or one glued below it, is in a shared engine: its changes are its own.
+    pub(super) fn refuse_over_engines(&self, database: &Database, found: &mut Vec<ConfigError>) {
+        let is_in_engine = |one: &Database| one.kind.is_in_shared_engine();
+        let mut glued = self.databases.iter().filter(|other| self.is_glued_to(other, database));
+        let Some(other) = glued.find(|other| is_in_engine(database) || is_in_engine(other)) else { return };
+        let over_glue = self.over_glue(database);
+        for overlay in database.overlays.iter().filter(|overlay| !overlay.disabled) {
+            let is_over_glue = over_glue.iter().any(|over| std::ptr::eq(over, overlay));
+            let kind = overlay_kind(&overlay.name).map(|kind| kind.over_glue);
+            let is_of_each = is_over_glue
+                && kind == Some(InGluedDatabases::Each)
+                && database.may_have_overlays_over_glue();
+            if !overlay.provides_content() && !is_of_each {
+                continue;
+            }
+            let (below, name) = (other.suffixes.first().map_or("", |suffix| &suffix.text), &overlay.name);
+            let message = format!(
+                "the overlay {name} would leave out {below:?}, which is glued below: one of the two databases is a `database kv`"
+            );
+            let help = match is_of_each {
+                true => "write it before `overlay glue`, and in each glued database that needs it",
+                false => "take it out here; databases glued below provide their own entries to consumers",
+            };
+            found.push(ConfigError::new(overlay.origin.clone(), message).with_help(help));
+        }
+    }
+
     fn stored_databases(&self) -> impl Iterator<Item = &Database> {
         self.databases.iter().filter(|database| database.kind.is_stored() && !database.disabled)
     }

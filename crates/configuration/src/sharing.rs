@@ -47,8 +47,9 @@ const OF_ALL: &[&str] = &[
 ];
 /// Settings of the server as a whole that [`SharedLines::of_node`] adds.
 const ADDED: &[&str] = &["olcTLSCertificateFile", "olcTLSCertificateKeyFile"];
-/// What each node says of the database.
-const OF_NODE: &[&str] = &["olcLarixKvEngine", "olcLarixKvNode", "olcLarixKvConfiguration", SERVER_ID];
+/// What each node says of the database. A node may have it glued below another database, which those that join do not have.
+const OF_NODE: &[&str] =
+    &["olcLarixKvEngine", "olcLarixKvNode", "olcLarixKvConfiguration", "olcSubordinate", SERVER_ID];
 /// The same at all nodes: where none has it, nodes that join get what `serverID` says.
 const SERVER_ID: &str = "olcLarixKvServerId";
 const DATABASE: &str = "\ndatabase kv\n";

@@ -422,6 +422,7 @@ impl Config {
             found.extend(refuse_directory_synchronization(database));
             found.extend(refuse_without_change_log(database));
             self.refuse_over_glue(database, &mut found);
+            self.refuse_over_engines(database, &mut found);
             database.kind.refusals(self, database, &mut found);
         }
         found

@@ -48,7 +48,9 @@ pub(crate) struct Task {
     pub(crate) database: Option<ConsumerDatabase>,
     /// The connections to the server that what comes is written to (`database ldap`).
     pub(crate) target: Option<Arc<Proxy>>,
-    /// Our server id, where the provider receives it.
+    /// Under which our own changes of the database are numbered.
+    pub(crate) server_id: u16,
+    /// The same, where the provider receives it.
     pub(crate) sid: Option<u16>,
     /// Other lines of the database bring other parts of it.
     pub(crate) is_part: bool,
@@ -65,7 +67,8 @@ impl PartialEq for Task {
         };
         same && same_target
             && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
-            && (self.sid, self.is_part, &self.tls) == (other.sid, other.is_part, &other.tls)
+            && (self.server_id, self.sid, self.is_part) == (other.server_id, other.sid, other.is_part)
+            && self.tls == other.tls
     }
 }
 

@@ -12,7 +12,7 @@ use super::super::builder::call::{Call, Fault};
 use super::super::builder::directive::{Directive, Form, Scope};
 use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, Database, Overlay};
-use super::super::values::{ChangeLog, IndexLine, ServerId, SyncData};
+use super::super::values::{ChangeLog, IndexLine, ServerId};
 use super::mdb::{indexed, show_index};
 use super::{Descriptor, KindSettings, NOTHING, Storage, StoredSettings};
 
@@ -175,34 +175,12 @@ impl KindSettings for KvSettings {
         if database.suffixes.is_empty() {
             return refused("a kv database needs a `suffix`", "add one");
         }
-        if database.suffixes.iter().any(|suffix| suffix.normal.is_root()) {
-            return refused("a kv database cannot hold the empty name", "give it a suffix");
-        }
-        if database.subordinate.is_some() {
-            let help = "take `subordinate` out: searches of the database above do not go on in it";
-            return refused("a kv database cannot be glued below another one", help);
-        }
-        if database.multi_provider {
-            let help = "its nodes share the entries: take `multiprovider` out";
-            return refused(
-                "a kv database is not one of several servers that take changes for each other",
-                help,
-            );
-        }
         if database.sync_replication.is_empty()
             && (database.update_dn.is_some() || !database.update_refs.is_empty())
         {
             let help =
                 "a node that does not write refers to the one that does: take it out, or add `syncrepl`";
             return refused("`updatedn` and `updateref` are for a kv database that follows a provider", help);
-        }
-        if let Some(line) = database.sync_replication.iter().find(|line| line.data == SyncData::AccessLog) {
-            let message =
-                format!("syncrepl rid={:03}: a kv database does not follow an access log", line.rid);
-            return refused(
-                &message,
-                "take `syncdata` and `logbase` out: the provider sends whole entries then",
-            );
         }
         Ok(())
     }
@@ -236,14 +214,6 @@ impl KindSettings for KvSettings {
             found.push(ConfigError::new(database.origin.clone(), message).with_help(help));
         }
         for other in config.databases.iter().filter(|other| !other.disabled) {
-            let below = |suffix: &super::super::values::ConfigDn| {
-                database.suffixes.iter().any(|own| suffix.normal.is_descendant_of(&own.normal))
-            };
-            if other.subordinate.is_some() && other.suffixes.iter().any(below) {
-                let message = format!("it cannot be glued below the kv database at {}", database.origin);
-                let help = "take `subordinate` out: searches of a kv database do not go on in others";
-                found.push(ConfigError::new(other.origin.clone(), message).with_help(help));
-            }
             let twin = other.kind.settings::<Self>().filter(|_| !std::ptr::eq(other, database));
             if twin.is_some_and(|twin| twin.is_same_store(self)) {
                 let message =
@@ -476,7 +446,15 @@ mod tests {
     #[test]
     fn what_a_kv_database_cannot_do_is_refused() {
         assert_eq!(fault(WHOLE), None);
+        let below = "database mdb\nsuffix dc=b,dc=a\ndirectory @DATA@\nsubordinate\n";
+        let in_engine_below = WHOLE.replace("dc=a", "dc=b,dc=a") + "subordinate\n";
+        let above = "database mdb\nsuffix dc=a\ndirectory @DATA@\n";
+        for glued in [format!("{below}{WHOLE}"), format!("{in_engine_below}{above}")] {
+            assert_eq!(fault(&glued), None, "{glued}");
+        }
         for with in [
+            "multiprovider on\nsyncrepl rid=001 provider=ldap://p searchbase=dc=a\n",
+            "syncrepl rid=001 provider=ldap://p searchbase=dc=a logbase=cn=log syncdata=accesslog\n",
             "overlay unique\nunique_uri ldap:///?cn?sub\n",
             "overlay refint\nrefint_attributes member\n",
             "overlay ppolicy\nppolicy_hash_cleartext\n",
@@ -517,13 +495,6 @@ mod tests {
             (format!("{WHOLE}read-consistency bounded soon\n"), "soon"),
             (format!("{WHOLE}read-consistency session 1\n"), "only `bounded` takes a number"),
             (format!("{WHOLE}directory @DATA@\n"), "directory"),
-            (
-                format!(
-                    "{WHOLE}syncrepl rid=001 provider=ldap://p searchbase=dc=a logbase=cn=log syncdata=accesslog\n"
-                ),
-                "does not follow an access log",
-            ),
-            (format!("{WHOLE}multiprovider on\n"), "take changes for each other"),
             (format!("{WHOLE}updateref ldap://p\n"), "are for a kv database that follows"),
             (format!("{WHOLE}server-id 4096\n"), "server ID 4096 is out of range"),
             (format!("{WHOLE}server-id one\n"), "one"),
@@ -546,8 +517,16 @@ mod tests {
             (format!("overlay memberof\n{WHOLE}"), "is left out"),
             (format!("{WHOLE}{}", WHOLE.replace("dc=a", "dc=b")), "engine-schema"),
             (
-                format!("database mdb\nsuffix dc=b,dc=a\ndirectory @DATA@\nsubordinate\n{WHOLE}"),
-                "cannot be glued below the kv database",
+                format!("{below}{WHOLE}overlay syncprov\n"),
+                "the overlay syncprov would leave out \"dc=b,dc=a\", which is glued below",
+            ),
+            (
+                format!("{in_engine_below}{above}overlay syncprov\n"),
+                "the overlay syncprov would leave out \"dc=b,dc=a\", which is glued below",
+            ),
+            (
+                format!("{in_engine_below}{above}overlay glue\noverlay refint\nrefint_attributes member\n"),
+                "the overlay refint would leave out \"dc=b,dc=a\"",
             ),
         ] {
             let found = fault(&lines).unwrap_or_default();

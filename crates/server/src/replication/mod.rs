@@ -92,6 +92,7 @@ fn tasks(server: &Server, generation: &Generation) -> Vec<Task> {
                 directory: directory.clone(),
                 database: own.clone(),
                 target: target.clone(),
+                server_id: config.server_id_of(database),
                 sid: sent_id(config, database),
                 is_part,
                 tls: config.global.tls.clone(),
@@ -124,7 +125,7 @@ fn shared(_: &Generation, _: &Database) -> Option<ConsumerDatabase> {
 
 /// Where several servers take changes the consumer sends its server id, so that the provider does not send what came from here.
 fn sent_id(config: &Config, database: &Database) -> Option<u16> {
-    (database.multi_provider || database.subordinate.is_some()).then(|| config.server_id())
+    (database.multi_provider || database.subordinate.is_some()).then(|| config.server_id_of(database))
 }
 
 fn start(

@@ -468,9 +468,7 @@ impl Runner {
             }
             let seconds = ahead.micros / MICROS;
             let then = match ahead.micros > SKEW_FOLLOWED {
-                _ if of == self.server.generation().config.server_id() => {
-                    "; it is our own id, so our next changes come behind them"
-                }
+                _ if self.task.server_id == of => "; it is our own id, so our next changes come behind them",
                 true => "; they are taken, and our own do not follow them",
                 false => "",
             };

@@ -252,14 +252,8 @@ fn consumers_of_log(node: &Member) -> Vec<Member> {
 
 /// Waits until consumers have what a node has.
 fn come_as_far(consumers: &[Member], node: &Member) {
-    let wanted = || {
-        let mut content = node.content(SUFFIX).unwrap_or_default();
-        // The consumers have no log.
-        content.values_mut().for_each(|entry| drop(entry.remove("auditcontext")));
-        content
-    };
     for consumer in consumers {
-        consumer.wait_until(SUFFIX, wanted);
+        consumer.wait_until_like(node);
         until("it has come as far", || context(consumer) == context(node));
     }
 }
