@@ -307,21 +307,12 @@ enum Known {
 
 const KNOWN_ON_AN_ENGINE: &[(&str, Known)] = &[
     ("cn-config-changes.txt", Known::Differs(45, "its requests name the entry olcDatabase={1}mdb")),
-    ("databases-and-suffixes.txt", Known::Refused("cannot be glued")),
-    ("deref.txt", Known::Differs(9, "names that were added over LDAP are shown without the blanks in them")),
-    ("glued-identities.txt", Known::Refused("cannot be glued")),
-    // Entries with memberOf cannot be loaded over LDAP.
-    ("in-chain.txt", Known::Refused("memberOf: no-user-modification")),
     ("memberof-across-databases.txt", Known::Refused("is meant for all of them")),
     ("monitor.txt", Known::Differs(1, "the class olmMDBDatabase is for mdb")),
-    ("overlay-glue.txt", Known::Refused("cannot be glued")),
-    ("overlay-glue-references.txt", Known::Refused("cannot be glued")),
+    ("overlay-glue.txt", Known::Refused("the overlay glue does not work in a kv database")),
+    ("overlay-glue-references.txt", Known::Refused("the overlay glue does not work in a kv database")),
     ("refint-across-databases.txt", Known::Refused("is meant for all of them")),
     ("retcode.txt", Known::Refused("the overlay retcode does not work in a kv database")),
-    (
-        "valsort.txt",
-        Known::Differs(1, "names that were added over LDAP are shown without the blanks in them"),
-    ),
 ];
 
 macro_rules! scenarios {

@@ -76,6 +76,14 @@ impl Site {
     /// # Panics
     /// As [`Site::load`].
     pub fn load_into(&self, suffix: Option<&str>, ldif: &str) {
+        self.try_load(suffix, ldif).unwrap_or_else(|refused| panic!("{:?} add: {refused}", self.kind));
+    }
+
+    /// The same; or what the tool says where it refuses the LDIF.
+    ///
+    /// # Panics
+    /// The tool cannot be started.
+    pub fn try_load(&self, suffix: Option<&str>, ldif: &str) -> Result<(), String> {
         let file = self.folder.path().join("load.ldif");
         std::fs::write(&file, ldif).expect("an LDIF file");
         let mut command = self.kind.tool("add");
@@ -84,7 +92,10 @@ impl Site {
             command.args(["-b", suffix]);
         }
         let output = command.output().expect("the tool starts");
-        assert!(output.status.success(), "{:?} add: {}", self.kind, String::from_utf8_lossy(&output.stderr));
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

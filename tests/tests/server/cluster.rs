@@ -8,6 +8,7 @@ mod digests;
 mod etcd;
 mod follower;
 mod forwarding;
+mod glued;
 mod identities;
 mod join;
 mod lone_client;
@@ -15,6 +16,7 @@ mod overlays;
 mod provider;
 mod round_trips;
 mod status;
+mod tools;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -315,7 +317,6 @@ fn tools_work_beside_nodes_from_any_machine() {
         &["check"][..],
         &["check", "-b", SUFFIX],
         &["check", "-n", "2"],
-        &["index"],
         &["backup", "--to", "/nowhere/backup"],
     ] {
         let (whole, text) = larix(words, &nodes[0]);

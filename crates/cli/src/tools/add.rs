@@ -15,12 +15,15 @@ use larix_engine::load::{
     self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
     RecordFault,
 };
+use larix_engine::tables::TABLES;
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
 use larix_schema::NearestSuffix;
 use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::cluster::{self, ToolWriter};
 use larix_server::ldif_tree;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbOptions;
+use larix_store::memory::MemoryStore;
 
 use super::changing::server_of;
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
@@ -74,7 +77,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 /// Answers how many records were refused and passed over.
 fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+    let Chosen::Stored(databases) = args.database.choose_with_shared(&config)? else {
         bail!("-n 0 or -b cn=config fill a slapd.d");
     };
     let configured = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
@@ -193,6 +196,9 @@ fn load_one(
                 loaded => loaded.map_err(anyhow::Error::from),
             }
         }
+        None if section.kind.is_in_shared_engine() => {
+            load_into_engine(name, config, section, ldif, context, options, &mut observer)
+        }
         None => load_files(config, section, ldif, context, options, &mut observer),
     };
     observer.finish();
@@ -245,6 +251,31 @@ fn load_into_served(
         Some(mut client) => load.run(&mut client, ldif, observer),
         None => Err(error.into()),
     }
+}
+
+/// Into a database in an engine that servers share: this process writes there in the place of a node.
+fn load_into_engine(
+    name: &str,
+    config: &Config,
+    section: &larix_configuration::Database,
+    ldif: impl BufRead + Send,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut Observer<'_>,
+) -> anyhow::Result<LoadReport> {
+    let scratch = tempfile::tempdir().context("cannot make a directory for temporary files")?;
+    let scratch = scratch.path();
+    let report = if options.dry_run {
+        match ToolWriter::look(config, section).map_err(anyhow::Error::msg)? {
+            Some(database) => load::load_shared(&database, scratch, ldif, context, options, observer),
+            None => load::load_empty(&MemoryStore::new(&TABLES)?, scratch, ldif, context, options, observer),
+        }
+    } else {
+        let writer = ToolWriter::open(config, section, name).map_err(anyhow::Error::msg)?;
+        load::load_shared(writer.database(), scratch, ldif, context, options, observer)
+    };
+    cluster::whole().map_err(anyhow::Error::msg)?;
+    Ok(report?)
 }
 
 /// Into a database of LDIF files: all of the files are written, or none.

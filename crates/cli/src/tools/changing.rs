@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_engine::access::Subject;
@@ -14,9 +14,10 @@ use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::control::{ControlValue as _, ManageDsaIt, Relax, TreeDelete};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NearestSuffix, NormalDn};
+use larix_server::cluster::{ToolStore, ToolWriter};
 use larix_server::tool_socket::ToolClient;
-use larix_store::OpenError;
 use larix_store::lmdb::LmdbStore;
+use larix_store::{OpenError, Store};
 
 use super::common::{self, Access};
 
@@ -24,8 +25,15 @@ use super::common::{self, Access};
 pub(super) enum Changing {
     /// This process: no server runs.
     Here(Box<Directory<LmdbStore>>),
+    /// The same, in an engine that servers share.
+    Shared(Box<Directory<ToolStore>>, NodesKeptAway),
     /// The server that serves them: a connection for each database, by its suffixes.
     Served(Vec<(Vec<NormalDn>, ToolClient)>),
+}
+
+/// While it is there, no node writes.
+pub(super) struct NodesKeptAway {
+    _writers: Vec<ToolWriter>,
 }
 
 /// How databases are opened for changes.
@@ -38,13 +46,17 @@ pub(super) struct Writes {
 }
 
 impl Changing {
-    /// Opens the databases, or finds who serves them. `verbose`: says when it waits for a server.
+    /// Opens the databases, or finds who serves them. `verbose`: says when it waits for a server. `name` is the tool's.
     pub(super) fn open(
+        name: &str,
         config: &Config,
         databases: &[&larix_configuration::Database],
         writes: Writes,
         verbose: bool,
     ) -> anyhow::Result<Self> {
+        if databases.iter().any(|section| section.kind.is_in_shared_engine()) {
+            return Self::open_shared(name, config, databases, writes);
+        }
         let error = match common::open_directory(config, databases, writes.access, writes.server_id) {
             Ok(directory) => return Ok(Self::Here(Box::new(directory))),
             Err(error) => error,
@@ -61,6 +73,24 @@ impl Changing {
         Ok(Self::Served(served))
     }
 
+    fn open_shared(
+        name: &str,
+        config: &Config,
+        sections: &[&larix_configuration::Database],
+        writes: Writes,
+    ) -> anyhow::Result<Self> {
+        if !sections.iter().all(|section| section.kind.is_in_shared_engine()) {
+            bail!(
+                "of the databases that are glued, some are in a shared engine and some are not: -g takes the one that is named alone"
+            );
+        }
+        let writers = sections.iter().map(|section| ToolWriter::open(config, section, name));
+        let writers = writers.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
+        let opened = writers.iter().map(|writer| Arc::clone(writer.database())).collect();
+        let directory = common::start_writers(config, opened, writes.server_id)?;
+        Ok(Self::Shared(Box::new(directory), NodesKeptAway { _writers: writers }))
+    }
+
     /// Carries out one change and waits until it is durable.
     ///
     /// # Errors
@@ -73,6 +103,7 @@ impl Changing {
     ) -> anyhow::Result<LdapResult> {
         let served = match self {
             Self::Here(directory) => return Ok(change_here(directory, operation, controls)),
+            Self::Shared(directory, _) => return Ok(change_here(directory, operation, controls)),
             Self::Served(served) => served,
         };
         // A name that cannot be read is refused by whichever server.
@@ -142,8 +173,8 @@ pub(super) fn server_of(
 }
 
 /// Carries out one change as the root of its database and waits until it is durable.
-fn change_here(
-    directory: &Directory<LmdbStore>,
+fn change_here<S: Store>(
+    directory: &Directory<S>,
     operation: WriteOperation,
     controls: RequestControls,
 ) -> LdapResult {

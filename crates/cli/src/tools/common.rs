@@ -21,6 +21,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::ldif_tree::{self, FileUse};
+use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::Tool;
@@ -252,7 +253,7 @@ impl DatabaseArgs {
     }
 
     /// The same for tools that read, where databases in shared engines are among those to choose from.
-    pub(crate) fn choose_to_read<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
+    pub(crate) fn choose_with_shared<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
         self.choose_among(config, |database| database.kind.keeps_entries())
     }
 
@@ -268,7 +269,7 @@ impl DatabaseArgs {
         self.naming(config, base)?.choose(config).and_then(|chosen| demand_reached(config, base, chosen))
     }
 
-    /// The same as [`Self::choose_to_read`] is.
+    /// The same as [`Self::choose_with_shared`] is.
     ///
     /// # Errors
     /// As [`Self::choose_below`].
@@ -277,7 +278,7 @@ impl DatabaseArgs {
         config: &'c Config,
         base: Option<&str>,
     ) -> anyhow::Result<Chosen<'c>> {
-        let chosen = self.naming(config, base)?.choose_to_read(config);
+        let chosen = self.naming(config, base)?.choose_with_shared(config);
         chosen.and_then(|chosen| demand_reached(config, base, chosen))
     }
 
@@ -418,7 +419,8 @@ fn why_in_engine(
     let suffix = suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
     Some(anyhow::anyhow!(
         "the entries of {suffix:?} are in an engine that servers share, and this tool works on files of this machine: \
-         `larix cluster check` and `larix cat` read them there, servers change them, and the engine's own tools make backups"
+         `larix cluster check` and `larix cat` read them there, `slapadd` fills an empty one, servers change them, and the engine's own \
+         tools make backups"
     ))
 }
 
@@ -500,6 +502,16 @@ pub(crate) fn open_directory(
     access: Access,
     server_id: Option<u16>,
 ) -> anyhow::Result<Directory<LmdbStore>> {
+    let opened = databases.iter().map(|database| open(config, database, access).map(Arc::new));
+    start_writers(config, opened.collect::<anyhow::Result<_>>()?, server_id)
+}
+
+/// Opened databases with their writers.
+pub(crate) fn start_writers<S: Store>(
+    config: &Config,
+    databases: Vec<Arc<Database<S>>>,
+    server_id: Option<u16>,
+) -> anyhow::Result<Directory<S>> {
     let clock = Arc::new(SystemClock::new());
     let configured = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
     let order = Arc::new(CommitOrder::new(server_id.unwrap_or(configured)));
@@ -513,9 +525,8 @@ pub(crate) fn open_directory(
             auxiliary_needs_rule: false,
             index_watch: None,
         };
-        let opened = Arc::new(open(config, database, access)?);
         let started =
-            ServedDatabase::start(opened, environment).map_err(|error| anyhow::anyhow!("{error}"))?;
+            ServedDatabase::start(database, environment).map_err(|error| anyhow::anyhow!("{error}"))?;
         served.push(Arc::new(started));
     }
     let schema_dn = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());

@@ -86,7 +86,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
         return look(name, args, &config, &databases, dns);
     }
     let writes = Writes { access: Access::Change, server_id: None };
-    let mut changing = Changing::open(&config, &databases, writes, args.config.verbose > 0)?;
+    let mut changing = Changing::open(name, &config, &databases, writes, args.config.verbose > 0)?;
     if let Some(filter) = &args.filter {
         match &changing {
             Changing::Here(directory) => {
@@ -94,6 +94,8 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
                     matching(&config, served.database(), filter, &mut dns)?;
                 }
             }
+            // It takes none of these.
+            Changing::Shared(..) => {}
             Changing::Served(_) => {
                 for section in &databases {
                     let database = common::open(&config, section, Access::Read)?;

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Parser;
-use larix_engine::DatabaseSettings;
+use larix_configuration::Config;
 use larix_engine::load::{self, Rebuild, RebuildOptions, RebuildProgress};
+use larix_engine::{Database, DatabaseSettings};
 use larix_schema::{AttributeDescription, Schema};
+use larix_server::cluster::{self, ToolWriter};
 use larix_server::tool_socket::ReindexRequest;
+use larix_store::Store;
 
 use super::changing::{is_in_use, server_of};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
@@ -43,7 +47,7 @@ pub(super) struct IndexArgs {
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: IndexArgs = common::parse(name, arguments);
-    match index(&args) {
+    match index(name, &args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error:#}");
@@ -52,14 +56,22 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn index(args: &IndexArgs) -> anyhow::Result<()> {
+fn index(name: &str, args: &IndexArgs) -> anyhow::Result<()> {
     let config = args.config.read()?;
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+    let Chosen::Stored(databases) = args.database.choose_with_shared(&config)? else {
         bail!("cn=config has no indexes");
     };
     let mut failed = 0;
     let mut without_index: BTreeSet<&str> = args.attributes.iter().map(String::as_str).collect();
     for section in databases {
+        if section.kind.is_in_shared_engine() {
+            let writer = ToolWriter::open(&config, section, name).map_err(anyhow::Error::msg)?;
+            let scratch = tempfile::tempdir().context("cannot make a directory for temporary files")?;
+            failed +=
+                rebuild(args, &config, section, (writer.database(), scratch.path()), &mut without_index)?;
+            cluster::whole().map_err(anyhow::Error::msg)?;
+            continue;
+        }
         let database = match common::open(&config, section, Access::Change) {
             Ok(database) => database,
             Err(error) => {
@@ -69,41 +81,8 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
                 continue;
             }
         };
-        let what = if !args.attributes.is_empty() {
-            let catalog = database.catalog();
-            let mut numbers = Vec::new();
-            for name in &args.attributes {
-                let description =
-                    config.schema.describe(name).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-                if is_indexed(&config.schema, &database.settings(), &description) {
-                    without_index.remove(name.as_str());
-                }
-                numbers.extend_from_slice(catalog.covered(&config.schema, &description).as_slice());
-            }
-            Rebuild::Attributes(numbers)
-        } else if args.stale {
-            Rebuild::Stale
-        } else {
-            Rebuild::All
-        };
         let Some(mdb) = section.kind.mdb() else { continue };
-        let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-        let mut options = RebuildOptions::new(&mdb.directory);
-        options.continue_on_error = args.go_on;
-        options.threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let rebuilt = load::rebuild(&database, &what, &options, &mut |progress| {
-            if args.config.verbose > 0 {
-                show(progress);
-            }
-        })
-        .map_err(|error| anyhow::anyhow!("database \"{suffix}\": {error}"))?;
-        for (entry, fault) in &rebuilt.failed {
-            eprintln!("entry {entry}: {fault}");
-        }
-        if args.config.verbose > 0 {
-            eprintln!("{suffix:?}: {} entries indexed, {} postings", rebuilt.entries, rebuilt.postings);
-        }
-        failed += rebuilt.failed.len();
+        failed += rebuild(args, &config, section, (&database, &mdb.directory), &mut without_index)?;
     }
     if let Some(name) = without_index.first() {
         bail!(
@@ -114,6 +93,51 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
         bail!("{failed} entries could not be read and are in no index that was made: see `larix check`");
     }
     Ok(())
+}
+
+/// Makes the indexes of one database anew, with temporary files in a directory; takes those attributes out of `without_index` that have
+/// one. Answers how many entries could not be read.
+fn rebuild<S: Store>(
+    args: &IndexArgs,
+    config: &Config,
+    section: &larix_configuration::Database,
+    (database, scratch): (&Database<S>, &Path),
+    without_index: &mut BTreeSet<&str>,
+) -> anyhow::Result<usize> {
+    let what = if !args.attributes.is_empty() {
+        let catalog = database.catalog();
+        let mut numbers = Vec::new();
+        for name in &args.attributes {
+            let description =
+                config.schema.describe(name).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+            if is_indexed(&config.schema, &database.settings(), &description) {
+                without_index.remove(name.as_str());
+            }
+            numbers.extend_from_slice(catalog.covered(&config.schema, &description).as_slice());
+        }
+        Rebuild::Attributes(numbers)
+    } else if args.stale {
+        Rebuild::Stale
+    } else {
+        Rebuild::All
+    };
+    let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
+    let mut options = RebuildOptions::new(scratch);
+    options.continue_on_error = args.go_on;
+    options.threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let rebuilt = load::rebuild(database, &what, &options, &mut |progress| {
+        if args.config.verbose > 0 {
+            show(progress);
+        }
+    })
+    .map_err(|error| anyhow::anyhow!("database \"{suffix}\": {error}"))?;
+    for (entry, fault) in &rebuilt.failed {
+        eprintln!("entry {entry}: {fault}");
+    }
+    if args.config.verbose > 0 {
+        eprintln!("{suffix:?}: {} entries indexed, {} postings", rebuilt.entries, rebuilt.postings);
+    }
+    Ok(rebuilt.failed.len())
 }
 
 /// Whether an index is configured for the description, or for one that it covers. That of entryCSN is accepted, and the change log answers

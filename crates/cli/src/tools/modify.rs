@@ -50,7 +50,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
     let checks_schema = !args.no_schema_check && args.config.switch("schema-check", true)?;
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+    let Chosen::Stored(databases) = args.database.choose_with_shared(&config)? else {
         if !checks_schema || args.server_id.is_some() {
             bail!(
                 "-s, -o schema-check=no and -S are for databases of entries: each change of cn=config is checked, and has the server id \
@@ -64,7 +64,7 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
         return each_change(name, args, checks_schema, |_, _| Ok(LdapResult::success()));
     }
     let writes = Writes { access: Access::Write, server_id: args.server_id };
-    let mut changing = Changing::open(&config, &databases, writes, args.config.verbose > 0)?;
+    let mut changing = Changing::open(name, &config, &databases, writes, args.config.verbose > 0)?;
     if matches!(changing, Changing::Served(_)) && (!checks_schema || args.server_id.is_some()) {
         bail!(
             "-s, -o schema-check=no and -S hold for a database that no server has open: this one's server checks what it stores, and \

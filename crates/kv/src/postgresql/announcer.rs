@@ -18,10 +18,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// A connection may have ended unnoticed.
 const TRIES: usize = 2;
 
+/// Part of a transaction whose commit others are to hear of. The engine has commits with such a part wait for each other, so that it is for rare ones.
+pub(super) fn telling(pool: &Pool) -> String {
+    format!("SELECT pg_notify('{}', '{}')", channel(pool.schema()), pool.sign())
+}
+
 /// PostgreSQL takes a number of a transaction for it. Nothing is lost with it, so that is not waited for on the disk.
 fn statement(pool: &Pool) -> String {
-    let (channel, sign) = (channel(pool.schema()), pool.sign());
-    format!("SELECT pg_notify('{channel}', '{sign}'), set_config('synchronous_commit', 'off', true)")
+    format!("{}, set_config('synchronous_commit', 'off', true)", telling(pool))
 }
 
 fn channel(schema: &str) -> String {

@@ -12,6 +12,8 @@ const DEADLINE: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Loading<'p> {
     lease: Lease<'p>,
+    /// Has others hear of it.
+    telling: String,
     epoch: i64,
     version: u64,
     /// Number of a table, and its last key.
@@ -20,7 +22,11 @@ pub(super) struct Loading<'p> {
 
 impl<'p> Loading<'p> {
     /// None where the newest commit is of a later epoch.
-    pub(super) fn begin(mut lease: Lease<'p>, epoch: i64, tables: &[u8]) -> Result<Option<Self>, Fault> {
+    pub(super) fn begin(
+        (mut lease, telling): (Lease<'p>, String),
+        epoch: i64,
+        tables: &[u8],
+    ) -> Result<Option<Self>, Fault> {
         lease.in_transaction();
         let numbers: Vec<i16> = tables.iter().copied().map(i16::from).collect();
         let (newest, ends) = lease.call_within(DEADLINE, |link| async move {
@@ -38,7 +44,7 @@ impl<'p> Loading<'p> {
             let table = u8::try_from(row.try_get::<_, i16>(0)?).unwrap_or(u8::MAX);
             last.push((table, row.try_get(1)?));
         }
-        Ok(Some(Self { lease, epoch, version, last }))
+        Ok(Some(Self { lease, telling, epoch, version, last }))
     }
 }
 
@@ -73,7 +79,7 @@ impl Load for Loading<'_> {
     }
 
     fn finish(self: Box<Self>, attempt: &[u8]) -> Result<(), LoadFault> {
-        let Self { mut lease, epoch, version, .. } = *self;
+        let Self { mut lease, telling, epoch, version, .. } = *self;
         let (attempt, continued) = (attempt.to_vec(), i64::try_from(version).unwrap_or(i64::MAX));
         let row = lease.call_within(DEADLINE, |link| async move {
             Ok(link.client.query_opt(&link.statements.loaded, &[&continued, &epoch, &attempt]).await?)
@@ -82,7 +88,9 @@ impl Load for Loading<'_> {
             return Err(LoadFault::Fenced);
         }
         lease
-            .call_within(DEADLINE, |link| async move { Ok(link.client.batch_execute("COMMIT").await?) })
+            .call_within(DEADLINE, |link| async move {
+                Ok(link.client.batch_execute(&format!("{telling}; COMMIT")).await?)
+            })
             .map_err(LoadFault::Within)?;
         lease.transaction_ended();
         if lease.was_cut_short() { Err(LoadFault::Within(Fault::Unreplicated)) } else { Ok(()) }

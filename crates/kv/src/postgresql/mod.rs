@@ -239,6 +239,8 @@ impl Engine for PostgreSql {
         let rows = self
             .query(|link| async move { link.client.query(&link.statements.take_over, &[&attempt]).await })?;
         let epoch = rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?;
+        // The one that wrote until now is not to go on with what it remembers.
+        self.announcer.announce();
         let lie = || Fault::Lie("no commit has a row".to_owned());
         epoch.and_then(|epoch| u64::try_from(epoch).ok()).ok_or_else(lie)
     }
@@ -303,7 +305,8 @@ impl Engine for PostgreSql {
     }
 
     fn load(&self, epoch: u64, tables: &[u8]) -> Result<Option<Box<dyn Load + '_>>, Fault> {
-        let load = load::Loading::begin(self.pool.lease()?, signed(epoch)?, tables)?;
+        let telling = announcer::telling(&self.pool);
+        let load = load::Loading::begin((self.pool.lease()?, telling), signed(epoch)?, tables)?;
         Ok(load.map(|load| Box::new(load) as Box<dyn Load + '_>))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_configuration::{Config, Database as Section};
-use larix_engine::access::OtherEntries;
+use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
 use larix_engine::{Database, Frontend};
 use larix_store::lmdb::LmdbStore;
@@ -94,6 +94,29 @@ pub fn open_to_read(_: &Config, _: &Section) -> Result<Database<ToolStore>, Stri
     Err(ABSENT.to_owned())
 }
 
+/// Stands for a database that a tool writes.
+#[derive(Debug)]
+pub struct ToolWriter(Arc<Database<ToolStore>>);
+
+impl ToolWriter {
+    /// # Errors
+    /// Always.
+    pub fn open(_: &Config, _: &Section, _: &str) -> Result<Self, String> {
+        Err(ABSENT.to_owned())
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database<ToolStore>> {
+        &self.0
+    }
+
+    /// # Errors
+    /// Always.
+    pub fn look(_: &Config, _: &Section) -> Result<Option<Database<ToolStore>>, String> {
+        Err(ABSENT.to_owned())
+    }
+}
+
 /// # Errors
 /// Never.
 pub fn whole() -> Result<(), String> {
@@ -105,6 +128,10 @@ pub(crate) struct Clusters;
 
 impl Clusters {
     pub(crate) fn see_stored(&self, _: Arc<dyn OtherEntries>) {}
+
+    pub(crate) fn let_see(&self, _: &AccessPolicy) -> bool {
+        false
+    }
 
     pub(crate) fn close(&self) {}
 }

@@ -18,6 +18,7 @@ mod published_configuration;
 mod report;
 mod role;
 mod tool;
+mod tool_writer;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,6 +56,7 @@ pub use tool::{
     ToolStore, check, check_joined, check_kept, check_node, configuration_of_node, open_to_read, published,
     remove, status, step_down, whole,
 };
+pub use tool_writer::ToolWriter;
 
 /// How long one answer of the engine may take.
 const DEADLINE: Duration = Duration::from_secs(3);

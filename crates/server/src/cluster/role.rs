@@ -545,7 +545,11 @@ impl Holder {
         }
         if store.leads() {
             if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
-                return Ok(Role::Leader);
+                // If the lease was lost, another one may have written and given it up since the last look.
+                store.hear().map_err(|error| text(&error))?;
+                if store.leads() {
+                    return Ok(Role::Leader);
+                }
             }
             // It came too late, or another node asked it to step down.
             store.resign();
@@ -641,8 +645,9 @@ impl Holder {
 /// What the node of this URL is while another handle holds the lease; none where no other one does.
 fn role_under_lease(lease: Lease, node: &str) -> Option<Role> {
     let leader = lease.leader.filter(|_| !lease.is_own)?;
-    // What is left of this node from before a restart: a referral would lead clients back here.
-    Some(if leader == node { Role::Vacant } else { Role::Follower(leader) })
+    // What is left of this node from before a restart: a referral would lead clients back here. Tools have no URL to refer to.
+    let leads_there = leader != node && leader.starts_with("ldap");
+    Some(if leads_there { Role::Follower(leader) } else { Role::Vacant })
 }
 
 /// Fences everybody else off, and settles with the engine what this node's configuration says.
@@ -674,6 +679,7 @@ mod tests {
             (Some("ldap://n1"), true, None),
             (Some("ldap://n1"), false, Some(Role::Vacant)),
             (Some("ldap://n2"), false, Some(Role::Follower("ldap://n2".to_owned()))),
+            (Some("slapadd (process 77)"), false, Some(Role::Vacant)),
         ] {
             assert_eq!(role_under_lease(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
         }

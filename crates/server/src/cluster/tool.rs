@@ -246,7 +246,7 @@ pub fn check(
     Ok(CheckedContent { commit: snapshot.commit_counter(), entries: checked.entries })
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+pub(super) fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -290,7 +290,7 @@ fn open<'c>(config: &'c Config, suffix: Option<&str>) -> Result<(&'c Section, Kv
 }
 
 /// How a tool opens a store.
-fn tool_options(schema: &str) -> KvOptions {
+pub(super) fn tool_options(schema: &str) -> KvOptions {
     KvOptions {
         schema: schema.to_owned(),
         make: false,

@@ -6,7 +6,7 @@ use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
     access_log, binds, change, consistency, describe, description, fill, follower, larix, leader,
-    lose_nothing, nodes, overlays, provider, round_trips, until, write_at_one_and_read_at_all,
+    lose_nothing, nodes, overlays, provider, round_trips, tools, until, write_at_one_and_read_at_all,
 };
 
 #[test]
@@ -53,6 +53,12 @@ fn the_next_node_audits_what_the_one_before_had_no_time_for() {
 fn each_change_is_in_the_access_log_once() {
     let Some(etcd) = Etcd::start() else { return };
     access_log::record_once(&etcd.prefix());
+}
+
+#[test]
+fn tools_write_where_no_node_does() {
+    let Some(etcd) = Etcd::start() else { return };
+    tools::write_with_tools(&etcd.prefix());
 }
 
 /// etcd answers one step of a path at a time.

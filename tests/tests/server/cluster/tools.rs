@@ -1,0 +1,171 @@
+//! Tools that write into a shared engine, in the place of a node.
+
+use std::process::Output;
+
+use larix_testkit::postgresql::Engine;
+use larix_testkit::{Kind, Site, until};
+use larix_tests::client::Client;
+use larix_tests::replicas::{Member, SUFFIX, ask};
+
+use super::{change, describe, description, fill, nodes, nodes_with};
+
+/// Seconds of a lease: the node that has it looks every ten of them whether it does.
+const LEASE: u32 = 30;
+
+/// A tool of Larix with the configuration of a node, and its standard input.
+pub(super) fn run(site: &Site, name: &str, arguments: &[&str], input: &str) -> Output {
+    let file = site.configuration().with_file_name("input.ldif");
+    std::fs::write(&file, input).expect("a file");
+    let mut words = name.split(' ');
+    let mut tool = Kind::Larix.tool(words.next().unwrap_or_default());
+    tool.args(words).arg("-f").arg(site.configuration()).args(arguments);
+    if !input.is_empty() {
+        tool.arg("-l").arg(file);
+    }
+    tool.output().expect("the tool")
+}
+
+fn done(output: &Output) -> String {
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+fn refused(output: &Output) -> String {
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{told}");
+    told
+}
+
+/// The first entries, and so many people.
+fn ldif(people: usize) -> String {
+    let mut text = format!(
+        "dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\ndn: ou=people,{SUFFIX}\nobjectClass: organizationalUnit\nou: people\n\n\
+         dn: cn=ann,ou=people,{SUFFIX}\nobjectClass: person\ncn: ann\nsn: Lee\nuserPassword: right\n\n"
+    );
+    for number in 0..people {
+        text +=
+            &format!("dn: cn=p{number},ou=people,{SUFFIX}\nobjectClass: person\ncn: p{number}\nsn: x\n\n");
+    }
+    text
+}
+
+fn entries(site: &Site) -> usize {
+    let shown = run(site, "cat", &[], "");
+    done(&shown);
+    String::from_utf8_lossy(&shown.stdout).matches("dn: ").count()
+}
+
+#[test]
+fn tools_write_where_no_node_does() {
+    let Some(engine) = Engine::start() else { return };
+    write_with_tools(&engine.database().1);
+}
+
+pub(super) fn write_with_tools(address: &str) {
+    let mut nodes = nodes(address, 2, "read-consistency session");
+    let site = &nodes[0].site;
+    // A dry run makes nothing.
+    done(&run(site, "add", &["-u"], &ldif(3)));
+    assert!(refused(&run(site, "cat", &[], "")).contains("the engine holds no store"), "nothing is there");
+
+    // What ends in an error leaves nothing, also of what came before.
+    let twice = ldif(500) + &format!("dn: cn=p7,ou=people,{SUFFIX}\nobjectClass: person\ncn: p7\nsn: x\n");
+    assert!(refused(&run(site, "add", &[], &twice)).contains("the entry exists already"));
+    assert_eq!(entries(site), 0);
+    done(&run(site, "add", &[], &ldif(500)));
+    assert_eq!(entries(site), 503);
+    assert!(refused(&run(site, "add", &[], &ldif(0))).contains("the entry exists already"));
+
+    // Beside the others.
+    let more = format!("dn: cn=bob,ou=people,{SUFFIX}\nobjectClass: person\ncn: bob\nsn: B\n");
+    done(&run(site, "add", &["-u"], &more));
+    done(&run(site, "add", &[], &more));
+    let changes = format!(
+        "dn: cn=bob,ou=people,{SUFFIX}\nchangetype: modify\nreplace: sn\nsn: Burr\n\n\
+         dn: cn=p1,ou=people,{SUFFIX}\nchangetype: delete\n"
+    );
+    done(&run(site, "offline-modify", &[], &changes));
+    done(&run(site, "index", &[], ""));
+    let checked = run(site, "cluster check", &[], "");
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("503 entries, 0 findings"), "{checked:?}");
+
+    // Behind them nodes write as ever.
+    nodes.iter_mut().for_each(Member::start);
+    until("a node writes", || change(&nodes[0], &describe("served")) == "=> 0\n");
+    assert_eq!(nodes[1].content(SUFFIX).expect("entries").len(), 503);
+    assert_eq!(nodes[1].client().value(&format!("cn=bob,ou=people,{SUFFIX}"), "sn").as_deref(), Some("Burr"));
+    for (tool, arguments, input) in
+        [("add", &[][..], &*more), ("offline-modify", &[], &changes), ("index", &[], "")]
+    {
+        let told = refused(&run(&nodes[1].site, tool, arguments, input));
+        assert!(told.contains(&format!("{} writes: change entries there", nodes[0].url())), "{tool}: {told}");
+    }
+    nodes.iter_mut().for_each(Member::stop);
+}
+
+/// Nodes that run, none of which may write for a while, see what a tool has written; one of them writes on behind it.
+#[test]
+fn nodes_that_run_see_what_a_tool_writes() {
+    let Some(engine) = Engine::start() else { return };
+    let (_, address) = engine.database();
+    let mut nodes = nodes_with(&address, 1, LEASE, ("", "read-consistency session\noverlay syncprov"));
+    nodes[0].start();
+    until("it writes", || nodes[0].log().contains("this node writes now"));
+    let ended = run(&nodes[0].site, "cluster step-down", &[], "");
+    done(&ended);
+    until("it has noticed", || {
+        // It may not write for ten seconds, in which the tool may.
+        run(&nodes[0].site, "add", &[], &ldif(200)).status.success()
+    });
+    until("the entries are seen", || nodes[0].content(SUFFIX).is_some_and(|found| found.len() == 203));
+    until("the node writes again", || change(&nodes[0], &describe("again")) == "=> 0\n");
+    assert_eq!(description(&nodes[0]).as_deref(), Some("again"));
+    nodes[0].stop();
+}
+
+/// Other content is loaded while a node serves, and takes the place of what there was in one moment.
+#[test]
+fn new_content_is_loaded_beside_what_is_served() {
+    let Some(engine) = Engine::start() else { return };
+    let (_, address) = engine.database();
+    let mut nodes = nodes_with(&address, 1, LEASE, ("database config\nrootpw secret\n", ""));
+    nodes[0].start();
+    fill(&nodes[0]);
+    let next = self::nodes(&address, 1, "engine-schema next").remove(0);
+    done(&run(&next.site, "add", &[], &ldif(200)));
+    assert_eq!(nodes[0].content(SUFFIX).expect("entries").len(), 3);
+    let mut client = Client::connect(nodes[0].address());
+    assert_eq!(ask(&mut client, "as cn=config secret"), "=> 0\n");
+    let switch = "modify olcDatabase={2}kv,cn=config\n  replace olcLarixKvSchema: next";
+    assert_eq!(ask(&mut client, switch), "=> 0\n");
+    assert_eq!(nodes[0].content(SUFFIX).expect("entries").len(), 203);
+    until("it writes there", || change(&nodes[0], &describe("next")) == "=> 0\n");
+    nodes[0].stop();
+    assert_eq!(entries(&next.site), 203);
+}
+
+/// What a killed tool leaves: no entries, and a lease that ends.
+#[test]
+fn a_killed_tool_leaves_nothing() {
+    let Some(engine) = Engine::start() else { return };
+    let mut nodes = nodes(&engine.database().1, 1, "");
+    let site = &nodes[0].site;
+    let fifo = site.configuration().with_file_name("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    let mut tool = Kind::Larix.tool("add");
+    tool.arg("-f").arg(site.configuration()).arg("-l").arg(&fifo);
+    let mut tool = tool.stderr(std::process::Stdio::null()).spawn().expect("the tool");
+    let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it reads");
+    std::io::Write::write_all(&mut input, ldif(2_000).as_bytes()).expect("it reads");
+    let told = refused(&run(site, "add", &[], &ldif(0)));
+    assert!(told.contains(&format!("add (process {}) writes", tool.id())), "{told}");
+    tool.kill().expect("it runs");
+    tool.wait().expect("its end");
+    nodes[0].start();
+    assert_eq!(nodes[0].content(SUFFIX), None);
+    until("the lease of the tool ends", || nodes[0].log().contains("this node writes now"));
+    nodes[0].stop();
+    assert_eq!(entries(&nodes[0].site), 0);
+}
