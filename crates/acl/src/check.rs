@@ -32,6 +32,22 @@ impl AccessPolicy {
         self.answer(&ask, privilege) == Answer::Granted
     }
 
+    /// As [`Self::check`] of [`Item::Entry`]. `None`: what a rule asks for could not be read.
+    pub fn check_known(
+        &self,
+        subject: &Subject,
+        target: &AccessTarget<'_>,
+        privilege: Privilege,
+    ) -> Option<bool> {
+        if self.is_root(subject) {
+            return Some(true);
+        }
+        let (item, value) = Item::Entry.split();
+        let ask = Ask { subject, item: Some(item), value, target: Some(target), among: Among::All };
+        let answer = Evaluation::new(self, &ask, privilege.required()).run_known(&self.every)?;
+        Some(answer == Answer::Granted)
+    }
+
     /// Whether the member is in the group, which may be in any database of the server: by name, or found by one of the
     /// group's URLs (OpenLDAP's dynamic groups).
     ///

@@ -67,6 +67,12 @@ impl<'a> Evaluation<'a> {
         if self.has_failed() { Answer::Denied } else { answer }
     }
 
+    /// The same; `None` where something that the rules ask for could not be read.
+    pub(super) fn run_known(mut self, rules: &[u32]) -> Option<Answer> {
+        let answer = self.rules(rules, Privileges::NONE);
+        (!self.has_failed()).then_some(answer)
+    }
+
     /// What the rules collect for a target that is known; also where the list ends without a decision.
     pub(super) fn collect(&self) -> Collected {
         let mut collected = Collected::default();

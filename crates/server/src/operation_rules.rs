@@ -6,11 +6,16 @@ use larix_configuration::values::operation_rule::requester;
 use larix_configuration::values::{OperationAction, OperationRule};
 use larix_configuration::{Config, ConfigError, Database, Origin};
 use larix_engine::access::{
-    AccessPolicy, AccessPolicyError, AccessTarget, EntryFacts, FlowControl, Item, Privilege, Subject,
+    AccessPolicy, AccessPolicyError, AccessTarget, EntryFacts, FlowControl, Privilege, Subject,
 };
 use larix_engine::controls::{self, OperationKind};
 use larix_proto::{Controls, LdapResult, ResultCode, oid};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+
+use crate::cluster;
+
+const UNREADABLE: &str =
+    "an entry that the rules for operations (restrictop) ask for cannot be read now: try again";
 
 /// An operation as the rules tell them apart.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -121,7 +126,8 @@ impl OperationRules {
     /// Checks one operation. Answers the OIDs of the controls to ignore (`drop`).
     ///
     /// # Errors
-    /// unwillingToPerform, without a text as OpenLDAP has none: a rule refuses the operation, or none allows it.
+    /// unwillingToPerform, without a text as OpenLDAP has none: a rule refuses the operation, or none allows it. unavailable: a rule asks
+    /// for an entry that could not be read.
     pub(crate) fn check(
         &self,
         subject: &Subject,
@@ -132,13 +138,18 @@ impl OperationRules {
             return Ok(Vec::new());
         }
         let mut request = RuleInput::new(operation, sent);
-        if self.allow(subject, &mut request) {
-            return Ok(request.dropped);
+        // What another request of this thread has missed.
+        cluster::take_missed_read();
+        let allowed = self.allow(subject, &mut request);
+        match allowed.filter(|_| !cluster::take_missed_read()) {
+            Some(true) => Ok(request.dropped),
+            Some(false) => Err(LdapResult::new(ResultCode::UNWILLING_TO_PERFORM)),
+            None => Err(LdapResult::with(ResultCode::UNAVAILABLE, UNREADABLE)),
         }
-        Err(LdapResult::new(ResultCode::UNWILLING_TO_PERFORM))
     }
 
-    fn allow(&self, subject: &Subject, request: &mut RuleInput<'_>) -> bool {
+    /// None where something could not be read: nobody is let in, or kept out, because of that.
+    fn allow(&self, subject: &Subject, request: &mut RuleInput<'_>) -> Option<bool> {
         let mut allowed = false;
         for (rule, requesters) in self.written.iter().zip(&self.requesters) {
             if !request.concerns(rule) {
@@ -147,14 +158,14 @@ impl OperationRules {
             // A rule that ends without a match is the last one, as with access rules.
             let mut flow = FlowControl::Stop;
             for (clause, requester) in rule.by.iter().zip(requesters) {
-                if !matches(requester, subject) {
+                if !matches(requester, subject)? {
                     continue;
                 }
                 match &clause.action {
-                    OperationAction::Allow => return true,
-                    OperationAction::Reject => return false,
+                    OperationAction::Allow => return Some(true),
+                    OperationAction::Reject => return Some(false),
                     OperationAction::Drop(oid) => match request.drop(oid) {
-                        Dropped::Critical => return false,
+                        Dropped::Critical => return Some(false),
                         Dropped::Done => allowed = true,
                         Dropped::NotThere => {}
                     },
@@ -169,14 +180,15 @@ impl OperationRules {
                 break;
             }
         }
-        allowed
+        Some(allowed)
     }
 }
 
-fn matches(requester: &AccessPolicy, subject: &Subject) -> bool {
+/// None where a group or another entry that is asked for could not be read.
+fn matches(requester: &AccessPolicy, subject: &Subject) -> Option<bool> {
     let root = NormalDn::root();
     let target = AccessTarget { dn: &root, entry: &NoEntry };
-    requester.check(subject, &target, Item::Entry, Privilege::Write)
+    requester.check_known(subject, &target, Privilege::Write)
 }
 
 /// The request as the rules see it.

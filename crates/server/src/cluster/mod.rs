@@ -65,6 +65,11 @@ const SETTLING_LOOK: Duration = Duration::from_millis(5);
 /// The writer, the thread of the lease and what tools ask take connections beside the threads for reads.
 const CONNECTIONS_BESIDE: usize = 4;
 
+/// Whether this thread could not read something in an engine since this was asked last: it must not pass for what is not there.
+pub(crate) fn take_missed_read() -> bool {
+    larix_kv::take_read_fault().is_some()
+}
+
 /// The store of a node: the thread of the lease has it, too.
 pub(crate) type SharedStore = Arc<KvStore>;
 
