@@ -193,6 +193,17 @@ pub(crate) enum LoadFault {
     Fenced,
 }
 
+/// Whose the lease is after a handle has asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// Somebody else's, or the handle is kept away.
+    Others,
+    /// The handle's, as it was before: nobody else has held it since.
+    Still,
+    /// The handle's from now on: another one may have held it until now, and may have committed.
+    Anew,
+}
+
 /// The lease as the engine has it.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
@@ -305,7 +316,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn load(&self, epoch: u64, tables: &[u8]) -> Result<Option<Box<dyn Load + '_>>, Fault>;
 
     fn lease(&self) -> Result<Option<HeldLease>, Fault>;
-    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault>;
+    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<Holding, Fault>;
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault>;
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault>;
     fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<RemovedNode, Fault>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larix_store::ReadError;
 
-use crate::engine::{HeldLease, RemovedNode, Session};
+use crate::engine::{HeldLease, Holding, RemovedNode, Session};
 use crate::error::Fault;
 use crate::store::{KvStore, RESIGNED};
 use crate::view::View;
@@ -42,6 +42,14 @@ impl KvStore {
     /// # Errors
     /// The engine cannot be asked. The lease may be this handle's all the same.
     pub fn hold_lease(&self, node: &str, time: Duration) -> Result<bool, ReadError> {
+        self.renew_lease(node, time).map(|holding| holding != Holding::Others)
+    }
+
+    /// The same, for one that holds it already.
+    ///
+    /// # Errors
+    /// As [`Self::hold_lease`].
+    pub fn renew_lease(&self, node: &str, time: Duration) -> Result<Holding, ReadError> {
         self.engine.hold_lease(&self.handle(), node, time).map_err(Fault::into_read)
     }
 

@@ -35,7 +35,7 @@ mod view;
 
 pub use address::Address;
 pub use commit::KvTransaction;
-pub use engine::{Message, NODE_BYTES_MAX, Recipient, RemovedNode, Said, Session};
+pub use engine::{Holding, Message, NODE_BYTES_MAX, Recipient, RemovedNode, Said, Session};
 pub use error::OpenError;
 pub use feed::CommitFeed;
 pub use lease::Lease;

@@ -24,8 +24,9 @@ use nodes::{MessageLease, Presence};
 use wire::{Op, OpResponse, Range, Txn};
 
 use crate::engine::{
-    CommitListener, CommitPresence, Engine, HeldLease, Limits, Load, MessageListener, OpenedSnapshot,
-    Proposal, Question, Recipient, RemovedNode, Said, Session, Sizes, StoredCommit, commit_deadline,
+    CommitListener, CommitPresence, Engine, HeldLease, Holding, Limits, Load, MessageListener,
+    OpenedSnapshot, Proposal, Question, Recipient, RemovedNode, Said, Session, Sizes, StoredCommit,
+    commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 use crate::runtime::Runtime;
@@ -193,7 +194,7 @@ impl Engine for Etcd {
         self.run(async move { shared.lease().await })
     }
 
-    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
+    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<Holding, Fault> {
         let (shared, holder, node) = (Arc::clone(&self.shared), holder.to_vec(), node.to_owned());
         self.run(async move { shared.hold_lease(&holder, &node, time).await })
     }

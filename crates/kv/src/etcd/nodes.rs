@@ -13,7 +13,7 @@ use super::call::{Effect, StreamLink};
 use super::wire::{Condition, KeyValue, Op, Txn, Writer, fields, number};
 use super::{Etcd, Shared};
 use crate::engine::{
-    CommitListener, HeldLease, Message, MessageListener, OLDEST_MESSAGE, RemovedNode, Said, Session,
+    CommitListener, HeldLease, Holding, Message, MessageListener, OLDEST_MESSAGE, RemovedNode, Said, Session,
 };
 use crate::error::{Fault, Status};
 use crate::runtime::{AbortOnDrop, GRACE, call};
@@ -94,24 +94,30 @@ impl Shared {
         }))
     }
 
-    pub(super) async fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
+    pub(super) async fn hold_lease(
+        &self,
+        holder: &[u8],
+        node: &str,
+        time: Duration,
+    ) -> Result<Holding, Fault> {
         let value = [holder, node.as_bytes()].concat();
         self.client.trip();
         let txn = Txn::of(vec![Op::get(self.keys.lease()), Op::get(self.keys.kept())]);
         let mut done = self.client.txn(&txn).await?.done.into_iter();
         let mut next = || done.next().map(|done| done.found()).unwrap_or_default().into_iter().next();
         let (held, kept) = (next(), next());
+        let holding = if held.is_some() { Holding::Still } else { Holding::Anew };
         let test = match held {
-            Some(found) if !found.value.starts_with(holder) => return Ok(false),
+            Some(found) if !found.value.starts_with(holder) => return Ok(Holding::Others),
             Some(found) => {
                 self.client.trip();
                 if found.value == value && self.keep_alive(found.lease).await? >= seconds(time) {
-                    return Ok(true);
+                    return Ok(Holding::Still);
                 }
                 // It is over by now, or shorter than it is to be.
                 Condition::Revision(found.changed)
             }
-            None if kept.is_some_and(|kept| kept.value == holder) => return Ok(false),
+            None if kept.is_some_and(|kept| kept.value == holder) => return Ok(Holding::Others),
             None => Condition::Absent,
         };
         self.client.trip();
@@ -127,7 +133,7 @@ impl Shared {
         if !is_held {
             self.revoke(lease).await?;
         }
-        Ok(is_held)
+        Ok(if is_held { holding } else { Holding::Others })
     }
 
     pub(super) async fn release_lease(&self, holder: &[u8]) -> Result<(), Fault> {

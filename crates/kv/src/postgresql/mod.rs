@@ -26,9 +26,9 @@ use statements::ask;
 
 use crate::changes;
 use crate::engine::{
-    Answer, COMMITS_LISTED_MAX, CommitListener, CommitPresence, Engine, EngineSnapshot, HeldLease, Limits,
-    Load, MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, RemovedNode, Said,
-    Session, Sizes, StoredCommit, commit_deadline,
+    Answer, COMMITS_LISTED_MAX, CommitListener, CommitPresence, Engine, EngineSnapshot, HeldLease, Holding,
+    Limits, Load, MessageListener, NewCommits, OpenedSnapshot, Proposal, Question, Recipient, RemovedNode,
+    Said, Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
 
@@ -318,13 +318,14 @@ impl Engine for PostgreSql {
         Ok(Some(HeldLease { holder: row.try_get(0)?, node: row.try_get(1)?, left }))
     }
 
-    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<bool, Fault> {
+    fn hold_lease(&self, holder: &[u8], node: &str, time: Duration) -> Result<Holding, Fault> {
         let (holder, node, time) = (holder.to_vec(), node.to_owned(), milliseconds(time));
         let held = self.query_reserved(|link| async move {
             let values: [&(dyn ToSql + Sync); 3] = [&holder, &node, &time];
             link.client.query(&link.statements.hold_lease, &values).await
         })?;
-        Ok(!held.is_empty())
+        let Some(row) = held.first() else { return Ok(Holding::Others) };
+        Ok(if row.try_get::<_, Option<bool>>(1)? == Some(true) { Holding::Still } else { Holding::Anew })
     }
 
     fn release_lease(&self, holder: &[u8]) -> Result<(), Fault> {

@@ -156,14 +156,14 @@ SELECT n.t, r.k FROM unnest($1::smallint[]) AS n (t) CROSS JOIN LATERAL (
 const LEASE: &str = "\
 SELECT holder, node, greatest(0, (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) FROM {s}.lease";
 
-/// A lost lease does no harm, so the row is not waited for on the disk.
+/// A lost lease does no harm, so the row is not waited for on the disk. Says whether the holder is the one before.
 const HOLD_LEASE: &str = "\
 INSERT INTO {s}.lease AS l (holder, node, until)
 VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond')
 ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, node = excluded.node, until = excluded.until
 WHERE (l.holder = excluded.holder OR l.until < clock_timestamp())
     AND (l.kept_away IS DISTINCT FROM excluded.holder OR l.kept_until < clock_timestamp())
-RETURNING set_config('synchronous_commit', 'off', true)";
+RETURNING set_config('synchronous_commit', 'off', true), (SELECT before.holder = $1 FROM {s}.lease AS before)";
 
 const RELEASE_LEASE: &str = "UPDATE {s}.lease SET until = clock_timestamp() WHERE holder = $1";
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, ServedDatabase};
-use larix_kv::{Lease, ReadFault, take_read_fault};
+use larix_kv::{Holding, Lease, ReadFault, take_read_fault};
 use larix_store::Store as _;
 
 use super::SharedStore;
@@ -544,12 +544,15 @@ impl Holder {
             return self.stand_by(store);
         }
         if store.leads() {
-            if store.hold_lease(&self.node, self.lease).map_err(|error| text(&error))? {
-                // If the lease was lost, another one may have written and given it up since the last look.
-                store.hear().map_err(|error| text(&error))?;
-                if store.leads() {
-                    return Ok(Role::Leader);
+            match store.renew_lease(&self.node, self.lease).map_err(|error| text(&error))? {
+                Holding::Still => return Ok(Role::Leader),
+                Holding::Anew => {
+                    store.hear().map_err(|error| text(&error))?;
+                    if store.leads() {
+                        return Ok(Role::Leader);
+                    }
                 }
+                Holding::Others => {}
             }
             // It came too late, or another node asked it to step down.
             store.resign();
