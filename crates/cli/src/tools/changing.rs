@@ -25,15 +25,10 @@ use super::common::{self, Access};
 pub(super) enum Changing {
     /// This process: no server runs.
     Here(Box<Directory<LmdbStore>>),
-    /// The same, in an engine that servers share.
-    Shared(Box<Directory<ToolStore>>, NodesKeptAway),
+    /// The same, in an engine that servers share: while it is there, no node writes.
+    Shared { directory: Box<Directory<ToolStore>>, _writers: Vec<ToolWriter> },
     /// The server that serves them: a connection for each database, by its suffixes.
     Served(Vec<(Vec<NormalDn>, ToolClient)>),
-}
-
-/// While it is there, no node writes.
-pub(super) struct NodesKeptAway {
-    _writers: Vec<ToolWriter>,
 }
 
 /// How databases are opened for changes.
@@ -88,7 +83,7 @@ impl Changing {
         let writers = writers.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
         let opened = writers.iter().map(|writer| Arc::clone(writer.database())).collect();
         let directory = common::start_writers(config, opened, writes.server_id)?;
-        Ok(Self::Shared(Box::new(directory), NodesKeptAway { _writers: writers }))
+        Ok(Self::Shared { directory: Box::new(directory), _writers: writers })
     }
 
     /// Carries out one change and waits until it is durable.
@@ -103,7 +98,7 @@ impl Changing {
     ) -> anyhow::Result<LdapResult> {
         let served = match self {
             Self::Here(directory) => return Ok(change_here(directory, operation, controls)),
-            Self::Shared(directory, _) => return Ok(change_here(directory, operation, controls)),
+            Self::Shared { directory, .. } => return Ok(change_here(directory, operation, controls)),
             Self::Served(served) => served,
         };
         // A name that cannot be read is refused by whichever server.

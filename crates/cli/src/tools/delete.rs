@@ -95,7 +95,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
                 }
             }
             // It takes none of these.
-            Changing::Shared(..) => {}
+            Changing::Shared { .. } => {}
             Changing::Served(_) => {
                 for section in &databases {
                     let database = common::open(&config, section, Access::Read)?;
