@@ -80,7 +80,6 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let Chosen::Stored(databases) = args.database.choose_with_shared(&config)? else {
         bail!("-n 0 or -b cn=config fill a slapd.d");
     };
-    let configured = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
     let options = LoadOptions {
         schema_check: !args.no_schema_check && args.config.switch("schema-check", true)?,
         value_check: args.config.switch("value-check", false)?,
@@ -89,7 +88,7 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         dry_run: args.input.dry_run,
         unique_uuids: true,
         write_context_csn: args.write_context,
-        server_id: args.server_id.unwrap_or(configured),
+        server_id: args.server_id.unwrap_or_else(|| common::configured_server_id(&config)),
         threads: args.threads.unwrap_or_else(cores).max(1),
         memory_bytes: args.memory.max(1).saturating_mul(1 << 20),
     };
@@ -197,7 +196,10 @@ fn load_one(
             }
         }
         None if section.kind.is_in_shared_engine() => {
-            load_into_engine(name, config, section, ldif, context, options, &mut observer)
+            // All nodes have one server id.
+            let own = args.server_id.unwrap_or_else(|| config.server_id_of(section));
+            let options = LoadOptions { server_id: own, ..options.clone() };
+            load_into_engine(name, config, section, ldif, context, &options, &mut observer)
         }
         None => load_files(config, section, ldif, context, options, &mut observer),
     };

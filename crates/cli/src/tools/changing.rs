@@ -10,6 +10,7 @@ use larix_configuration::Config;
 use larix_engine::Directory;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
+use larix_engine::order::CommitOrder;
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::control::{ControlValue as _, ManageDsaIt, Relax, TreeDelete};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
@@ -81,8 +82,13 @@ impl Changing {
         }
         let writers = sections.iter().map(|section| ToolWriter::open(config, section, name));
         let writers = writers.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
-        let opened = writers.iter().map(|writer| Arc::clone(writer.database())).collect();
-        let directory = common::start_writers(config, opened, writes.server_id)?;
+        // All nodes of an engine have one server id, each engine another one.
+        let order = |section: &larix_configuration::Database| {
+            Arc::new(CommitOrder::new(writes.server_id.unwrap_or_else(|| config.server_id_of(section))))
+        };
+        let opened = writers.iter().zip(sections);
+        let opened = opened.map(|(writer, section)| (Arc::clone(writer.database()), order(section)));
+        let directory = common::start_writers(config, opened.collect())?;
         Ok(Self::Shared { directory: Box::new(directory), _writers: writers })
     }
 

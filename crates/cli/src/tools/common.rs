@@ -252,7 +252,7 @@ impl DatabaseArgs {
         self.choose_among(config, |database| database.kind.is_stored())
     }
 
-    /// The same for tools that read, where databases in shared engines are among those to choose from.
+    /// The same for tools that work on databases in shared engines, too.
     pub(crate) fn choose_with_shared<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
         self.choose_among(config, |database| database.kind.keeps_entries())
     }
@@ -502,25 +502,29 @@ pub(crate) fn open_directory(
     access: Access,
     server_id: Option<u16>,
 ) -> anyhow::Result<Directory<LmdbStore>> {
-    let opened = databases.iter().map(|database| open(config, database, access).map(Arc::new));
-    start_writers(config, opened.collect::<anyhow::Result<_>>()?, server_id)
+    let order = Arc::new(CommitOrder::new(server_id.unwrap_or_else(|| configured_server_id(config))));
+    let opened =
+        databases.iter().map(|database| Ok((Arc::new(open(config, database, access)?), order.clone())));
+    start_writers(config, opened.collect::<anyhow::Result<_>>()?)
 }
 
-/// Opened databases with their writers.
+/// The server id of a configuration that is one for all listeners; tools have none.
+pub(crate) fn configured_server_id(config: &Config) -> u16 {
+    config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number)
+}
+
+/// Opened databases with their writers, and what their changes are numbered by.
 pub(crate) fn start_writers<S: Store>(
     config: &Config,
-    databases: Vec<Arc<Database<S>>>,
-    server_id: Option<u16>,
+    databases: Vec<(Arc<Database<S>>, Arc<CommitOrder>)>,
 ) -> anyhow::Result<Directory<S>> {
     let clock = Arc::new(SystemClock::new());
-    let configured = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
-    let order = Arc::new(CommitOrder::new(server_id.unwrap_or(configured)));
     let mut served = Vec::new();
-    for database in databases {
+    for (database, order) in databases {
         let environment = WriterEnvironment {
             clock: clock.clone(),
             random: Arc::new(SystemRandom),
-            order: Arc::clone(&order),
+            order,
             default_referrals: Arc::from([]),
             auxiliary_needs_rule: false,
             index_watch: None,

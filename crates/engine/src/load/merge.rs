@@ -25,6 +25,8 @@ use crate::tree;
 
 /// Changes that are committed together, in bytes. An LDIF that makes no more is stored as a whole or not at all.
 pub const ATOMIC_BYTES: usize = if cfg!(test) { 8 << 20 } else { 512 << 20 };
+/// The same in an engine that servers share: a commit there is sent as a whole, and an engine takes so much of it.
+const SHARED_BYTES: usize = 8 << 20;
 const PROGRESS_ENTRIES: u64 = 1024;
 
 pub(super) fn load<S: Store>(
@@ -39,8 +41,15 @@ pub(super) fn load<S: Store>(
     let reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
     let orphans = Orphans::new(options.memory_bytes);
     let mut run = Run { orphans, progress: Progress::default(), options, observer };
-    let mut source =
-        Source { reader, checker: &checker, local: checker.local(), bytes: &bytes, ended: false };
+    let group_bytes = if S::SHARED { SHARED_BYTES } else { ATOMIC_BYTES };
+    let mut source = Source {
+        reader,
+        checker: &checker,
+        local: checker.local(),
+        bytes: &bytes,
+        group_bytes,
+        ended: false,
+    };
     while !source.ended {
         if options.dry_run {
             // Nothing is written: a store that another process serves will do.
@@ -65,6 +74,8 @@ struct Source<'a, I> {
     checker: &'a Checker<'a>,
     local: Local,
     bytes: &'a AtomicU64,
+    /// Changes that are committed together.
+    group_bytes: usize,
     ended: bool,
 }
 
@@ -77,7 +88,7 @@ impl<I: BufRead> Source<'_, I> {
         run: &mut Run<'_>,
     ) -> Result<(), LoadError> {
         let start_line = run.options.start_line;
-        while !self.ended && (group.names_only || group.set.byte_len() < ATOMIC_BYTES) {
+        while !self.ended && (group.names_only || group.set.byte_len() < self.group_bytes) {
             let record = match self.reader.read_sharing() {
                 Ok(Some(record)) if record.line < start_line => continue,
                 Ok(Some(record)) => self.checker.check(&mut self.local, record),

@@ -197,7 +197,7 @@ pub fn load_into<S: Store>(
 }
 
 /// Into a database of a [shared](Store::SHARED) store, which other processes read meanwhile. Where it has no entries, they see all or
-/// nothing of the LDIF, and an error leaves nothing of it. Otherwise it is as [`load_into`]. `scratch` is where temporary files go.
+/// nothing of the LDIF, and an error leaves nothing of it. Otherwise it is as [`load_into`], with smaller commits. `scratch` is where temporary files go.
 pub fn load_shared<S: Store>(
     database: &Database<S>,
     scratch: &std::path::Path,

@@ -9,7 +9,7 @@ use larix_schema::{AttributeDescription, NearestSuffix, NormalDn};
 
 use super::Node;
 
-/// All databases of a generation. Only threads of nodes ask, which may wait.
+/// All databases of a generation. Threads of nodes ask, and those that check rules for operations: they may wait.
 #[derive(Default)]
 pub(super) struct AllDatabases {
     stored: OnceLock<Arc<dyn OtherEntries>>,

@@ -63,7 +63,7 @@ fn tools_write_where_no_node_does() {
 }
 
 pub(super) fn write_with_tools(address: &str) {
-    let mut nodes = nodes(address, 2, "read-consistency session");
+    let mut nodes = nodes(address, 2, "read-consistency session\nserver-id 7");
     let site = &nodes[0].site;
     // A dry run makes nothing.
     done(&run(site, "add", &["-u"], &ldif(3)));
@@ -95,6 +95,11 @@ pub(super) fn write_with_tools(address: &str) {
     until("a node writes", || change(&nodes[0], &describe("served")) == "=> 0\n");
     assert_eq!(nodes[1].content(SUFFIX).expect("entries").len(), 503);
     assert_eq!(nodes[1].client().value(&format!("cn=bob,ou=people,{SUFFIX}"), "sn").as_deref(), Some("Burr"));
+    // What a tool makes is numbered as what the nodes make: added to what was empty, beside others, and changed.
+    for name in ["p2", "bob"] {
+        let csn = nodes[1].client().value(&format!("cn={name},ou=people,{SUFFIX}"), "entryCSN");
+        assert!(csn.as_ref().is_some_and(|csn| csn.contains("#007#")), "{name}: {csn:?}");
+    }
     for (tool, arguments, input) in
         [("add", &[][..], &*more), ("offline-modify", &[], &changes), ("index", &[], "")]
     {
