@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larix_kv::{Address, Holding, KvOptions, KvStore, OpenError, Recipient};
+use larix_kv::{Address, KvOptions, KvStore, OpenError, Recipient};
 use larix_store::contract::{INTEGER, ORDERED, OTHER, POSTINGS, TABLES};
 use larix_store::{
     CommitError, CommitId, Direction, Durability, KeyRange, PostingCursor, ReadError, Snapshot, Store,
@@ -385,16 +385,7 @@ fn a_node_is_removed() {
     until("it connects again", || one.lease().is_ok());
     assert!(!one.hold_lease("ldap://one", lease).expect("lease"));
     assert!(two.hold_lease("ldap://two", lease).expect("lease"));
-    let three = node("ldap://three");
-    // Who gets it back is told that somebody else may have had it.
-    let holds = |store: &KvStore, node: &str| store.renew_lease(node, lease).expect("lease");
-    assert_eq!(holds(&two, "ldap://two"), Holding::Still);
-    assert_eq!(holds(&one, "ldap://one"), Holding::Others);
-    two.release_lease().expect("released");
-    assert_eq!(holds(&three, "ldap://three"), Holding::Anew);
-    assert_eq!(holds(&three, "ldap://three"), Holding::Still);
-    three.release_lease().expect("released");
-    assert_eq!(holds(&two, "ldap://two"), Holding::Anew);
+    shared::a_lost_lease_comes_anew(&two, &node("ldap://three"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larix_kv::{Address, Freshness, KvOptions, KvStore, OpenError};
+use larix_kv::{Address, Freshness, Holding, KvOptions, KvStore, OpenError};
 use larix_store::contract::{self, INTEGER, ORDERED, POSTINGS, TABLES};
 use larix_store::{
     CommitError, CommitId, Direction, Durability, KeyRange, ReadError, Snapshot, Store, Transaction, WriteSet,
@@ -524,4 +524,17 @@ macro_rules! over {
             }
         )*
     };
+}
+
+/// `one` has the lease. A handle that gets it back learns that another one may have had it meanwhile.
+pub(crate) fn a_lost_lease_comes_anew(one: &KvStore, other: &KvStore) {
+    let holds =
+        |store: &KvStore, node: &str| store.renew_lease(node, Duration::from_secs(600)).expect("lease");
+    assert_eq!(holds(one, "ldap://one"), Holding::Still);
+    assert_eq!(holds(other, "ldap://other"), Holding::Others);
+    one.release_lease().expect("released");
+    assert_eq!(holds(other, "ldap://other"), Holding::Anew);
+    assert_eq!(holds(other, "ldap://other"), Holding::Still);
+    other.release_lease().expect("released");
+    assert_eq!(holds(one, "ldap://one"), Holding::Anew);
 }

@@ -12,7 +12,7 @@ use super::{change, describe, description, fill, nodes, nodes_with};
 /// Seconds of a lease: the node that has it looks every ten of them whether it does.
 const LEASE: u32 = 30;
 
-/// A tool of Larix with the configuration of a node, and its standard input.
+/// A tool of Larix with the configuration of a node; `input` is a file of its own.
 pub(super) fn run(site: &Site, name: &str, arguments: &[&str], input: &str) -> Output {
     let file = site.configuration().with_file_name("input.ldif");
     std::fs::write(&file, input).expect("a file");
