@@ -191,7 +191,7 @@ fn read(arguments: &BalanceArgs) -> anyhow::Result<Reloaded> {
     let settings = larix_configuration::balancer::read(&arguments.file)?;
     let urls = urls_of(arguments, &settings)?;
     let own_notes = settings.notes.clone();
-    let (read, notes) = balancer::with_certificates(Arc::new(settings), None, SystemClock::new().now())?;
+    let (read, notes) = balancer::with_certificates(Arc::new(settings), None, SystemClock.now())?;
     own_notes.iter().chain(&notes).for_each(|note| say(note));
     balancer::check_tls(&urls, &read)?;
     Ok(read)
@@ -219,7 +219,7 @@ fn serve(
         say(&format!("listening on {}", listener.name));
         listening.push(balancer::listening(listener));
     }
-    let started = SystemClock::new().now().0 as f64 / MICROSECONDS;
+    let started = SystemClock.now().0 as f64 / MICROSECONDS;
     let around = balancer::surroundings(Arc::new(say));
     let listen = read.settings.listen.clone();
     let event_loop = EventLoop::new(read, listening, around).context("cannot start the event loop")?;

@@ -245,7 +245,7 @@ fn options(
 /// The configuration that the flags name, or the system's; with `-f` and `-F` the file is converted to the directory.
 fn load(arguments: &ServeArgs) -> anyhow::Result<Config> {
     let location = Location { file: arguments.file.clone(), directory: arguments.directory.clone() };
-    let stamp = Stamp { clock: &SystemClock::new(), random: &SystemRandom };
+    let stamp = Stamp { clock: &SystemClock, random: &SystemRandom };
     served(location.load(&stamp, arguments.check)?)
 }
 

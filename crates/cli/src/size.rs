@@ -202,7 +202,7 @@ fn room(folder: &Path, bytes: u64) -> anyhow::Result<()> {
 }
 
 fn read_config(file: &Path) -> anyhow::Result<Config> {
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let location = Location { file: Some(file.to_owned()), directory: None };
     location.load(&Stamp { clock: &clock, random: &random }, true).map_err(|error| anyhow::anyhow!("{error}"))
 }
@@ -242,7 +242,7 @@ fn load_sample(
     }
     std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;
     let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
     let lmdb = LmdbOptions::default();
     let input = open(ldif)?;

@@ -142,7 +142,7 @@ pub fn listening(listener: Listener) -> Listening {
 
 /// The clock, the randomness and the log of this process. Words of servers stand in what the loop says: a line of it is one line.
 pub fn surroundings(tell: Arc<dyn Fn(&str) + Send + Sync>) -> Surroundings {
-    let clock = SystemClock::new();
+    let clock = SystemClock;
     Surroundings {
         ambient: Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding },
         clock: Box::new(move || Duration::from_nanos(clock.monotonic().0)),

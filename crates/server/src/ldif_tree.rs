@@ -114,7 +114,7 @@ pub fn open(
     let image =
         Image::create().map_err(|error| whole(format!("no temporary directory for its image: {error}")))?;
     let options = LmdbOptions { map_size: IMAGE_BYTES_MAX, ..LmdbOptions::default() };
-    let clock = SystemClock::new();
+    let clock = SystemClock;
     let context =
         LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &SystemRandom };
     let loading = LoadOptions {

@@ -45,7 +45,7 @@ impl LocalServer {
         config: Config,
         prepare: impl FnOnce(&mut Databases),
     ) -> Result<Self, ServeError> {
-        let clock = Arc::new(SystemClock::new());
+        let clock = Arc::new(SystemClock);
         let settings = LogSettings::open(&config.global.log_directives()).map_err(ServeError::LogFile)?;
         let call = LogCall { no_syslog: true, ..LogCall::default() };
         let (log, thread) = Log::start(settings, call)

@@ -215,7 +215,7 @@ impl BoundServer {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
             hardening::forbid_core_dumps(service).map_err(cannot_start("without core dumps"))?;
         }
-        let clock = Arc::new(SystemClock::new());
+        let clock = Arc::new(SystemClock);
         let (log, log_thread) = self.start_log(&config)?;
         log.watch_panics();
         config.notes.iter().for_each(|note| log.configuration_note(note));

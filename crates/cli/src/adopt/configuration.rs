@@ -58,7 +58,7 @@ fn write(
     directory_of: &dyn Fn(&Path) -> Option<String>,
 ) -> anyhow::Result<()> {
     let entries: Vec<ConfigEntry> = entries.into_iter().map(|entry| moved(entry, directory_of)).collect();
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     slapd_d::write_entries(to, &entries, &Stamp { clock: &clock, random: &random })
         .map_err(|error| anyhow::anyhow!("{error}"))
 }

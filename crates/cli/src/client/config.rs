@@ -231,7 +231,7 @@ fn deleted_database(difference: &Difference) -> Option<&str> {
 
 /// Changes a slapd.d: the files are written once, after the last step.
 fn apply_offline(current: Config, difference: &Difference) -> Result<(), ClientError> {
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let changed = current
         .changed_together(&difference.offline_changes(), &Stamp { clock: &clock, random: &random })
         .map_err(|(number, refusal)| {

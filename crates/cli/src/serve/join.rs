@@ -102,7 +102,7 @@ impl JoinArgs {
         let config = Config::from_slapd_conf(&received).map_err(anyhow::Error::from).and_then(served);
         let config = config.with_context(|| of_node(&published))?;
         cluster::check_joined(&config).map_err(|why| anyhow::anyhow!("{}: {why}", of_node(&published)))?;
-        let clock = SystemClock::new();
+        let clock = SystemClock;
         // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
         TlsState::load(&config.global.tls, clock.now())?;
         convert(&config, &config_dir, &Stamp { clock: &clock, random: &SystemRandom })?;

@@ -219,7 +219,7 @@ impl QuickStartArgs {
             start.first(&config_dir)?
         };
         // What cannot be used ends the start later, with its reason.
-        if let Ok(loaded) = TlsState::load(&prepared.config.global.tls, SystemClock::new().now()) {
+        if let Ok(loaded) = TlsState::load(&prepared.config.global.tls, SystemClock.now()) {
             prepared.remarks.extend(loaded.notes);
         }
         Ok(Some(prepared))
@@ -295,7 +295,7 @@ impl Start<'_> {
             includes: arguments.include.clone(),
         })?;
         // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
-        let clock = SystemClock::new();
+        let clock = SystemClock;
         TlsState::load(&config.global.tls, clock.now())?;
         // Before the configuration: where the entries are refused, the next start is a first one again.
         let had_database = lmdb::is_there(data).unwrap_or(true);

@@ -171,7 +171,7 @@ fn load_one(
     options: &LoadOptions,
 ) -> anyhow::Result<LoadReport> {
     let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
     let show = match (args.quick, io::stderr().is_terminal()) {
         (true, _) => Show::Nothing,
@@ -439,7 +439,7 @@ fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         new.push(ConfigEntry::from_ldif(record.dn, attributes));
     }
     let count = new.len();
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let stamp = slapd_d::Stamp { clock: &clock, random: &random };
     let merged = slapd_d::merge_entries(&directory, new, &stamp);
     let (_, written) = merged.map_err(|error| anyhow::anyhow!("{error}"))?;

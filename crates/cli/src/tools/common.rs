@@ -111,7 +111,7 @@ impl ConfigArgs {
     /// The same; with both flags and not `dry`, the file is written to the directory in slapd.d form.
     pub(crate) fn load(&self, dry: bool) -> Result<Config, ConfigError> {
         let location = self.location();
-        let (clock, random) = (SystemClock::new(), SystemRandom);
+        let (clock, random) = (SystemClock, SystemRandom);
         let loaded = location.load(&Stamp { clock: &clock, random: &random }, dry);
         let config = loaded.map_err(|error| self.name_quick_start(error))?;
         if self.file.is_none() && self.directory.is_none() && !is_called_as_slapd() {
@@ -518,7 +518,7 @@ pub(crate) fn start_writers<S: Store>(
     config: &Config,
     databases: Vec<(Arc<Database<S>>, Arc<CommitOrder>)>,
 ) -> anyhow::Result<Directory<S>> {
-    let clock = Arc::new(SystemClock::new());
+    let clock = Arc::new(SystemClock);
     let mut served = Vec::new();
     for (database, order) in databases {
         let environment = WriterEnvironment {
@@ -578,7 +578,7 @@ pub(crate) fn change_configuration(
     operation: WriteOperation,
     controls: RequestControls,
 ) -> LdapResult {
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let stamp = Stamp { clock: &clock, random: &random };
     let change = ConfigChange { operation, controls, requester: Requester::Offline };
     let changed = match config.changed(&change, &stamp) {
@@ -707,7 +707,7 @@ mod tests {
         let (file, directory) = (folder.path().join("slapd.conf"), folder.path().join("slapd.d"));
         std::fs::write(&file, "database null\nsuffix cn=x\n").unwrap();
         let location = Location { file: Some(file), directory: Some(directory.clone()) };
-        let (clock, random) = (SystemClock::new(), SystemRandom);
+        let (clock, random) = (SystemClock, SystemRandom);
         let mut slow = location.load(&Stamp { clock: &clock, random: &random }, false).unwrap();
         {
             let mut quick = Config::from_slapd_d(&directory).unwrap();

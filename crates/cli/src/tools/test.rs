@@ -83,7 +83,7 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
     found.extend(config.check_directories().err());
     found.extend(config.check_root_dse_files().err());
     found.extend(config.unusable_targets());
-    let tls = TlsState::load(&config.global.tls, SystemClock::new().now());
+    let tls = TlsState::load(&config.global.tls, SystemClock.now());
     if !args.quiet
         && let Some(Err(why)) = config.global.backup_schedule.as_ref().map(BackupSchedule::check_directory)
     {

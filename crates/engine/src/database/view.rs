@@ -9,8 +9,8 @@ use arc_swap::Guard;
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::DatabaseState;
 use super::facts::CommitFacts;
+use super::{DatabaseState, next_instance};
 use crate::catalog::CatalogEdit;
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
@@ -72,6 +72,14 @@ impl<'s, N: Snapshot> View<'s, N> {
     /// The state that it is read with, to be kept.
     pub(crate) fn state(&self) -> &Arc<DatabaseState> {
         &self.state
+    }
+
+    /// The same content, read from a copy of it.
+    ///
+    /// # Errors
+    /// The copy cannot be read.
+    pub fn of_copy<'c, C: Snapshot>(&self, copy: &'c C) -> Result<View<'c, C>, Fault> {
+        View::over_changes(copy, next_instance(), Arc::clone(&self.state))
     }
 
     /// A view with changes laid over a commit.

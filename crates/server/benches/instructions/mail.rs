@@ -39,7 +39,7 @@ pub(crate) fn prepare(folder: &Path) {
     let config = Config::from_slapd_conf(&made.configuration).expect("the generated configuration");
     let section = config.databases.iter().find(|d| d.kind.mdb().is_some());
     let settings = config.engine_settings(section.expect("a database")).expect("its settings");
-    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let (clock, random) = (SystemClock, SystemRandom);
     let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
     let input = BufReader::new(File::open(&made.ldif).expect("the generated LDIF"));
     let options = LoadOptions::default();

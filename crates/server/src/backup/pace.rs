@@ -57,11 +57,11 @@ const WORK: u64 = SECOND / 1_000;
 impl<'p> Pace<'p> {
     /// `show` is called twice a second.
     pub fn new(throttle: Throttle, show: impl FnMut(&Progress<'_>) + 'p) -> Self {
-        let clock = SystemClock::new();
+        let clock = SystemClock;
         let now = clock.monotonic();
         Self {
             clock,
-            wall: Box::new(|| SystemClock::new().now()),
+            wall: Box::new(|| SystemClock.now()),
             limit: match throttle {
                 Throttle::AtMost(rate) => Some(rate),
                 Throttle::Considerate | Throttle::Unlimited => None,

@@ -122,7 +122,7 @@ impl<'t> Rebuilt<'t> {
         let is_kept = replace && !(keeps_earlier(directory) && is_as_restored(directory));
         let old = if is_kept { Old::Kept } else { Old::Removed };
         // It counts beside this file alone, and so is never one of an older restore. For people: the disk may have no room for it.
-        let note = RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored);
+        let note = RestoreNote::new(SystemClock.now(), &chain.directory, &restored);
         let _ = note.write(directory, &new.path().join(DATA_FILE));
         new.publish(old).map_err(|error| BackupError::database(directory, &error))?;
         Ok(restored)

@@ -107,7 +107,7 @@ impl Scene {
         let store = MemoryStore::new(&TABLES).unwrap();
         let database = Database::open(store, Arc::clone(&schema), settings, &*random).unwrap();
         let environment = WriterEnvironment {
-            clock: Arc::new(SystemClock::new()),
+            clock: Arc::new(SystemClock),
             random,
             order: Arc::new(CommitOrder::new(1)),
             default_referrals: Arc::from([]),

@@ -17,7 +17,7 @@ fn asked_once(server: &NameServer, timeout: u32) -> NameServers {
 }
 
 fn hosts(servers: &NameServers, seconds: u32) -> Result<Vec<String>, String> {
-    let clock = SystemClock::new();
+    let clock = SystemClock;
     let until = clock.monotonic().plus_seconds(seconds);
     let found = servers.hosts("_ldap._tcp.example.com", until, (&clock, &SeededRandom::new(1)));
     found.map(|(hosts, _)| hosts.into_iter().map(|host| format!("{}:{}", host.name, host.port)).collect())

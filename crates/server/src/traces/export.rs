@@ -41,7 +41,7 @@ impl Exporter {
 
     /// Runs until no sender of spans is left, and all spans are sent or lost.
     pub(super) fn run(self, spans: &Receiver<Span>) {
-        let (mut failing, clock) = (false, SystemClock::new());
+        let (mut failing, clock) = (false, SystemClock);
         while let Ok(first) = spans.recv() {
             let mut batch = vec![first];
             let since = clock.monotonic();

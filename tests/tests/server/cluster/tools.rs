@@ -109,6 +109,34 @@ pub(super) fn write_with_tools(address: &str) {
     nodes.iter_mut().for_each(Member::stop);
 }
 
+/// A check names what does not fit in the engine, and leaves no copy of it behind.
+#[test]
+fn a_check_names_what_does_not_fit() {
+    let Some(engine) = Engine::start() else { return };
+    let (database, address) = engine.database();
+    let nodes = nodes(&address, 1, "");
+    let site = &nodes[0].site;
+    done(&run(site, "add", &[], &ldif(300)));
+    let row =
+        "SELECT t, k FROM larix.rows JOIN larix.tables USING (t) WHERE name = 'tree' ORDER BY k DESC LIMIT 1";
+    engine
+        .sql(&database, &format!("DELETE FROM larix.rows WHERE (t, k) IN ({row})"))
+        .expect("a row of the tree");
+
+    let own = tempfile::tempdir().expect("a directory");
+    let mut check = Kind::Larix.tool("cluster");
+    check.args(["check", "-f"]).arg(site.configuration()).env("TMPDIR", own.path());
+    let checked = check.output().expect("the tool");
+    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(!checked.status.success(), "{told}");
+    assert!(told.contains("is not in the tree") && told.contains("303 entries, 1 findings"), "{told}");
+    assert_eq!(std::fs::read_dir(own.path()).expect("the directory").count(), 0);
+
+    let nowhere = own.path().join("nowhere");
+    let told = refused(&check.env("TMPDIR", &nowhere).output().expect("the tool"));
+    assert!(told.contains(&format!("cannot make a directory in {}", nowhere.display())), "{told}");
+}
+
 /// Nodes that run, none of which may write for a while, see what a tool has written; one of them writes on behind it.
 #[test]
 fn nodes_that_run_see_what_a_tool_writes() {

@@ -53,7 +53,7 @@ impl Selection {
 
     /// The deletes that also match this part of a filter.
     fn search(&self, session: &mut Session, entry_terms: &str) -> Result<Vec<Deleted>, ClientError> {
-        let filter = parsed(&self.filter(SystemClock::new().now(), entry_terms)?)?;
+        let filter = parsed(&self.filter(SystemClock.now(), entry_terms)?)?;
         let mut found = Vec::new();
         for log in self.logs(session)? {
             let query = EntryQuery {

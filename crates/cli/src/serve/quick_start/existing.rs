@@ -262,7 +262,7 @@ fn certificate(start: &Start<'_>, config: &mut Config, config_dir: &Path) -> any
         certificate_key_file: Some(pair.key.clone()),
         ..config.global.tls.clone()
     };
-    TlsState::load(&tls, SystemClock::new().now())?;
+    TlsState::load(&tls, SystemClock.now())?;
     replace(config, "cn=config", &[(CERTIFICATE, word(&pair.certificate)), (KEY, word(&pair.key))])?;
     Ok(made)
 }

@@ -174,7 +174,7 @@ impl Replicas {
     /// A server that answers and does not let this one in, or leaves it open after [`QUESTIONS`]: what it has is not known then.
     pub(super) fn have_entries(&self, suffix: &str) -> anyhow::Result<bool> {
         let mut pending: Vec<_> = self.others.iter().collect();
-        let clock = SystemClock::new();
+        let clock = SystemClock;
         let begun = clock.monotonic();
         let mut waits = false;
         loop {

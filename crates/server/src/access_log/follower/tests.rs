@@ -90,7 +90,7 @@ fn host(schema: &Arc<Schema>, store: SharedStore, suffix: &str) -> Host {
 
 fn environment(server_id: u16, seed: u64) -> WriterEnvironment {
     WriterEnvironment {
-        clock: Arc::new(SystemClock::new()),
+        clock: Arc::new(SystemClock),
         random: Arc::new(SeededRandom::new(seed)),
         order: Arc::new(CommitOrder::new(server_id)),
         default_referrals: Arc::from([]),
@@ -135,7 +135,7 @@ impl Machine {
         let directory = Directory::new(frontend, vec![Arc::clone(&database.served)]).unwrap();
         let call = LogCall { no_syslog: true, ..LogCall::default() };
         let server_log = Log::start(LogSettings::silent(), call).unwrap().0;
-        let writer = LogWriter::new(log.clone(), Arc::new(SystemClock::new()), server_log);
+        let writer = LogWriter::new(log.clone(), Arc::new(SystemClock), server_log);
         let settings = AccessLogSettings {
             database: ConfigDn::parse_relaxed(schema, LOG).unwrap(),
             operations,

@@ -58,7 +58,7 @@ impl Bench {
         let config = config.unwrap();
         let section = config.databases.iter().find(|d| d.kind.mdb().is_some()).unwrap();
         let settings = config.engine_settings(section).unwrap();
-        let (clock, random) = (crate::clock::SystemClock::new(), SystemRandom);
+        let (clock, random) = (crate::clock::SystemClock, SystemRandom);
         let context =
             LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
         let (ldif, options) = (ldif(), LoadOptions::default());
