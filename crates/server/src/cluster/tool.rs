@@ -10,7 +10,8 @@ use larix_engine::Database;
 use larix_engine::check;
 use larix_engine::tables::{FORMAT_SHARED, META, TABLES, meta};
 use larix_kv::{Address, Freshness, KvOptions, KvStore, Lease, OpenError, Said, take_read_fault};
-use larix_store::{CommitError, LmdbOptions, LmdbStore, Snapshot, Store};
+use larix_store::lmdb::{LmdbOptions, LmdbStore};
+use larix_store::{CommitError, Snapshot, Store};
 
 use super::published_configuration::{self, PublishedConfiguration};
 use super::{CheckedContent, EngineClient, KnownNode, RemovedNode, Status, node_report};
