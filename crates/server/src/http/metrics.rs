@@ -274,7 +274,11 @@ impl Figures {
                 "1 after a sync that failed, or behind a data file that was replaced: no change is taken any more",
                 |d| u64::from(d.sync_failed),
             ),
-            ("database_full", "1 while the disk has no room for changes", |d| u64::from(d.full)),
+            (
+                "database_full",
+                "1 while changes find no room on the disk, or in the map; smaller ones may find some",
+                |d| u64::from(d.full),
+            ),
             ("database_largest_group", "Changes in the largest group committed so far", |d| {
                 d.writes.largest_group
             }),
