@@ -209,7 +209,8 @@ impl Figures {
         gauge(out, "long_searches_waiting", "Long searches that wait for a turn", searches)?;
         gauge(out, "log_waiting_bytes", "Bytes of log lines that wait to be written", log.waiting() as f64)?;
         counter(out, "log_lines_dropped", "Log lines dropped because too many waited", log.lost())?;
-        counter(out, "log_lines_not_written", "Log lines that the log file did not take", log.unwritten())
+        let help = "Log lines that the log file, syslog or the journal did not take";
+        counter(out, "log_lines_not_written", help, log.unwritten())
     }
 
     /// Nothing where no backups are scheduled.

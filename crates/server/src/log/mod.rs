@@ -3,6 +3,7 @@
 //! A loop gathers what it has to say and hands it over when it has nothing else to do. It waits for a disk, for syslog or for the
 //! journal only where too much is under way already, as OpenLDAP does for each line.
 
+mod datagram;
 mod file;
 mod journal;
 pub mod json;
@@ -152,6 +153,8 @@ struct Shared {
     lost: AtomicU64,
     /// Lines that a file did not take.
     unwritten: AtomicU64,
+    /// Lines that syslog or the journal did not take.
+    unsent: AtomicU64,
     /// The last lines that went anywhere.
     recent: Mutex<Recent>,
     queue: SyncSender<Order>,
@@ -331,9 +334,10 @@ impl Log {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Lines that the log file did not take, its disk being full for example.
+    /// Lines that the log file, syslog or the journal did not take, as on a full disk or while a program hangs.
     pub fn unwritten(&self) -> u64 {
-        self.shared.unwritten.load(Ordering::Relaxed)
+        let shared = &self.shared;
+        shared.unwritten.load(Ordering::Relaxed).wrapping_add(shared.unsent.load(Ordering::Relaxed))
     }
 
     /// Bytes of lines that wait for the log's thread.
@@ -457,6 +461,7 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
             recent: Mutex::default(),
             queue,
             room: Mutex::default(),

@@ -74,6 +74,9 @@ struct Formatted {
     stderr: Vec<u8>,
     file: Vec<u8>,
     file_lines: u64,
+    /// Lines that syslog or the journal took, and those that it did not.
+    sent: u64,
+    unsent: u64,
     line: String,
     /// The text of the line about an operation that was made last.
     made: String,
@@ -85,6 +88,8 @@ struct ReportedLoss {
     lost: u64,
     /// While the file takes nothing: what had been lost before.
     broken: Option<u64>,
+    /// Lines that syslog or the journal has not taken since it last took all.
+    unsent: u64,
 }
 
 /// Writes until the end is ordered, or no sender is left.
@@ -212,9 +217,13 @@ impl Outputs {
             self.prefixed(&mut out.file, line, plain, self.prefix, shown);
             out.file_lines += 1;
         }
-        if wants(self.levels) {
-            self.syslog.iter_mut().for_each(|syslog| syslog.send(shown));
-            self.journal.iter().for_each(|journal| journal.send(line.severity, shown));
+        if wants(self.levels) && self.has_others() {
+            let by_syslog = self.syslog.as_mut().is_none_or(|syslog| syslog.send(shown));
+            let by_journal = self.journal.as_mut().is_none_or(|journal| journal.send(line.severity, shown));
+            match by_syslog && by_journal {
+                true => out.sent += 1,
+                false => out.unsent += 1,
+            }
         }
     }
 
@@ -248,9 +257,11 @@ impl Outputs {
                         let lost = shared.unwritten.load(Ordering::Relaxed).wrapping_sub(before);
                         let path = file.path().display().to_string();
                         let text = format!("log: {path} takes lines again; {lost} before this one are lost");
-                        // A file with room for the lines and none for the report gets it behind later ones.
-                        if self.report_trouble(&text).is_ok() {
+                        // A file with room for the lines and none for the report gets it behind later ones. Only then do the
+                        // others: it would be said with each batch.
+                        if self.report_to_file(&text).is_ok() {
                             reported.broken = None;
+                            self.report_to_others(&text);
                         }
                     }
                 }
@@ -269,8 +280,20 @@ impl Outputs {
         out.file.clear();
         out.file_lines = 0;
         if let Some(text) = self.file.as_mut().and_then(LogFile::take_trouble) {
-            // A file that takes nothing is reported with the next lines.
-            let _ = self.report_trouble(&text);
+            self.report_trouble(&text);
+        }
+        self.report_unsent(out, shared, reported);
+    }
+
+    /// Says how many lines syslog or the journal has lost, as soon as it takes lines again.
+    fn report_unsent(&mut self, out: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
+        let (sent, unsent) = (std::mem::take(&mut out.sent), std::mem::take(&mut out.unsent));
+        shared.unsent.fetch_add(unsent, Ordering::Relaxed);
+        reported.unsent += unsent;
+        if unsent == 0 && sent > 0 && reported.unsent > 0 {
+            let lost = std::mem::take(&mut reported.unsent);
+            let name = if self.journal.is_some() { "the journal" } else { "syslog" };
+            self.report_trouble(&format!("log: {name} takes lines again; {lost} are lost"));
         }
     }
 
@@ -295,18 +318,24 @@ impl Outputs {
         self.format_line(&line, text, out);
     }
 
-    /// On all outputs, the file included: it still takes lines, somewhere.
-    ///
+    /// On all outputs.
+    fn report_trouble(&mut self, text: &str) {
+        // A file that takes nothing is reported with the next lines.
+        let _ = self.report_to_file(text);
+        self.report_to_others(text);
+    }
+
     /// # Errors
     /// The file does not take the report.
-    fn report_trouble(&mut self, text: &str) -> io::Result<()> {
+    fn report_to_file(&mut self, text: &str) -> io::Result<()> {
+        let others = (std::mem::take(&mut self.stderr_levels), std::mem::take(&mut self.levels));
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
-        let _ = io::stderr().write_all(&out.stderr);
+        (self.stderr_levels, self.levels) = others;
         self.file.as_mut().map_or(Ok(()), |file| file.append(&out.file))
     }
 
-    /// On all outputs but the file, which failed.
+    /// On all outputs but the file.
     fn report_to_others(&mut self, text: &str) {
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
@@ -324,4 +353,102 @@ pub(super) fn push_time(out: &mut String, at: Duration) {
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
         t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::path::Path;
+    use std::sync::mpsc::sync_channel;
+
+    use super::super::tests::Pipe;
+    use super::*;
+
+    /// Outputs with a journal, and all that writing takes.
+    struct Writing {
+        outputs: Outputs,
+        shared: Shared,
+        reported: ReportedLoss,
+    }
+
+    impl Writing {
+        fn new(journal: &Path, file: Option<LogFile>) -> Self {
+            let call = LogCall { no_syslog: true, ..LogCall::default() };
+            let mut outputs = Outputs::new(LogSettings { file, ..LogSettings::silent() }, &call);
+            outputs.journal = Journal::connect_to(journal.to_str().unwrap(), "slapd", 16);
+            outputs.set_levels((0, LogLevel::ANY, LogLevel::ANY));
+            let shared = Shared::new(sync_channel(1).0, Duration::ZERO);
+            Self { outputs, shared, reported: ReportedLoss::default() }
+        }
+
+        fn line(&mut self, text: &str) {
+            let mut formatted = Formatted::default();
+            self.outputs.own_line(text, &mut formatted);
+            self.outputs.write(&mut formatted, &self.shared, &mut self.reported);
+        }
+
+        /// To the file alone.
+        fn bytes(&mut self, bytes: &str) {
+            let mut formatted = Formatted { file: bytes.into(), file_lines: 1, ..Formatted::default() };
+            self.outputs.write(&mut formatted, &self.shared, &mut self.reported);
+        }
+    }
+
+    fn listen(path: &Path) -> UnixDatagram {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    }
+
+    /// The messages that wait to be read.
+    fn messages(journal: &UnixDatagram) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut buffer = [0; 1024];
+        while let Ok(length) = journal.recv(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            all.push(text.rsplit_once("MESSAGE=").unwrap().1.trim_end().to_owned());
+        }
+        all
+    }
+
+    #[test]
+    fn what_the_file_has_no_room_to_say_is_not_said_elsewhere_with_each_batch() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journal = listen(&path);
+        let mut pipe = Pipe::new();
+        let mut writing = Writing::new(&path, Some(LogFile::open(&pipe.path, None).unwrap()));
+        pipe.fill_but(80);
+        writing.bytes(&"x".repeat(1_000));
+        let told = messages(&journal);
+        assert!(told.len() == 1 && told[0].contains("takes no lines"), "{told:?}");
+        for _ in 0..3 {
+            writing.bytes("x\n");
+            assert_eq!(messages(&journal), Vec::<String>::new());
+        }
+        pipe.take();
+        writing.bytes("x\n");
+        let text = format!("log: {} takes lines again; 1 before this one are lost", pipe.path.display());
+        assert_eq!(messages(&journal), [text.as_str()]);
+        assert!(pipe.take().contains(&text));
+    }
+
+    #[test]
+    fn lines_that_the_journal_does_not_take_are_counted_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journal = listen(&path);
+        let mut writing = Writing::new(&path, None);
+        writing.line("one");
+        assert_eq!(messages(&journal), ["one"]);
+        drop(journal);
+        std::fs::remove_file(&path).unwrap();
+        writing.line("two");
+        writing.line("three");
+        assert_eq!(writing.shared.unsent.load(Ordering::Relaxed), 2);
+        let journal = listen(&path);
+        writing.line("four");
+        writing.line("five");
+        assert_eq!(messages(&journal), ["four", "log: the journal takes lines again; 2 are lost", "five"]);
+    }
 }
