@@ -15,8 +15,8 @@ pub(super) fn unready(server: &Server) -> String {
     text
 }
 
-/// Databases whose changes find no room, a line each. Their entries are read as before, so they leave the server ready: where all of
-/// its kind are full, clients would have nobody to ask.
+/// Databases whose changes find no room, a line each. Their entries are read as before, so they leave the server ready:
+/// where all of its kind are full, clients would have nobody to ask.
 pub(super) fn full(server: &Server) -> String {
     let suffixes = server.databases().full();
     suffixes.iter().map(|suffix| format!("{suffix:?}: no room for changes, which are refused\n")).collect()

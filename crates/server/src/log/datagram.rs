@@ -25,8 +25,8 @@ impl Datagrams {
         Some(Self { socket, path: path.to_owned(), hangs: false })
     }
 
-    /// Sends a line, and answers whether it was taken. Few fit into a socket (`net.unix.max_dgram_qlen`), so that it waits for room, as
-    /// syslog(3) does, but not for ever: a program that hangs must not hang the log.
+    /// Sends a line, and answers whether it was taken. Few fit into a socket (`net.unix.max_dgram_qlen`), so that it
+    /// waits for room, as syslog(3) does, but not for ever: a program that hangs must not hang the log.
     pub(super) fn send(&mut self, line: &[u8]) -> bool {
         let is_full = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         let mut sent = self.socket.send(line);

@@ -257,8 +257,8 @@ impl Outputs {
                         let lost = shared.unwritten.load(Ordering::Relaxed).wrapping_sub(before);
                         let path = file.path().display().to_string();
                         let text = format!("log: {path} takes lines again; {lost} before this one are lost");
-                        // A file with room for the lines and none for the report gets it behind later ones. Only then do the
-                        // others: it would be said with each batch.
+                        // A file with room for the lines and none for the report gets it behind later ones, and so do the
+                        // others: they would get it with each batch.
                         if self.report_to_file(&text).is_ok() {
                             reported.broken = None;
                             self.report_to_others(&text);

@@ -218,8 +218,8 @@ impl LmdbStore {
         self.failed.load(Ordering::Acquire).then_some(CommitError::ReadOnly { after_failed_sync: true })
     }
 
-    /// Whether the disk or the map had no room for a commit, and no more is known of since: a smaller commit may find some while larger
-    /// ones do not. The store takes commits again as soon as there is room.
+    /// Whether the disk or the map had no room for a commit, and no more is known of since: a smaller commit may find
+    /// some while larger ones do not. The store takes commits again as soon as there is room.
     pub fn is_full(&self) -> bool {
         let has_room = || self.disk_full.load(Ordering::Acquire) && self.bytes_left() >= ROOM_AGAIN_BYTES;
         self.full.load(Ordering::Acquire) && !has_room()
