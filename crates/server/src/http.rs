@@ -4,7 +4,7 @@
 //! their counters. Nothing here changes anything, and clients do not log in: it belongs on loopback or a
 //! network of the operators' own.
 
-mod health;
+pub(crate) mod health;
 pub mod metrics;
 mod slots;
 
