@@ -136,6 +136,14 @@ enum Order {
     End,
 }
 
+/// Orders that found no room in the queue, as while a disk hangs: a thread that changes settings does not wait for it.
+#[derive(Debug, Default)]
+struct LateOrders {
+    outputs: Option<Box<Outputs>>,
+    /// For these outputs.
+    levels: Option<(u32, u32)>,
+}
+
 /// The name of the thread that writes lines out.
 const THREAD: &str = "log";
 
@@ -158,6 +166,7 @@ struct Shared {
     /// The last lines that went anywhere.
     recent: Mutex<Recent>,
     queue: SyncSender<Order>,
+    late: Mutex<LateOrders>,
     room: Mutex<Room>,
     /// Something was taken while a sender waited for room.
     taken: Condvar,
@@ -445,10 +454,24 @@ impl Log {
         });
     }
 
-    /// For orders that are rare: the server's configuration thread may wait for room.
+    /// For orders that are rare. One that finds no room is carried out before what fills the queue.
     fn send(&self, order: Order) {
-        // Without its thread the log is over.
-        let _ = self.shared.queue.send(order);
+        let mut late = self.shared.late();
+        // None overtakes an earlier one.
+        let order = match (&late.outputs, late.levels) {
+            (None, None) => match self.shared.queue.try_send(order) {
+                Err(TrySendError::Full(order)) => order,
+                // Without its thread the log is over.
+                _ => return,
+            },
+            _ => order,
+        };
+        match order {
+            Order::Outputs(outputs) => *late = LateOrders { outputs: Some(outputs), levels: None },
+            Order::Levels(others, file) => late.levels = Some((others, file)),
+            // The log's thread notices by itself that its file was moved; nothing else comes this way.
+            Order::Reopen | Order::Lines(_) | Order::End => {}
+        }
     }
 }
 
@@ -464,6 +487,7 @@ impl Shared {
             unsent: AtomicU64::new(0),
             recent: Mutex::default(),
             queue,
+            late: Mutex::default(),
             room: Mutex::default(),
             taken: Condvar::new(),
             patience,
@@ -530,6 +554,11 @@ impl Shared {
         if room.waiting > 0 {
             self.taken.notify_all();
         }
+    }
+
+    fn late(&self) -> MutexGuard<'_, LateOrders> {
+        // Each of its two values is whole after any panic.
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {

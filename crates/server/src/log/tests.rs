@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use super::file::LogFile;
 use super::*;
 
-fn settings(path: &Path, levels: u32) -> LogSettings {
+pub(super) fn settings(path: &Path, levels: u32) -> LogSettings {
     LogSettings { levels, file: Some(LogFile::open(path, None).unwrap()), ..LogSettings::silent() }
 }
 
-fn texts(path: &Path) -> Vec<String> {
+pub(super) fn texts(path: &Path) -> Vec<String> {
     let written = std::fs::read_to_string(path).unwrap();
     written.lines().map(|line| line.splitn(3, ' ').nth(2).unwrap().to_owned()).collect()
 }

@@ -15,7 +15,7 @@ use super::file::LogFile;
 use super::journal::Journal;
 use super::settings::{LogCall, LogSettings};
 use super::syslog::Syslog;
-use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
+use super::{Batch, Kind, LateOrders, Line, Order, Severity, Shared, json, thread_number, time_of_day};
 use crate::panics;
 
 /// How long the thread sleeps after it has written: to be woken for each batch of a busy server would cost more than the lines.
@@ -145,16 +145,14 @@ impl Outputs {
         let mut next = Some(first);
         let mut after = After::Nothing;
         while let Some(order) = next {
+            self.take_late(formatted, shared, reported);
             match order {
                 Order::Lines(batch) => {
                     shared.took(batch.size());
                     self.format(&batch, formatted, shared);
                 }
                 Order::Levels(others, file) => (self.levels, self.file_levels) = (others, file),
-                Order::Outputs(others) => {
-                    self.write(formatted, shared, reported);
-                    *self = *others;
-                }
+                Order::Outputs(others) => self.give_way(*others, formatted, shared, reported),
                 Order::Reopen => {
                     self.write(formatted, shared, reported);
                     self.file.iter_mut().for_each(LogFile::follow);
@@ -173,6 +171,29 @@ impl Outputs {
         self.report_losses(formatted, shared, reported);
         self.write(formatted, shared, reported);
         after
+    }
+
+    /// Carries out what found no room in the queue.
+    fn take_late(&mut self, formatted: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
+        let LateOrders { outputs, levels } = std::mem::take(&mut *shared.late());
+        if let Some(others) = outputs {
+            self.give_way(*others, formatted, shared, reported);
+        }
+        if let Some(levels) = levels {
+            (self.levels, self.file_levels) = levels;
+        }
+    }
+
+    /// What comes from here on goes to others.
+    fn give_way(
+        &mut self,
+        others: Self,
+        formatted: &mut Formatted,
+        shared: &Shared,
+        reported: &mut ReportedLoss,
+    ) {
+        self.write(formatted, shared, reported);
+        *self = others;
     }
 
     /// Formats lines for where they go, and keeps those that go anywhere for who asks what happened last.
@@ -360,8 +381,10 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
     use std::sync::mpsc::sync_channel;
+    use std::sync::{Arc, Mutex};
 
-    use super::super::tests::Pipe;
+    use super::super::tests::{Pipe, settings, texts};
+    use super::super::{Log, State};
     use super::*;
 
     /// Outputs with a journal, and all that writing takes.
@@ -431,6 +454,32 @@ mod tests {
         let text = format!("log: {} takes lines again; 1 before this one are lost", pipe.path.display());
         assert_eq!(messages(&journal), [text.as_str()]);
         assert!(pipe.take().contains(&text));
+    }
+
+    /// As while a disk hangs: nobody takes anything from the queue.
+    #[test]
+    fn settings_do_not_wait_for_room_in_the_queue() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+        let (queue, orders) = sync_channel(1);
+        let shared = Arc::new(Shared::new(queue, Duration::ZERO));
+        let call = LogCall { no_syslog: true, ..LogCall::default() };
+        let state = State { call, configured: 0, has_file: false, has_others: false, file_only: false };
+        let log = Log { shared: shared.clone(), state: Arc::new(Mutex::new(state)) };
+        let mut outputs = log.outputs(settings(&first, LogLevel::STATS));
+        log.line(LogLevel::STATS, format_args!("one"));
+        log.reopen();
+        log.publish(settings(&second, LogLevel::STATS));
+        log.set_levels(LogLevel::CONFIG);
+        let mut take = || {
+            let order = orders.try_recv().unwrap();
+            let (mut formatted, mut reported) = (Formatted::default(), ReportedLoss::default());
+            outputs.take(order, (&orders, &shared), &mut formatted, &mut reported);
+        };
+        take();
+        log.line(LogLevel::CONFIG, format_args!("two"));
+        take();
+        assert_eq!((texts(&first), texts(&second)), (vec![], vec!["two".to_owned()]));
     }
 
     #[test]
