@@ -165,9 +165,10 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     let (log, thread) =
         Log::start(settings(Path::new("/dev/full"), LogLevel::STATS), LogCall::default()).unwrap();
     log.line(LogLevel::STATS, format_args!("one"));
-    let shared = log.shared;
     thread.finish();
-    assert_eq!(shared.unwritten.load(Ordering::Relaxed), 1);
+    assert_eq!(log.unwritten(), 1);
+    let recent = log.recent();
+    assert!(recent.iter().any(|line| line.contains("log: /dev/full takes no lines")), "{recent:?}");
 }
 
 fn batch(bytes: usize) -> Batch {

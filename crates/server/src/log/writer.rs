@@ -214,7 +214,7 @@ impl Outputs {
             };
             let text = text.trim_end();
             self.format_line(line, text, out);
-            shared.recent.lock().unwrap_or_else(PoisonError::into_inner).add(line.at, text);
+            remember(shared, line.at, text);
         }
         out.made = made;
     }
@@ -282,7 +282,7 @@ impl Outputs {
                         // others: they would get it with each batch.
                         if self.report_to_file(&text).is_ok() {
                             reported.broken = None;
-                            self.report_to_others(&text);
+                            self.report_to_others(&text, shared);
                         }
                     }
                 }
@@ -291,9 +291,10 @@ impl Outputs {
                     if reported.broken.is_none() {
                         reported.broken = Some(before);
                         let path = file.path().display().to_string();
-                        self.report_to_others(&format!(
+                        let text = format!(
                             "log: {path} takes no lines ({error}); they are lost until it does, and the server goes on"
-                        ));
+                        );
+                        self.report_to_others(&text, shared);
                     }
                 }
             }
@@ -301,7 +302,7 @@ impl Outputs {
         out.file.clear();
         out.file_lines = 0;
         if let Some(text) = self.file.as_mut().and_then(LogFile::take_trouble) {
-            self.report_trouble(&text);
+            self.report_trouble(&text, shared);
         }
         self.report_unsent(out, shared, reported);
     }
@@ -314,7 +315,7 @@ impl Outputs {
         if unsent == 0 && sent > 0 && reported.unsent > 0 {
             let lost = std::mem::take(&mut reported.unsent);
             let name = if self.journal.is_some() { "the journal" } else { "syslog" };
-            self.report_trouble(&format!("log: {name} takes lines again; {lost} are lost"));
+            self.report_trouble(&format!("log: {name} takes lines again; {lost} are lost"), shared);
         }
     }
 
@@ -323,7 +324,9 @@ impl Outputs {
         if lost != reported.lost {
             let more = lost.wrapping_sub(reported.lost);
             reported.lost = lost;
-            self.own_line(&format!("log: {more} lines dropped, too many waited to be written"), out);
+            let text = format!("log: {more} lines dropped, too many waited to be written");
+            self.own_line(&text, out);
+            remember(shared, time_of_day(), &text);
         }
     }
 
@@ -340,10 +343,10 @@ impl Outputs {
     }
 
     /// On all outputs.
-    fn report_trouble(&mut self, text: &str) {
+    fn report_trouble(&mut self, text: &str, shared: &Shared) {
         // A file that takes nothing is reported with the next lines.
         let _ = self.report_to_file(text);
-        self.report_to_others(text);
+        self.report_to_others(text, shared);
     }
 
     /// # Errors
@@ -356,12 +359,18 @@ impl Outputs {
         self.file.as_mut().map_or(Ok(()), |file| file.append(&out.file))
     }
 
-    /// On all outputs but the file.
-    fn report_to_others(&mut self, text: &str) {
+    /// On all outputs but the file, and to who asks what happened last.
+    fn report_to_others(&mut self, text: &str, shared: &Shared) {
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
         let _ = io::stderr().write_all(&out.stderr);
+        remember(shared, time_of_day(), text);
     }
+}
+
+/// Keeps a line for who asks what happened last.
+fn remember(shared: &Shared, at: Duration, text: &str) {
+    shared.recent.lock().unwrap_or_else(PoisonError::into_inner).add(at, text);
 }
 
 /// RFC 3339 in UTC, to the microsecond.
