@@ -397,13 +397,13 @@ mod tests {
     use super::*;
 
     /// Outputs with a journal, and all that writing takes.
-    struct Writing {
+    struct LogWriter {
         outputs: Outputs,
         shared: Shared,
         reported: ReportedLoss,
     }
 
-    impl Writing {
+    impl LogWriter {
         fn new(journal: &Path, file: Option<LogFile>) -> Self {
             let call = LogCall { no_syslog: true, ..LogCall::default() };
             let mut outputs = Outputs::new(LogSettings { file, ..LogSettings::silent() }, &call);
@@ -449,17 +449,17 @@ mod tests {
         let path = directory.path().join("journal");
         let journal = listen(&path);
         let mut pipe = Pipe::new();
-        let mut writing = Writing::new(&path, Some(LogFile::open(&pipe.path, None).unwrap()));
+        let mut writer = LogWriter::new(&path, Some(LogFile::open(&pipe.path, None).unwrap()));
         pipe.fill_but(80);
-        writing.bytes(&"x".repeat(1_000));
+        writer.bytes(&"x".repeat(1_000));
         let told = messages(&journal);
         assert!(told.len() == 1 && told[0].contains("takes no lines"), "{told:?}");
         for _ in 0..3 {
-            writing.bytes("x\n");
+            writer.bytes("x\n");
             assert_eq!(messages(&journal), Vec::<String>::new());
         }
         pipe.take();
-        writing.bytes("x\n");
+        writer.bytes("x\n");
         let text = format!("log: {} takes lines again; 1 before this one are lost", pipe.path.display());
         assert_eq!(messages(&journal), [text.as_str()]);
         assert!(pipe.take().contains(&text));
@@ -483,7 +483,7 @@ mod tests {
         let mut take = || {
             let order = orders.try_recv().unwrap();
             let (mut formatted, mut reported) = (Formatted::default(), ReportedLoss::default());
-            outputs.take(order, (&orders, &shared), &mut formatted, &mut reported);
+            outputs.take(order, (&orders, &*shared), &mut formatted, &mut reported);
         };
         take();
         log.line(LogLevel::CONFIG, format_args!("two"));
@@ -496,17 +496,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let journal = listen(&path);
-        let mut writing = Writing::new(&path, None);
-        writing.line("one");
+        let mut writer = LogWriter::new(&path, None);
+        writer.line("one");
         assert_eq!(messages(&journal), ["one"]);
         drop(journal);
         std::fs::remove_file(&path).unwrap();
-        writing.line("two");
-        writing.line("three");
-        assert_eq!(writing.shared.unsent.load(Ordering::Relaxed), 2);
+        writer.line("two");
+        writer.line("three");
+        assert_eq!(writer.shared.unsent.load(Ordering::Relaxed), 2);
         let journal = listen(&path);
-        writing.line("four");
-        writing.line("five");
+        writer.line("four");
+        writer.line("five");
         assert_eq!(messages(&journal), ["four", "log: the journal takes lines again; 2 are lost", "five"]);
     }
 }
