@@ -1,5 +1,6 @@
 //! A configuration as one readable file: slapd.conf, as [`super::slapd_conf`] reads it back.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::builder::DirectiveContext;
@@ -8,9 +9,10 @@ use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self};
 use super::line;
-use super::model::{Config, Overlay, SchemaSection};
+use super::model::{Config, Database, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};
-use super::{balancer, chain, translucent};
+use super::values::ConfigDn;
+use super::{balancer, chain, translucent, validate};
 
 /// Columns after which a line goes on in the next one.
 const WIDTH: usize = 100;
@@ -73,7 +75,8 @@ impl Config {
             file.section(title);
             file.line("database", &[database.kind.name()]);
             let overlays: Vec<&str> = database.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
-            file.settings(&database.settings, &overlays);
+            let settings = file.taken(database, self);
+            file.settings(&settings, &overlays);
             for target in database.kind.targets() {
                 file.text.push('\n');
                 file.settings(target, &[]);
@@ -128,6 +131,35 @@ impl File {
             column += width;
         }
         self.text.push('\n');
+    }
+
+    /// The settings of a database that a file may have. A slapd.d of an earlier version may have a suffix that nothing
+    /// reaches. A file with it is refused, and so is one with the password of a root DN that is below no other suffix.
+    fn taken<'d>(&mut self, database: &'d Database, config: &Config) -> Cow<'d, Settings> {
+        let unreached: Vec<&ConfigDn> = validate::unreached(database, config).collect();
+        if unreached.is_empty() {
+            return Cow::Borrowed(&database.settings);
+        }
+        let mut settings = database.settings.clone();
+        for suffix in &unreached {
+            self.left_out(format!("suffix {suffix}, which nothing reaches"));
+            settings.take_out("olcSuffix", suffix.text.as_bytes());
+        }
+        let mut reached = database.suffixes.iter().filter(|suffix| !unreached.contains(suffix));
+        let root = database.root_dn.as_ref();
+        let is_below = root.is_some_and(|root| reached.any(|suffix| root.normal.is_within(&suffix.normal)));
+        if let Some(password) = &database.root_password
+            && !is_below
+        {
+            self.left_out("rootpw, whose rootdn is below no other suffix".to_owned());
+            settings.take_out("olcRootPW", password);
+        }
+        Cow::Owned(settings)
+    }
+
+    fn left_out(&mut self, line: String) {
+        self.comment(&format!("left out: {line}"));
+        self.without_form.push(line);
     }
 
     /// Those of one section, in the order of the table of directives: it is one in which they can be read.
@@ -241,9 +273,7 @@ impl File {
             self.text.push('\n');
             // In slapd.conf, `disabled` is a line of databases.
             if overlay.disabled {
-                let line = format!("overlay {}, disabled", overlay.name);
-                self.comment(&format!("left out: {line}"));
-                self.without_form.push(line);
+                self.left_out(format!("overlay {}, disabled", overlay.name));
                 continue;
             }
             self.line("overlay", &[&overlay.name]);

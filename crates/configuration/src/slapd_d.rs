@@ -550,6 +550,22 @@ mod tests {
         assert!(!read_again(&mut config, directory.path()).unwrap(), "the files are those that were read");
     }
 
+    #[test]
+    fn a_file_is_exported_without_a_suffix_that_it_may_not_have() {
+        let root = "olcSuffix: cn=a,cn=config\nolcRootDN: cn=root,cn=a,cn=config\nolcRootPW: secret\n";
+        let directory = directory([Some(""), Some(root), None]);
+        let exported = read(directory.path()).unwrap().to_slapd_conf();
+        let left_out =
+            ["suffix cn=a,cn=config, which nothing reaches", "rootpw, whose rootdn is below no other suffix"];
+        assert_eq!(exported.without_form, left_out);
+        let file = directory.path().join("exported.conf");
+        std::fs::write(&file, &exported.text).unwrap();
+        let again =
+            Config::from_slapd_conf(&file).unwrap_or_else(|error| panic!("{error}\n{}", exported.text));
+        let suffixes = again.databases.iter().flat_map(|database| &database.suffixes);
+        assert_eq!(suffixes.map(ToString::to_string).collect::<Vec<_>>(), ["cn=one"]);
+    }
+
     /// The server starts, and the suffix can be changed while it serves; none comes in that way.
     #[test]
     fn a_suffix_of_another_kind_that_an_earlier_version_took_is_read() {

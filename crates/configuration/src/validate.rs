@@ -13,7 +13,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::kinds::{LdapSettings, MetaSettings, relay};
 use super::model::{AccessLine, Config, Database, Earlier, Overlay};
 use super::remote_auth::Realm;
-use super::values::ChangeLog;
+use super::values::{ChangeLog, ConfigDn};
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 
 /// Checks a configuration before anyone sees it.
@@ -314,6 +314,15 @@ fn suffixes(
         served.push((own, number));
     }
     Ok(unreached)
+}
+
+/// The suffixes of a database that lie within that of another kind: nothing reaches the entries there.
+pub(super) fn unreached<'d>(
+    database: &'d Database,
+    config: &'d Config,
+) -> impl Iterator<Item = &'d ConfigDn> {
+    let own = database.suffixes.iter().filter(move |_| !database.hidden);
+    own.filter(move |suffix| kind_above(&suffix.normal, config).is_some())
 }
 
 /// The database whose suffix comes with its kind, if that has this name: its kind, and the suffix as shown. Requests go there, whatever

@@ -4,7 +4,7 @@
 //! their counters. Nothing here changes anything, and clients do not log in: it belongs on loopback or a
 //! network of the operators' own.
 
-mod health;
+pub(crate) mod health;
 pub mod metrics;
 mod slots;
 
@@ -232,7 +232,7 @@ fn pages_of(server: Arc<Server>) -> Pages {
     Rc::new(move |path| match path {
         "/metrics" => metrics::answer(&server),
         "/health/live" => Answer::live(),
-        "/health/ready" => Answer::ready(health::unready(&server)),
+        "/health/ready" => Answer::ready(health::unready(&server)).and(&health::full(&server)),
         _ => Answer::not_here(),
     })
 }
@@ -269,6 +269,12 @@ impl Answer {
             return Self::text(StatusCode::OK, "ready\n");
         }
         Self::text(StatusCode::SERVICE_UNAVAILABLE, why)
+    }
+
+    /// With more lines, whatever the status.
+    fn and(mut self, lines: &str) -> Self {
+        self.text.push_str(lines);
+        self
     }
 
     /// For any other path.

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 
 use larix_testkit::{Kind, Site, until, until_some};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::Value;
 
-use crate::http::{Http, start};
+use crate::http::{ADMIN, Http, start};
 
 /// The figures of a range, once there are some.
 fn figures(http: &mut Http, range: &str) -> Value {
@@ -70,4 +72,31 @@ fn figures_outlive_the_server_and_a_damaged_file_does_not_end_it() {
     figures(&mut http, "7d");
     assert!(server.stop());
     assert_eq!(fs::metadata(folder.join("overview-7d")).expect("a new one").len(), 337 * 512);
+}
+
+/// A limit on the size of files is a full disk.
+#[test]
+fn a_database_without_room_is_on_top() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    let mut is_told = || http.get("/").body.contains("no room for changes, which are refused");
+    assert!(!is_told());
+    let limit = |bytes: Option<u64>| {
+        let process = Pid::from_raw(i32::try_from(fixture.server.process_id()).unwrap());
+        prlimit(process, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    };
+    limit(Some(fs::metadata(fixture.site.path().join("data/data.mdb")).unwrap().len()));
+    let file = fixture.site.path().join("change.ldif");
+    let value = "x".repeat(2 << 20);
+    let change = "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: ";
+    fs::write(&file, format!("{change}{value}\n")).unwrap();
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    command.args(["modify", "-x", "-D", ADMIN, "-w", "secret", "-H"]);
+    let url = format!("ldap://{}", fixture.server.address);
+    assert_eq!(command.arg(url).arg("-f").arg(&file).output().unwrap().status.code(), Some(80));
+    assert!(is_told());
+    limit(None);
+    assert!(!is_told());
+    assert!(fixture.server.stop());
 }

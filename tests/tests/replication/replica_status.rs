@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use larix_testkit::Kind;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 const STEPS: u32 = 3_600;
 const STEP: Duration = Duration::from_millis(50);
@@ -159,6 +160,21 @@ fn a_replica_says_how_it_stands() {
     is_ready(&consumer, 503, "nothing was heard of its provider for");
     monitor_says(&consumer, "Consumer 001", &["refreshed=true"]);
     start(&mut provider);
+    is_ready(&consumer, 200, "ready");
+    monitor_says(&consumer, "Consumer 001", &["phase=persisting", "silence_us=0"]);
+
+    // Nor what cannot store what it hears. A limit on the size of files is a full disk.
+    let limit = |bytes: Option<u64>| {
+        let process = Pid::from_raw(i32::try_from(consumer.process_id().unwrap()).unwrap());
+        prlimit(process, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    };
+    let before = applied(&monitored(&consumer, "Consumer 001"));
+    limit(Some(std::fs::metadata(consumer.site.path().join("data/data.mdb")).unwrap().len()));
+    let title = "x".repeat(2 << 20);
+    provider.change(&format!("modify \"uid=u1,ou=people,dc=example,dc=com\"\n  replace title: {title}"));
+    is_ready(&consumer, 503, "it has not caught up with its provider for");
+    assert_eq!(applied(&monitored(&consumer, "Consumer 001")), before);
+    limit(None);
     is_ready(&consumer, 200, "ready");
     monitor_says(&consumer, "Consumer 001", &["phase=persisting", "silence_us=0"]);
 }

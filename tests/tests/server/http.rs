@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 /// So that a server that does not answer is seen.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -103,6 +105,55 @@ fn metrics_follow_what_clients_do_and_health_is_told() {
     check(&line("GET", "/nothing"), 404, "/metrics");
     check(&line("GET", &format!("/{}", "x".repeat(40_000))), 431, "");
     check("\u{0}\u{1}nonsense\r\n\r\n", 400, "");
+    assert!(server.stop());
+}
+
+/// A limit on the size of files is a full disk.
+#[test]
+fn a_full_database_is_told_while_larger_changes_find_no_room() {
+    let site = Site::example(Kind::Larix);
+    site.load(
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n",
+    );
+    let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    std::fs::write(site.configuration(), format!("http-listener http://127.0.0.1:0/\n{text}"))
+        .expect("the same");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1]));
+    let limit = |bytes: Option<u64>| {
+        let process = Pid::from_raw(i32::try_from(server.process_id()).unwrap());
+        prlimit(process, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    };
+    let file = site.path().join("change.ldif");
+    let describe = |length: usize| {
+        let text = format!(
+            "dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: {}\n",
+            "x".repeat(length)
+        );
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        command.args(["modify", "-x", "-D", "cn=admin,dc=example,dc=com", "-w", "secret", "-H"]);
+        let output = command.arg(format!("ldap://{}", server.address)).arg("-f").arg(&file).output().unwrap();
+        output.status.code()
+    };
+    let told = || {
+        let (status, _, body) = get(http, "/health/ready");
+        let metrics = get(http, "/metrics").2;
+        (status, body, figure(&metrics, "larix_database_full{suffix=\"dc=example,dc=com\"}") > 0.0)
+    };
+    let ready = || (200, "ready\n".to_owned(), false);
+    // A commit leaves room at the end of the file.
+    assert_eq!((describe(3), told()), (Some(0), ready()));
+    limit(Some(std::fs::metadata(site.path().join("data/data.mdb")).unwrap().len()));
+    // More than the room at the end of the file.
+    for (length, code) in [(2 << 20, 80), (1, 0), (2 << 20, 80), (2, 0)] {
+        assert_eq!(describe(length), Some(code), "{length} bytes");
+        let body = "ready\n\"dc=example,dc=com\": no room for changes, which are refused\n";
+        assert_eq!(told(), (200, body.to_owned(), true), "after {length} bytes");
+    }
+    // Without another change.
+    limit(None);
+    assert_eq!(told(), ready());
     assert!(server.stop());
 }
 

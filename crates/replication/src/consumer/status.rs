@@ -64,6 +64,8 @@ pub struct ConsumerStatus {
     pub last_connect: Option<Timestamp>,
     /// When the provider last sent anything.
     pub last_contact: Option<Timestamp>,
+    /// When it last sent anything while nothing had failed: the content is not older than that.
+    pub last_in_step: Option<Timestamp>,
     /// When it is tried next, while it waits.
     pub next_connect: Option<Timestamp>,
     pub cookie_sent: Option<String>,
@@ -83,14 +85,29 @@ pub struct ConsumerStatus {
 }
 
 impl ConsumerStatus {
-    /// How long the consumer has heard nothing from its provider, in microseconds: what its content may lack at most. 0 while
-    /// changes come as they are made. A consumer that has heard nothing yet counts from `started`, the server's start.
+    /// The provider has sent something.
+    pub fn heard(&mut self, now: Timestamp) {
+        self.last_contact = Some(now);
+        if self.error.is_none() {
+            self.last_in_step = Some(now);
+        }
+    }
+
+    /// A refresh is complete: the content is the provider's.
+    pub fn refreshed(&mut self) {
+        (self.phase, self.refreshed, self.error) = (ConsumerPhase::Persisting, true, None);
+        self.last_in_step = self.last_contact;
+    }
+
+    /// How long the consumer has heard nothing from its provider that it could store, in microseconds: what its content may
+    /// lack at most. 0 while changes come as they are made. A consumer that has heard nothing yet counts from `started`, the
+    /// server's start.
     pub fn silence(&self, now: Timestamp, started: Timestamp) -> u64 {
         // What another node receives is shown here, too.
         if matches!(self.phase, ConsumerPhase::Persisting | ConsumerPhase::StandingBy) {
             return 0;
         }
-        let heard = self.last_contact.filter(|_| self.refreshed).unwrap_or(started);
+        let heard = self.last_in_step.filter(|_| self.refreshed).unwrap_or(started);
         u64::try_from(now.0.saturating_sub(heard.0)).unwrap_or(0)
     }
 }
@@ -111,5 +128,29 @@ impl Status {
 
     pub fn change(&self, change: impl FnOnce(&mut ConsumerStatus)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_heard_and_not_stored_does_not_make_the_content_newer() {
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        let silence = |status: &ConsumerStatus, seconds| status.silence(at(seconds), at(0)) / 1_000_000;
+        let mut status = ConsumerStatus::default();
+        status.heard(at(5));
+        assert_eq!(silence(&status, 8), 8, "nothing is complete yet");
+        status.refreshed();
+        assert_eq!(silence(&status, 8), 0, "changes come as they are made");
+        status.phase = ConsumerPhase::Waiting;
+        assert_eq!(silence(&status, 8), 3);
+        status.error = Some("a change could not be stored".to_owned());
+        status.heard(at(20));
+        assert_eq!((silence(&status, 22), status.last_contact), (17, Some(at(20))));
+        status.refreshed();
+        status.phase = ConsumerPhase::Waiting;
+        assert_eq!(silence(&status, 22), 2);
     }
 }

@@ -293,6 +293,12 @@ impl Databases {
             .collect()
     }
 
+    /// The suffixes of databases for whose changes there is no room.
+    pub(crate) fn full(&self) -> Vec<String> {
+        let full = self.directory.databases().iter().filter(|served| served.database().store().is_full());
+        full.map(|served| suffix_of(served)).collect()
+    }
+
     /// The suffixes and directories of databases for whose changes there was no room since this was last asked, or is none; with the size
     /// of the map if that is what came to its end.
     pub(crate) fn without_room(&self) -> Vec<(String, PathBuf, Option<u64>)> {

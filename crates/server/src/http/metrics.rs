@@ -209,7 +209,8 @@ impl Figures {
         gauge(out, "long_searches_waiting", "Long searches that wait for a turn", searches)?;
         gauge(out, "log_waiting_bytes", "Bytes of log lines that wait to be written", log.waiting() as f64)?;
         counter(out, "log_lines_dropped", "Log lines dropped because too many waited", log.lost())?;
-        counter(out, "log_lines_not_written", "Log lines that the log file did not take", log.unwritten())
+        let help = "Log lines that the log file, syslog or the journal did not take";
+        counter(out, "log_lines_not_written", help, log.unwritten())
     }
 
     /// Nothing where no backups are scheduled.
@@ -274,7 +275,11 @@ impl Figures {
                 "1 after a sync that failed, or behind a data file that was replaced: no change is taken any more",
                 |d| u64::from(d.sync_failed),
             ),
-            ("database_full", "1 while the disk has no room for changes", |d| u64::from(d.full)),
+            (
+                "database_full",
+                "1 while changes find no room on the disk, or in the map; smaller ones may find some",
+                |d| u64::from(d.full),
+            ),
             ("database_largest_group", "Changes in the largest group committed so far", |d| {
                 d.writes.largest_group
             }),

@@ -1,9 +1,9 @@
 //! journald by its own protocol: one datagram a line, of fields (systemd.journal-fields(7)).
 
 use std::io::Write as _;
-use std::os::unix::net::UnixDatagram;
 
 use super::Severity;
+use super::datagram::{Datagrams, PATIENCE};
 
 const SOCKET: &str = "/run/systemd/journal/socket";
 /// Longer messages are cut: what does not fit a datagram would need a file to be handed over.
@@ -11,7 +11,7 @@ const MESSAGE_BYTES_MAX: usize = 48 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    socket: UnixDatagram,
+    datagrams: Datagrams,
     /// Fields that every line has.
     common: Vec<u8>,
 }
@@ -23,16 +23,15 @@ impl Journal {
     }
 
     pub(super) fn connect_to(path: &str, program: &str, facility: u32) -> Option<Self> {
-        let socket = UnixDatagram::unbound().ok()?;
-        socket.connect(path).ok()?;
-        socket.set_nonblocking(true).ok()?;
+        let datagrams = Datagrams::connect(path.as_ref(), PATIENCE)?;
         let common = format!("SYSLOG_IDENTIFIER={program}\nSYSLOG_FACILITY={facility}\n").into_bytes();
-        Some(Self { socket, common })
+        Some(Self { datagrams, common })
     }
 
-    pub(super) fn send(&self, severity: Severity, text: &str) {
-        // A journal that is away or slow loses lines, as syslog does: the server does not wait for it.
-        let _ = self.socket.send(&self.datagram(severity, text));
+    /// Sends a line, and answers whether it was taken.
+    pub(super) fn send(&mut self, severity: Severity, text: &str) -> bool {
+        let datagram = self.datagram(severity, text);
+        self.datagrams.send(&datagram)
     }
 
     fn datagram(&self, severity: Severity, text: &str) -> Vec<u8> {
@@ -72,6 +71,8 @@ fn numbers(text: &str) -> impl Iterator<Item = (&'static str, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
 
     #[test]
@@ -79,9 +80,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let socket = UnixDatagram::bind(&path).unwrap();
-        let journal = Journal::connect_to(path.to_str().unwrap(), "slapd", 20).unwrap();
-        let check = |severity, text: &str, expected: &[u8]| {
-            journal.send(severity, text);
+        let mut journal = Journal::connect_to(path.to_str().unwrap(), "slapd", 20).unwrap();
+        let mut check = |severity, text: &str, expected: &[u8]| {
+            assert!(journal.send(severity, text));
             let mut buffer = [0; 1024];
             let count = socket.recv(&mut buffer).unwrap();
             let head = b"SYSLOG_IDENTIFIER=slapd\nSYSLOG_FACILITY=20\n";

@@ -3,6 +3,7 @@
 //! A loop gathers what it has to say and hands it over when it has nothing else to do. It waits for a disk, for syslog or for the
 //! journal only where too much is under way already, as OpenLDAP does for each line.
 
+mod datagram;
 mod file;
 mod journal;
 pub mod json;
@@ -135,6 +136,14 @@ enum Order {
     End,
 }
 
+/// Orders that found no room in the queue, as while a disk hangs: a thread that changes settings does not wait for it.
+#[derive(Debug, Default)]
+struct LateOrders {
+    outputs: Option<Box<Outputs>>,
+    /// For these outputs.
+    levels: Option<(u32, u32)>,
+}
+
 /// The name of the thread that writes lines out.
 const THREAD: &str = "log";
 
@@ -152,9 +161,12 @@ struct Shared {
     lost: AtomicU64,
     /// Lines that a file did not take.
     unwritten: AtomicU64,
+    /// Lines that syslog or the journal did not take.
+    unsent: AtomicU64,
     /// The last lines that went anywhere.
     recent: Mutex<Recent>,
     queue: SyncSender<Order>,
+    late: Mutex<LateOrders>,
     room: Mutex<Room>,
     /// Something was taken while a sender waited for room.
     taken: Condvar,
@@ -331,9 +343,10 @@ impl Log {
         self.shared.lost.load(Ordering::Relaxed)
     }
 
-    /// Lines that the log file did not take, its disk being full for example.
+    /// Lines that the log file, syslog or the journal did not take, as on a full disk or while a program hangs.
     pub fn unwritten(&self) -> u64 {
-        self.shared.unwritten.load(Ordering::Relaxed)
+        let shared = &self.shared;
+        shared.unwritten.load(Ordering::Relaxed).wrapping_add(shared.unsent.load(Ordering::Relaxed))
     }
 
     /// Bytes of lines that wait for the log's thread.
@@ -441,10 +454,24 @@ impl Log {
         });
     }
 
-    /// For orders that are rare: the server's configuration thread may wait for room.
+    /// For orders that are rare. One that finds no room is carried out before what fills the queue.
     fn send(&self, order: Order) {
-        // Without its thread the log is over.
-        let _ = self.shared.queue.send(order);
+        let mut late = self.shared.late();
+        // None overtakes an earlier one.
+        let order = match (&late.outputs, late.levels) {
+            (None, None) => match self.shared.queue.try_send(order) {
+                Err(TrySendError::Full(order)) => order,
+                // Without its thread the log is over.
+                _ => return,
+            },
+            _ => order,
+        };
+        match order {
+            Order::Outputs(outputs) => *late = LateOrders { outputs: Some(outputs), levels: None },
+            Order::Levels(others, file) => late.levels = Some((others, file)),
+            // The log's thread notices by itself that its file was moved; nothing else comes this way.
+            Order::Reopen | Order::Lines(_) | Order::End => {}
+        }
     }
 }
 
@@ -457,8 +484,10 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
             recent: Mutex::default(),
             queue,
+            late: Mutex::default(),
             room: Mutex::default(),
             taken: Condvar::new(),
             patience,
@@ -525,6 +554,11 @@ impl Shared {
         if room.waiting > 0 {
             self.taken.notify_all();
         }
+    }
+
+    fn late(&self) -> MutexGuard<'_, LateOrders> {
+        // Each of its two values is whole after any panic.
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn room(&self) -> MutexGuard<'_, Room> {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use super::file::LogFile;
 use super::*;
 
-fn settings(path: &Path, levels: u32) -> LogSettings {
+pub(super) fn settings(path: &Path, levels: u32) -> LogSettings {
     LogSettings { levels, file: Some(LogFile::open(path, None).unwrap()), ..LogSettings::silent() }
 }
 
-fn texts(path: &Path) -> Vec<String> {
+pub(super) fn texts(path: &Path) -> Vec<String> {
     let written = std::fs::read_to_string(path).unwrap();
     written.lines().map(|line| line.splitn(3, ' ').nth(2).unwrap().to_owned()).collect()
 }
@@ -45,14 +45,14 @@ fn gathered_lines_are_handed_over_together_and_in_order() {
 }
 
 /// A pipe is full until somebody reads, as a disk is until somebody makes room.
-struct Pipe {
+pub(super) struct Pipe {
     _directory: tempfile::TempDir,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     reader: File,
 }
 
 impl Pipe {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
@@ -78,14 +78,28 @@ impl Pipe {
         bytes
     }
 
+    /// Fills it but for so many bytes of its last page. Answers how many are in it.
+    pub(super) fn fill_but(&mut self, left: usize) -> usize {
+        let bytes = self.room() - left;
+        let mut filler = File::options().append(true).open(&self.path).unwrap();
+        filler.write_all(&vec![b'x'; bytes]).unwrap();
+        bytes
+    }
+
+    /// Reads what is there.
+    pub(super) fn take(&mut self) -> String {
+        let mut bytes = Vec::new();
+        // More would have to be waited for, which is an error.
+        let _ = self.reader.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Until the file says that it takes lines again, and how many it did not take.
     fn await_report(&mut self, log: &Log) {
-        let mut written = Vec::new();
+        let mut written = String::new();
         larix_testkit::until("the file says so", || {
             log.line(LogLevel::STATS, format_args!("another one"));
-            // What is there; more would have to be waited for, which is an error.
-            let _ = self.reader.read_to_end(&mut written);
-            let written = String::from_utf8_lossy(&written);
+            written.push_str(&self.take());
             written.contains("pipe takes lines again; ") && written.contains(" before this one are lost")
         });
     }
@@ -106,14 +120,12 @@ fn a_file_that_takes_lines_again_says_how_many_are_lost() {
 fn a_report_that_found_no_room_comes_later() {
     let mut pipe = Pipe::new();
     let (log, thread) = Log::start(settings(&pipe.path, LogLevel::STATS), LogCall::default()).unwrap();
-    // 80 bytes are left in the pipe's last page: enough for the time and a letter.
-    let bytes = pipe.room();
-    let mut filler = File::options().append(true).open(&pipe.path).unwrap();
-    filler.write_all(&vec![b'x'; bytes - 80]).unwrap();
+    // Enough for the time and a letter.
+    let bytes = pipe.fill_but(80);
     log.line(LogLevel::STATS, format_args!("{}", "x".repeat(1_000)));
     larix_testkit::until("the line found no room", || log.unwritten() == 1);
     log.line(LogLevel::STATS, format_args!("x"));
-    larix_testkit::until("the letter is in the pipe", || pipe.waiting() > bytes - 80);
+    larix_testkit::until("the letter is in the pipe", || pipe.waiting() > bytes);
     pipe.await_report(&log);
     thread.finish();
 }
@@ -153,9 +165,10 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     let (log, thread) =
         Log::start(settings(Path::new("/dev/full"), LogLevel::STATS), LogCall::default()).unwrap();
     log.line(LogLevel::STATS, format_args!("one"));
-    let shared = log.shared;
     thread.finish();
-    assert_eq!(shared.unwritten.load(Ordering::Relaxed), 1);
+    assert_eq!(log.unwritten(), 1);
+    let recent = log.recent();
+    assert!(recent.iter().any(|line| line.contains("log: /dev/full takes no lines")), "{recent:?}");
 }
 
 fn batch(bytes: usize) -> Batch {

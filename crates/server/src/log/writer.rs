@@ -15,7 +15,7 @@ use super::file::LogFile;
 use super::journal::Journal;
 use super::settings::{LogCall, LogSettings};
 use super::syslog::Syslog;
-use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
+use super::{Batch, Kind, LateOrders, Line, Order, Severity, Shared, json, thread_number, time_of_day};
 use crate::panics;
 
 /// How long the thread sleeps after it has written: to be woken for each batch of a busy server would cost more than the lines.
@@ -74,6 +74,9 @@ struct Formatted {
     stderr: Vec<u8>,
     file: Vec<u8>,
     file_lines: u64,
+    /// Lines that syslog or the journal took, and those that it did not.
+    sent: u64,
+    unsent: u64,
     line: String,
     /// The text of the line about an operation that was made last.
     made: String,
@@ -85,6 +88,8 @@ struct ReportedLoss {
     lost: u64,
     /// While the file takes nothing: what had been lost before.
     broken: Option<u64>,
+    /// Lines that syslog or the journal has not taken since it last took all.
+    unsent: u64,
 }
 
 /// Writes until the end is ordered, or no sender is left.
@@ -140,16 +145,14 @@ impl Outputs {
         let mut next = Some(first);
         let mut after = After::Nothing;
         while let Some(order) = next {
+            self.take_late(formatted, shared, reported);
             match order {
                 Order::Lines(batch) => {
                     shared.took(batch.size());
                     self.format(&batch, formatted, shared);
                 }
                 Order::Levels(others, file) => (self.levels, self.file_levels) = (others, file),
-                Order::Outputs(others) => {
-                    self.write(formatted, shared, reported);
-                    *self = *others;
-                }
+                Order::Outputs(others) => self.give_way(*others, formatted, shared, reported),
                 Order::Reopen => {
                     self.write(formatted, shared, reported);
                     self.file.iter_mut().for_each(LogFile::follow);
@@ -170,6 +173,29 @@ impl Outputs {
         after
     }
 
+    /// Carries out what found no room in the queue.
+    fn take_late(&mut self, formatted: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
+        let LateOrders { outputs, levels } = std::mem::take(&mut *shared.late());
+        if let Some(others) = outputs {
+            self.give_way(*others, formatted, shared, reported);
+        }
+        if let Some(levels) = levels {
+            (self.levels, self.file_levels) = levels;
+        }
+    }
+
+    /// What comes from here on goes to others.
+    fn give_way(
+        &mut self,
+        others: Self,
+        formatted: &mut Formatted,
+        shared: &Shared,
+        reported: &mut ReportedLoss,
+    ) {
+        self.write(formatted, shared, reported);
+        *self = others;
+    }
+
     /// Formats lines for where they go, and keeps those that go anywhere for who asks what happened last.
     fn format(&mut self, batch: &Batch, out: &mut Formatted, shared: &Shared) {
         let file_levels = if self.file.is_some() { self.file_levels } else { 0 };
@@ -188,7 +214,7 @@ impl Outputs {
             };
             let text = text.trim_end();
             self.format_line(line, text, out);
-            shared.recent.lock().unwrap_or_else(PoisonError::into_inner).add(line.at, text);
+            remember(shared, line.at, text);
         }
         out.made = made;
     }
@@ -212,9 +238,13 @@ impl Outputs {
             self.prefixed(&mut out.file, line, plain, self.prefix, shown);
             out.file_lines += 1;
         }
-        if wants(self.levels) {
-            self.syslog.iter_mut().for_each(|syslog| syslog.send(shown));
-            self.journal.iter().for_each(|journal| journal.send(line.severity, shown));
+        if wants(self.levels) && self.has_others() {
+            let by_syslog = self.syslog.as_mut().is_none_or(|syslog| syslog.send(shown));
+            let by_journal = self.journal.as_mut().is_none_or(|journal| journal.send(line.severity, shown));
+            match by_syslog && by_journal {
+                true => out.sent += 1,
+                false => out.unsent += 1,
+            }
         }
     }
 
@@ -248,9 +278,11 @@ impl Outputs {
                         let lost = shared.unwritten.load(Ordering::Relaxed).wrapping_sub(before);
                         let path = file.path().display().to_string();
                         let text = format!("log: {path} takes lines again; {lost} before this one are lost");
-                        // A file with room for the lines and none for the report gets it behind later ones.
-                        if self.report_trouble(&text).is_ok() {
+                        // A file with room for the lines and none for the report gets it behind later ones, and so do the
+                        // others: they would get it with each batch.
+                        if self.report_to_file(&text).is_ok() {
                             reported.broken = None;
+                            self.report_to_others(&text, shared);
                         }
                     }
                 }
@@ -259,9 +291,10 @@ impl Outputs {
                     if reported.broken.is_none() {
                         reported.broken = Some(before);
                         let path = file.path().display().to_string();
-                        self.report_to_others(&format!(
+                        let text = format!(
                             "log: {path} takes no lines ({error}); they are lost until it does, and the server goes on"
-                        ));
+                        );
+                        self.report_to_others(&text, shared);
                     }
                 }
             }
@@ -269,8 +302,20 @@ impl Outputs {
         out.file.clear();
         out.file_lines = 0;
         if let Some(text) = self.file.as_mut().and_then(LogFile::take_trouble) {
-            // A file that takes nothing is reported with the next lines.
-            let _ = self.report_trouble(&text);
+            self.report_trouble(&text, shared);
+        }
+        self.report_unsent(out, shared, reported);
+    }
+
+    /// Says how many lines syslog or the journal has lost, as soon as it takes lines again.
+    fn report_unsent(&mut self, out: &mut Formatted, shared: &Shared, reported: &mut ReportedLoss) {
+        let (sent, unsent) = (std::mem::take(&mut out.sent), std::mem::take(&mut out.unsent));
+        shared.unsent.fetch_add(unsent, Ordering::Relaxed);
+        reported.unsent += unsent;
+        if unsent == 0 && sent > 0 && reported.unsent > 0 {
+            let lost = std::mem::take(&mut reported.unsent);
+            let name = if self.journal.is_some() { "the journal" } else { "syslog" };
+            self.report_trouble(&format!("log: {name} takes lines again; {lost} are lost"), shared);
         }
     }
 
@@ -279,7 +324,9 @@ impl Outputs {
         if lost != reported.lost {
             let more = lost.wrapping_sub(reported.lost);
             reported.lost = lost;
-            self.own_line(&format!("log: {more} lines dropped, too many waited to be written"), out);
+            let text = format!("log: {more} lines dropped, too many waited to be written");
+            self.own_line(&text, out);
+            remember(shared, time_of_day(), &text);
         }
     }
 
@@ -295,23 +342,35 @@ impl Outputs {
         self.format_line(&line, text, out);
     }
 
-    /// On all outputs, the file included: it still takes lines, somewhere.
-    ///
+    /// On all outputs.
+    fn report_trouble(&mut self, text: &str, shared: &Shared) {
+        // A file that takes nothing is reported with the next lines.
+        let _ = self.report_to_file(text);
+        self.report_to_others(text, shared);
+    }
+
     /// # Errors
     /// The file does not take the report.
-    fn report_trouble(&mut self, text: &str) -> io::Result<()> {
+    fn report_to_file(&mut self, text: &str) -> io::Result<()> {
+        let others = (std::mem::take(&mut self.stderr_levels), std::mem::take(&mut self.levels));
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
-        let _ = io::stderr().write_all(&out.stderr);
+        (self.stderr_levels, self.levels) = others;
         self.file.as_mut().map_or(Ok(()), |file| file.append(&out.file))
     }
 
-    /// On all outputs but the file, which failed.
-    fn report_to_others(&mut self, text: &str) {
+    /// On all outputs but the file, and to who asks what happened last.
+    fn report_to_others(&mut self, text: &str, shared: &Shared) {
         let mut out = Formatted::default();
         self.own_line(text, &mut out);
         let _ = io::stderr().write_all(&out.stderr);
+        remember(shared, time_of_day(), text);
     }
+}
+
+/// Keeps a line for who asks what happened last.
+fn remember(shared: &Shared, at: Duration, text: &str) {
+    shared.recent.lock().unwrap_or_else(PoisonError::into_inner).add(at, text);
 }
 
 /// RFC 3339 in UTC, to the microsecond.
@@ -324,4 +383,130 @@ pub(super) fn push_time(out: &mut String, at: Duration) {
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
         t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+    use std::path::Path;
+    use std::sync::mpsc::sync_channel;
+    use std::sync::{Arc, Mutex};
+
+    use super::super::tests::{Pipe, settings, texts};
+    use super::super::{Log, State};
+    use super::*;
+
+    /// Outputs with a journal, and all that writing takes.
+    struct LogWriter {
+        outputs: Outputs,
+        shared: Shared,
+        reported: ReportedLoss,
+    }
+
+    impl LogWriter {
+        fn new(journal: &Path, file: Option<LogFile>) -> Self {
+            let call = LogCall { no_syslog: true, ..LogCall::default() };
+            let mut outputs = Outputs::new(LogSettings { file, ..LogSettings::silent() }, &call);
+            outputs.journal = Journal::connect_to(journal.to_str().unwrap(), "slapd", 16);
+            outputs.set_levels((0, LogLevel::ANY, LogLevel::ANY));
+            let shared = Shared::new(sync_channel(1).0, Duration::ZERO);
+            Self { outputs, shared, reported: ReportedLoss::default() }
+        }
+
+        fn line(&mut self, text: &str) {
+            let mut formatted = Formatted::default();
+            self.outputs.own_line(text, &mut formatted);
+            self.outputs.write(&mut formatted, &self.shared, &mut self.reported);
+        }
+
+        /// To the file alone.
+        fn bytes(&mut self, bytes: &str) {
+            let mut formatted = Formatted { file: bytes.into(), file_lines: 1, ..Formatted::default() };
+            self.outputs.write(&mut formatted, &self.shared, &mut self.reported);
+        }
+    }
+
+    fn listen(path: &Path) -> UnixDatagram {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    }
+
+    /// The messages that wait to be read.
+    fn messages(journal: &UnixDatagram) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut buffer = [0; 1024];
+        while let Ok(length) = journal.recv(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            all.push(text.rsplit_once("MESSAGE=").unwrap().1.trim_end().to_owned());
+        }
+        all
+    }
+
+    #[test]
+    fn what_the_file_has_no_room_to_say_is_not_said_elsewhere_with_each_batch() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journal = listen(&path);
+        let mut pipe = Pipe::new();
+        let mut writer = LogWriter::new(&path, Some(LogFile::open(&pipe.path, None).unwrap()));
+        pipe.fill_but(80);
+        writer.bytes(&"x".repeat(1_000));
+        let told = messages(&journal);
+        assert!(told.len() == 1 && told[0].contains("takes no lines"), "{told:?}");
+        for _ in 0..3 {
+            writer.bytes("x\n");
+            assert_eq!(messages(&journal), Vec::<String>::new());
+        }
+        pipe.take();
+        writer.bytes("x\n");
+        let text = format!("log: {} takes lines again; 1 before this one are lost", pipe.path.display());
+        assert_eq!(messages(&journal), [text.as_str()]);
+        assert!(pipe.take().contains(&text));
+    }
+
+    /// As while a disk hangs: nobody takes anything from the queue.
+    #[test]
+    fn settings_do_not_wait_for_room_in_the_queue() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+        let (queue, orders) = sync_channel(1);
+        let shared = Arc::new(Shared::new(queue, Duration::ZERO));
+        let call = LogCall { no_syslog: true, ..LogCall::default() };
+        let state = State { call, configured: 0, has_file: false, has_others: false, file_only: false };
+        let log = Log { shared: shared.clone(), state: Arc::new(Mutex::new(state)) };
+        let mut outputs = log.outputs(settings(&first, LogLevel::STATS));
+        log.line(LogLevel::STATS, format_args!("one"));
+        log.reopen();
+        log.publish(settings(&second, LogLevel::STATS));
+        log.set_levels(LogLevel::CONFIG);
+        let mut take = || {
+            let order = orders.try_recv().unwrap();
+            let (mut formatted, mut reported) = (Formatted::default(), ReportedLoss::default());
+            outputs.take(order, (&orders, &*shared), &mut formatted, &mut reported);
+        };
+        take();
+        log.line(LogLevel::CONFIG, format_args!("two"));
+        take();
+        assert_eq!((texts(&first), texts(&second)), (vec![], vec!["two".to_owned()]));
+    }
+
+    #[test]
+    fn lines_that_the_journal_does_not_take_are_counted_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journal = listen(&path);
+        let mut writer = LogWriter::new(&path, None);
+        writer.line("one");
+        assert_eq!(messages(&journal), ["one"]);
+        drop(journal);
+        std::fs::remove_file(&path).unwrap();
+        writer.line("two");
+        writer.line("three");
+        assert_eq!(writer.shared.unsent.load(Ordering::Relaxed), 2);
+        let journal = listen(&path);
+        writer.line("four");
+        writer.line("five");
+        assert_eq!(messages(&journal), ["four", "log: the journal takes lines again; 2 are lost", "five"]);
+    }
 }

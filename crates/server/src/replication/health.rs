@@ -30,7 +30,11 @@ pub(crate) fn unready(server: &Server) -> Vec<String> {
             && u128::from(micros) > limit.as_micros()
         {
             let seconds = micros / 1_000_000;
-            reasons.push(format!("{suffix:?}: nothing was heard of its provider for {seconds} s\n"));
+            let is_heard = |consumer: &ConsumerStatus| consumer.last_contact > consumer.last_in_step;
+            reasons.push(match consumers.iter().any(is_heard) {
+                true => format!("{suffix:?}: it has not caught up with its provider for {seconds} s\n"),
+                false => format!("{suffix:?}: nothing was heard of its provider for {seconds} s\n"),
+            });
         }
     }
     reasons

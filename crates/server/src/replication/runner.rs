@@ -21,7 +21,7 @@ use larix_engine::time::{Clock as _, Monotonic, Timestamp};
 use larix_proto::control::SyncMode;
 use larix_proto::{client, oid};
 use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session};
-use larix_replication::consumer::{ConsumerPhase, Status};
+use larix_replication::consumer::{ConsumerPhase, ConsumerStatus, Status};
 use larix_replication::push::Push;
 use larix_schema::Schema;
 
@@ -363,7 +363,7 @@ impl Runner {
         }
         let (now, received) = (self.server.now(), session.last_cookie());
         self.status.change(|status| {
-            status.last_contact = Some(now);
+            status.heard(now);
             if status.cookie_received.as_deref() != received {
                 status.cookie_received = received.map(str::to_owned);
             }
@@ -486,9 +486,7 @@ impl Runner {
         self.attempts.start_over();
         self.refreshed_at = Some(self.server.clock.monotonic());
         self.tell("the refresh is complete");
-        self.status.change(|status| {
-            (status.phase, status.refreshed, status.error) = (ConsumerPhase::Persisting, true, None);
-        });
+        self.status.change(ConsumerStatus::refreshed);
     }
 
     /// Does something in the directory of another server that is written to. `None`: it is one of this server.

@@ -68,8 +68,14 @@ pub struct LmdbStore {
     read_only: bool,
     /// Set by a failed sync.
     failed: AtomicBool,
-    /// The last commit found no room.
+    /// A commit found no room, and none as large has found some since.
     full: AtomicBool,
+    /// Bytes of the records that the largest of those wrote.
+    full_bytes: AtomicU64,
+    /// The disk had no room then: when it has some, commits find it.
+    disk_full: AtomicBool,
+    /// Bytes of the records that the open transaction has written.
+    written_bytes: AtomicU64,
     /// One has found none since somebody asked.
     was_full: AtomicBool,
     /// The last one that found none came to the end of the map. Room on the disk does not help then.
@@ -187,6 +193,7 @@ impl LmdbStore {
     fn begin_write(&self) -> Result<(MutexGuard<'_, ()>, RwTxn<'_>), CommitError> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.demand_writable()?;
+        self.written_bytes.store(0, Ordering::Relaxed);
         let txn = self.env.write_txn().map_err(|error| self.write_error(error))?;
         // The commit that LMDB remembers is not in the file: somebody has written over it, and the roots there are of other pages.
         if txn.id().saturating_sub(1) != self.env.info().last_txn_id {
@@ -211,12 +218,14 @@ impl LmdbStore {
         self.failed.load(Ordering::Acquire).then_some(CommitError::ReadOnly { after_failed_sync: true })
     }
 
-    /// Whether the disk had no room for the last commit. It takes commits again as soon as there is room.
+    /// Whether the disk or the map had no room for a commit, and no more is known of since: a smaller commit may find
+    /// some while larger ones do not. The store takes commits again as soon as there is room.
     pub fn is_full(&self) -> bool {
-        self.full.load(Ordering::Acquire)
+        let has_room = || self.disk_full.load(Ordering::Acquire) && self.bytes_left() >= ROOM_AGAIN_BYTES;
+        self.full.load(Ordering::Acquire) && !has_room()
     }
 
-    /// Whether it is full, or was since this was last asked: a small commit may have found room between two large ones that did not.
+    /// Whether it is full, or was since this was last asked.
     pub fn was_full(&self) -> bool {
         self.was_full.swap(false, Ordering::AcqRel) || self.is_full()
     }
@@ -262,8 +271,10 @@ impl LmdbStore {
     /// Tells readers of the last commit. LMDB does not count a transaction that changed nothing.
     fn publish(&self, info: &EnvInfo) -> CommitId {
         let last = info.last_txn_id as u64;
-        if self.commits.swap(last, Ordering::AcqRel) != last {
-            self.full.store(false, Ordering::Release);
+        let bytes = self.written_bytes.swap(0, Ordering::Relaxed);
+        if self.commits.swap(last, Ordering::AcqRel) != last && self.full.load(Ordering::Acquire) {
+            let is_full = bytes < self.full_bytes.load(Ordering::Acquire) && self.is_full();
+            self.full.store(is_full, Ordering::Release);
         }
         CommitId(last)
     }
@@ -312,6 +323,12 @@ impl LmdbStore {
 
     fn no_room(&self, in_map: bool) -> CommitError {
         self.map_full.store(in_map, Ordering::Release);
+        self.disk_full.store(!in_map && self.has_no_room(), Ordering::Release);
+        let bytes = self.written_bytes.load(Ordering::Relaxed);
+        match self.full.load(Ordering::Acquire) {
+            true => self.full_bytes.fetch_max(bytes, Ordering::AcqRel),
+            false => self.full_bytes.swap(bytes, Ordering::AcqRel),
+        };
         self.full.store(true, Ordering::Release);
         self.was_full.store(true, Ordering::Release);
         CommitError::Full
@@ -320,11 +337,23 @@ impl LmdbStore {
     /// Whether the file system, or the limit on the size of files, has nothing left for us. LMDB tells a page that could be
     /// written only in part, which is what the last page before a full disk is, as an input/output error.
     fn has_no_room(&self) -> bool {
-        let disk_is_full = rustix::fs::statvfs(&self.path)
-            .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) < NO_ROOM_BYTES);
+        self.bytes_left() < NO_ROOM_BYTES
+    }
+
+    /// What the file system, and the limit on the size of files, have left for us. A quota is not seen here.
+    fn bytes_left(&self) -> u64 {
+        let on_disk =
+            rustix::fs::statvfs(&self.path).map_or(u64::MAX, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         let length = std::fs::metadata(self.path.join(DATA_FILE)).map_or(0, |file| file.len());
-        disk_is_full || limit.is_some_and(|limit| length.saturating_add(NO_ROOM_BYTES) > limit)
+        on_disk.min(limit.map_or(u64::MAX, |limit| limit.saturating_sub(length)))
+    }
+
+    /// The open transaction writes a record of so many bytes.
+    fn count(&self, bytes: usize) {
+        // The writer's lock is held: nobody else counts.
+        let before = self.written_bytes.load(Ordering::Relaxed);
+        self.written_bytes.store(before.saturating_add(bytes as u64), Ordering::Relaxed);
     }
 
     /// An error of the commit itself. With no room LMDB gives up before it writes the new root. After any other
@@ -628,6 +657,7 @@ impl OrderedWrite for LmdbTransaction<'_> {
             self.write(table, &block.key, &block.value)?;
             return Ok(true);
         }
+        store.count(block.key.len() + block.value.len());
         // SAFETY: the cursor stands at the record with this key, which nothing has changed since it was read. What is written is the
         // block's own memory, and no reference to what was read is used any more.
         let written = unsafe { found.put_current(block.key.as_slice(), block.value.as_slice()) };
@@ -659,6 +689,7 @@ impl LmdbStore {
         flags: PutFlags,
     ) -> Result<(), CommitError> {
         let Some(records) = self.records(table)? else { return Err(CommitError::WrongTable(table)) };
+        self.count(key.len() + value.len());
         let put = if self.is_integer(table) {
             let id = be_id(key).ok_or(CommitError::KeyLength { table, bytes: key.len() })?;
             records.put_with_flags(txn, flags, NativeId::new(id).bytes(), value)
@@ -742,6 +773,8 @@ fn is_short_write(error: &io::Error) -> bool {
 
 /// Less free space than this is a full disk: a commit writes at least a few pages.
 const NO_ROOM_BYTES: u64 = 256 << 10;
+/// With so much free space a disk that was full is not any more.
+const ROOM_AGAIN_BYTES: u64 = 2 * NO_ROOM_BYTES;
 
 fn is_full(error: &io::Error) -> bool {
     matches!(

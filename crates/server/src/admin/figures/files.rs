@@ -128,18 +128,29 @@ fn fill(ring: &mut Ring, path: &Path) -> Result<(), Unusable> {
 }
 
 fn write(ring: &Ring, path: &Path) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    // One that is new, or that somebody else has changed, gets everything.
-    let whole = file.metadata()?.len() != file_bytes(ring.range());
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let header = header(ring.range());
+    // One that is new, that a full disk kept from being whole, or that somebody else has changed gets everything.
+    let whole = file.metadata()?.len() != file_bytes(ring.range()) || !begins_with(&file, &header)?;
     if whole {
         file.set_len(0)?;
         file.set_len(file_bytes(ring.range()))?;
-        file.write_all_at(&header(ring.range()), 0)?;
     }
     for (place, sample) in ring.to_write(whole) {
         file.write_all_at(&sample.encode(), (HEADER_BYTES + place * SAMPLE_BYTES) as u64)?;
     }
+    if whole {
+        // Last: where a sample finds no room, the next write begins anew.
+        file.write_all_at(&header, 0)?;
+    }
     Ok(())
+}
+
+fn begins_with(file: &File, bytes: &[u8]) -> io::Result<bool> {
+    let mut found = vec![0; bytes.len()];
+    file.read_exact_at(&mut found, 0)?;
+    Ok(found == bytes)
 }
 
 #[cfg(test)]
@@ -247,6 +258,21 @@ mod tests {
         assert_eq!(files.write(&mut old), None);
         let mut new = Ring::new(&RANGES[1]);
         assert_eq!((files.read(&mut new), counted(&new)), (None, counted(&old[1])));
+    }
+
+    /// A file's length takes no room on a full disk, and what is in it does.
+    #[test]
+    fn a_file_that_found_no_room_is_whole_when_there_is_some() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = Files::new(folder.path().to_owned());
+        let mut old = rings();
+        assert_eq!(files.write(&mut old), None);
+        let file = OpenOptions::new().write(true).open(files.path(&RANGES[0])).unwrap();
+        file.set_len(0).unwrap();
+        file.set_len(file_bytes(&RANGES[0])).unwrap();
+        assert_eq!(files.write(&mut old), None);
+        let mut new = Ring::new(&RANGES[0]);
+        assert_eq!((files.read(&mut new), counted(&new)), (None, counted(&old[0])));
     }
 
     fn write_at(path: &Path, at: u64) {

@@ -13,6 +13,8 @@ use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
+use crate::http::health;
+use crate::server::Server;
 use larix_backend::DatabaseFigures;
 
 /// An identity that may read this attribute of this entry may see the figures.
@@ -25,7 +27,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let range = Range::find(visit.query.get("range")).unwrap_or(&RANGES[0]);
     let figures = if may_see { visit.admin.server.databases().stored_figures() } else { Vec::new() };
     let content = html! {
-        @if may_see { (charts(range)) } @else {
+        @if may_see { (troubles(&visit.admin.server)) (charts(range)) } @else {
             p.help { "Figures are shown to those who may read " code { "cn=Monitor" } "." }
         }
         section aria-labelledby="databases" {
@@ -46,6 +48,16 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Overview, "Overview", content)))
+}
+
+/// What `/health/ready` says beside `ready`.
+fn troubles(server: &Server) -> Markup {
+    html! {
+        @for line in health::unready(server).lines() {
+            div.problem role="alert" { p { "Not ready for clients: " (line) } }
+        }
+        @for line in health::full(server).lines() { div.problem role="alert" { p { (line) } } }
+    }
 }
 
 /// Databases in engines that several servers share.

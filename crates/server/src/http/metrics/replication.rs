@@ -40,7 +40,7 @@ fn consumers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -
             }),
             (
                 "replication_consumer_silence_seconds",
-                "How long nothing was heard of the provider; 0 while changes come as they are made",
+                "How long nothing was heard of the provider that could be stored; 0 while changes come as they are made",
                 &|c| c.silence(now, started) as f64 / MICROSECONDS,
             ),
             (

@@ -107,6 +107,10 @@ impl Runner {
 
     /// Counts what came of the changes; one that was refused ends the session, so that it is asked for again.
     fn judge(&mut self, outcome: &ReplicatedOutcome, names: &[String]) -> Result<(), String> {
+        if outcome.result.code != ResultCode::SUCCESS {
+            // Whatever came of each change until then is undone.
+            return Err(format!("a change could not be stored: {}", outcome.result));
+        }
         self.count(&outcome.changes);
         if outcome
             .changes
@@ -124,9 +128,6 @@ impl Runner {
                 }
                 ApplyOutcome::Refused(result) => refused = refused.or(Some((name, result))),
             }
-        }
-        if outcome.result.code != ResultCode::SUCCESS {
-            return Err(format!("a change could not be stored: {}", outcome.result));
         }
         match refused {
             Some((name, result)) => {

@@ -123,7 +123,7 @@ impl Runner {
             let message = connection.connection.receive().map_err(|error| error.to_string())?;
             let event = session.receive(&message)?;
             let now = self.server.now();
-            self.status.change(|status| status.last_contact = Some(now));
+            self.status.change(|status| status.heard(now));
             match event {
                 None => {}
                 Some(Event::Refused(result)) => return Ok(Err(result)),
