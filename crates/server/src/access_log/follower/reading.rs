@@ -75,8 +75,11 @@ impl<H: OverlayHost> LogWriter<H> {
         if let Some(position) = progress.positions.get(&source.name) {
             return Ok(Start { from: position.key, target, lacks: Lacking::Nothing });
         }
-        let history = log::history(&database.store().snapshot()?)?.unwrap_or_default();
-        let begun = self.begin((&source.name, joined.began), history)?;
+        let snapshot = database.store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        // Another server may have recorded more than this one has followed.
+        let last = (!<H::Store as Store>::SHARED).then(|| log::last_number(&snapshot)).transpose()?;
+        let begun = self.begin((&source.name, joined.began), (history, last))?;
         Ok(begun.map_or(Start { from: target, target, lacks: Lacking::Unknown }, |(from, lacks)| Start {
             from,
             target,
@@ -261,11 +264,11 @@ impl<H: OverlayHost> LogWriter<H> {
     }
 
     /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
-    /// known.
+    /// known. `last`: its last record, which an older copy of the database has behind what was recorded of it.
     fn begin(
         &self,
         (name, began): (&str, LogKey),
-        history: Uuid,
+        (history, last): (Uuid, Option<u64>),
     ) -> Result<Option<(LogKey, Lacking)>, Fault> {
         let snapshot = self.served()?.database().store().snapshot()?;
         let Some(stored) = snapshot.get(META, &mark_key(name))? else {
@@ -275,11 +278,12 @@ impl<H: OverlayHost> LogWriter<H> {
         };
         let stored = stored
             .split_at_checked(16)
-            .and_then(|(was, key)| LogKey::from_bytes(key).filter(|_| was == history.as_bytes()));
+            .and_then(|(was, key)| LogKey::from_bytes(key).filter(|_| was == history.as_bytes()))
+            .filter(|key| last.is_none_or(|last| key.sequence <= last));
         if stored.is_none() {
             self.log.warning(format_args!(
-                "access log: \"{name}\" has another history than when it was recorded last; changes made in between are \
-                 not in the log"
+                "access log: \"{name}\" has another history than when it was recorded last, or is an older copy; changes \
+                 made in between are not in the log"
             ));
         }
         Ok(stored.map(|key| (key, Lacking::Nothing)))
