@@ -35,6 +35,9 @@ pub(super) struct Start {
     pub(super) target: LogKey,
     /// What was changed before may not be in the log.
     pub(super) lacks: Lacking,
+    /// The log has gone past changes that are still to be recorded, as while the overlay was away: who has its cookie, up to this CSN, may
+    /// lack them.
+    pub(super) late: Option<Csn>,
 }
 
 /// What a round lacks of a change log before it begins.
@@ -73,18 +76,15 @@ impl<H: OverlayHost> LogWriter<H> {
         let database = served.database();
         let target = database.following().answered();
         if let Some(position) = progress.positions.get(&source.name) {
-            return Ok(Start { from: position.key, target, lacks: Lacking::Nothing });
+            return Ok(Start { from: position.key, target, lacks: Lacking::Nothing, late: None });
         }
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
         // Another server may have recorded more than this one has followed.
         let last = (!<H::Store as Store>::SHARED).then(|| log::last_number(&snapshot)).transpose()?;
         let begun = self.begin((&source.name, joined.began), (history, last))?;
-        Ok(begun.map_or(Start { from: target, target, lacks: Lacking::Unknown }, |(from, lacks)| Start {
-            from,
-            target,
-            lacks,
-        }))
+        let (from, lacks) = begun.unwrap_or((target, Lacking::Unknown));
+        Ok(Start { from, target, lacks, late: None })
     }
 
     /// The records of one change log behind what was read of it, up to the group's limit.
@@ -98,7 +98,7 @@ impl<H: OverlayHost> LogWriter<H> {
     ) -> Result<LogRead, Fault> {
         let source = &recorder.source;
         let database = served.database();
-        let Start { from, target, lacks } = share.start;
+        let Start { from, target, lacks, late } = share.start;
         let until = share.until.unwrap_or(target.sequence).min(target.sequence);
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
@@ -149,6 +149,8 @@ impl<H: OverlayHost> LogWriter<H> {
         if lacks == Lacking::Unknown {
             taken.left_out.extend_from_slice(&missed);
         }
+        taken.left_out.extend(late);
+        recording.context_csns.extend(late);
         let now = Position { history, key: reached };
         if position != Some(now) {
             recording.marks.push(mark(&source.name, now));
