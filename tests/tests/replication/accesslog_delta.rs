@@ -276,6 +276,34 @@ fn a_log_that_was_loaded_with_its_database_lacks_nothing() {
     assert!(server.stop());
 }
 
+/// What goes from the log of cn=config is nothing that they lack.
+#[test]
+fn consumers_of_a_database_are_let_in_where_its_log_has_cn_config() {
+    let overlay = "overlay accesslog\nlogdb cn=log\nlogops writes\nlogsuccess TRUE\n";
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "serverID 1\ndatabase config\nrootpw secret\n{overlay}\
+             database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@/log\noverlay syncprov\n\
+             database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+             directory @DATA@/main\noverlay syncprov\n{overlay}"
+        ),
+    );
+    let server = site.start().unwrap();
+    let mut connection = Client::connect(server.address);
+    succeeds(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    purge(&server);
+    until("it is let in", || {
+        let csn = connection.value("dc=example,dc=com", "contextCSN").expect("a CSN");
+        let mut consumer = Consumer::default();
+        consumer.cookie = Some(format!("rid=001,csn={csn}"));
+        consumer.ask(server.address, &SyncSearch { base: "cn=log", ..SyncSearch::default() });
+        consumer.refresh().is_none()
+    });
+    assert!(server.stop());
+}
+
 /// The log has gone past that with changes of the other database, and so has the consumer's cookie.
 #[test]
 fn what_was_changed_while_the_overlay_was_away_arrives() {

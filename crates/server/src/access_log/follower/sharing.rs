@@ -82,7 +82,7 @@ impl<H: OverlayHost> LogWriter<H> {
             .iter()
             .filter_map(|recorder| Some((recorder.source.name.as_str(), recorder.source.joined(&self.own)?)))
             .collect();
-        if open.len() < 2 || self.served()?.database().settings().provider.is_none() {
+        if recorders.len() < 2 || self.served()?.database().settings().provider.is_none() {
             return Ok(());
         }
         for (name, (served, _)) in open {
