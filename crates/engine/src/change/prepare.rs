@@ -607,7 +607,9 @@ mod tests {
 
     #[test]
     fn an_entry_keeps_its_identity() {
-        let schema = SchemaBuilder::system().build();
+        let mut builder = SchemaBuilder::system();
+        builder.add_bundled("core").unwrap();
+        let schema = builder.build();
         let check = |name: &str, value: &str, latitude: Latitude, refused: Option<&str>| {
             let attribute =
                 AttributeValues { description: name.to_owned(), values: vec![value.as_bytes().to_vec()] };
