@@ -79,13 +79,13 @@ pub fn whole_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
     read_all(snapshot, meta::WHOLE_CSN, "a CSN of entries that came whole")
 }
 
-/// Notes that an access log has gone past changes of this database which have lower CSNs: who has a cookie of it, up to this one, may
-/// lack them.
+/// Notes that an access log has gone past changes of this database which have lower CSNs: who has a cookie of it from before this one
+/// may lack them.
 pub(crate) fn put_doubted_csn(set: &mut WriteSet, csn: &Csn) {
     put(set, meta::DOUBTED_CSN, csn);
 }
 
-/// Up to which CSN of each server a cookie says nothing of what was changed before.
+/// Before which CSN of each server a cookie says nothing of what was changed.
 ///
 /// # Errors
 /// A store that cannot be read, or a row that is damaged.
