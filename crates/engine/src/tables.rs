@@ -72,6 +72,8 @@ pub mod meta {
     pub const CONTENT_CSN: &[u8] = b"content-csn/";
     /// Up to which entries came as they are rather than change by change.
     pub const WHOLE_CSN: &[u8] = b"whole-csn/";
+    /// Before which a cookie may be of an access log that lacked changes of this database.
+    pub const DOUBTED_CSN: &[u8] = b"doubted-csn/";
     /// The contextCSN that it had when it was retired.
     pub const RETIRED: &[u8] = b"retired/";
     /// The name of a line and `/` come before the server id: up to which that line has brought its part of the database.

@@ -276,6 +276,86 @@ fn a_log_that_was_loaded_with_its_database_lacks_nothing() {
     assert!(server.stop());
 }
 
+/// What goes from the log of cn=config is nothing that they lack.
+#[test]
+fn consumers_of_a_database_are_let_in_where_its_log_has_cn_config() {
+    let overlay = "overlay accesslog\nlogdb cn=log\nlogops writes\nlogsuccess TRUE\n";
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "serverID 1\ndatabase config\nrootpw secret\n{overlay}\
+             database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@/log\noverlay syncprov\n\
+             database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+             directory @DATA@/main\noverlay syncprov\n{overlay}"
+        ),
+    );
+    let server = site.start().unwrap();
+    let mut connection = Client::connect(server.address);
+    succeeds(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    purge(&server);
+    until("it is let in", || {
+        let csn = connection.value("dc=example,dc=com", "contextCSN").expect("a CSN");
+        let mut consumer = Consumer::default();
+        consumer.cookie = Some(format!("rid=001,csn={csn}"));
+        consumer.ask(server.address, &SyncSearch { base: "cn=log", ..SyncSearch::default() });
+        consumer.refresh().is_none()
+    });
+    assert!(server.stop());
+}
+
+/// The log has gone past that with changes of the other database, and so has the consumer's cookie.
+#[test]
+fn what_was_changed_while_the_overlay_was_away_arrives() {
+    let database = |suffix: &str, folder: &str| {
+        format!(
+            "database mdb\nsuffix {suffix}\ndirectory @DATA@/{folder}\noverlay syncprov\noverlay accesslog\n\
+             logdb cn=log\nlogops writes\nlogsuccess TRUE\nrootdn cn=admin,{suffix}\nrootpw secret\n"
+        )
+    };
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "serverID 1\ndatabase config\nrootpw secret\n\
+             database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@/log\noverlay syncprov\n{}{}",
+            database("dc=example,dc=com", "main"),
+            database("dc=two", "two")
+        ),
+    );
+    let source = site.start().unwrap();
+    let mut connection = Client::connect(source.address);
+    let (mut other, mut config) = (Client::connect(source.address), Client::connect(source.address));
+    succeeds(&mut connection, ADMIN);
+    succeeds(&mut other, "as cn=admin,dc=two secret");
+    succeeds(&mut config, "as cn=config secret");
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    let copy = consumer(Kind::Larix, source.address.port());
+    let follower = copy.start().unwrap();
+    wait_until_alike(&mut connection, &follower, "at first");
+    let overlay = "olcDatabase={2}mdb,cn=config";
+    succeeds(&mut config, &format!("delete \"olcOverlay={{1}}accesslog,{overlay}\""));
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: away");
+    succeeds(&mut other, "add dc=two\nobjectClass: domain\ndc: two");
+    let told = other.value("dc=two", "entryCSN").expect("a CSN");
+    until("the consumer has heard of that", || {
+        let mut connection = Client::connect(follower.address);
+        ask(&mut connection, ADMIN);
+        connection.value("dc=example,dc=com", "contextCSN").as_ref() == Some(&told)
+    });
+    succeeds(
+        &mut config,
+        &format!(
+            "add \"olcOverlay=accesslog,{overlay}\"\nobjectClass: olcOverlayConfig\n\
+             objectClass: olcAccessLogConfig\nolcOverlay: accesslog\nolcAccessLogDB: cn=log\n\
+             olcAccessLogOps: writes\nolcAccessLogSuccess: TRUE"
+        ),
+    );
+    wait_until_alike(&mut connection, &follower, "with the overlay again");
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: back");
+    wait_until_alike(&mut connection, &follower, "behind it");
+    assert!(follower.stop() && source.stop());
+}
+
 /// Each comes with the contextCSN of its own database. That of the first one is behind the second one's, which the log does not reach.
 #[test]
 fn consumers_of_all_databases_of_a_log_are_let_in() {

@@ -233,6 +233,34 @@ fn a_crash_loses_no_record_and_doubles_none() {
     assert!(server.stop());
 }
 
+/// As by hand: what is changed then bears numbers that were recorded once.
+#[test]
+fn a_database_that_became_an_older_copy_is_recorded() {
+    let site = site(Kind::Larix, "logops writes\n");
+    site.load_into(
+        Some("dc=example,dc=com"),
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n",
+    );
+    let (data, copy) = (site.path().join("data/main/data.mdb"), site.path().join("copy.mdb"));
+    let change = |values: &[u32]| {
+        let server = start(&site);
+        let mut connection = Client::connect(server.address);
+        ask(&mut connection, ADMIN);
+        for value in values {
+            succeeds(&mut connection, &format!("modify dc=example,dc=com\nreplace description: {value}"));
+        }
+        let lines = records(&mut connection).concat();
+        assert!(server.stop());
+        lines
+    };
+    change(&[1]);
+    std::fs::copy(&data, &copy).unwrap();
+    change(&[2, 3]);
+    std::fs::copy(&copy, &data).unwrap();
+    let lines = change(&[4]);
+    assert!(lines.contains(&"reqMod: description:= 4".to_owned()), "{lines:?}");
+}
+
 #[test]
 fn several_databases_have_one_log() {
     let body = "database mdb\nsuffix cn=log\ndirectory @DATA@/log\nlimits * size=unlimited\n".to_owned()

@@ -235,6 +235,7 @@ fn prepare_modify(
     } else {
         check_obsolete(schema, &mods, latitude)?;
         check_user_modification(schema, &mut mods, latitude)?;
+        check_identity(schema, &mods)?;
         return Ok(PreparedChange::Modify { dn, mods });
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
@@ -417,6 +418,19 @@ fn check_user_modification(
     Ok(())
 }
 
+/// Replicas, and what is remembered of deletes and conflicts, know an entry by its entryUUID: a manager may give it to a new entry alone.
+fn check_identity(schema: &Schema, mods: &[Change]) -> Result<(), LdapResult> {
+    let is_identity = |change: &Change| {
+        change.access == RequiredAccess::Managing
+            && schema.attribute(change.description.attribute).name() == "entryUUID"
+    };
+    if mods.iter().any(is_identity) {
+        let text = "entryUUID: replicas know the entry by it: delete the entry, and add it anew";
+        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+    }
+    Ok(())
+}
+
 /// The operational attributes that the relax control lets a manager write.
 pub const MANAGEABLE: [&str; 14] = [
     "createTimestamp",
@@ -589,6 +603,29 @@ mod tests {
             let found = prepared.err().map(|result| result.diagnostic);
             assert_eq!(found.as_deref(), refused, "{names:?}");
         }
+    }
+
+    #[test]
+    fn an_entry_keeps_its_identity() {
+        let mut builder = SchemaBuilder::system();
+        builder.add_bundled("core").unwrap();
+        let schema = builder.build();
+        let check = |name: &str, value: &str, latitude: Latitude, refused: Option<&str>| {
+            let attribute =
+                AttributeValues { description: name.to_owned(), values: vec![value.as_bytes().to_vec()] };
+            let change = Modification { operation: ModifyOperation::Replace, attribute };
+            let operation = WriteOperation::Modify { object: "cn=x".to_owned(), changes: vec![change] };
+            let found = prepare(&schema, operation, &NormalDn::from_normal("cn=subschema"), latitude);
+            let found = found.err().map(|result| result.diagnostic);
+            assert_eq!(found.as_deref(), refused, "{name} {latitude:?}");
+        };
+        const UUID: &str = "12345678-1234-1234-1234-123456789abc";
+        let relax = Latitude { relax: true, ..Latitude::default() };
+        check("createTimestamp", "20200101000000Z", relax, None);
+        check("entryUUID", UUID, Latitude { update: true, ..relax }, None);
+        check("entryUUID", UUID, Latitude::default(), Some("entryUUID: no user modification allowed"));
+        let kept = "entryUUID: replicas know the entry by it: delete the entry, and add it anew";
+        check("entryUUID", UUID, relax, Some(kept));
     }
 
     /// A name that the router has parsed gives the same entry as one that is parsed here.

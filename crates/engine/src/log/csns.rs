@@ -79,6 +79,20 @@ pub fn whole_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
     read_all(snapshot, meta::WHOLE_CSN, "a CSN of entries that came whole")
 }
 
+/// Notes that an access log has gone past changes of this database which have lower CSNs: who has a cookie of it from before this one
+/// may lack them.
+pub(crate) fn put_doubted_csn(set: &mut WriteSet, csn: &Csn) {
+    put(set, meta::DOUBTED_CSN, csn);
+}
+
+/// Before which CSN of each server a cookie says nothing of what was changed.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn doubted_csns<S: Snapshot>(snapshot: &S) -> Result<CsnVector, Fault> {
+    read_all(snapshot, meta::DOUBTED_CSN, "a CSN of an access log that lacked changes")
+}
+
 /// Removes the contextCSN of a server, and remembers it, so that no server that still has it brings it back. Answers whether
 /// there is one.
 pub(crate) fn retire_server_id<S: Snapshot>(

@@ -24,12 +24,12 @@ use crate::time::{RandomSource, Timestamp};
 pub use crate::csn::CsnVector;
 pub use check::check;
 pub use csns::{
-    consumer_csns, content_csns, context_csns, is_retired, part_csns, put_context_csn, retired_csns,
-    whole_csns,
+    consumer_csns, content_csns, context_csns, doubted_csns, is_retired, part_csns, put_context_csn,
+    retired_csns, whole_csns,
 };
 pub(crate) use csns::{
-    keep_claimed, put_content_csn, put_part_csn, put_retired, put_whole_csn, retire_server_id,
-    sets_context_csn,
+    keep_claimed, put_content_csn, put_doubted_csn, put_part_csn, put_retired, put_whole_csn,
+    retire_server_id, sets_context_csn,
 };
 pub use extent::times;
 pub use following::{Following, HELD_RECORDS_MAX, Hold, LogReader};

@@ -82,6 +82,9 @@ impl<S: Store> Group<'_, S> {
         }
         for csn in &job.context_csns {
             let known = covered.iter().find(|known| known.server_id == csn.server_id);
+            if job.rules.doubted {
+                log::put_doubted_csn(&mut self.set, csn);
+            }
             if known.is_none_or(|known| known < csn) && !log::is_retired(transaction, csn)? {
                 self.follow(csn);
                 log::put_context_csn(&mut self.set, csn);

@@ -239,6 +239,11 @@ fn delta(
         // A slapd logs its contextCSN as a change of its suffix, under the CSN of another change and without one of
         // its own: the entry does not change there.
         LoggedChange::Modify(mods) if tells_computed_alone(&mods) => return Ok(Ready::Nothing),
+        // As a slapd lets a manager do: who asks for the entries receives another entry in this one's place.
+        LoggedChange::Modify(mods) if gives_another_uuid(&mods, uuid) => {
+            let text = format!("\"{dn}\" has another entryUUID now");
+            return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+        }
         LoggedChange::Modify(mods) => DeltaChange::Modify(modifications(mods)?),
         LoggedChange::Delete => DeltaChange::Delete,
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications: mods } => {
@@ -261,6 +266,16 @@ fn delta(
 fn tells_computed_alone(modifications: &[LoggedModification]) -> bool {
     let is_own = |modification: &LoggedModification| is_computed(&modification.attribute.description);
     !modifications.is_empty() && modifications.iter().all(is_own)
+}
+
+fn gives_another_uuid(modifications: &[LoggedModification], uuid: Option<Uuid>) -> bool {
+    let is_it = |modification: &&LoggedModification| {
+        modification.kind != LoggedKind::Delete
+            && modification.attribute.description.eq_ignore_ascii_case("entryUUID")
+    };
+    let mut values =
+        modifications.iter().filter(is_it).flat_map(|modification| &modification.attribute.values);
+    values.any(|value| Uuid::try_parse_ascii(value).ok() != uuid)
 }
 
 pub(super) fn modifications_of(

@@ -75,6 +75,8 @@ pub struct ReplicaRules {
     /// The contextCSN rises by a refresh of entries as they are: an access log of ours does not tell one by one what was
     /// changed in them.
     pub whole: bool,
+    /// The contextCSN rises for an access log that lacks changes of this database: cookies up to it say nothing of these.
+    pub doubted: bool,
     /// Up to this change of its own the provider had told of when the batch began. If it sends an entry now that is older
     /// than such a change of the entry, it has lost that: a slapd does when its own change meets another server's. The entry
     /// is then written again under a CSN of this server, as it was.
@@ -117,6 +119,7 @@ impl Default for ReplicaRules {
             lazy: false,
             by_content: false,
             whole: false,
+            doubted: false,
             provider: None,
             provider_had: None,
             own_csns: false,

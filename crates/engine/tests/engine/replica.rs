@@ -418,6 +418,22 @@ fn a_record_that_takes_all_classes_away_is_refused() {
     find_nothing(&f);
 }
 
+#[test]
+fn a_record_that_gives_another_identity_is_refused() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
+    let record = |number, kind| {
+        let named = modification(kind, "entryUUID", &[&uuid(number).to_string()]);
+        delta(csn(2, 6), &[named, modification(LoggedKind::Replace, "description", &["x"])])
+    };
+    for kind in [LoggedKind::Add, LoggedKind::Replace] {
+        assert_eq!(apply(&f, [record(9, kind)]), format!("19 \"{A}\" has another entryUUID now"));
+    }
+    assert_eq!(apply(&f, [record(1, LoggedKind::Replace)]), "done");
+    assert_eq!(f.value(A, "entryUUID"), Some(uuid(1).to_string()));
+    find_nothing(&f);
+}
+
 fn descriptions(fixture: &replicated::Memory) -> Vec<String> {
     let id = fixture.schema.attribute_type("description").unwrap().id;
     let entry = fixture.entry(A).unwrap();

@@ -336,6 +336,7 @@ impl<S: Store> SyncSearch<S> {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) -> Result<SliceOutcome, LdapResult> {
+        let mut doubted = CsnVector::default();
         for (number, part) in self.parts.iter_mut().enumerate() {
             let database = part.served.database()?;
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
@@ -346,6 +347,8 @@ impl<S: Store> SyncSearch<S> {
             csns.into_iter().for_each(|csn| {
                 self.start.note(csn);
             });
+            let lacked = log::doubted_csns(&snapshot).map_err(|fault| failed(&fault))?;
+            doubted.extend(lacked.as_slice().iter().copied());
             // Under whichever server ID it was written: sequences go on when that changes.
             let end = log::end(&snapshot).map_err(|fault| failed(&fault))?;
             part.position = end.map_or(0, |end| end.sequence);
@@ -362,7 +365,10 @@ impl<S: Store> SyncSearch<S> {
         };
         let each_cookie = settings.no_present && settings.reload_hint;
         let each_cookie = each_cookie.then(|| cookie(self.request.rid, self.server_id, &[]));
+        let is_below = |csn: &Csn| doubted.of(csn.server_id).is_some_and(|doubted| *csn < doubted);
+        let is_doubted = self.request.known.as_slice().iter().any(is_below);
         let decision = match decide(&self.request.known, &self.start, self.server_id) {
+            _ if is_doubted => Decision::Everything,
             // Content without a contextCSN is content, too.
             Decision::Unchanged if self.start.is_empty() && self.has_content()? => Decision::Everything,
             // A poll is sent it when the contextCSN has come so far.

@@ -38,6 +38,7 @@ use crate::overlay_threads::OverlayHost;
 use crate::panics;
 use extent::{Context, Extent};
 use reading::{GROUP_BYTES, merged};
+use sharing::Share;
 
 /// Changes whose requests are remembered until they are recorded; for others there is only the change log.
 const FACTS: usize = 65_536;
@@ -161,6 +162,8 @@ struct Round<H: OverlayHost> {
     requests: usize,
     extent: Extent,
     contexts: HashMap<String, Context>,
+    /// Sources of which the log has gone past changes.
+    late: Vec<String>,
     /// There is more already.
     more: bool,
 }
@@ -375,6 +378,8 @@ impl<H: OverlayHost> LogWriter<H> {
         if <H::Store as Store>::SHARED && progress.term != Some(term) {
             self.begin_term(progress, term, recorders)?;
         }
+        // One that comes back begins where its last record in the log is, and the log may have gone past what was changed since.
+        progress.positions.retain(|name, _| recorders.iter().any(|recorder| recorder.source.name == *name));
         let served = self.served().map_err(text)?;
         let shrunk = progress.shrunk;
         let mut round = self.gather(progress, recorders, requests).map_err(text)?;
@@ -389,7 +394,7 @@ impl<H: OverlayHost> LogWriter<H> {
         round.recording.retired = self.retired(recorders).map_err(text)?;
         round.extent.record(progress.extent.as_ref(), &mut round.recording);
         if progress.extent.as_ref().is_none_or(|known| known.lacks != round.extent.lacks) {
-            self.raise_sources(recorders, &round.extent.lacks).map_err(text)?;
+            self.raise_sources(recorders, (&round.extent.lacks, &round.late)).map_err(text)?;
         }
         if !round.recording.is_empty() {
             let next =
@@ -453,6 +458,8 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut configuration = progress.configuration.clone();
         let shares = self.shares(progress, recorders)?;
         let own_id = shares.values().next().map(|share| share.start.target.server_id);
+        let is_late = |(name, share): (&String, &Share)| share.start.late.map(|_| name.clone());
+        let late = shares.iter().filter_map(is_late).collect();
         for recorder in recorders {
             let mut changes = Vec::new();
             let read = match &recorder.source.origin {
@@ -488,7 +495,7 @@ impl<H: OverlayHost> LogWriter<H> {
         }
         let count = requests.len();
         recording.records = merged(&schema, changes, requests);
-        Ok(Round { recording, positions, configuration, requests: count, extent, contexts, more })
+        Ok(Round { recording, positions, configuration, requests: count, extent, contexts, late, more })
     }
 
     fn commit(&self, recording: Recording) -> Result<(), String> {

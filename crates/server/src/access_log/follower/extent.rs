@@ -147,7 +147,11 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut csns: Vec<Csn> = Vec::new();
         if let Some(recorder) = recorders.first() {
             csns = match (&recorder.source.origin, recorder.source.joined(&self.own)) {
-                (SourceKind::Configuration(source), _) => source.context_csns(),
+                (SourceKind::Configuration(source), _) => {
+                    // Consumers of a database do not hear of what cn=config has of other server IDs.
+                    let counts = |csn: &Csn| recorders.len() == 1 || csn.server_id == database.server_id();
+                    source.context_csns().into_iter().filter(counts).collect()
+                }
                 (_, Some((served, _))) => log::context_csns(&served.database().store().snapshot()?)?,
                 (SourceKind::Database(..), None) => Vec::new(),
             };

@@ -35,6 +35,9 @@ pub(super) struct Start {
     pub(super) target: LogKey,
     /// What was changed before may not be in the log.
     pub(super) lacks: Lacking,
+    /// The log has gone past changes that are still to be recorded, as while the overlay was away: who has its cookie, up to this CSN, may
+    /// lack them.
+    pub(super) late: Option<Csn>,
 }
 
 /// What a round lacks of a change log before it begins.
@@ -73,15 +76,15 @@ impl<H: OverlayHost> LogWriter<H> {
         let database = served.database();
         let target = database.following().answered();
         if let Some(position) = progress.positions.get(&source.name) {
-            return Ok(Start { from: position.key, target, lacks: Lacking::Nothing });
+            return Ok(Start { from: position.key, target, lacks: Lacking::Nothing, late: None });
         }
-        let history = log::history(&database.store().snapshot()?)?.unwrap_or_default();
-        let begun = self.begin((&source.name, joined.began), history)?;
-        Ok(begun.map_or(Start { from: target, target, lacks: Lacking::Unknown }, |(from, lacks)| Start {
-            from,
-            target,
-            lacks,
-        }))
+        let snapshot = database.store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        // Another server may have recorded more than this one has followed.
+        let last = (!<H::Store as Store>::SHARED).then(|| log::last_number(&snapshot)).transpose()?;
+        let begun = self.begin((&source.name, joined.began), (history, last))?;
+        let (from, lacks) = begun.unwrap_or((target, Lacking::Unknown));
+        Ok(Start { from, target, lacks, late: None })
     }
 
     /// The records of one change log behind what was read of it, up to the group's limit.
@@ -95,7 +98,7 @@ impl<H: OverlayHost> LogWriter<H> {
     ) -> Result<LogRead, Fault> {
         let source = &recorder.source;
         let database = served.database();
-        let Start { from, target, lacks } = share.start;
+        let Start { from, target, lacks, late } = share.start;
         let until = share.until.unwrap_or(target.sequence).min(target.sequence);
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
@@ -146,6 +149,8 @@ impl<H: OverlayHost> LogWriter<H> {
         if lacks == Lacking::Unknown {
             taken.left_out.extend_from_slice(&missed);
         }
+        taken.left_out.extend(late);
+        recording.context_csns.extend(late);
         let now = Position { history, key: reached };
         if position != Some(now) {
             recording.marks.push(mark(&source.name, now));
@@ -261,11 +266,11 @@ impl<H: OverlayHost> LogWriter<H> {
     }
 
     /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
-    /// known.
+    /// known. `last`: its last record, which an older copy of the database has behind what was recorded of it.
     fn begin(
         &self,
         (name, began): (&str, LogKey),
-        history: Uuid,
+        (history, last): (Uuid, Option<u64>),
     ) -> Result<Option<(LogKey, Lacking)>, Fault> {
         let snapshot = self.served()?.database().store().snapshot()?;
         let Some(stored) = snapshot.get(META, &mark_key(name))? else {
@@ -275,11 +280,12 @@ impl<H: OverlayHost> LogWriter<H> {
         };
         let stored = stored
             .split_at_checked(16)
-            .and_then(|(was, key)| LogKey::from_bytes(key).filter(|_| was == history.as_bytes()));
+            .and_then(|(was, key)| LogKey::from_bytes(key).filter(|_| was == history.as_bytes()))
+            .filter(|key| last.is_none_or(|last| key.sequence <= last));
         if stored.is_none() {
             self.log.warning(format_args!(
-                "access log: \"{name}\" has another history than when it was recorded last; changes made in between are \
-                 not in the log"
+                "access log: \"{name}\" has another history than when it was recorded last, or is an older copy; changes \
+                 made in between are not in the log"
             ));
         }
         Ok(stored.map(|key| (key, Lacking::Nothing)))

@@ -2,17 +2,19 @@
 //! the log speaks for all of them, and who has it is not sent what comes late under a lower CSN.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 
 use larix_engine::Fault;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, CsnVector, LogOutline, NumberedRows};
-use larix_engine::replica::{ReplicaRules, ReplicatedBatch};
+use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::Timestamp;
 use larix_engine::write::NewRecord;
-use larix_store::{Direction, Store};
+use larix_store::{Direction, ReadError, Store};
 
-use super::reading::{GROUP_BYTES, Start};
+use super::reading::{GROUP_BYTES, Lacking, Start};
 use super::{LogWriter, Progress};
 use crate::access_log::{Open, Recorder};
 use crate::overlay_threads::OverlayHost;
@@ -74,26 +76,44 @@ impl<H: OverlayHost> LogWriter<H> {
     pub(super) fn raise_sources(
         &self,
         recorders: &[Arc<Recorder<H>>],
-        lacks: &CsnVector,
+        (lacks, late): (&CsnVector, &[String]),
     ) -> Result<(), Fault> {
-        let open: Vec<Open<'_, H>> =
-            recorders.iter().filter_map(|recorder| recorder.source.joined(&self.own)).collect();
-        if open.len() < 2 || self.served()?.database().settings().provider.is_none() {
+        let open: Vec<(&str, Open<'_, H>)> = recorders
+            .iter()
+            .filter_map(|recorder| Some((recorder.source.name.as_str(), recorder.source.joined(&self.own)?)))
+            .collect();
+        if recorders.len() < 2 || self.served()?.database().settings().provider.is_none() {
             return Ok(());
         }
-        for (served, _) in open {
+        for (name, (served, _)) in open {
+            let is_late = late.iter().any(|late| late == name);
             let (database, settings) = (served.database(), served.database().settings());
             // Who hears of changes from others says by its contextCSN that it has heard of all.
             if settings.provider.is_none() || settings.shadow || settings.multi_provider {
                 continue;
             }
             let known: CsnVector = log::consumer_csns(&database.store().snapshot()?)?.into_iter().collect();
-            let ahead = lacks.of(database.server_id()).filter(|csn| !known.is_empty() && !known.covers(csn));
-            if let Some(csn) = ahead {
-                let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+            let is_ahead = |csn: &Csn| is_late || !known.is_empty() && !known.covers(csn);
+            if let Some(csn) = lacks.of(database.server_id()).filter(is_ahead) {
+                let rules =
+                    ReplicaRules { multi_provider: false, doubted: is_late, ..ReplicaRules::default() };
                 let batch = ReplicatedBatch { changes: Vec::new(), context_csns: vec![csn], rules };
-                // What is refused is tried again when the server starts.
-                served.replicate(batch, Box::new(|_| {}));
+                let (done, ended) = sync_channel(1);
+                let tell = move |outcome: ReplicatedOutcome| {
+                    // Nobody waits where no change is late: what is refused is tried again when the server starts.
+                    let _ = done.send(outcome.result);
+                };
+                served.replicate(batch, Box::new(tell));
+                if !is_late {
+                    continue;
+                }
+                if !ended.recv().is_ok_and(|result| result.is_success()) {
+                    let failed = io::Error::other(format!("the contextCSN of \"{name}\" cannot be raised"));
+                    return Err(ReadError::Unavailable(failed).into());
+                }
+                self.log.notice(format_args!(
+                    "access log: \"{name}\" was changed while it was not recorded: consumers of the log are sent all of it"
+                ));
             }
         }
         Ok(())
@@ -121,7 +141,10 @@ impl<H: OverlayHost> LogWriter<H> {
         let mut starts = Vec::with_capacity(open.len());
         let mut readable = Vec::new();
         for &(recorder, source) in &open {
-            let start = self.start(progress, (recorder, source))?;
+            let mut start = self.start(progress, (recorder, source))?;
+            if waits && !progress.positions.contains_key(&recorder.source.name) {
+                start.late = self.late(source, start)?;
+            }
             if waits {
                 readable.push(self.readable(progress, source, start)?);
             }
@@ -137,6 +160,41 @@ impl<H: OverlayHost> LogWriter<H> {
             (name, share)
         };
         Ok(starts.into_iter().enumerate().map(share).collect())
+    }
+
+    /// Behind which CSN consumers have what was changed in a database while the log that has other ones was not told of it.
+    fn late(&self, (served, _): Open<'_, H>, start: Start) -> Result<Option<Csn>, Fault> {
+        let (database, settings) = (served.database(), served.database().settings());
+        // As in `raise_sources`.
+        if start.lacks != Lacking::Nothing
+            || settings.provider.is_none()
+            || settings.shadow
+            || settings.multi_provider
+        {
+            return Ok(None);
+        }
+        let own_id = start.target.server_id;
+        let told: CsnVector =
+            log::context_csns(&self.served()?.database().store().snapshot()?)?.into_iter().collect();
+        let Some(told) = told.of(own_id) else { return Ok(None) };
+        let snapshot = database.store().snapshot()?;
+        let mut next = start.from.sequence + 1;
+        for row in NumberedRows::after(&snapshot, start.from.sequence, Direction::Forward)? {
+            let (key, stored) = row?;
+            let damaged = Fault::Damaged { what: "a record of the change log" };
+            let outline = LogOutline::decode(&stored).map_err(|_| damaged)?;
+            let is_own = key.server_id == own_id && outline.csn.server_id == own_id && !outline.local;
+            // What has gone from the change log may have been such a one.
+            if key.sequence != next || is_own && outline.csn <= told {
+                // No change has this one: it is behind all that the log has told, and before what is changed from now on.
+                return Ok(Some(Csn { modification: told.modification + 1, ..told }));
+            }
+            if is_own {
+                break;
+            }
+            next += 1;
+        }
+        Ok(None)
     }
 
     /// What is there of one change log.
@@ -211,7 +269,6 @@ pub(super) fn in_one_order(sources: Vec<Vec<EndedRecord>>, own_id: Option<u16>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::reading::Lacking;
     use larix_engine::log::LogKey;
 
     use super::*;
@@ -233,7 +290,7 @@ mod tests {
             let from = LogKey { server_id: 1, sequence: 0 };
             let share = |at: usize| {
                 let target = LogKey { sequence: all[at].records.len() as u64, ..from };
-                let start = Start { from, target, lacks: Lacking::Nothing };
+                let start = Start { from, target, lacks: Lacking::Nothing, late: None };
                 let share = share_of(all, at, csn(committed), start);
                 (share.until.unwrap_or(target.sequence), share.more)
             };
@@ -265,7 +322,8 @@ mod tests {
     #[test]
     fn a_change_log_without_records_is_read_to_its_end() {
         let from = LogKey { server_id: 1, sequence: 3 };
-        let start = Start { from, target: LogKey { sequence: 9, ..from }, lacks: Lacking::Nothing };
+        let start =
+            Start { from, target: LogKey { sequence: 9, ..from }, lacks: Lacking::Nothing, late: None };
         let all = [readable(&[], None, false), readable(&[2], Some(3), true)];
         assert_eq!(share_of(&all, 0, csn(9), start).until, None);
     }
@@ -275,7 +333,8 @@ mod tests {
         for (one, two) in [(2, 5), (5, 2), (3, 3)] {
             let all = [readable(&[one], Some(one), true), readable(&[two], Some(two), true)];
             let from = LogKey { server_id: 1, sequence: 0 };
-            let start = Start { from, target: LogKey { sequence: 9, ..from }, lacks: Lacking::Nothing };
+            let start =
+                Start { from, target: LogKey { sequence: 9, ..from }, lacks: Lacking::Nothing, late: None };
             let goes_on = |at| share_of(&all, at, csn(9), start).more;
             assert!(goes_on(0) || goes_on(1), "{one} {two}");
         }

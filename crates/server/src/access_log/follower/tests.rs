@@ -235,14 +235,14 @@ impl Machine {
         }
     }
 
-    /// No consumer may follow the log any more.
-    fn provide_no_log(&self, schema: &Arc<Schema>) {
-        let served = &self.log.served;
+    /// Whether consumers may follow a database.
+    fn provide(schema: &Arc<Schema>, served: &ServedDatabase<SharedStore>, is_provided: bool) {
         let before = DatabaseSettings::clone(&served.database().current_settings());
-        let settings = DatabaseSettings { provider: None, ..before };
+        let provider = is_provided.then(ProviderSettings::default);
+        let settings = DatabaseSettings { provider, ..before };
         let (schema, environment) = (Arc::clone(schema), environment(1, 8));
         served.reconfigure(Reconfiguration { schema, settings, environment });
-        while served.database().current_settings().provider.is_some() {
+        while served.database().current_settings().provider.is_some() != is_provided {
             std::thread::yield_now();
         }
     }
@@ -442,7 +442,7 @@ fn a_log_of_two_databases_has_come_as_far_as_both() {
 fn databases_of_a_log_without_consumers_do_not_wait() {
     let schema = schema();
     let [mut one, two] = Machine::two_of_a_log(&schema, Operations::WRITES);
-    one.provide_no_log(&schema);
+    Machine::provide(&schema, &one.log.served, false);
     one.records_also(&two);
     one.record();
     (0..2).for_each(|number| two.add(&schema, number));
@@ -471,6 +471,41 @@ fn a_database_that_is_recorded_later_brings_a_gap() {
     two.add(&schema, 1);
     one.record();
     assert_eq!(lacks(&one), two.changes()[..1]);
+}
+
+/// As where the overlay is away for a while: consumers of that database have the cookie of what was recorded meanwhile.
+#[test]
+fn a_database_that_comes_back_late_brings_a_gap_behind_all() {
+    let schema = schema();
+    let [mut one, two] = Machine::two_of_a_log(&schema, Operations::WRITES);
+    Machine::provide(&schema, &two.database.served, true);
+    one.records_also(&two);
+    one.record();
+    two.add(&schema, 0);
+    one.record();
+    let both = one.writer.lock().recorders.clone();
+    one.writer.set_recorders(both[..1].to_vec());
+    two.add(&schema, 1);
+    one.add(&schema, 0);
+    one.record();
+    let told = one.log_contexts();
+    one.writer.set_recorders(both);
+    one.record();
+    let gap = [Csn { modification: 1, ..told[0] }];
+    assert_eq!(one.progress.extent.as_ref().unwrap().left_out.as_slice(), gap);
+    assert_eq!(one.log_contexts(), gap);
+    {
+        let snapshot = two.database.served.database().store().snapshot().unwrap();
+        assert_eq!(log::context_csns(&snapshot).unwrap(), gap);
+        assert_eq!(log::doubted_csns(&snapshot).unwrap().as_slice(), gap);
+    }
+    let names: Vec<String> = recorded(&one).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["dc=b", "dc=a", "cn=p1,dc=b"]);
+    // Of what comes in time nothing is doubted.
+    one.progress = Progress::default();
+    two.add(&schema, 2);
+    one.record();
+    assert_eq!(one.progress.extent.as_ref().unwrap().left_out.as_slice(), gap);
 }
 
 /// Who follows one of the databases never hears of a server that changes another one.
