@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use larix_engine::database::DatabaseOpenError;
+use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, ServedDatabase};
 use larix_kv::{Holding, Lease, ReadFault, take_read_fault};
+use larix_schema::Schema;
 use larix_store::Store as _;
 
 use super::SharedStore;
@@ -194,7 +195,7 @@ impl Watch {
     }
 
     /// Has the thread look at once.
-    fn hurry(&self) {
+    pub(super) fn hurry(&self) {
         self.lock().hurries = true;
         self.changed.notify_all();
     }
@@ -658,12 +659,23 @@ fn take_over(served: &ServedDatabase<SharedStore>) -> Result<(), Trouble> {
     let database = served.database();
     let store = database.store();
     let (schema, settings) = (database.schema(), database.settings());
-    let settled = store.take_over_and(|| {
-        // Opening a database brings the store up to what its settings say.
-        Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom)?;
-        logged::settle(store, Logging::of(&settings, database.server_id()).as_ref(), &SystemRandom)
-    });
-    settled.map_err(|error: DatabaseOpenError| error.to_string())
+    let settled = store.take_over_and(|| settle(store, &schema, &settings, database.server_id()));
+    settled.map_err(|error| error.to_string())
+}
+
+/// Settles with the engine what a configuration says: what indexes are kept, and how changes are logged.
+///
+/// # Errors
+/// The engine cannot be reached, another commit came first, or another node has taken over.
+pub(super) fn settle(
+    store: &SharedStore,
+    schema: &Arc<Schema>,
+    settings: &DatabaseSettings,
+    server_id: u16,
+) -> Result<(), DatabaseOpenError> {
+    // Opening a database brings the store up to what its settings say.
+    Database::open(Arc::clone(store), Arc::clone(schema), settings.clone(), &SystemRandom)?;
+    logged::settle(store, Logging::of(settings, server_id).as_ref(), &SystemRandom)
 }
 
 #[cfg(test)]
