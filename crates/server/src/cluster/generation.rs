@@ -193,14 +193,16 @@ impl Nodes {
     /// The engine cannot be reached, refuses, or holds something else; no thread is left.
     fn of(&self, parameters: NodeParameters<'_>) -> Result<(Arc<Node>, bool), String> {
         let mut by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = by_suffix.get(&parameters.suffix).and_then(Weak::upgrade)
+        let before = by_suffix.get(&parameters.suffix).and_then(Weak::upgrade);
+        if let Some(node) = &before
             && node.settings.opens_as(parameters.settings)
             && node.served().is_none_or(|served| !served.is_retired())
         {
-            return Ok((node, true));
+            return Ok((Arc::clone(node), true));
         }
         let suffix = parameters.suffix.clone();
         let node = Arc::new(Node::start(parameters)?);
+        before.iter().for_each(|before| node.role.succeed(&before.role));
         by_suffix.retain(|_, node| node.strong_count() > 0);
         by_suffix.insert(suffix, Arc::downgrade(&node));
         Ok((node, false))

@@ -173,15 +173,25 @@ impl Watch {
         state.beside = other.map(Arc::downgrade);
         drop(state);
         if let Some(other) = other {
-            let own = Arc::downgrade(self);
             let watched = Arc::downgrade(other);
-            other.listen(Box::new(move || {
-                let own = own.upgrade().filter(|own| own.is_beside(&watched));
-                own.iter().for_each(|own| own.hurry());
-                own.is_some()
-            }));
+            self.hurry_with(other, move |own| own.is_beside(&watched));
         }
         self.hurry();
+    }
+
+    /// Has this node look as soon as another one gives its lease up, whose place it takes: the same database, opened otherwise.
+    pub(super) fn succeed(self: &Arc<Self>, other: &Self) {
+        self.hurry_with(other, |_| true);
+    }
+
+    /// Has the thread look at once with each change of another role, as long as `still` says so.
+    fn hurry_with(self: &Arc<Self>, other: &Self, still: impl Fn(&Self) -> bool + Send + 'static) {
+        let own = Arc::downgrade(self);
+        other.listen(Box::new(move || {
+            let own = own.upgrade().filter(|own| still(own));
+            own.iter().for_each(|own| own.hurry());
+            own.is_some()
+        }));
     }
 
     fn is_beside(&self, other: &Weak<Self>) -> bool {
@@ -351,6 +361,7 @@ impl Holder {
             store.resign();
             // Without it others wait for the lease's end.
             let _released = store.release_lease();
+            self.watch.listeners.notify();
         }
         if is_reached {
             // It is forgotten by itself otherwise.
@@ -730,6 +741,15 @@ mod tests {
         assert!(!log.takes_turns());
         log.write_beside(None);
         assert!(log.takes_turns());
+    }
+
+    #[test]
+    fn one_that_takes_the_place_of_another_looks_when_that_one_is_over() {
+        let (before, next) = (Watch::default(), Arc::new(Watch::default()));
+        next.succeed(&before);
+        assert!(!next.lock().hurries);
+        before.listeners.notify();
+        assert!(next.lock().hurries);
     }
 
     #[test]
