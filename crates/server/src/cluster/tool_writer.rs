@@ -8,7 +8,7 @@ use larix_configuration::{Config, Database as Section, KvSettings};
 use larix_engine::Database;
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::tables::TABLES;
-use larix_kv::{KvOptions, KvStore, OpenError, take_read_fault};
+use larix_kv::{KvOptions, KvStore, Lease, OpenError, take_read_fault};
 
 use super::foreign_content::why_foreign;
 use super::logged;
@@ -65,6 +65,21 @@ impl ToolWriter {
     /// The database.
     pub fn database(&self) -> &Arc<Database<ToolStore>> {
         &self.database
+    }
+
+    /// To be asked behind an error: one that comes of a lost lease does not say so.
+    ///
+    /// # Errors
+    /// Somebody else writes now.
+    pub fn still_writes(&self) -> Result<(), String> {
+        match self.renewal.store.lease() {
+            Ok(Lease { leader: Some(leader), is_own: false, .. }) => Err(format!(
+                "{leader} has taken over the right to write, because this tool did not renew it in time: it was stopped for a while, or the engine \
+                 answered too late. What was not committed before is not there"
+            )),
+            // What cannot be asked explains nothing.
+            _ => Ok(()),
+        }
     }
 
     /// Opens the database for a look at what it holds; `None` where the engine does not have it yet.
