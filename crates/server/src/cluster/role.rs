@@ -556,15 +556,10 @@ impl Holder {
             return self.stand_by(store);
         }
         if store.leads() {
-            match store.renew_lease(&self.node, self.lease).map_err(|error| text(&error))? {
-                Holding::Still => return Ok(Role::Leader),
-                Holding::Anew => {
-                    store.hear().map_err(|error| text(&error))?;
-                    if store.leads() {
-                        return Ok(Role::Leader);
-                    }
-                }
-                Holding::Others => {}
+            let holding = store.renew_lease(&self.node, self.lease).map_err(|error| text(&error))?;
+            // In a gap of the lease another node may have taken over.
+            if holding != Holding::Others && store.leads() {
+                return Ok(Role::Leader);
             }
             // It came too late, or another node asked it to step down.
             store.resign();
