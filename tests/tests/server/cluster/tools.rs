@@ -127,6 +127,8 @@ fn nodes_that_run_see_what_a_tool_writes() {
         run(&nodes[0].site, "add", &[], &ldif(200)).status.success()
     });
     until("the entries are seen", || nodes[0].content(SUFFIX).is_some_and(|found| found.len() == 203));
+    // Consumers learn by it what comes later.
+    until("the content has a contextCSN", || nodes[0].client().value(SUFFIX, "contextCSN").is_some());
     until("the node writes again", || change(&nodes[0], &describe("again")) == "=> 0\n");
     assert_eq!(description(&nodes[0]).as_deref(), Some("again"));
     nodes[0].stop();
