@@ -215,6 +215,10 @@ impl Watch {
         self.changed.notify_all();
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// Waits, unless it is to hurry. Whether it goes on.
     fn wait(&self, time: Duration) -> bool {
         let idle = |state: &mut State| !state.ended && !state.hurries;
