@@ -112,6 +112,12 @@ impl ToolWriter {
 
     /// # Errors
     /// Never.
+    pub fn end_history(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// # Errors
+    /// Never.
     pub fn still_writes(&self) -> Result<(), String> {
         Ok(())
     }

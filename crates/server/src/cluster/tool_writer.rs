@@ -67,6 +67,14 @@ impl ToolWriter {
         &self.database
     }
 
+    /// To be called before entries are changed: that is not in the change log, so that its history ends.
+    ///
+    /// # Errors
+    /// The engine cannot be reached, or somebody else writes.
+    pub fn end_history(&self) -> Result<(), String> {
+        logged::settle(&self.renewal.store, None, &SystemRandom).map_err(text)
+    }
+
     /// To be asked behind an error: one that comes of a lost lease does not say so.
     ///
     /// # Errors
@@ -110,7 +118,7 @@ impl Drop for ToolWriter {
     }
 }
 
-/// Fences everybody else off. What a tool writes is not in the change log, so that its history ends before that.
+/// Fences everybody else off.
 fn take_over(config: &Config, section: &Section, store: &ToolStore) -> Result<Database<ToolStore>, String> {
     store.take_over().map_err(text)?;
     let settings = config.engine_settings(section).map_err(text)?;
@@ -119,7 +127,6 @@ fn take_over(config: &Config, section: &Section, store: &ToolStore) -> Result<Da
     if let Some(why) = why_foreign(&database).map_err(text)? {
         return Err(why);
     }
-    logged::settle(store, None, &SystemRandom).map_err(text)?;
     Ok(database)
 }
 

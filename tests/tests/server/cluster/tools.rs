@@ -116,7 +116,7 @@ pub(super) fn write_with_tools(address: &str) {
 #[test]
 fn nodes_that_run_see_what_a_tool_writes() {
     let Some(engine) = Engine::start() else { return };
-    let (_, address) = engine.database();
+    let (name, address) = engine.database();
     let mut nodes = nodes_with(&address, 1, LEASE, ("", "read-consistency session\noverlay syncprov"));
     nodes[0].start();
     until("it writes", || nodes[0].log().contains("this node writes now"));
@@ -132,6 +132,11 @@ fn nodes_that_run_see_what_a_tool_writes() {
     until("the node writes again", || change(&nodes[0], &describe("again")) == "=> 0\n");
     assert_eq!(description(&nodes[0]).as_deref(), Some("again"));
     nodes[0].stop();
+    // Consumers go on behind a tool that changes no entry.
+    let history = || engine.sql(&name, "SELECT encode(v, 'hex') FROM larix.rows WHERE k = 'log-history'");
+    let before = history().filter(|found| !found.is_empty()).expect("a history");
+    done(&run(&nodes[0].site, "index", &[], ""));
+    assert_eq!(history(), Some(before));
 }
 
 /// Other content is loaded while a node serves, and takes the place of what there was in one moment.
