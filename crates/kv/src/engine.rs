@@ -1,6 +1,7 @@
 //! What a store wants of an engine. Whatever keeps this interface is one: [`crate::postgresql`], [`crate::etcd`].
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use larix_store::CommitError;
@@ -204,6 +205,30 @@ pub enum Holding {
     Anew,
 }
 
+/// Whether another handle may have held the lease between two renewals, and what it committed is not asked for yet. The engine says
+/// that once: an answer that is lost, or a question that fails behind it, must not pass for a lease without a gap.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseGap(AtomicBool);
+
+impl LeaseGap {
+    pub(crate) fn renew<E>(
+        &self,
+        hold: impl FnOnce() -> Result<Holding, E>,
+        hear: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Holding, E> {
+        let may_be_open = self.0.swap(true, Ordering::AcqRel);
+        let holding = hold()?;
+        let has_gap = holding == Holding::Anew || may_be_open && holding == Holding::Still;
+        if has_gap {
+            hear()?;
+        }
+        if holding != Holding::Others {
+            self.0.store(false, Ordering::Release);
+        }
+        Ok(holding)
+    }
+}
+
 /// The lease as the engine has it.
 #[derive(Debug)]
 pub(crate) struct HeldLease {
@@ -329,4 +354,43 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn send(&self, own: &[u8], to: Recipient<'_>, number: u64, body: Vec<u8>) -> Result<(), Fault>;
     fn listen(&self) -> Result<Box<dyn MessageListener>, Fault>;
     fn listen_to_commits(&self) -> Result<Box<dyn CommitListener>, Fault>;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_was_committed_in_a_gap_is_asked_for_until_it_is_known() {
+        let (gap, asked) = (LeaseGap::default(), Cell::new(0));
+        let renew = |held: Result<Holding, ()>, heard: Result<(), ()>| {
+            let holding = gap.renew(
+                || held,
+                || {
+                    asked.set(asked.get() + 1);
+                    heard
+                },
+            );
+            (holding, asked.take())
+        };
+        for (held, heard, expected) in [
+            (Ok(Holding::Still), Ok(()), (Ok(Holding::Still), 0)),
+            (Ok(Holding::Anew), Ok(()), (Ok(Holding::Anew), 1)),
+            (Ok(Holding::Still), Ok(()), (Ok(Holding::Still), 0)),
+            // What was committed could not be asked for.
+            (Ok(Holding::Anew), Err(()), (Err(()), 1)),
+            (Ok(Holding::Still), Err(()), (Err(()), 1)),
+            (Ok(Holding::Still), Ok(()), (Ok(Holding::Still), 1)),
+            (Ok(Holding::Still), Ok(()), (Ok(Holding::Still), 0)),
+            // The answer was lost that it came anew.
+            (Err(()), Ok(()), (Err(()), 0)),
+            (Ok(Holding::Still), Ok(()), (Ok(Holding::Still), 1)),
+            (Ok(Holding::Others), Ok(()), (Ok(Holding::Others), 0)),
+            (Ok(Holding::Still), Ok(()), (Ok(Holding::Still), 1)),
+        ] {
+            assert_eq!(renew(held, heard), expected, "{held:?} {heard:?}");
+        }
+    }
 }

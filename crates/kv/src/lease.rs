@@ -42,15 +42,17 @@ impl KvStore {
     /// # Errors
     /// The engine cannot be asked. The lease may be this handle's all the same.
     pub fn hold_lease(&self, node: &str, time: Duration) -> Result<bool, ReadError> {
-        self.renew_lease(node, time).map(|holding| holding != Holding::Others)
+        let held = self.engine.hold_lease(&self.handle(), node, time);
+        held.map(|holding| holding != Holding::Others).map_err(Fault::into_read)
     }
 
-    /// The same, for one that holds it already.
+    /// The same, for one that holds it already. Where another one may have held it since, this asks what was committed.
     ///
     /// # Errors
-    /// As [`Self::hold_lease`].
+    /// As [`Self::hold_lease`]; the next renewal asks then.
     pub fn renew_lease(&self, node: &str, time: Duration) -> Result<Holding, ReadError> {
-        self.engine.hold_lease(&self.handle(), node, time).map_err(Fault::into_read)
+        let hold = || self.engine.hold_lease(&self.handle(), node, time).map_err(Fault::into_read);
+        self.lease_gap.renew(hold, || self.hear())
     }
 
     /// Gives the lease up, if it is this handle's: another one need not wait for its end.

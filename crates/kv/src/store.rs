@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::address::{Address, Opening};
 use crate::cache::{Cache, Range, Row};
 use crate::changes::Keys;
-use crate::engine::{CommitPresence, Engine, Limits, NewCommits, Sizes, StoredCommit};
+use crate::engine::{CommitPresence, Engine, LeaseGap, Limits, NewCommits, Sizes, StoredCommit};
 use crate::error::{Fault, OpenError};
 use crate::read_faults;
 use crate::schema;
@@ -118,6 +118,7 @@ pub struct KvStore {
     settling: Mutex<Option<(ThreadId, u64)>>,
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
     doubt: AtomicBool,
+    pub(crate) lease_gap: LeaseGap,
     /// When the question was sent that has brought the newest commits last, in nanoseconds since the store was opened; 0: none was.
     last_contact: AtomicU64,
     /// By [`now`].
@@ -233,6 +234,7 @@ impl KvStore {
             alone: AtomicBool::new(false),
             settling: Mutex::default(),
             doubt: AtomicBool::new(true),
+            lease_gap: LeaseGap::default(),
             last_contact: AtomicU64::new(0),
             opened: now(),
             behind: AtomicU64::new(SOUND),

@@ -15,6 +15,7 @@ mod lone_client;
 mod overlays;
 mod provider;
 mod round_trips;
+mod settings;
 mod status;
 mod tools;
 

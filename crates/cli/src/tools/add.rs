@@ -274,7 +274,12 @@ fn load_into_engine(
         }
     } else {
         let writer = ToolWriter::open(config, section, name).map_err(anyhow::Error::msg)?;
-        load::load_shared(writer.database(), scratch, ldif, context, options, observer)
+        writer.end_history().map_err(anyhow::Error::msg)?;
+        let loaded = load::load_shared(writer.database(), scratch, ldif, context, options, observer);
+        if loaded.is_err() {
+            writer.still_writes().map_err(anyhow::Error::msg)?;
+        }
+        loaded
     };
     cluster::whole().map_err(anyhow::Error::msg)?;
     Ok(report?)

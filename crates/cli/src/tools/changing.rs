@@ -82,6 +82,7 @@ impl Changing {
         }
         let writers = sections.iter().map(|section| ToolWriter::open(config, section, name));
         let writers = writers.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
+        writers.iter().try_for_each(ToolWriter::end_history).map_err(anyhow::Error::msg)?;
         // All nodes of an engine have one server id, each engine another one.
         let order = |section: &larix_configuration::Database| {
             Arc::new(CommitOrder::new(writes.server_id.unwrap_or_else(|| config.server_id_of(section))))

@@ -17,7 +17,7 @@ use crate::time::{Clock, RandomSource};
 use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::{Follow, Task};
 use crate::write::{Completion, Recording, RetiringDefinitions, WriterEnvironment};
-use crate::writer::{Job, RETIRED, Reconfiguration, Writer, WriterStartError, WriterTask};
+use crate::writer::{Job, Preparation, RETIRED, Reconfiguration, Writer, WriterStartError, WriterTask};
 
 /// A database with its writer.
 #[derive(Debug)]
@@ -177,7 +177,12 @@ impl<S: Store> ServedDatabase<S> {
 
     /// Has the database follow another configuration, between two groups of changes.
     pub fn reconfigure(&self, next: Reconfiguration) {
-        let _ = self.writer.send(|reply| WriterTask::Reconfigure(Box::new(next), reply));
+        self.reconfigure_behind(None, next);
+    }
+
+    /// The same, with something that the writer does first, on its thread: no change comes between the two.
+    pub fn reconfigure_behind(&self, preparation: Option<Preparation>, next: Reconfiguration) {
+        let _ = self.writer.send(|reply| WriterTask::Reconfigure(Box::new(next), preparation, reply));
     }
 
     /// Carries out what waits and takes no more changes: the database has left the configuration.

@@ -100,6 +100,7 @@ impl<S: Store> Core<S> {
     pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<WriterTask> {
         self.take_up();
         self.quiet = false;
+        let wakes = first.is_nothing();
         let bytes_max = if S::SHARED { SHARED_GROUP_BYTES } else { GROUP_BYTES };
         let mut gathering = Gathering::new(first, queue, bytes_max);
         // A panic fails the group. The writer reads its state again.
@@ -128,6 +129,10 @@ impl<S: Store> Core<S> {
         }
         if !self.doubtful {
             self.note_answered();
+        }
+        if S::SHARED && wakes && failed.is_none() {
+            // This server writes from now on. When it opened the database it could not, and a tool may have loaded since.
+            self.claim_content();
         }
         behind
     }

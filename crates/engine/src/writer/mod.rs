@@ -30,8 +30,8 @@ use larix_store::Store;
 
 pub(crate) use entrance::{Job, RETIRED, Submitter};
 pub use own_thread::{carry_out_deferred, hand_over_deferred, has_deferred, has_deferred_shared, may_defer};
-pub use task::Reconfiguration;
 pub(crate) use task::WriterTask;
+pub use task::{Preparation, Reconfiguration};
 
 use self::core::Core;
 use crate::database::Database;

@@ -1,6 +1,7 @@
 //! Work that the configuration asks of a writer. The writer does it between two groups of changes, so that one configuration holds
 //! for a whole group.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -16,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::database::DatabaseSettings;
 use crate::entry::AttributeNumber;
 use crate::failure::commit_failed;
-use crate::fault::commit_fault;
+use crate::fault::{Fault, commit_fault};
 use crate::index::{IndexConfig, Kinds};
 use crate::injected;
 use crate::load::{FillRequest, Rebuild};
@@ -35,13 +36,28 @@ pub struct Reconfiguration {
     pub environment: WriterEnvironment,
 }
 
+/// What is done before a writer follows another configuration: no change comes in between.
+pub struct Preparation(Box<dyn FnOnce() + Send>);
+
+impl Preparation {
+    pub fn new(prepare: impl FnOnce() + Send + 'static) -> Self {
+        Self(Box::new(prepare))
+    }
+}
+
+impl fmt::Debug for Preparation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preparation").finish_non_exhaustive()
+    }
+}
+
 /// One thing asked of a writer, and whom to tell that it is done.
 #[derive(Debug)]
 pub(crate) enum WriterTask {
     Retire(RetiringDefinitions, SyncSender<()>),
     /// Forgets, durably, the indexes that these lines no longer want.
     ForgetIndexes(Arc<Schema>, IndexConfig, SyncSender<Result<(), CommitError>>),
-    Reconfigure(Box<Reconfiguration>, SyncSender<()>),
+    Reconfigure(Box<Reconfiguration>, Option<Preparation>, SyncSender<()>),
     /// Forgets, durably, how far the changes of a server had come that is no more.
     RetireServerId(u16, SyncSender<LdapResult>),
     /// Has indexes made anew: what there is of them is used no more, durably.
@@ -70,7 +86,12 @@ impl<S: Store> Core<S> {
             WriterTask::ForgetIndexes(schema, index, reply) => {
                 let _ = reply.send(self.forget_indexes(&schema, &index));
             }
-            WriterTask::Reconfigure(next, reply) => {
+            WriterTask::Reconfigure(next, preparation, reply) => {
+                if let Some(Preparation(prepare)) = preparation {
+                    prepare();
+                    // What others wrote before. What cannot be read now is read before the next change.
+                    let _ = self.learn_store();
+                }
                 self.reconfigure(*next);
                 let _ = reply.send(());
             }
@@ -174,26 +195,30 @@ impl<S: Store> Core<S> {
         self.database.settle_indexes(schema, index).map(drop)
     }
 
+    /// As at the start: what is changed here comes after what others changed, too. Sequences go on under the next server id.
+    fn follow_order(&mut self, environment: &WriterEnvironment) -> Result<(), Fault> {
+        let (server_id, now) = (environment.order.server_id(), environment.clock.now());
+        let snapshot = self.database.store().snapshot()?;
+        let known = log::context_csns(&snapshot)?;
+        for csn in known.iter().chain(self.counters.highest.as_slice()) {
+            environment.order.follow(csn, now);
+        }
+        if server_id != self.environment.order.server_id() {
+            let (log, highest) = LogUpkeep::new(&snapshot, server_id)?;
+            (self.log, self.counters.highest) = (log, highest);
+        }
+        Ok(())
+    }
+
     fn reconfigure(&mut self, next: Reconfiguration) {
         let Reconfiguration { schema, settings, environment } = next;
-        if !Arc::ptr_eq(&self.environment.order, &environment.order)
-            && let Ok(snapshot) = self.database.store().snapshot()
-        {
-            let (server_id, now) = (environment.order.server_id(), environment.clock.now());
-            // As at the start: what is changed here comes after what others changed, too.
-            let known = log::context_csns(&snapshot).unwrap_or_default();
-            for csn in known.iter().chain(self.counters.highest.as_slice()) {
-                environment.order.follow(csn, now);
-            }
-            // Sequences go on under the next server ID. What cannot be read now fails the next group, too.
-            if server_id != self.environment.order.server_id()
-                && let Ok((log, highest)) = LogUpkeep::new(&snapshot, server_id)
-            {
-                self.counters.highest = highest;
-                self.log = log;
-                self.database.set_server_id(server_id);
-            }
+        let server_id = environment.order.server_id();
+        let is_same_order = Arc::ptr_eq(&self.environment.order, &environment.order);
+        if !is_same_order && self.follow_order(&environment).is_err() {
+            // It is read before the next change is carried out.
+            self.as_of = None;
         }
+        self.database.set_server_id(server_id);
         // The work on indexes went on since they were forgotten. Should this fail, the next to open the database does it.
         let _ = self.database.settle_indexes(&schema, &settings.index);
         self.index_work.set_watch(environment.index_watch.clone());

@@ -6,7 +6,9 @@ use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::overlay::{Additions, Interests, Overlay, PendingChange, PreparedChange, Refusal};
+use larix_engine::time::SeededRandom;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
+use larix_engine::writer::Reconfiguration;
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
@@ -428,6 +430,25 @@ fn the_log_keeps_its_newest_records() {
     })
     .unwrap();
     assert_eq!(expected, last + 1);
+}
+
+/// What could not be read while the server got another ID is read before the next change.
+#[test]
+fn another_server_id_holds_though_the_store_was_away() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    let served = &fixture.directory.databases()[0];
+    let environment = common::environment(Arc::clone(&fixture.clock) as _, Arc::new(SeededRandom::new(8)), 2);
+    let settings = DatabaseSettings::clone(&fixture.database().current_settings());
+    plan.set_offline(true);
+    served.reconfigure(Reconfiguration { schema: Arc::clone(&fixture.schema), settings, environment });
+    plan.set_offline(false);
+    assert_eq!(fixture.database().server_id(), 2);
+    let before = log::last_number(&fixture.database().store().snapshot().unwrap()).unwrap();
+    fixture.apply(&replace_sn("x"));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    assert_eq!(log::last_number(&snapshot).unwrap(), before + 1);
+    assert_eq!(server_ids(&snapshot), (vec![1, 2], vec![1, 2]));
 }
 
 /// Of which server IDs there are records, and of which there is a contextCSN.

@@ -46,6 +46,13 @@ const END_CONNECTIONS: &str = "\
 SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_catalog.pg_stat_activity
 WHERE datname = current_database() AND application_name = $1 AND pid <> pg_backend_pid()";
 
+/// A load that was stopped, or whose machine is gone, keeps its rows locked.
+const END_OVERTAKEN: &str = "\
+SELECT pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity AS session WHERE state = 'idle in transaction' AND pid IN (
+    SELECT pid FROM pg_catalog.pg_locks WHERE relation = '{s}.rows'::regclass AND mode = 'RowExclusiveLock'
+        AND database = session.datid
+) AND datname = current_database() AND application_name LIKE 'larix %' AND pid <> pg_backend_pid()";
+
 /// A schema of a database of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct PostgreSql {
@@ -239,6 +246,9 @@ impl Engine for PostgreSql {
         let rows = self
             .query(|link| async move { link.client.query(&link.statements.take_over, &[&attempt]).await })?;
         let epoch = rows.first().map(|row| row.try_get::<_, i64>(1)).transpose()?;
+        // Nothing of theirs is let in any more. The engine may not let this user end sessions of another one's.
+        let overtaken = END_OVERTAKEN.replace("{s}", self.pool.schema());
+        let _ended = self.query(|link| async move { link.client.query(&overtaken, &[]).await });
         // The one that wrote until now is not to go on with what it remembers.
         self.announcer.announce();
         let lie = || Fault::Lie("no commit has a row".to_owned());

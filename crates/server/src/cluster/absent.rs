@@ -111,6 +111,18 @@ impl ToolWriter {
     }
 
     /// # Errors
+    /// Never.
+    pub fn end_history(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// # Errors
+    /// Never.
+    pub fn still_writes(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// # Errors
     /// Always.
     pub fn look(_: &Config, _: &Section) -> Result<Option<Database<ToolStore>>, String> {
         Err(ABSENT.to_owned())

@@ -1,7 +1,6 @@
 //! The databases in shared engines of one generation of the configuration, and what becomes of those of the one before.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use larix_engine::access::{AccessPolicy, OtherEntries};
 use larix_engine::write::known::MissingElement;
@@ -163,28 +162,35 @@ impl Turnover {
     }
 }
 
-/// The nodes of this server, by the databases' first suffixes.
+/// The nodes of this server, the newest last. One that was made for a configuration which then was refused is gone, and the one that it was to
+/// take the place of is there as before.
 #[derive(Debug, Default)]
-pub(crate) struct Nodes(Mutex<HashMap<String, Weak<Node>>>);
+pub(crate) struct Nodes(Mutex<Vec<Weak<Node>>>);
 
 impl Nodes {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Node>>> {
+        // The list is whole at every step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that there are, the newest first.
+    fn all(&self) -> Vec<Arc<Node>> {
+        self.lock().iter().rev().filter_map(Weak::upgrade).collect()
+    }
+
     /// The numbers of all, by suffix.
     pub(crate) fn figures(&self) -> Vec<NodeFigures> {
-        let by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<Arc<Node>> = by_suffix.values().filter_map(Weak::upgrade).collect();
-        drop(by_suffix);
+        let mut all = self.all();
         all.sort_by(|a, b| a.suffix.cmp(&b.suffix));
+        all.dedup_by(|older, newer| older.suffix == newer.suffix);
         all.iter().map(|node| node.figures()).collect()
     }
 
     /// What is behind a place in the log of the database of this instance, as far as the node that has it has looked.
     pub(crate) fn behind(&self, instance: u64, position: u64) -> Option<Behind> {
-        let by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let nodes: Vec<Arc<Node>> = by_suffix.values().filter_map(Weak::upgrade).collect();
-        drop(by_suffix);
         let of =
             |node: &&Arc<Node>| node.served().is_some_and(|served| served.database().instance() == instance);
-        nodes.iter().find(of)?.lags.behind(position)
+        self.all().iter().find(of)?.lags.behind(position)
     }
 
     /// The node that there is for this database, opened alike, or a new one; whether it was there.
@@ -192,17 +198,23 @@ impl Nodes {
     /// # Errors
     /// The engine cannot be reached, refuses, or holds something else; no thread is left.
     fn of(&self, parameters: NodeParameters<'_>) -> Result<(Arc<Node>, bool), String> {
-        let mut by_suffix = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = by_suffix.get(&parameters.suffix).and_then(Weak::upgrade)
-            && node.settings.opens_as(parameters.settings)
-            && node.served().is_none_or(|served| !served.is_retired())
-        {
-            return Ok((node, true));
+        let all = self.all();
+        let mut alike = all.iter().filter(|node| node.suffix == parameters.suffix);
+        let before = alike.next();
+        let is_it = |node: &&Arc<Node>| {
+            node.settings.opens_as(parameters.settings)
+                && !node.role.has_ended()
+                && node.served().is_none_or(|served| !served.is_retired())
+        };
+        if let Some(node) = before.into_iter().chain(alike).find(is_it) {
+            return Ok((Arc::clone(node), true));
         }
-        let suffix = parameters.suffix.clone();
         let node = Arc::new(Node::start(parameters)?);
-        by_suffix.retain(|_, node| node.strong_count() > 0);
-        by_suffix.insert(suffix, Arc::downgrade(&node));
+        before.into_iter().for_each(|before| node.role.succeed(&before.role));
+        let mut known = self.lock();
+        known.retain(|node| node.strong_count() > 0);
+        known.push(Arc::downgrade(&node));
+        drop(known);
         Ok((node, false))
     }
 }

@@ -26,15 +26,16 @@ use std::time::Duration;
 
 use larix_configuration::{Config, Consistency, KvSettings};
 use larix_engine::ServedDatabase;
-use larix_engine::database::DatabaseSettings;
+use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
 use larix_engine::overlay::BindAttempt;
 use larix_engine::time::Clock;
 use larix_engine::write::WriterEnvironment;
-use larix_engine::writer::Reconfiguration;
+use larix_engine::writer::{Preparation, Reconfiguration};
 use larix_kv::{Figures, KvStore};
 use larix_proto::{LdapResult, ResultCode};
 use larix_replication::provider::SyncPeers;
 use larix_schema::Schema;
+use larix_store::CommitError;
 
 use crate::clock::SystemClock;
 use crate::configuration_queue::ConfigurationQueue;
@@ -395,8 +396,8 @@ impl Node {
         }
     }
 
-    /// Has the database follow another configuration. It takes the right to write again behind that, so that what indexes are
-    /// kept is settled in the engine first.
+    /// Has the database follow another configuration. The node that writes goes on writing: what indexes are kept and how changes are
+    /// logged is settled in the engine between two groups of changes. If it cannot settle that, it takes the right to write again.
     pub(crate) fn reconfigure(&self, next: Reconfiguration) {
         if next.settings.provider.is_some() {
             // Without a thread, consumers hear of changes with the looks at the lease.
@@ -405,10 +406,19 @@ impl Node {
         let Some(next) = self.opening.reconfigure(next) else { return };
         let Some(served) = self.served() else { return };
         let turn = self.role.turn();
-        served.database().store().resign();
-        served.reconfigure(next);
+        let store = served.database().store();
+        let preparation = store.leads().then(|| settling(store, &next));
+        if preparation.is_none() {
+            store.resign();
+        }
+        served.reconfigure_behind(preparation, next);
         drop(turn);
-        self.role.settle_again();
+        if store.leads() {
+            // What nodes that join get may be another.
+            self.role.hurry();
+        } else {
+            self.role.settle_again();
+        }
     }
 
     /// What other nodes need of the configuration from now on: published with the next look at the lease, if this node writes.
@@ -435,6 +445,23 @@ impl Node {
         self.listening.end();
         self.role.end();
     }
+}
+
+/// Settles in the engine what another configuration says, while the node has the right to write; without success it gives that up.
+fn settling(store: &SharedStore, next: &Reconfiguration) -> Preparation {
+    let (store, schema, settings) = (Arc::clone(store), Arc::clone(&next.schema), next.settings.clone());
+    let server_id = next.environment.order.server_id();
+    Preparation::new(move || {
+        let settle = || role::settle(&store, &schema, &settings, server_id);
+        let settled = match settle() {
+            // The thread of the lease has committed meanwhile.
+            Err(DatabaseOpenError::Commit(CommitError::Conflict)) => settle(),
+            settled => settled,
+        };
+        if settled.is_err() {
+            store.resign();
+        }
+    })
 }
 
 impl Drop for Node {

@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use larix_engine::database::DatabaseOpenError;
+use larix_engine::database::{DatabaseOpenError, DatabaseSettings};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{Database, ServedDatabase};
 use larix_kv::{Holding, Lease, ReadFault, take_read_fault};
+use larix_schema::Schema;
 use larix_store::Store as _;
 
 use super::SharedStore;
@@ -172,15 +173,25 @@ impl Watch {
         state.beside = other.map(Arc::downgrade);
         drop(state);
         if let Some(other) = other {
-            let own = Arc::downgrade(self);
             let watched = Arc::downgrade(other);
-            other.listen(Box::new(move || {
-                let own = own.upgrade().filter(|own| own.is_beside(&watched));
-                own.iter().for_each(|own| own.hurry());
-                own.is_some()
-            }));
+            self.hurry_with(other, move |own| own.is_beside(&watched));
         }
         self.hurry();
+    }
+
+    /// Has this node look as soon as another one gives its lease up, whose place it takes: the same database, opened otherwise.
+    pub(super) fn succeed(self: &Arc<Self>, other: &Self) {
+        self.hurry_with(other, |_| true);
+    }
+
+    /// Has the thread look at once with each change of another role, as long as `still` says so.
+    fn hurry_with(self: &Arc<Self>, other: &Self, still: impl Fn(&Self) -> bool + Send + 'static) {
+        let own = Arc::downgrade(self);
+        other.listen(Box::new(move || {
+            let own = own.upgrade().filter(|own| still(own));
+            own.iter().for_each(|own| own.hurry());
+            own.is_some()
+        }));
     }
 
     fn is_beside(&self, other: &Weak<Self>) -> bool {
@@ -194,7 +205,7 @@ impl Watch {
     }
 
     /// Has the thread look at once.
-    fn hurry(&self) {
+    pub(super) fn hurry(&self) {
         self.lock().hurries = true;
         self.changed.notify_all();
     }
@@ -202,6 +213,10 @@ impl Watch {
     pub(crate) fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_all();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended
     }
 
     /// Waits, unless it is to hurry. Whether it goes on.
@@ -350,6 +365,7 @@ impl Holder {
             store.resign();
             // Without it others wait for the lease's end.
             let _released = store.release_lease();
+            self.watch.listeners.notify();
         }
         if is_reached {
             // It is forgotten by itself otherwise.
@@ -544,15 +560,10 @@ impl Holder {
             return self.stand_by(store);
         }
         if store.leads() {
-            match store.renew_lease(&self.node, self.lease).map_err(|error| text(&error))? {
-                Holding::Still => return Ok(Role::Leader),
-                Holding::Anew => {
-                    store.hear().map_err(|error| text(&error))?;
-                    if store.leads() {
-                        return Ok(Role::Leader);
-                    }
-                }
-                Holding::Others => {}
+            let holding = store.renew_lease(&self.node, self.lease).map_err(|error| text(&error))?;
+            // In a gap of the lease another node may have taken over.
+            if holding != Holding::Others && store.leads() {
+                return Ok(Role::Leader);
             }
             // It came too late, or another node asked it to step down.
             store.resign();
@@ -658,12 +669,23 @@ fn take_over(served: &ServedDatabase<SharedStore>) -> Result<(), Trouble> {
     let database = served.database();
     let store = database.store();
     let (schema, settings) = (database.schema(), database.settings());
-    let settled = store.take_over_and(|| {
-        // Opening a database brings the store up to what its settings say.
-        Database::open(Arc::clone(store), schema, (*settings).clone(), &SystemRandom)?;
-        logged::settle(store, Logging::of(&settings, database.server_id()).as_ref(), &SystemRandom)
-    });
-    settled.map_err(|error: DatabaseOpenError| error.to_string())
+    let settled = store.take_over_and(|| settle(store, &schema, &settings, database.server_id()));
+    settled.map_err(|error| error.to_string())
+}
+
+/// Settles with the engine what a configuration says: what indexes are kept, and how changes are logged.
+///
+/// # Errors
+/// The engine cannot be reached, another commit came first, or another node has taken over.
+pub(super) fn settle(
+    store: &SharedStore,
+    schema: &Arc<Schema>,
+    settings: &DatabaseSettings,
+    server_id: u16,
+) -> Result<(), DatabaseOpenError> {
+    // Opening a database brings the store up to what its settings say.
+    Database::open(Arc::clone(store), Arc::clone(schema), settings.clone(), &SystemRandom)?;
+    logged::settle(store, Logging::of(settings, server_id).as_ref(), &SystemRandom)
 }
 
 #[cfg(test)]
@@ -718,6 +740,15 @@ mod tests {
         assert!(!log.takes_turns());
         log.write_beside(None);
         assert!(log.takes_turns());
+    }
+
+    #[test]
+    fn one_that_takes_the_place_of_another_looks_when_that_one_is_over() {
+        let (before, next) = (Watch::default(), Arc::new(Watch::default()));
+        next.succeed(&before);
+        assert!(!next.lock().hurries);
+        before.listeners.notify();
+        assert!(next.lock().hurries);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use larix_configuration::{Config, Database as Section, KvSettings};
 use larix_engine::Database;
 use larix_engine::database::DatabaseOpenError;
 use larix_engine::tables::TABLES;
-use larix_kv::{KvOptions, KvStore, OpenError, take_read_fault};
+use larix_kv::{KvOptions, KvStore, Lease, OpenError, take_read_fault};
 
 use super::foreign_content::why_foreign;
 use super::logged;
@@ -67,6 +67,29 @@ impl ToolWriter {
         &self.database
     }
 
+    /// To be called before entries are changed: that is not in the change log, so that its history ends.
+    ///
+    /// # Errors
+    /// The engine cannot be reached, or somebody else writes.
+    pub fn end_history(&self) -> Result<(), String> {
+        logged::settle(&self.renewal.store, None, &SystemRandom).map_err(text)
+    }
+
+    /// To be asked behind an error: one that comes of a lost lease does not say so.
+    ///
+    /// # Errors
+    /// Somebody else writes now.
+    pub fn still_writes(&self) -> Result<(), String> {
+        match self.renewal.store.lease() {
+            Ok(Lease { leader: Some(leader), is_own: false, .. }) => Err(format!(
+                "{leader} has taken over the right to write, because this tool did not renew it in time: it was stopped for a while, or the engine \
+                 answered too late. What was not committed before is not there"
+            )),
+            // What cannot be asked explains nothing.
+            _ => Ok(()),
+        }
+    }
+
     /// Opens the database for a look at what it holds; `None` where the engine does not have it yet.
     ///
     /// # Errors
@@ -95,7 +118,7 @@ impl Drop for ToolWriter {
     }
 }
 
-/// Fences everybody else off. What a tool writes is not in the change log, so that its history ends before that.
+/// Fences everybody else off.
 fn take_over(config: &Config, section: &Section, store: &ToolStore) -> Result<Database<ToolStore>, String> {
     store.take_over().map_err(text)?;
     let settings = config.engine_settings(section).map_err(text)?;
@@ -104,7 +127,6 @@ fn take_over(config: &Config, section: &Section, store: &ToolStore) -> Result<Da
     if let Some(why) = why_foreign(&database).map_err(text)? {
         return Err(why);
     }
-    logged::settle(store, None, &SystemRandom).map_err(text)?;
     Ok(database)
 }
 

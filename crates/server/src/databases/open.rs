@@ -383,8 +383,8 @@ impl Orders {
     }
 
     fn for_database(&mut self, config: &Config, database: &Database) -> Arc<CommitOrder> {
-        let (top, key) = (uppermost(config, database), self.key(config, database));
-        self.order(key, config.server_id_of(top))
+        let (first, key) = (ordered_with(config, database), self.key(config, database));
+        self.order(key, config.server_id_of(first))
     }
 
     /// The order of what is recorded in this database, if consumers may follow it.
@@ -407,7 +407,7 @@ impl Orders {
     }
 
     fn key(&self, config: &Config, database: &Database) -> String {
-        let own = key_of(uppermost(config, database));
+        let own = key_of(ordered_with(config, database));
         self.recorded.databases.get(&own).cloned().unwrap_or(own)
     }
 }
@@ -418,7 +418,7 @@ impl RecordedTogether {
         let Self { mut databases, mut logs } = Self::default();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let Some(log) = followed_log(config, database) else { continue };
-            let own = key_of(uppermost(config, database));
+            let own = key_of(ordered_with(config, database));
             let first = databases.entry(own.clone()).or_insert(own).clone();
             let of_log = logs.entry(log).or_insert_with(|| first.clone()).clone();
             // What is glued together may be recorded in several logs.
@@ -445,6 +445,14 @@ fn followed_log(config: &Config, database: &Database) -> Option<String> {
     let is_followed =
         !database.kind.is_in_shared_engine() && config.overlays_of(holder).any(Overlay::provides_content);
     is_followed.then(|| log.as_str().to_owned())
+}
+
+/// Whose order of commits a database has: that of what it is glued to in the end. One in a shared engine has its own, since its changes
+/// have one server id at all nodes, and so has one that is glued below such a database.
+fn ordered_with<'c>(config: &'c Config, database: &'c Database) -> &'c Database {
+    let top = uppermost(config, database);
+    let is_apart = [database, top].iter().any(|one| one.kind.is_in_shared_engine());
+    if is_apart { database } else { top }
 }
 
 /// What a database is glued to in the end, or the database itself.

@@ -6,7 +6,8 @@ use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{
     access_log, binds, change, consistency, describe, description, fill, follower, larix, leader,
-    lose_nothing, nodes, overlays, provider, round_trips, tools, until, write_at_one_and_read_at_all,
+    lose_nothing, nodes, overlays, provider, round_trips, settings, tools, until,
+    write_at_one_and_read_at_all,
 };
 
 #[test]
@@ -59,6 +60,12 @@ fn each_change_is_in_the_access_log_once() {
 fn tools_write_where_no_node_does() {
     let Some(etcd) = Etcd::start() else { return };
     tools::write_with_tools(&etcd.prefix());
+}
+
+#[test]
+fn a_node_goes_on_writing_under_another_configuration() {
+    let Some(etcd) = Etcd::start() else { return };
+    settings::go_on_writing(&etcd.prefix());
 }
 
 /// etcd answers one step of a path at a time.

@@ -61,6 +61,29 @@ fn glued_databases_are_one_tree() {
     }
 }
 
+/// What is in the engine is numbered alike at all nodes, and what each server has by its own id.
+#[test]
+fn glued_databases_have_server_ids_of_their_own() {
+    let Some(engine) = Engine::start() else { return };
+    for which in 0..2 {
+        let in_engine = format!("{}\nserver-id 7", engine.database().1);
+        let (upper, lower) = [("mdb", &*in_engine), (&in_engine, "mdb")][which];
+        let site = Site::new(Kind::Larix, &format!("serverID 1\n{}", sections(upper, lower)));
+        let server = Running::of(site);
+        let mut client = Client::connect(server.address());
+        assert_eq!(ask(&mut client, &format!("as {ADMIN} secret")), "=> 0\n");
+        let people = format!("ou=people,{SUFFIX}");
+        for (dn, id, entry) in [
+            (SUFFIX, ["#001#", "#007#"][which], "objectClass: domain\n  dc: example"),
+            (&people, ["#007#", "#001#"][which], "objectClass: organizationalUnit\n  ou: people"),
+        ] {
+            until("a change", || ask(&mut client, &format!("add {dn}\n  {entry}")) == "=> 0\n");
+            let csn = client.value(dn, "entryCSN").expect("a CSN");
+            assert!(csn.contains(id), "{which}: {dn}: {csn}");
+        }
+    }
+}
+
 #[test]
 fn the_empty_suffix_is_one_as_any_other() {
     let Some(engine) = Engine::start() else { return };

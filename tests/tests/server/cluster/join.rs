@@ -196,6 +196,12 @@ fn a_node_joins_with_what_the_engine_holds() {
         refused.starts_with("=> 53") && refused.contains(&format!("change it at {}", nodes[0].url())),
         "{refused}"
     );
+    // Also where the engine was opened otherwise for it: the node stays the one that it was.
+    let otherwise = "modify olcDatabase={1}kv,cn=config\n  replace olcLarixKvLease: 9";
+    let refused = joined.ask(&[&admin, otherwise]);
+    assert!(refused.starts_with("=> 53"), "{refused}");
+    let shown = joined.ask(&[&admin, nodes_shown]);
+    assert!(shown.contains("configuration=shared"), "{shown}");
     assert_eq!(joined.ask(&[&admin, "modify cn=config\n  replace olcIdleTimeout: 900"]), "=> 0\n");
 
     // What it cannot take leaves it as it is, and the next generation is tried. Meanwhile it was stopped.

@@ -1,8 +1,11 @@
 //! Tools that write into a shared engine, in the place of a node.
 
-use std::process::Output;
+use std::fs::File;
+use std::io::Write as _;
+use std::process::{Child, Command, Output, Stdio};
 
 use larix_testkit::postgresql::Engine;
+use larix_testkit::process::{Signal, freeze, signal};
 use larix_testkit::{Kind, Site, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::{Member, SUFFIX, ask};
@@ -141,7 +144,7 @@ fn a_check_names_what_does_not_fit() {
 #[test]
 fn nodes_that_run_see_what_a_tool_writes() {
     let Some(engine) = Engine::start() else { return };
-    let (_, address) = engine.database();
+    let (name, address) = engine.database();
     let mut nodes = nodes_with(&address, 1, LEASE, ("", "read-consistency session\noverlay syncprov"));
     nodes[0].start();
     until("it writes", || nodes[0].log().contains("this node writes now"));
@@ -152,9 +155,16 @@ fn nodes_that_run_see_what_a_tool_writes() {
         run(&nodes[0].site, "add", &[], &ldif(200)).status.success()
     });
     until("the entries are seen", || nodes[0].content(SUFFIX).is_some_and(|found| found.len() == 203));
+    // Consumers learn by it what comes later.
+    until("the content has a contextCSN", || nodes[0].client().value(SUFFIX, "contextCSN").is_some());
     until("the node writes again", || change(&nodes[0], &describe("again")) == "=> 0\n");
     assert_eq!(description(&nodes[0]).as_deref(), Some("again"));
     nodes[0].stop();
+    // Consumers go on behind a tool that changes no entry.
+    let history = || engine.sql(&name, "SELECT encode(v, 'hex') FROM larix.rows WHERE k = 'log-history'");
+    let before = history().filter(|found| !found.is_empty()).expect("a history");
+    done(&run(&nodes[0].site, "index", &[], ""));
+    assert_eq!(history(), Some(before));
 }
 
 /// Other content is loaded while a node serves, and takes the place of what there was in one moment.
@@ -178,20 +188,25 @@ fn new_content_is_loaded_beside_what_is_served() {
     assert_eq!(entries(&next.site), 203);
 }
 
+/// A tool that loads, and the way to hand it LDIF.
+fn loading(site: &Site) -> (Child, File) {
+    let fifo = site.configuration().with_file_name("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    let mut tool = Kind::Larix.tool("add");
+    tool.arg("-f").arg(site.configuration()).arg("-l").arg(&fifo);
+    let tool = tool.stderr(Stdio::piped()).spawn().expect("the tool");
+    (tool, File::options().write(true).open(&fifo).expect("it reads"))
+}
+
 /// What a killed tool leaves: no entries, and a lease that ends.
 #[test]
 fn a_killed_tool_leaves_nothing() {
     let Some(engine) = Engine::start() else { return };
     let mut nodes = nodes(&engine.database().1, 1, "");
     let site = &nodes[0].site;
-    let fifo = site.configuration().with_file_name("fifo");
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
-    assert!(made.success());
-    let mut tool = Kind::Larix.tool("add");
-    tool.arg("-f").arg(site.configuration()).arg("-l").arg(&fifo);
-    let mut tool = tool.stderr(std::process::Stdio::null()).spawn().expect("the tool");
-    let mut input = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it reads");
-    std::io::Write::write_all(&mut input, ldif(2_000).as_bytes()).expect("it reads");
+    let (mut tool, mut input) = loading(site);
+    input.write_all(ldif(2_000).as_bytes()).expect("it reads");
     let told = refused(&run(site, "add", &[], &ldif(0)));
     assert!(told.contains(&format!("add (process {}) writes", tool.id())), "{told}");
     tool.kill().expect("it runs");
@@ -201,4 +216,26 @@ fn a_killed_tool_leaves_nothing() {
     until("the lease of the tool ends", || nodes[0].log().contains("this node writes now"));
     nodes[0].stop();
     assert_eq!(entries(&nodes[0].site), 0);
+}
+
+/// A tool that hangs, or whose machine is gone, has rows of the engine locked.
+#[test]
+fn a_tool_that_hangs_keeps_no_node_from_writing() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let mut nodes = nodes(&address, 1, "");
+    let (tool, mut input) = loading(&nodes[0].site);
+    input.write_all(ldif(20_000).as_bytes()).expect("it reads");
+    let locks =
+        "SELECT count(*) FROM pg_locks WHERE relation = 'larix.rows'::regclass AND mode = 'RowExclusiveLock'";
+    until("rows are on their way", || engine.sql(&name, locks).is_some_and(|count| count != "0"));
+    freeze(tool.id());
+    nodes[0].start();
+    fill(&nodes[0]);
+    drop(input);
+    signal(tool.id(), Signal::CONT);
+    let told = refused(&tool.wait_with_output().expect("its end"));
+    assert!(told.contains(&format!("{} has taken over the right to write", nodes[0].url())), "{told}");
+    nodes[0].stop();
+    assert_eq!(entries(&nodes[0].site), 3);
 }
