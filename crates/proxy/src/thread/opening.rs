@@ -30,19 +30,19 @@ impl Exchange {
             let text = "no target can be reached";
             return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
         };
-        let place = place.unwrap_or_else(|| self.free_place(&job.owner));
+        let place = place.unwrap_or_else(|| self.free_place(&job.owner, 0));
         self.open_at((target, place), number, job, now);
     }
 
-    /// The first place that no connection of an owner has.
-    pub(super) fn free_place(&self, owner: &Owner) -> u32 {
+    /// The first place that no connection of an owner has, from this one on.
+    pub(super) fn free_place(&self, owner: &Owner, first: u32) -> u32 {
         let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
         let used: HashSet<u32> = pool
             .iter()
             .filter_map(|id| self.connections.get(id))
             .map(|connection| connection.place)
             .collect();
-        (0..).find(|place| !used.contains(place)).unwrap_or(u32::MAX)
+        (first..).find(|place| !used.contains(place)).unwrap_or(u32::MAX)
     }
 
     /// A connection to a target, in this place of its owner's, for a request.
@@ -61,6 +61,7 @@ impl Exchange {
         self.places.insert(number, id);
         let paging = job.page.map(|_| (number, now));
         let parts = usize::from(job.sorting == Sorting::Part);
+        let is_for_one = job.is_too_large_to_share();
         self.connections.insert(
             id,
             Connection {
@@ -78,6 +79,7 @@ impl Exchange {
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,
+                is_for_one,
                 paging,
                 parts,
                 has_full: false,

@@ -16,7 +16,7 @@ use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::extended::{ExtendedValue as _, VerifyCredentials};
 use larix_proto::{
     Authentication, Controls, FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp,
-    ResultCode, Scope, client, frame, oid,
+    ResultCode, Scope, client, frame, limits, oid,
 };
 use larix_testkit::{Kind, Server, Site, accepted, until_some};
 use larix_tests::client::Client;
@@ -597,6 +597,43 @@ fn pages_outlive_a_search_that_takes_long() {
     answer(&mut target, b"");
     let (first, second) = reader.join().unwrap();
     assert!(first.contains("=> 0") && second.contains("=> 0"), "{first}{second}");
+}
+
+/// With the control that the proxy adds it is larger than a slapd takes it of the anonymous: a slapd ends the connection.
+#[test]
+fn a_request_that_is_too_large_for_a_target_takes_no_other_with_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let front = proxy(listener.local_addr().unwrap(), "");
+    let connect = || TcpStream::connect(front.server.address).unwrap();
+    let (mut patient, mut other) = (connect(), connect());
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let compare = |value: &[u8]| {
+        let mut out = Vec::new();
+        client::compare(&mut out, MessageId(1), SUFFIX, "sn", value, &[]);
+        out
+    };
+    patient.write_all(&compare(b"a")).unwrap();
+    let mut shared = accepted(&listener);
+    shared.set_read_timeout(Some(PATIENCE)).unwrap();
+    answer_bind(&mut shared);
+    next(&mut shared);
+    let mut value = vec![b'a'; limits::PDU_ANONYMOUS];
+    while frame(&compare(&value), limits::PDU_ANONYMOUS).is_err() {
+        value.pop();
+    }
+    other.write_all(&compare(&value)).unwrap();
+    let mut own = accepted(&listener);
+    own.set_read_timeout(Some(PATIENCE)).unwrap();
+    answer_bind(&mut own);
+    let id = Message::decode(&next(&mut own)).unwrap().id;
+    let mut answer = Vec::new();
+    encode::result(&mut answer, id, ResponseOp::Compare, &LdapResult::new(ResultCode::COMPARE_TRUE), &[]);
+    own.write_all(&answer).unwrap();
+    assert_eq!(Message::decode(&next(&mut own)).unwrap().request, Request::Unbind);
+    next(&mut other);
+    // What is smaller shares a connection.
+    other.write_all(&compare(b"b")).unwrap();
+    next(&mut shared);
 }
 
 /// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.

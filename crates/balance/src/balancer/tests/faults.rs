@@ -109,6 +109,24 @@ fn garbage_of_a_client_reaches_no_server() {
     }
 }
 
+/// A slapd takes less of the anonymous, which a balancer without an identity is.
+#[test]
+fn a_request_that_is_too_large_for_a_server_takes_no_other_with_it() {
+    let anonymous = "disable proxyauthz\ntier roundrobin\n\
+                     backend-server uri=ldap://192.0.2.0:389 numconns=1 bindconns=1\n";
+    let more = format!("sockbuf_max_incoming_client 300000\n{anonymous}");
+    for (settings, is_sent) in [(anonymous, false), (more.as_str(), true), (conf(1, 1, "").as_str(), true)] {
+        let mut world = World::new(settings);
+        let client = world.client();
+        let value = vec![b'a'; larix_proto::limits::PDU_ANONYMOUS - 50];
+        world.send(client, |out| client::compare(out, MessageId(1), "dc=x", "sn", &value, &[]));
+        let upstream = world.upstreams(Pool::Shared)[0];
+        assert_eq!(world.requests(upstream).len(), usize::from(is_sent), "{settings}");
+        let answers = world.answers(client);
+        assert_eq!(answers.first().is_some_and(|answer| answer.starts_with("1 Compare 11 ")), !is_sent);
+    }
+}
+
 #[test]
 fn an_id_that_is_under_way_is_not_used_again() {
     let mut world = World::new(&conf(1, 1, ""));
