@@ -225,7 +225,8 @@ impl Balancer {
         let is_too_large = sent.request.bytes_max(more) > limit;
         if is_too_large {
             let text = format!(
-                "with what the balancer adds, the request may have more than {limit} bytes (sockbuf_max_incoming_client)"
+                "with what the balancer adds, the request may be larger than {limit} bytes \
+                 (sockbuf_max_incoming_client)"
             );
             self.refused(sent.id, sent.message, sent.op, ResultCode::ADMIN_LIMIT_EXCEEDED, &text);
         }
