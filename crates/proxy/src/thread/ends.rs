@@ -373,3 +373,7 @@ fn answer(removed: Option<Numbered>, result: Option<LdapResult>) {
         job.sink.end(result);
     }
 }
+
+#[cfg(test)]
+#[path = "ends_tests.rs"]
+mod tests;
