@@ -130,6 +130,7 @@ impl Balancer {
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
                 outlives_notice: true,
+                outlives_large: true,
             },
             ambient: self.ambient,
         })

@@ -211,6 +211,7 @@ impl Exchange {
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
                 outlives_notice: self.context.settings.outlives_notice,
+                outlives_large: false,
             },
             ambient: self.context.ambient,
         })

@@ -109,6 +109,34 @@ fn garbage_of_a_client_reaches_no_server() {
     }
 }
 
+#[test]
+fn an_answer_that_is_too_large_costs_its_own_request_alone() {
+    let mut world = World::new(&conf(1, 1, "sockbuf_max_incoming_upstream 1000"));
+    let (one, two) = (world.client(), world.client());
+    world.search(one, 1, "dc=one");
+    let (upstream, large) = world.one_request();
+    world.delete(two, 1, "dc=two");
+    let (_, other) = world.one_request();
+    let mut bytes = Vec::new();
+    let name = format!("cn={}", "x".repeat(5000));
+    // What follows for it is thrown away, too.
+    for _ in 0..2 {
+        encode::EntryEncoder::begin(&mut bytes, MessageId(large.id), &name).finish(&[]);
+    }
+    encode::result(
+        &mut bytes,
+        MessageId(other.id),
+        ResponseOp::Delete,
+        &LdapResult::with(ResultCode::SUCCESS, "two"),
+        &[],
+    );
+    bytes.chunks(3).for_each(|piece| world.receive(upstream, piece));
+    let answers = world.answers(one);
+    assert!(answers.len() == 1 && answers[0].starts_with("1 SearchDone 11 "), "{answers:?}");
+    assert_eq!(world.answers(two), ["1 Delete 0 two"]);
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", large.id));
+}
+
 /// A slapd takes less of the anonymous, which a balancer without an identity is.
 #[test]
 fn a_request_that_is_too_large_for_a_server_takes_no_other_with_it() {
