@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use larix_client::dial::{begin_tcp, begin_unix};
 use larix_client::{Channel, Credentials, MessageLimits, Opening, PeerFault, Security};
@@ -19,6 +20,9 @@ use super::{CONNECTION_OPERATIONS, CONNECTION_OUTPUT, DEFAULT_SOCKET, Exchange};
 use crate::connection::{Connection, Stage};
 use crate::job::{Job, Owner, Sorting};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
+
+/// Of each: when it was written, when its owner or mode changed, its bytes and its inode. None: it is not there.
+pub(super) type TlsFiles = Vec<Option<(SystemTime, i64, u64, u64)>>;
 
 impl Exchange {
     /// A connection for a request, in this place, or in any.
@@ -165,6 +169,7 @@ impl Exchange {
         }
         let (owner, credentials, target) =
             (connection.owner.clone(), connection.credentials.clone(), connection.target);
+        self.renew_tls();
         let credentials = if owner == Owner::Spare { None } else { credentials };
         match self.opening(target, &owner, credentials).and_then(Channel::begin) {
             Ok(channel) => {
@@ -174,6 +179,22 @@ impl Exchange {
                 self.flush(id);
             }
             Err(fault) => self.lost(id, &fault, false),
+        }
+    }
+
+    /// Reads the files of TLS anew if they are others than those in use. What cannot be used leaves it as it was, until they change again.
+    fn renew_tls(&mut self) {
+        if self.context.tls.is_none() {
+            return;
+        }
+        let looks = looks(&self.context.settings.tls.options);
+        if looks == self.tls_files {
+            return;
+        }
+        self.tls_files = looks;
+        match self.context.settings.tls_client() {
+            Ok(tls) => self.context.tls = tls,
+            Err(error) => (self.context.tell)(&format!("proxy: TLS: what was in use stays: {error}")),
         }
     }
 
@@ -216,4 +237,16 @@ impl Exchange {
             ambient: self.context.ambient,
         })
     }
+}
+
+/// What the files of TLS look like: enough to see that one was written or replaced.
+fn looks(options: &[(String, String)]) -> TlsFiles {
+    let names = ["tls_cacert", "tls_cacertdir", "tls_cert", "tls_key", "tls_crlfile"];
+    let files = options.iter().filter(|(key, _)| names.contains(&key.as_str()));
+    files
+        .map(|(_, path)| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.modified().ok()?, found.ctime(), found.len(), found.ino()))
+        })
+        .collect()
 }
