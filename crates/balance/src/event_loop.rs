@@ -203,7 +203,7 @@ pub struct EventLoop {
     is_resting: bool,
     /// The limit of open files.
     descriptors: usize,
-    /// When the log was last told that there is no room for clients.
+    /// When the log last said that there is no room for clients.
     complained: Option<Duration>,
 }
 
