@@ -90,6 +90,12 @@ impl Backend {
         connections.max(with_contexts + 1).min(connections + CONTEXT_CONNECTIONS_MAX)
     }
 
+    /// Connections to it at most.
+    pub(crate) fn connections_max(&self) -> usize {
+        let settings = &self.settings;
+        settings.connections + settings.bind_connections + CONTEXT_CONNECTIONS_MAX
+    }
+
     /// A kind of connection that it lacks and that is to be made now. `with_contexts`: shared connections with contexts of clients.
     pub(crate) fn lacks(&self, now: Duration, with_contexts: usize) -> Option<Pool> {
         let [shared, bind] = self.opening;

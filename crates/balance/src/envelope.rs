@@ -6,6 +6,8 @@ use larix_proto::{BindRequest, ControlBuf, Controls, DecodeError, MessageId, cli
 
 /// Proxies that a request may have come through.
 pub(crate) const HOPS_MAX: u8 = 8;
+/// Bytes that an envelope has at most beside what is in it: the message id, and the control that counts proxies.
+const ENVELOPE_BYTES: usize = 80;
 
 /// A request behind its message id.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +37,11 @@ impl<'a> Request<'a> {
             counted.is_counted = true;
         }
         Ok(counted)
+    }
+
+    /// How large a message with it can be, with so many bytes more: content bytes.
+    pub(crate) fn bytes_max(&self, extra: usize) -> usize {
+        self.operation.len() + self.controls.as_ber().len() + extra + ENVELOPE_BYTES
     }
 
     /// Appends it under another id, one proxy further, with one more control if there is one, encoded.
@@ -150,9 +157,10 @@ mod tests {
             let message = Message::decode(&pdu).unwrap();
             let request = Request::of(&pdu, message.controls).unwrap();
             let mut out = Vec::new();
-            request.encode(&mut out, MessageId(700), &extra_ber);
+            request.encode(&mut out, MessageId(0x7fff_ffff), &extra_ber);
+            assert!(out.len() <= request.bytes_max(extra_ber.len()));
             let again = Message::decode(&out).unwrap();
-            assert_eq!((again.id, again.request), (MessageId(700), message.request));
+            assert_eq!((again.id, again.request), (MessageId(0x7fff_ffff), message.request));
             let mut found: Vec<ControlBuf> =
                 again.controls.iter().map(|control| control.to_owned()).collect();
             let counted = found.iter().position(|control| control.oid == oid::PROXY_HOPS).unwrap();

@@ -14,6 +14,7 @@ use std::time::Duration;
 use larix_client::dial::{begin_tcp, begin_unix};
 use larix_client::{Ambient, PeerFault};
 use larix_proto::url::UrlScheme;
+use larix_proto::{LdapResult, ResultCode, encode};
 use rustix::event::epoll::{self, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use socket2::Socket;
@@ -21,7 +22,7 @@ use socket2::Socket;
 use crate::balancer::{Balancer, PlannedConnection, Reloaded};
 use crate::client::Arrival;
 use crate::figures::Figures;
-use crate::sockets::Polled;
+use crate::sockets::{Polled, clients_max, raise_descriptor_limit};
 
 const READ_BYTES: usize = 64 * 1024;
 /// Reads of one server's connection before others have their turn.
@@ -31,7 +32,7 @@ const ACCEPTS_IN_TURN: usize = 64;
 const EVENTS: usize = 256;
 /// What is late is looked for so often.
 const SWEEP: Duration = Duration::from_millis(250);
-/// How often the counts go to the log, if there are new ones.
+/// How often the counts go to the log, if there are new ones, and that there is no room for clients.
 const REPORT: Duration = Duration::from_secs(60);
 /// How long a connection may take, when `network-timeout` does not say.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -200,6 +201,10 @@ pub struct EventLoop {
     resolved: Receiver<Resolution>,
     /// Listeners rest: no descriptor is left.
     is_resting: bool,
+    /// The limit of open files.
+    descriptors: usize,
+    /// When the log last said that there is no room for clients.
+    complained: Option<Duration>,
 }
 
 impl fmt::Debug for EventLoop {
@@ -241,6 +246,8 @@ impl EventLoop {
             resolver,
             resolved,
             is_resting: false,
+            descriptors: raise_descriptor_limit(),
+            complained: None,
         };
         listening.into_iter().try_for_each(|listening| made.listen(listening))?;
         Ok(made)
@@ -363,15 +370,21 @@ impl EventLoop {
                         io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
                     ) => {}
                 Err(error) => {
-                    (self.tell)(&format!(
+                    let line = format!(
                         "cannot accept a connection: {error}; the limit of open files may be too low"
-                    ));
+                    );
+                    self.complain(&line, now);
                     self.rest(true);
                     break;
                 }
             }
         }
+        let most = clients_max(self.descriptors, self.core.connections_max());
         for (socket, address) in accepted {
+            if self.clients.len() >= most {
+                self.turn_away(&socket, arrival, most, now);
+                continue;
+            }
             // Local sockets have no delay to turn off.
             let _ = socket.set_tcp_nodelay(true);
             if socket.set_nonblocking(true).is_err() {
@@ -384,6 +397,27 @@ impl EventLoop {
                 }
                 Err(_) => self.core.client_gone(id),
             }
+        }
+    }
+
+    /// Without descriptors no connection to a server that is lost could be made again.
+    fn turn_away(&mut self, socket: &Socket, arrival: Arrival, most: usize, now: Duration) {
+        let text = format!("all {most} connections are in use, as the limit of open files allows");
+        if !arrival.is_tls {
+            let mut notice = Vec::new();
+            let result = LdapResult::with(ResultCode::UNAVAILABLE, format!("{text}; try again later"));
+            encode::notice_of_disconnection(&mut notice, &result);
+            // A client that is gone already needs none.
+            let _ = socket.send(&notice);
+        }
+        self.complain(&format!("clients are turned away: {text}"), now);
+    }
+
+    /// Says that there is no room for clients, unless it was said a moment ago.
+    fn complain(&mut self, line: &str, now: Duration) {
+        if self.complained.is_none_or(|before| now.saturating_sub(before) >= REPORT) {
+            self.complained = Some(now);
+            (self.tell)(line);
         }
     }
 

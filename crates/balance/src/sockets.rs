@@ -3,7 +3,26 @@
 use std::io::{self, Read, Write};
 
 use rustix::event::epoll::{self, EventFlags};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::Socket;
+
+/// Descriptors for what is no connection: listeners, logs, the poll.
+const OTHER_DESCRIPTORS: usize = 32;
+
+/// Lets the process have as many open files as it may; how many that is.
+pub(crate) fn raise_descriptor_limit() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused only where the hard limit changed meanwhile: then the soft one stays.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let current = getrlimit(Resource::Nofile).current;
+    current.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX)
+}
+
+/// Connections of clients that there is room for beside so many to servers.
+pub(crate) fn clients_max(descriptors: usize, to_servers: usize) -> usize {
+    descriptors - to_servers.saturating_add(OTHER_DESCRIPTORS).min(descriptors / 2)
+}
 
 /// A socket that the poll knows.
 #[derive(Debug)]
@@ -76,4 +95,18 @@ fn flags(reads: bool, writes: bool) -> EventFlags {
     flags.set(EventFlags::IN, reads);
     flags.set(EventFlags::OUT, writes);
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_leave_room_for_servers() {
+        for (descriptors, to_servers, expected) in
+            [(1024, 36, 956), (64, 36, 32), (1, 36, 1), (usize::MAX, usize::MAX, usize::MAX / 2 + 1)]
+        {
+            assert_eq!(clients_max(descriptors, to_servers), expected, "{descriptors} {to_servers}");
+        }
+    }
 }

@@ -130,7 +130,15 @@ impl Channel {
         let state = match session.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
-                return Err(self.layer.end(PeerFault::Tls(fault::words(&error, &SettingNames::LDAP))));
+                let why = match &self.opening.security {
+                    Security::Ldaps(client) | Security::StartTls { client, .. }
+                        if session.is_handshaking() =>
+                    {
+                        client.fault(&error, &self.opening.host)
+                    }
+                    _ => fault::words(&error, &SettingNames::LDAP),
+                };
+                return Err(self.layer.end(PeerFault::Tls(why)));
             }
         };
         let mut remaining = state.plaintext_bytes_to_read();

@@ -54,10 +54,22 @@ pub(crate) fn handshake(
     names: &SettingNames<'_>,
 ) -> String {
     match tls_error(error) {
-        Some(Error::InvalidCertificate(error)) => certificate(error, host, presented, names),
-        Some(Error::InvalidMessage(_)) => format!("what came is no TLS: {}", names.no_tls),
-        Some(error) => words(error, names),
+        Some(error) => unfinished(error, host, presented, names),
         None => interrupted(error, names),
+    }
+}
+
+/// The same of an error of TLS itself.
+pub(crate) fn unfinished(
+    error: &Error,
+    host: &str,
+    presented: Option<&CertificateDer<'_>>,
+    names: &SettingNames<'_>,
+) -> String {
+    match error {
+        Error::InvalidCertificate(error) => certificate(error, host, presented, names),
+        Error::InvalidMessage(_) => format!("what came is no TLS: {}", names.no_tls),
+        error => words(error, names),
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use larix_proto::ber::{Reader, Tag, write};
 use larix_proto::{
-    Frame, LdapResult, MessageId, Response, ResponseMessage, ResponseOp, ResultCode, client, frame, limits,
-    oid,
+    Frame, FrameError, LdapResult, MessageId, Response, ResponseMessage, ResponseOp, ResultCode, client,
+    frame, limits, oid,
 };
 
 use zeroize::{Zeroize, optimization_barrier};
@@ -22,6 +22,8 @@ use crate::peer_fault::PeerFault;
 pub const GIVEN_UP_MAX: usize = 1024;
 /// The last message id (RFC 4511 section 4.1.1.1).
 const LAST_ID: u32 = i32::MAX as u32;
+/// Bytes of the largest message id with its tag and its length.
+const MESSAGE_ID_BYTES: usize = 6;
 /// Behind so many bytes that are read the buffer is moved together.
 const COMPACT_BYTES: usize = 64 * 1024;
 
@@ -37,6 +39,9 @@ pub struct MessageLimits {
     /// Behind a notice of disconnection answers still come for what is under way, and the connection is at its end behind the last; else it
     /// ends with the notice (RFC 4511 section 4.4.1).
     pub outlives_notice: bool,
+    /// An answer that is larger than `message_bytes` is thrown away, and its operation is named by [`MessageLayer::take_too_large`]; else it
+    /// ends the connection.
+    pub outlives_large: bool,
 }
 
 impl Default for MessageLimits {
@@ -46,6 +51,7 @@ impl Default for MessageLimits {
             operations: 1 << 16,
             output_bytes: usize::MAX,
             outlives_notice: false,
+            outlives_large: false,
         }
     }
 }
@@ -96,6 +102,15 @@ pub struct Answer<'a> {
     pub is_last: bool,
 }
 
+/// What becomes of a message that is larger than may be.
+enum Large {
+    Skipped,
+    /// Its id is not there yet.
+    Incomplete,
+    /// It ends the connection.
+    Refused,
+}
+
 /// An operation under way.
 #[derive(Debug)]
 struct UnderWay {
@@ -111,6 +126,10 @@ pub struct MessageLayer {
     input: Vec<u8>,
     /// Where the next answer starts in it.
     start: usize,
+    /// Bytes of a message that are still to come, and to be thrown away.
+    skipping: usize,
+    /// The operation whose answer is thrown away.
+    too_large: Option<u32>,
     output: Vec<u8>,
     /// How much of it was sent.
     written: usize,
@@ -223,6 +242,8 @@ impl MessageLayer {
             limits,
             input: Vec::new(),
             start: 0,
+            skipping: 0,
+            too_large: None,
             output: Vec::new(),
             written: 0,
             last_id: 0,
@@ -350,7 +371,40 @@ impl MessageLayer {
             self.input.drain(..self.start);
             self.start = 0;
         }
-        self.input.extend_from_slice(bytes);
+        let skipped = self.skipping.min(bytes.len());
+        self.skipping -= skipped;
+        self.input.extend_from_slice(bytes.get(skipped..).unwrap_or_default());
+    }
+
+    /// The operation whose answer is larger than may be, and is thrown away: the caller gives it up. To be asked when
+    /// [`Self::next_answer`] has nothing.
+    pub fn take_too_large(&mut self) -> Option<MessageId> {
+        self.too_large.take().map(MessageId)
+    }
+
+    /// Begins to throw away a message that is larger than may be, of so many bytes of content.
+    fn skip_large(&mut self, announced: u64) -> Large {
+        let waiting = self.waiting();
+        let Some(content) = usize::try_from(announced).ok().filter(|bytes| *bytes <= limits::PDU_CEILING)
+        else {
+            return Large::Refused;
+        };
+        let header = match waiting.get(1).copied() {
+            Some(octets @ 0x80..) => 2 + usize::from(octets & 0x7f),
+            _ => 2,
+        };
+        let Some(begin) = waiting.get(header..header + MESSAGE_ID_BYTES) else { return Large::Incomplete };
+        let Ok(id) = Reader::new(begin).unsigned("messageID") else { return Large::Refused };
+        let is_known = self.operations.under_way.contains_key(&id);
+        // What a bind or StartTLS comes to is not known without its answer.
+        if self.operations.alone.is_some() || !is_known && !self.operations.given_up.contains(&id) {
+            return Large::Refused;
+        }
+        let there = (header + content).min(waiting.len());
+        self.start += there;
+        self.skipping = header + content - there;
+        self.too_large = is_known.then_some(id);
+        Large::Skipped
     }
 
     /// Whether a whole answer waits, or bytes that can be none.
@@ -422,6 +476,17 @@ impl MessageLayer {
                 Ok(None) => return Ok(false),
                 Ok(Some(true)) => return Ok(true),
                 Ok(Some(false)) => {}
+                Err(PeerFault::Framing(FrameError::TooLarge { announced, limit }))
+                    if self.limits.outlives_large =>
+                {
+                    match self.skip_large(announced) {
+                        Large::Skipped if self.too_large.is_none() => {}
+                        Large::Skipped | Large::Incomplete => return Ok(false),
+                        Large::Refused => {
+                            return Err(self.end(FrameError::TooLarge { announced, limit }.into()));
+                        }
+                    }
+                }
                 Err(fault) => return Err(self.end(fault)),
             }
         }

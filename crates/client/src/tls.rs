@@ -13,7 +13,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned, version};
+use rustls::{ClientConfig, ClientConnection, Error, ProtocolVersion, RootCertStore, StreamOwned, version};
 
 use crate::authorities::{ByDate, Trusted, roots};
 use crate::ciphers;
@@ -184,7 +184,7 @@ impl TlsOptions {
         if !pins.is_empty() {
             verifier.add(Pinned(pins.to_vec()));
         }
-        if let Some(named) = self.named(&provider, Arc::clone(peer_certificate))? {
+        if let Some(named) = self.named(&provider, peer_certificate.clone())? {
             verifier.add(named);
         }
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
@@ -342,7 +342,8 @@ impl TlsOptions {
     pub fn prepare_pinned(&self, pins: &[PeerKeyHash]) -> Result<TlsClient, ClientError> {
         let peer_certificate = PeerCertificate::default();
         let config = Arc::new(self.configuration(&peer_certificate, pins)?);
-        Ok(TlsClient { config, binding: self.channel_binding().map(str::to_owned) })
+        let binding = self.channel_binding().map(str::to_owned);
+        Ok(TlsClient { config, binding, peer_certificate })
     }
 
     /// For one connection to a server of another protocol. The files are read now, so that renewed ones are used.
@@ -369,7 +370,7 @@ impl TlsOptions {
                 return Err(refused(fault::handshake(
                     &error,
                     host,
-                    peer_certificate.get(),
+                    peer_certificate.get().as_ref(),
                     &SettingNames::LDAP,
                 )));
             }
@@ -395,7 +396,7 @@ impl Handshake {
     /// Why the handshake with `host` failed, with the setting that corrects it.
     #[must_use]
     pub fn fault(&self, error: &io::Error, host: &str, names: &SettingNames<'_>) -> String {
-        fault::handshake(error, host, self.peer_certificate.get(), names)
+        fault::handshake(error, host, self.peer_certificate.get().as_ref(), names)
     }
 }
 
@@ -412,9 +413,15 @@ pub struct TlsClient {
     config: Arc<ClientConfig>,
     /// `SASL_CBINDING`
     pub(crate) binding: Option<String>,
+    peer_certificate: PeerCertificate,
 }
 
 impl TlsClient {
+    /// Why a handshake with `host` failed, just now.
+    pub(crate) fn fault(&self, error: &Error, host: &str) -> String {
+        fault::unfinished(error, host, self.peer_certificate.get().as_ref(), &SettingNames::LDAP)
+    }
+
     /// Begins a handshake with `host`, whose name its certificate must have.
     pub(crate) fn begin(&self, host: &str) -> Result<ClientConnection, PeerFault> {
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();

@@ -1,6 +1,6 @@
 //! Whether a server is the one that was meant: the chain of its certificate, and its name.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -12,8 +12,19 @@ use crate::authorities::{ByDate, Trusted};
 use crate::certificate::Certificate;
 use crate::verifier::{Judge, Presented};
 
-/// The certificate that a server has shown, for messages about it.
-pub(crate) type PeerCertificate = Arc<OnceLock<CertificateDer<'static>>>;
+/// The certificate that a server has shown last, for messages about it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PeerCertificate(Arc<Mutex<Option<CertificateDer<'static>>>>);
+
+impl PeerCertificate {
+    fn note(&self, shown: &CertificateDer<'_>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(shown.clone().into_owned());
+    }
+
+    pub(crate) fn get(&self) -> Option<CertificateDer<'static>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// Where in a certificate the server's name may stand (`TLS_REQSAN`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +94,7 @@ pub(crate) fn is_authority_as_server(error: &Error) -> bool {
 
 impl Judge for Named {
     fn judge(&self, presented: Presented<'_>) -> Result<(), Error> {
-        self.peer_certificate.get_or_init(|| presented.certificate.clone().into_owned());
+        self.peer_certificate.note(presented.certificate);
         let judged = self.judged(presented);
         // The name is looked at last: an error about it says that the chain is good.
         let wrong_name = matches!(

@@ -15,9 +15,13 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 
-/// A channel, and the server that it is to reach.
-fn both_ends(version: &'static SupportedProtocolVersion) -> (Channel, ServerConnection) {
-    let (authority, folder) = (Authority::new("Root"), tempfile::tempdir().unwrap());
+/// A channel that believes an authority, and the server that it is to reach.
+fn both_ends(
+    version: &'static SupportedProtocolVersion,
+    authority: &Authority,
+    believed: &Authority,
+) -> (Channel, ServerConnection) {
+    let folder = tempfile::tempdir().unwrap();
     let issued = authority.server();
     let chain = CertificateDer::pem_slice_iter(issued.certificate.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
@@ -28,7 +32,7 @@ fn both_ends(version: &'static SupportedProtocolVersion) -> (Channel, ServerConn
         .with_single_cert(chain, key)
         .unwrap();
     let trust = folder.path().join("ca.pem");
-    std::fs::write(&trust, authority.certificate()).unwrap();
+    std::fs::write(&trust, believed.certificate()).unwrap();
     let trust = trust.display().to_string();
     let opening = Opening {
         host: "localhost".to_owned(),
@@ -75,7 +79,8 @@ fn what_comes_behind_the_goodbye_is_ignored() {
         let (told, ended) = channel();
         // A thread of its own: a loop without an end is a failure, not a test that never ends.
         std::thread::spawn(move || {
-            let (mut channel, mut server) = both_ends(version);
+            let authority = Authority::new("Root");
+            let (mut channel, mut server) = both_ends(version, &authority, &authority);
             settle(&mut channel, &mut server);
             assert!(channel.is_ready());
             let asked = channel.layer().request(None, None, |out, id| client::delete(out, id, "dc=x", &[]));
@@ -95,5 +100,21 @@ fn what_comes_behind_the_goodbye_is_ignored() {
             told.send((answered == Some((asked, true)), has_more)).unwrap();
         });
         assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok((true, false)));
+    }
+}
+
+/// As for the tools, with the setting that corrects it.
+#[test]
+fn what_is_wrong_with_a_certificate_is_said() {
+    let (authority, other) = (Authority::new("Root"), Authority::new("Other"));
+    for version in [&version::TLS12, &version::TLS13] {
+        let (mut channel, mut server) = both_ends(version, &authority, &other);
+        let hello = channel.output().unwrap().to_vec();
+        channel.sent(hello.len());
+        server.read_tls(&mut hello.as_slice()).unwrap();
+        server.process_new_packets().unwrap();
+        let fault = channel.receive(&sent(&mut server)).unwrap_err().to_string();
+        assert!(fault.contains("is from an authority that is not trusted ("), "{fault}");
+        assert!(fault.contains("Root") && fault.contains("tls_cacert"), "{fault}");
     }
 }

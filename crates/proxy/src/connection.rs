@@ -43,6 +43,8 @@ pub(crate) struct Connection {
     pub(crate) interest: (bool, bool),
     /// A search whose client takes its answers slowly has it for itself.
     pub(crate) is_reserved: bool,
+    /// It is for one request that is too large for a shared one, and for the pages that follow it.
+    pub(crate) is_for_one: bool,
     /// The request for a page that came last, and when, until the last page of the answer has come.
     pub(crate) paging: Option<(u64, Duration)>,
     /// Searches for parts of sorted answers that went over it.
@@ -92,7 +94,12 @@ impl Connection {
 
     /// Whether a request can be given to it.
     pub(crate) const fn takes_more(&self) -> bool {
-        !self.is_closing && !self.is_reserved
+        !self.is_closing && !self.is_reserved && !self.is_for_one
+    }
+
+    /// Whether its one request is over, and no page is to follow.
+    pub(crate) fn has_served_its_one(&self, now: Duration) -> bool {
+        self.load() == 0 && !self.is_paging(now)
     }
 
     /// What the monitor shows of it, once it is ready.

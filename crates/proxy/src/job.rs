@@ -11,7 +11,7 @@ use larix_backend::{Done, End};
 use larix_client::Credentials;
 use larix_engine::log::Follower;
 use larix_proto::ber::{Reader, Tag, write};
-use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode};
+use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, limits};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
@@ -28,6 +28,8 @@ pub(crate) const LATER: Duration = Duration::from_secs(2);
 
 /// How often a request is sent elsewhere.
 const TRIES_MAX: u8 = 3;
+/// Bytes of the largest message id with its tag and its length.
+const MESSAGE_ID_BYTES: usize = 6;
 
 /// Whose connection a request takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +94,16 @@ impl Job {
     /// Whether the target is another one afterwards, or may be.
     pub(crate) const fn is_change(&self) -> bool {
         self.kind.is_change() && !self.is_repeatable
+    }
+
+    /// Whether it is larger than servers take it by default, and others may use its connection: a server ends that for it.
+    pub(crate) fn is_too_large_to_share(&self) -> bool {
+        let limit = match (&self.owner, &self.credentials) {
+            (Owner::Anonymous, _) | (Owner::Assertion | Owner::Root, None) => limits::PDU_ANONYMOUS,
+            (Owner::Assertion | Owner::Root, Some(_)) => limits::PDU_AUTHENTICATED,
+            (Owner::User(_) | Owner::Spare | Owner::Check(_), _) => return false,
+        };
+        self.body.len() + MESSAGE_ID_BYTES > limit
     }
 
     /// The same request with another body, whose answers go elsewhere.

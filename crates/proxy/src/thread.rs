@@ -26,6 +26,7 @@ use rustix::event::{Timespec, epoll::EventFlags};
 
 use self::ends::unanswered;
 use self::health::Check;
+use self::opening::TlsFiles;
 use crate::connection::{Connection, Stage};
 use crate::job::{FEED_HIGH, FEED_MAX, Numbered, Owner};
 use crate::settings::ProxySettings;
@@ -157,6 +158,8 @@ pub(crate) struct Exchange {
     sleeps_until: Duration,
     /// When a connection last ended by its age, where they do not end all at once.
     last_reset: Duration,
+    /// As they were when they were last read; empty: at the start.
+    tls_files: TlsFiles,
 }
 
 impl Exchange {
@@ -187,6 +190,7 @@ impl Exchange {
             check_number,
             sleeps_until: Duration::ZERO,
             last_reset,
+            tls_files: TlsFiles::new(),
         }
     }
 

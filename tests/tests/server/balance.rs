@@ -15,6 +15,7 @@ use larix_proto::{
 use larix_testkit::process::{Signal, free_port, signal};
 use larix_testkit::{Authority, Kind, Running, Server, SetAtEnd, Site, until};
 use larix_tests::client::Client;
+use larix_tests::relay::{Passage, Relay};
 use larix_tests::secure::Secure;
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -83,11 +84,16 @@ impl Balance {
 
     /// With this configuration and these URLs.
     fn of(text: &str, urls: &str) -> Self {
+        Self::by(Command::new(Kind::Larix.program().unwrap()), text, urls)
+    }
+
+    /// The same by a command that begins the program.
+    fn by(mut command: Command, text: &str, urls: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let conf = folder.path().join("lloadd.conf");
         std::fs::write(&conf, text).unwrap();
         let (port_file, log) = (folder.path().join("port"), folder.path().join("log"));
-        let process = Command::new(Kind::Larix.program().unwrap())
+        let process = command
             .args(["balance", "--http", "http://127.0.0.1:0/", "-h", urls, "-f"])
             .arg(&conf)
             .arg("--port-file")
@@ -454,6 +460,37 @@ fn wrong_files_are_refused_with_the_mend() {
     assert_eq!(run(whole, true).0, Some(0));
     let (code, text) = run(&format!("TLSCertificateFile /no/such\n{whole}"), true);
     assert!(code == Some(1) && text.contains("/no/such"), "{text}");
+}
+
+/// Of few descriptors clients leave some for connections to servers: those that are lost are made again.
+#[test]
+fn clients_leave_room_for_servers() {
+    let site = site();
+    let server = site.start().unwrap();
+    let relay = Relay::start();
+    relay.lead_to(server.address);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]).arg(Kind::Larix.program().unwrap());
+    let text = format!(
+        "bindconf bindmethod=simple binddn=cn=balancer,{SUFFIX} credentials=balance timeout=20\ntier roundrobin\n\
+         backend-server uri=ldap://{} numconns=2 bindconns=2 retry=200\n",
+        relay.address
+    );
+    let balance = Balance::by(command, &text, "ldap://127.0.0.1:0/");
+    let mut person = Person::connect(&balance);
+    assert_eq!(person.bind(1, "pw1"), 0, "{}", balance.log());
+    let mut crowd: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(balance.address).unwrap()).collect();
+    let last = crowd.last_mut().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let mut bytes = Vec::new();
+    last.read_to_end(&mut bytes).unwrap();
+    let notice = String::from_utf8_lossy(&bytes);
+    assert!(notice.contains("connections are in use"), "{notice}: {}", balance.log());
+    relay.set(Passage::Cut);
+    relay.set(Passage::Open);
+    until("the server is reached again", || person.search("(sn=2)").0 == 0);
+    balance.stop();
+    drop(crowd);
 }
 
 /// Adds entries to a server that takes passwords under TLS alone.

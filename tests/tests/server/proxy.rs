@@ -6,7 +6,7 @@ mod health;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use larix_testkit::{Kind, Server, Site, until};
+use larix_testkit::{Authority, Kind, Server, Site, until};
 use larix_tests::client::{Client, run};
 use larix_tests::relay::Relay;
 use larix_tests::running::Running;
@@ -543,4 +543,20 @@ fn with_tls_nothing_is_in_the_clear() {
         let relayed: Vec<u8> = relay.recorded().into_iter().flat_map(|relayed| relayed.bytes).collect();
         assert!(!relayed.is_empty() && !contains(&relayed, b"secret"), "{begins}");
     }
+}
+
+/// A connection that is made later has what is in the files by then.
+#[test]
+fn an_authority_that_is_replaced_is_believed() {
+    let secure = Secure::start(Kind::Larix, "");
+    let ca = secure.path("replaced.pem");
+    std::fs::write(&ca, Authority::new("Other").certificate()).unwrap();
+    let uri = format!("ldaps://127.0.0.1:{}", secure.secure_port);
+    let front = proxy_with(&uri, &format!("tls none tls_cacert={}", ca.display()), "");
+    let mut client = Client::connect(front.server.address);
+    let search = "search dc=example,dc=com base (objectClass=*)";
+    let refused = run(&mut client, search);
+    assert!(refused.contains("=> 52") && refused.contains("is not trusted"), "{refused}");
+    std::fs::write(&ca, secure.authority.certificate()).unwrap();
+    until("the target is reached", || run(&mut client, search).contains("=> 32"));
 }

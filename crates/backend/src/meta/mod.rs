@@ -56,7 +56,7 @@ pub struct Meta {
 }
 
 /// Controls that hold for the whole answer, which several targets make, or for its base (RFC 4528 section 3), which one has at most.
-const OF_THE_WHOLE: [&str; 4] = [oid::PAGED_RESULTS, oid::SORT_REQUEST, oid::VLV_REQUEST, oid::ASSERTION];
+const OF_THE_WHOLE: &[&str] = &[oid::PAGED_RESULTS, oid::SORT_REQUEST, oid::VLV_REQUEST, oid::ASSERTION];
 
 impl Meta {
     /// The target of requests on one name: of those that serve it the one with the longest suffix; of several with the same one the
@@ -164,14 +164,17 @@ impl Meta {
     }
 }
 
-/// What of the controls goes to each of several targets, and what the end of the search has to say of the rest.
+/// The controls without those that a search of these targets cannot heed, and what the end of the search has to say of them.
 ///
 /// # Errors
-/// A critical control that holds for the whole answer (RFC 4511 section 4.1.11).
-fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<ControlBuf>), LdapResult> {
+/// One of them is critical (RFC 4511 section 4.1.11).
+fn without(
+    unheeded: &[&str],
+    controls: &RequestControls,
+) -> Result<(RequestControls, Vec<ControlBuf>), LdapResult> {
     let sent = Controls::parse(&controls.sent).unwrap_or_default();
-    let mut of_the_whole = sent.iter().filter(|control| OF_THE_WHOLE.contains(&control.oid));
-    if let Some(control) = of_the_whole.find(|control| control.critical) {
+    let mut left_out = sent.iter().filter(|control| unheeded.contains(&control.oid));
+    if let Some(control) = left_out.find(|control| control.critical) {
         let what = match control.oid {
             oid::PAGED_RESULTS => "paged results do",
             oid::SORT_REQUEST => "sorting does",
@@ -183,13 +186,18 @@ fn for_several(controls: &RequestControls) -> Result<(RequestControls, Vec<Contr
     }
     // RFC 2891 section 1.2: a client whose control is not critical gets the answer unsorted, and a code that says so.
     let unsorted = SortResponse { code: ResultCode::UNWILLING_TO_PERFORM, attribute: None };
-    let response_controls = controls.sort.is_some().then(|| unsorted.to_control(false)).into_iter().collect();
+    let is_unsorted = controls.sort.is_some() && unheeded.contains(&oid::SORT_REQUEST);
+    let response_controls = is_unsorted.then(|| unsorted.to_control(false)).into_iter().collect();
     let mut remaining = Vec::new();
-    for control in sent.iter().filter(|control| !OF_THE_WHOLE.contains(&control.oid)) {
+    for control in sent.iter().filter(|control| !unheeded.contains(&control.oid)) {
         control.to_owned().encode(&mut remaining);
     }
     let controls = controls.with(|values| {
-        (values.paged, values.sort, values.vlv, values.assertion) = (None, None, None, None);
+        let is_heeded = |oid| !unheeded.contains(&oid);
+        values.paged = values.paged.take().filter(|_| is_heeded(oid::PAGED_RESULTS));
+        values.sort = values.sort.take().filter(|_| is_heeded(oid::SORT_REQUEST));
+        values.vlv = values.vlv.take().filter(|_| is_heeded(oid::VLV_REQUEST));
+        values.assertion = values.assertion.take().filter(|_| is_heeded(oid::ASSERTION));
         values.sent = remaining;
     });
     Ok((controls, response_controls))
@@ -223,10 +231,11 @@ impl Backend for Meta {
         };
         match candidates.as_slice() {
             [] => Err(refused(self.nowhere(base))),
-            // An assertion is about the base, which is above this target.
             [one] if one.1 == base || controls.assertion.is_none() => open(*one, controls),
+            // An assertion is about the base, which is above this target.
+            [one] => open(*one, without(&[oid::ASSERTION], &controls).map_err(refused)?.0),
             several => {
-                let (controls, response_controls) = for_several(&controls).map_err(refused)?;
+                let (controls, response_controls) = without(OF_THE_WHOLE, &controls).map_err(refused)?;
                 let mut merged =
                     MergedSearch::new(self.on_error, request.size_limit, self.above(base), response_controls);
                 for candidate in several {

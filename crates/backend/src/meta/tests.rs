@@ -303,13 +303,21 @@ fn controls_of_the_whole_answer() {
         }
         RequestControls::from(larix_engine::controls::ControlValues { sent, ..Default::default() })
     };
-    for critical in [oid::SORT_REQUEST, oid::ASSERTION] {
-        let refused = for_several(&controls(&[("1.2.3", true), (critical, true)])).unwrap_err();
+    for (unheeded, critical) in [
+        (OF_THE_WHOLE, oid::SORT_REQUEST),
+        (OF_THE_WHOLE, oid::ASSERTION),
+        (&[oid::ASSERTION][..], oid::ASSERTION),
+    ] {
+        let refused = without(unheeded, &controls(&[("1.2.3", true), (critical, true)])).unwrap_err();
         assert_eq!(refused.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
     }
-    let (remaining, response_controls) =
-        for_several(&controls(&[("1.2.3", true), (oid::PAGED_RESULTS, false)])).unwrap();
-    let oids: Vec<String> =
-        Controls::parse(&remaining.sent).unwrap().iter().map(|control| control.oid.to_owned()).collect();
-    assert_eq!((oids, response_controls.len()), (vec!["1.2.3".to_owned()], 0));
+    let remaining = |unheeded: &[&str], all: &[(&str, bool)]| -> Vec<String> {
+        let (remaining, response_controls) = without(unheeded, &controls(all)).unwrap();
+        assert!(response_controls.is_empty());
+        Controls::parse(&remaining.sent).unwrap().iter().map(|control| control.oid.to_owned()).collect()
+    };
+    assert_eq!(remaining(OF_THE_WHOLE, &[("1.2.3", true), (oid::PAGED_RESULTS, false)]), ["1.2.3"]);
+    // Of one target below the base the assertion alone is left out.
+    let sent = [(oid::ASSERTION, false), (oid::PAGED_RESULTS, true), (oid::SORT_REQUEST, true)];
+    assert_eq!(remaining(&[oid::ASSERTION], &sent), [oid::PAGED_RESULTS, oid::SORT_REQUEST]);
 }

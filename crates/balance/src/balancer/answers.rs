@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use larix_client::PeerFault;
 use larix_proto::control::{ControlValue, PagedResults};
-use larix_proto::{Controls, LdapResult, MessageId, ResultCode, oid};
+use larix_proto::{Controls, LdapResult, MessageId, ResponseOp, ResultCode, oid};
 
 use super::binds::BindAnswer;
 use super::{Balancer, OUTPUT_HIGH, Touched, touch_client};
@@ -25,6 +25,8 @@ enum Next {
     TooSlow(u32),
     /// The client takes its answers too slowly, and nobody else uses the connection.
     Pause(u64),
+    /// An answer is larger than may be.
+    TooLarge(u32),
 }
 
 impl Balancer {
@@ -50,6 +52,7 @@ impl Balancer {
                 Next::Finished(operation) => self.finished(id, &operation, now),
                 Next::Bind(operation, answer) => self.bind_answered(id, operation, answer, now),
                 Next::TooSlow(message) => self.too_slow(id, message),
+                Next::TooLarge(message) => self.too_large(id, message, now),
                 Next::Pause(client) => {
                     if let Some(upstream) = self.upstreams.get_mut(&id) {
                         upstream.is_paused = true;
@@ -87,7 +90,10 @@ impl Balancer {
             let is_alone = pending.len() == 1;
             let answer = match channel.next_answer() {
                 Ok(Some(answer)) => answer,
-                Ok(None) => return Next::Done(None),
+                Ok(None) => {
+                    let too_large = channel.layer().take_too_large();
+                    return too_large.map_or(Next::Done(None), |message| Next::TooLarge(message.0));
+                }
                 Err(fault) => return Next::Done(Some(fault)),
             };
             *last_received = now;
@@ -181,6 +187,20 @@ impl Balancer {
         self.one_less(backend);
         let text = "the client takes its answers too slowly for a connection that others use";
         self.answer_for(&operation, &LdapResult::with(ResultCode::BUSY, text));
+        self.touch_upstream(id);
+    }
+
+    /// An answer is thrown away, and the connection goes on: others use it.
+    fn too_large(&mut self, id: u64, message: u32, now: Duration) {
+        let Some(upstream) = self.upstreams.get_mut(&id) else { return };
+        let backend = upstream.backend;
+        let Some(operation) = upstream.abandon(message) else { return };
+        self.count_failed(id, operation.kind.response() == ResponseOp::Bind);
+        let limit = self.settings.upstream_message_bytes;
+        let text = format!("the server's answer has more than {limit} bytes (sockbuf_max_incoming_upstream)");
+        let result = LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
+        self.fail(&operation, backend, &result, now);
+        self.free(Pool::Bind);
         self.touch_upstream(id);
     }
 

@@ -19,6 +19,9 @@ use crate::upstream::{Binding, Kind, Operation, Pool};
 /// Mechanisms whose exchange is about the connection itself, or that put a security layer on it.
 const NOT_FORWARDED: &[&str] = &["GSSAPI", "GSS-SPNEGO", "DIGEST-MD5", "KERBEROS_V4"];
 
+/// Bytes that a bind grows by at most where it becomes a request to verify its credentials.
+const VERIFICATION_BYTES: usize = 64;
+
 /// The answer to a bind, taken out of its connection.
 pub(super) struct BindAnswer {
     pub(super) code: ResultCode,
@@ -151,6 +154,9 @@ impl Balancer {
 
     /// Has a server verify the credentials of a simple bind, over a connection that clients share. False: it waits.
     fn verify(&mut self, sent: &Forwarded<'_>, bind: &BindRequest<'_>, kind: Binding, now: Duration) -> bool {
+        if self.refuses_for_size(sent, VERIFICATION_BYTES) {
+            return true;
+        }
         let choice = self.choose(Need::Operations(Pool::Shared));
         let upstream = match self.chosen(sent, (choice, false), Pool::Shared, now) {
             Ok(upstream) => upstream,

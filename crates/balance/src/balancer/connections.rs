@@ -30,6 +30,12 @@ impl Balancer {
         Some(lacking)
     }
 
+    /// Connections to all servers at most.
+    pub(crate) fn connections_max(&self) -> usize {
+        let named = self.backends.iter().filter(|backend| !backend.is_gone);
+        named.map(Backend::connections_max).sum()
+    }
+
     /// When a connection is to be tried again.
     pub(crate) fn next_try(&self, now: Duration) -> Option<Duration> {
         let later = self.backends.iter().map(Backend::next_try).filter(|at| *at > now);
@@ -124,6 +130,7 @@ impl Balancer {
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
                 outlives_notice: true,
+                outlives_large: true,
             },
             ambient: self.ambient,
         })

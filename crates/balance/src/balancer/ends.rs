@@ -179,7 +179,7 @@ impl Balancer {
     }
 
     /// Ends an operation that the server does not answer any more.
-    fn fail(&mut self, operation: &Operation, backend: usize, result: &LdapResult, now: Duration) {
+    pub(super) fn fail(&mut self, operation: &Operation, backend: usize, result: &LdapResult, now: Duration) {
         if operation.kind.is_shared() {
             self.one_less(backend);
         }

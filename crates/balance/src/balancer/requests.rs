@@ -6,7 +6,7 @@ use larix_client::NotSent;
 use larix_proto::extended::{Cancel, ExtendedValue};
 use larix_proto::{
     ExtendedRequest, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode, client,
-    encode, oid,
+    encode, limits, oid,
 };
 
 use super::choice::{Choice, Need};
@@ -187,6 +187,11 @@ impl Balancer {
             self.refused(id, sent.message, op, ResultCode::AUTHORIZATION_DENIED, text);
             return true;
         }
+        let is_restricted = client.restriction != Restriction::None || client.context.is_some();
+        let added = client.authorization.len();
+        if self.refuses_for_size(&sent, added) {
+            return true;
+        }
         let action = self.action(message);
         if action == Action::Reject {
             let text = "the balancer does not forward this extended operation or control (restrict_exop, restrict_control)";
@@ -194,7 +199,6 @@ impl Balancer {
             return true;
         }
         sent.is_write |= action == Action::Write;
-        let is_restricted = client.restriction != Restriction::None || client.context.is_some();
         let context = self.context_use(message);
         sent.is_page = matches!(context, ContextUse::Page { .. });
         let choice = self.choose_for(id, context, now);
@@ -208,6 +212,25 @@ impl Balancer {
             self.enter_context(id, upstream, context);
         }
         is_sent
+    }
+
+    /// Whether a request is refused because it is larger, with so many bytes more, than servers take it: they would end the connection,
+    /// which others share.
+    pub(super) fn refuses_for_size(&mut self, sent: &Forwarded<'_>, more: usize) -> bool {
+        let by_default = match self.settings.bind.credentials {
+            None => limits::PDU_ANONYMOUS,
+            Some(_) => limits::PDU_AUTHENTICATED,
+        };
+        let limit = self.settings.client_message_bytes.max(by_default);
+        let is_too_large = sent.request.bytes_max(more) > limit;
+        if is_too_large {
+            let text = format!(
+                "with what the balancer adds, the request may be larger than {limit} bytes \
+                 (sockbuf_max_incoming_client)"
+            );
+            self.refused(sent.id, sent.message, sent.op, ResultCode::ADMIN_LIMIT_EXCEEDED, &text);
+        }
+        is_too_large
     }
 
     /// The connection that was chosen for a request.

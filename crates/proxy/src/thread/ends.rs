@@ -232,7 +232,8 @@ impl Exchange {
     pub(super) fn close_if_done(&mut self, id: u64) {
         let is_done = self.connections.get(&id).is_some_and(|connection| {
             let worn = matches!(&connection.stage, Stage::Open(channel) if channel.messages().is_worn());
-            (connection.is_closing || worn) && connection.sent.is_empty()
+            let is_over = || connection.is_for_one && connection.has_served_its_one(self.now());
+            (connection.is_closing || worn || is_over()) && connection.sent.is_empty()
         });
         if is_done {
             self.close(id);
@@ -311,7 +312,9 @@ impl Exchange {
             if ends_in_turn && connection.is_ready() && !connection.is_closing {
                 oldest = oldest.into_iter().chain([(connection.opened, *id)]).min();
             }
-            connection.is_closing |= connection.is_ready() && (is_old && !ends_in_turn || is_nobodys);
+            let is_over = connection.is_for_one && connection.has_served_its_one(now);
+            connection.is_closing |=
+                connection.is_ready() && (is_old && !ends_in_turn || is_nobodys || is_over);
             connection.activity.note(connection.load(), connection.is_closing);
             if connection.load() == 0 && connection.is_ready() && (connection.is_closing || is_idle) {
                 closed.push(*id);
@@ -370,3 +373,7 @@ fn answer(removed: Option<Numbered>, result: Option<LdapResult>) {
         job.sink.end(result);
     }
 }
+
+#[cfg(test)]
+#[path = "ends_tests.rs"]
+mod tests;

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use larix_client::dial::{begin_tcp, begin_unix};
 use larix_client::{Channel, Credentials, MessageLimits, Opening, PeerFault, Security};
@@ -20,6 +21,9 @@ use crate::connection::{Connection, Stage};
 use crate::job::{Job, Owner, Sorting};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 
+/// Of each: when it was written, when its owner or mode changed, its bytes and its inode. None: it is not there.
+pub(super) type TlsFiles = Vec<Option<(SystemTime, i64, u64, u64)>>;
+
 impl Exchange {
     /// A connection for a request, in this place, or in any.
     pub(super) fn open_for(&mut self, place: Option<u32>, number: u64, job: Box<Job>, now: Duration) {
@@ -30,19 +34,19 @@ impl Exchange {
             let text = "no target can be reached";
             return self.end_unsent(number, job, LdapResult::with(ResultCode::UNAVAILABLE, text));
         };
-        let place = place.unwrap_or_else(|| self.free_place(&job.owner));
+        let place = place.unwrap_or_else(|| self.free_place(&job.owner, 0));
         self.open_at((target, place), number, job, now);
     }
 
-    /// The first place that no connection of an owner has.
-    pub(super) fn free_place(&self, owner: &Owner) -> u32 {
+    /// The first place that no connection of an owner has, from this one on.
+    pub(super) fn free_place(&self, owner: &Owner, first: u32) -> u32 {
         let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
         let used: HashSet<u32> = pool
             .iter()
             .filter_map(|id| self.connections.get(id))
             .map(|connection| connection.place)
             .collect();
-        (0..).find(|place| !used.contains(place)).unwrap_or(u32::MAX)
+        (first..).find(|place| !used.contains(place)).unwrap_or(u32::MAX)
     }
 
     /// A connection to a target, in this place of its owner's, for a request.
@@ -61,6 +65,7 @@ impl Exchange {
         self.places.insert(number, id);
         let paging = job.page.map(|_| (number, now));
         let parts = usize::from(job.sorting == Sorting::Part);
+        let is_for_one = job.is_too_large_to_share();
         self.connections.insert(
             id,
             Connection {
@@ -78,6 +83,7 @@ impl Exchange {
                 opening_until: now + patience,
                 interest: (false, false),
                 is_reserved: false,
+                is_for_one,
                 paging,
                 parts,
                 has_full: false,
@@ -163,6 +169,7 @@ impl Exchange {
         }
         let (owner, credentials, target) =
             (connection.owner.clone(), connection.credentials.clone(), connection.target);
+        self.renew_tls();
         let credentials = if owner == Owner::Spare { None } else { credentials };
         match self.opening(target, &owner, credentials).and_then(Channel::begin) {
             Ok(channel) => {
@@ -172,6 +179,22 @@ impl Exchange {
                 self.flush(id);
             }
             Err(fault) => self.lost(id, &fault, false),
+        }
+    }
+
+    /// Reads the files of TLS anew if they are others than those in use. What cannot be used leaves it as it was, until they change again.
+    fn renew_tls(&mut self) {
+        if self.context.tls.is_none() {
+            return;
+        }
+        let looks = looks(&self.context.settings.tls.options);
+        if looks == self.tls_files {
+            return;
+        }
+        self.tls_files = looks;
+        match self.context.settings.tls_client() {
+            Ok(tls) => self.context.tls = tls,
+            Err(error) => (self.context.tell)(&format!("proxy: TLS: what was in use stays: {error}")),
         }
     }
 
@@ -209,8 +232,21 @@ impl Exchange {
                 operations: CONNECTION_OPERATIONS,
                 output_bytes: CONNECTION_OUTPUT,
                 outlives_notice: self.context.settings.outlives_notice,
+                outlives_large: false,
             },
             ambient: self.context.ambient,
         })
     }
+}
+
+/// What the files of TLS look like: enough to see that one was written or replaced.
+fn looks(options: &[(String, String)]) -> TlsFiles {
+    let names = ["tls_cacert", "tls_cacertdir", "tls_cert", "tls_key", "tls_crlfile"];
+    let files = options.iter().filter(|(key, _)| names.contains(&key.as_str()));
+    files
+        .map(|(_, path)| {
+            let found = std::fs::metadata(path).ok()?;
+            Some((found.modified().ok()?, found.ctime(), found.len(), found.ino()))
+        })
+        .collect()
 }

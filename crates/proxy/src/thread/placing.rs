@@ -15,6 +15,8 @@ use crate::shared::Command;
 /// Connections of one identity that others replace while something is under way on them: searches may have no end, and with more of them
 /// no place would be left.
 const REPLACED_MAX: usize = POOL_CEILING / 4;
+/// Connections of one identity that each have one request that is too large for the others.
+const ALONE_MAX: usize = POOL_CEILING / 8;
 
 /// Whose turn it is.
 enum Turn {
@@ -46,10 +48,34 @@ impl Exchange {
         if let Owner::Check(target) = job.owner {
             return self.open_at((target, 0), number, job, now);
         }
+        if job.is_too_large_to_share() {
+            return self.place_alone(number, job, now);
+        }
         if let Some(page) = job.page {
             return self.place_page(page, number, job, now);
         }
         self.place_any(number, job, now);
+    }
+
+    /// A request that the target may end its connection for takes no other one with it.
+    fn place_alone(&mut self, number: u64, job: Box<Job>, now: Duration) {
+        if let Some(Page::After(id)) = job.page
+            && let Some(connection) = self.connections.get(&id)
+            && connection.owner == job.owner
+            && connection.is_for_one
+            && !connection.is_closing
+        {
+            return self.put_and_flush(id, number, job, now);
+        }
+        let pool = self.pools.get(&job.owner).map(Vec::as_slice).unwrap_or_default();
+        let open = pool.iter().filter_map(|id| self.connections.get(id));
+        if open.filter(|connection| connection.is_for_one).count() >= ALONE_MAX {
+            let text = "too many large requests are under way to the target";
+            return self.end_unsent(number, job, LdapResult::with(ResultCode::BUSY, text));
+        }
+        // The places before are taken in turn.
+        let place = self.free_place(&job.owner, self.context.settings.pool_max);
+        self.open_for(Some(place), number, job, now);
     }
 
     /// A page is asked for over the connection that the one before came over, and the first over one that no other answer is read over.
@@ -197,6 +223,9 @@ impl Exchange {
 
     /// A connection that can be written to for a request.
     fn ready_for(&self, job: &Job, now: Duration) -> Option<u64> {
+        if job.is_too_large_to_share() {
+            return None;
+        }
         let owner = &job.owner;
         let is_ready = |id: &u64| self.connections.get(id).is_some_and(Connection::is_ready);
         if let Some(page) = job.page {

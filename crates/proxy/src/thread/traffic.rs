@@ -190,7 +190,7 @@ impl Exchange {
     }
 
     fn change_owner(&mut self, id: u64, owner: Owner) {
-        let place = self.free_place(&owner);
+        let place = self.free_place(&owner, 0);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let old = std::mem::replace(&mut connection.owner, owner.clone());
         connection.place = place;

@@ -26,8 +26,8 @@ struct Look {
     inode: u64,
 }
 
-/// Of the server, and of the balancer in it.
-type Settings = (TlsSettings, TlsSettings);
+/// Of the server, of the listeners of the balancer in it, and of that towards its servers.
+type Settings = [TlsSettings; 3];
 
 /// The files of a configuration as they were at some time.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles) {
             continue;
         }
         let now = server.now();
-        let load = current.0.clone();
+        let [load, ..] = current.clone();
         let loaded = tokio::task::spawn_blocking(move || TlsState::load(&load, now)).await;
         match loaded {
             Ok(Ok(Loaded { state, notes })) => {
@@ -91,16 +91,32 @@ pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles) {
 }
 
 fn settings_of(config: &Config) -> Settings {
-    let own = config.global.balancer.as_ref().map(|balancer| balancer.tls.clone()).unwrap_or_default();
-    (config.global.tls.clone(), own)
+    let balancer = config.global.balancer.as_ref();
+    let own = balancer.map(|balancer| balancer.tls.clone()).unwrap_or_default();
+    let towards = balancer.map(|balancer| files_of(&balancer.bind.tls)).unwrap_or_default();
+    [config.global.tls.clone(), own, towards]
+}
+
+/// The files that `tls_cacert` and its like name, in the words of a server.
+fn files_of(options: &[(String, String)]) -> TlsSettings {
+    let path =
+        |name: &str| options.iter().find(|(key, _)| key == name).map(|(_, value)| PathBuf::from(value));
+    TlsSettings {
+        ca_certificate_file: path("tls_cacert"),
+        ca_certificate_path: path("tls_cacertdir"),
+        certificate_file: path("tls_cert"),
+        certificate_key_file: path("tls_key"),
+        crl_file: path("tls_crlfile"),
+        ..TlsSettings::default()
+    }
 }
 
 async fn looks_of(settings: Settings) -> Looks {
     tokio::task::spawn_blocking(move || look_at(&settings)).await.unwrap_or_default()
 }
 
-fn look_at((server, balancer): &Settings) -> Looks {
-    let paths = tls::watched(server).into_iter().chain(tls::watched(balancer));
+fn look_at(settings: &Settings) -> Looks {
+    let paths = settings.iter().flat_map(tls::watched);
     paths.map(|path| (path.clone(), look(&path))).collect()
 }
 

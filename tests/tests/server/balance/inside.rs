@@ -242,6 +242,35 @@ fn what_cannot_be_is_refused_and_nothing_changes() {
     assert!(remote.stop());
 }
 
+/// Not only files of the listeners are watched.
+#[test]
+fn an_authority_of_the_servers_that_is_replaced_is_believed() {
+    let secure = Secure::start(Kind::Larix, "authz-policy to");
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, Authority::new("Other").certificate()).unwrap();
+    let balanced = free_port();
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "moduleload lloadd.la\nbackend lload\nlisten \"ldap://127.0.0.1:{balanced}/\"\n\
+             bindconf bindmethod=simple binddn=cn=admin,{SUFFIX} credentials=secret tls_cacert={}\n\
+             tier roundrobin\n\
+             backend-server uri=ldaps://127.0.0.1:{} numconns=1 bindconns=1 retry=200\n\
+             database monitor\n",
+            ca.display(),
+            secure.secure_port
+        ),
+    );
+    let _server = site.start().unwrap();
+    let search = || {
+        run(&mut Client::connect(([127, 0, 0, 1], balanced).into()), &format!("search {SUFFIX} base (cn=*)"))
+    };
+    assert!(search().contains("=> 52"));
+    std::fs::write(&ca, secure.authority.certificate()).unwrap();
+    until("the server is reached", || search().contains("=> 32"));
+}
+
 /// The server's metrics have those of its balancer, as long as there is one.
 #[test]
 fn metrics_of_the_server_have_the_balancer() {

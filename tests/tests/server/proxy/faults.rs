@@ -9,14 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larix_proto::ber::{Tag, write};
-use larix_proto::control::{
-    ControlValue as _, PagedResults, PersistentSearch, SessionTracking, SyncMode, SyncRequest,
-};
+use larix_proto::control::{ControlValue as _, PersistentSearch, SessionTracking, SyncMode, SyncRequest};
 use larix_proto::encode::{self, EntryEncoder};
 use larix_proto::extended::{ExtendedValue as _, VerifyCredentials};
 use larix_proto::{
     Authentication, Controls, FilterBuf, Frame, LdapResult, Message, MessageId, Request, ResponseOp,
-    ResultCode, Scope, client, frame, oid,
+    ResultCode, Scope, client, frame, limits, oid,
 };
 use larix_testkit::{Kind, Server, Site, accepted, until_some};
 use larix_tests::client::Client;
@@ -488,115 +486,41 @@ fn a_target_writes_no_lines_of_its_own_into_the_log() {
     assert!(front.server.log().lines().all(|line| !line.starts_with("conn=1 ")));
 }
 
-/// Says nothing but that binds succeed over the first connection, and the truth over the others.
-fn dumb_at_first() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || {
-                answer_bind(&mut stream);
-                if number == 0 {
-                    loop {
-                        next(&mut stream);
-                    }
-                }
-                loop {
-                    let pdu = next(&mut stream);
-                    let Ok(Message { id, request: Request::Search(_), .. }) = Message::decode(&pdu) else {
-                        return;
-                    };
-                    let answer = [entry(id, "uid=ann,dc=example,dc=com"), done(id)].concat();
-                    stream.write_all(&answer).unwrap();
-                }
-            });
-        }
-    });
-    address
-}
-
-/// A connection that has died without a word, as behind a firewall that has forgotten it, costs those a deadline who wait on it. Others
-/// get another one.
+/// With the control that the proxy adds it is larger than a slapd takes it of the anonymous: a slapd ends the connection.
 #[test]
-fn a_silent_connection_is_replaced() {
-    let front = proxy(dumb_at_first(), "network-timeout 5\ntimeout search=5");
-    let mut client = Client::connect(front.server.address);
-    let answer = run(&mut client, ANN);
-    assert!(answer.contains("=> 11"), "{answer}");
-    let answer = run(&mut client, ANN);
-    assert!(answer.contains("uid=ann") && answer.contains("=> 0"), "{answer}");
-}
-
-/// What a client abandons at once says nothing about a connection over which another one waits for long.
-#[test]
-fn a_connection_with_a_long_search_stays() {
+fn a_request_that_is_too_large_for_a_target_takes_no_other_with_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let front = proxy(listener.local_addr().unwrap(), "network-timeout 4");
+    let front = proxy(listener.local_addr().unwrap(), "");
     let connect = || TcpStream::connect(front.server.address).unwrap();
     let (mut patient, mut other) = (connect(), connect());
-    let filter = FilterBuf::parse("(uid=ann)").unwrap();
-    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
-    let mut request = Vec::new();
-    client::search(&mut request, MessageId(1), &search, &[]);
-    patient.write_all(&request).unwrap();
-    let mut target = accepted(&listener);
-    target.set_read_timeout(Some(PATIENCE)).unwrap();
-    answer_bind(&mut target);
-    next(&mut target);
-    thread::park_timeout(Duration::from_millis(4500));
-    other.write_all(&request).unwrap();
-    let id = Message::decode(&next(&mut target)).unwrap().id;
-    request.clear();
-    client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
-    other.write_all(&request).unwrap();
-    assert_eq!(Message::decode(&next(&mut target)).unwrap().request, Request::Abandon(id));
-    request.clear();
-    client::search(&mut request, MessageId(3), &search, &[]);
-    other.write_all(&request).unwrap();
-    assert!(matches!(Message::decode(&next(&mut target)).unwrap().request, Request::Search(_)));
-}
-
-/// Nor does a search that takes long end an answer that another client reads page by page over the same connection.
-#[test]
-fn pages_outlive_a_search_that_takes_long() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let front = proxy(listener.local_addr().unwrap(), "network-timeout 4");
-    let address = front.server.address;
-    let (more, wanted) = channel();
-    let reader = thread::spawn(move || {
-        let mut client = Client::connect(address);
-        let first = run(&mut client, &format!("{ANN} with page=1"));
-        wanted.recv().unwrap();
-        (first, run(&mut client, &format!("{ANN} with next=1")))
-    });
-    let mut target = accepted(&listener);
-    target.set_read_timeout(Some(PATIENCE)).unwrap();
-    answer_bind(&mut target);
-    let answer = |target: &mut TcpStream, cookie: &[u8]| {
-        let id = Message::decode(&next(target)).unwrap().id;
-        let control = PagedResults { size: 0, cookie }.to_control(false);
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    let compare = |value: &[u8]| {
         let mut out = Vec::new();
-        encode::result(&mut out, id, ResponseOp::SearchDone, &LdapResult::success(), &[control]);
-        target.write_all(&out).unwrap();
+        client::compare(&mut out, MessageId(1), SUFFIX, "sn", value, &[]);
+        out
     };
-    answer(&mut target, b"12345678");
-    let mut other = TcpStream::connect(address).unwrap();
-    let filter = FilterBuf::parse("(uid=ann)").unwrap();
-    let search = client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter());
-    let mut request = Vec::new();
-    client::search(&mut request, MessageId(1), &search, &[]);
-    other.write_all(&request).unwrap();
-    let id = Message::decode(&next(&mut target)).unwrap().id;
-    thread::park_timeout(Duration::from_millis(4500));
-    request.clear();
-    client::abandon(&mut request, MessageId(2), MessageId(1), &[]);
-    other.write_all(&request).unwrap();
-    assert_eq!(Message::decode(&next(&mut target)).unwrap().request, Request::Abandon(id));
-    more.send(()).unwrap();
-    answer(&mut target, b"");
-    let (first, second) = reader.join().unwrap();
-    assert!(first.contains("=> 0") && second.contains("=> 0"), "{first}{second}");
+    patient.write_all(&compare(b"a")).unwrap();
+    let mut shared = accepted(&listener);
+    shared.set_read_timeout(Some(PATIENCE)).unwrap();
+    answer_bind(&mut shared);
+    next(&mut shared);
+    let mut value = vec![b'a'; limits::PDU_ANONYMOUS];
+    while frame(&compare(&value), limits::PDU_ANONYMOUS).is_err() {
+        value.pop();
+    }
+    other.write_all(&compare(&value)).unwrap();
+    let mut own = accepted(&listener);
+    own.set_read_timeout(Some(PATIENCE)).unwrap();
+    answer_bind(&mut own);
+    let id = Message::decode(&next(&mut own)).unwrap().id;
+    let mut answer = Vec::new();
+    encode::result(&mut answer, id, ResponseOp::Compare, &LdapResult::new(ResultCode::COMPARE_TRUE), &[]);
+    own.write_all(&answer).unwrap();
+    assert_eq!(Message::decode(&next(&mut own)).unwrap().request, Request::Unbind);
+    next(&mut other);
+    // What is smaller shares a connection.
+    other.write_all(&compare(b"b")).unwrap();
+    next(&mut shared);
 }
 
 /// Under load, while the target is cut off and comes back: an answer is right, or says that the target cannot be used.

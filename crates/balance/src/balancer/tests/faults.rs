@@ -110,6 +110,52 @@ fn garbage_of_a_client_reaches_no_server() {
 }
 
 #[test]
+fn an_answer_that_is_too_large_costs_its_own_request_alone() {
+    let mut world = World::new(&conf(1, 1, "sockbuf_max_incoming_upstream 1000"));
+    let (one, two) = (world.client(), world.client());
+    world.search(one, 1, "dc=one");
+    let (upstream, large) = world.one_request();
+    world.delete(two, 1, "dc=two");
+    let (_, other) = world.one_request();
+    let mut bytes = Vec::new();
+    let name = format!("cn={}", "x".repeat(5000));
+    // What follows for it is thrown away, too.
+    for _ in 0..2 {
+        encode::EntryEncoder::begin(&mut bytes, MessageId(large.id), &name).finish(&[]);
+    }
+    encode::result(
+        &mut bytes,
+        MessageId(other.id),
+        ResponseOp::Delete,
+        &LdapResult::with(ResultCode::SUCCESS, "two"),
+        &[],
+    );
+    bytes.chunks(3).for_each(|piece| world.receive(upstream, piece));
+    let answers = world.answers(one);
+    assert!(answers.len() == 1 && answers[0].starts_with("1 SearchDone 11 "), "{answers:?}");
+    assert_eq!(world.answers(two), ["1 Delete 0 two"]);
+    assert_eq!(world.requests(upstream)[0].what, format!("abandon {}", large.id));
+}
+
+/// A slapd takes less of the anonymous, which a balancer without an identity is.
+#[test]
+fn a_request_that_is_too_large_for_a_server_takes_no_other_with_it() {
+    let anonymous = "disable proxyauthz\ntier roundrobin\n\
+                     backend-server uri=ldap://192.0.2.0:389 numconns=1 bindconns=1\n";
+    let more = format!("sockbuf_max_incoming_client 300000\n{anonymous}");
+    for (settings, is_sent) in [(anonymous, false), (more.as_str(), true), (conf(1, 1, "").as_str(), true)] {
+        let mut world = World::new(settings);
+        let client = world.client();
+        let value = vec![b'a'; larix_proto::limits::PDU_ANONYMOUS - 50];
+        world.send(client, |out| client::compare(out, MessageId(1), "dc=x", "sn", &value, &[]));
+        let upstream = world.upstreams(Pool::Shared)[0];
+        assert_eq!(world.requests(upstream).len(), usize::from(is_sent), "{settings}");
+        let answers = world.answers(client);
+        assert_eq!(answers.first().is_some_and(|answer| answer.starts_with("1 Compare 11 ")), !is_sent);
+    }
+}
+
+#[test]
 fn an_id_that_is_under_way_is_not_used_again() {
     let mut world = World::new(&conf(1, 1, ""));
     let client = world.client();
