@@ -118,7 +118,7 @@ impl Balancer {
                 backend.figures.count_end(op, result.code, took);
                 counts.completed += 1;
                 backend.counts.completed += 1;
-                counters.operations(op == larix_proto::ResponseOp::Bind).completed += 1;
+                counters.operations(op == ResponseOp::Bind).completed += 1;
                 if let Some(client) = operation.to.and_then(|(id, _)| clients.get_mut(&id)) {
                     client.counts.completed += 1;
                 }
