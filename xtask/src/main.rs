@@ -126,6 +126,8 @@ fn main() -> ExitCode {
 
 /// Whether all tests are built and run with the system's Kerberos library: never set is no.
 static WITH_KERBEROS: OnceLock<()> = OnceLock::new();
+/// How many tests of a program run at once.
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 /// Makes tests of Kerberos that cannot run fail.
 const KERBEROS_VARIABLE: &str = "LARIX_KERBEROS";
 
@@ -227,6 +229,11 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
     packages::with_skips(&root(), |command| {
         if WITH_KERBEROS.get().is_some() {
             command.env(KERBEROS_VARIABLE, "required");
+        }
+        if std::env::var_os(THREADS_VARIABLE).is_none() {
+            // Most tests wait for servers, disks and timers.
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            command.env(THREADS_VARIABLE, (2 * processors).to_string());
         }
         progress::run(&root(), command.args(&arguments), what)
     })
