@@ -101,6 +101,7 @@ impl LoadTransaction<'_, '_> {
 
     fn put(&mut self, table: TableId, key: &[u8], value: &[u8], flags: PutFlags) -> Result<(), CommitError> {
         *self.bytes += key.len() + value.len();
+        self.store.writes(*self.bytes);
         if *self.bytes > TRANSACTION_BYTES
             && let Some(full) = self.txn.take()
         {

@@ -70,11 +70,11 @@ pub struct LmdbStore {
     failed: AtomicBool,
     /// A commit found no room, and none as large has found some since.
     full: AtomicBool,
-    /// Bytes of the records that the largest of those wrote.
+    /// Bytes that the largest of those was to write.
     full_bytes: AtomicU64,
     /// The disk had no room then: when it has some, commits find it.
     disk_full: AtomicBool,
-    /// Bytes of the records that the open transaction has written.
+    /// Bytes that the open transaction is to write.
     written_bytes: AtomicU64,
     /// One has found none since somebody asked.
     was_full: AtomicBool,
@@ -349,11 +349,9 @@ impl LmdbStore {
         on_disk.min(limit.map_or(u64::MAX, |limit| limit.saturating_sub(length)))
     }
 
-    /// The open transaction writes a record of so many bytes.
-    fn count(&self, bytes: usize) {
-        // The writer's lock is held: nobody else counts.
-        let before = self.written_bytes.load(Ordering::Relaxed);
-        self.written_bytes.store(before.saturating_add(bytes as u64), Ordering::Relaxed);
+    /// The open transaction is to write so many bytes.
+    fn writes(&self, bytes: usize) {
+        self.written_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
     /// An error of the commit itself. With no room LMDB gives up before it writes the new root. After any other
@@ -484,6 +482,7 @@ impl fmt::Debug for LmdbTransaction<'_> {
 
 impl Transaction for LmdbTransaction<'_> {
     fn commit(mut self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
+        self.store.writes(changes.byte_len());
         snapshot::apply(&mut self, changes)?;
         let Self { store, txn, _writer } = self;
         store.commit(txn, durability)
@@ -657,7 +656,6 @@ impl OrderedWrite for LmdbTransaction<'_> {
             self.write(table, &block.key, &block.value)?;
             return Ok(true);
         }
-        store.count(block.key.len() + block.value.len());
         // SAFETY: the cursor stands at the record with this key, which nothing has changed since it was read. What is written is the
         // block's own memory, and no reference to what was read is used any more.
         let written = unsafe { found.put_current(block.key.as_slice(), block.value.as_slice()) };
@@ -689,7 +687,6 @@ impl LmdbStore {
         flags: PutFlags,
     ) -> Result<(), CommitError> {
         let Some(records) = self.records(table)? else { return Err(CommitError::WrongTable(table)) };
-        self.count(key.len() + value.len());
         let put = if self.is_integer(table) {
             let id = be_id(key).ok_or(CommitError::KeyLength { table, bytes: key.len() })?;
             records.put_with_flags(txn, flags, NativeId::new(id).bytes(), value)
