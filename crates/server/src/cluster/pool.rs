@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn operations_are_bounded_and_dropped_at_the_end() {
-        let pool = EnginePool::start(Arc::new(SystemClock::default())).expect("threads");
+        let pool = EnginePool::start(Arc::new(SystemClock)).expect("threads");
         let (sender, turns) = channel();
         let gates: Vec<_> = (0..THREADS)
             .map(|_| {

@@ -178,8 +178,8 @@ impl<H: OverlayHost> LogWriter<H> {
             log::context_csns(&self.served()?.database().store().snapshot()?)?.into_iter().collect();
         let Some(told) = told.of(own_id) else { return Ok(None) };
         let snapshot = database.store().snapshot()?;
-        let mut next = start.from.sequence + 1;
-        for row in NumberedRows::after(&snapshot, start.from.sequence, Direction::Forward)? {
+        let rows = NumberedRows::after(&snapshot, start.from.sequence, Direction::Forward)?;
+        for (next, row) in (start.from.sequence + 1..).zip(rows) {
             let (key, stored) = row?;
             let damaged = Fault::Damaged { what: "a record of the change log" };
             let outline = LogOutline::decode(&stored).map_err(|_| damaged)?;
@@ -192,7 +192,6 @@ impl<H: OverlayHost> LogWriter<H> {
             if is_own {
                 break;
             }
-            next += 1;
         }
         Ok(None)
     }
