@@ -22,8 +22,6 @@ use crate::peer_fault::PeerFault;
 pub const GIVEN_UP_MAX: usize = 1024;
 /// The last message id (RFC 4511 section 4.1.1.1).
 const LAST_ID: u32 = i32::MAX as u32;
-/// Bytes of the largest message id with its tag and its length.
-const MESSAGE_ID_BYTES: usize = 6;
 /// Behind so many bytes that are read the buffer is moved together.
 const COMPACT_BYTES: usize = 64 * 1024;
 
@@ -393,7 +391,7 @@ impl MessageLayer {
             Some(octets @ 0x80..) => 2 + usize::from(octets & 0x7f),
             _ => 2,
         };
-        let Some(begin) = waiting.get(header..header + MESSAGE_ID_BYTES) else { return Large::Incomplete };
+        let Some(begin) = waiting.get(header..header + limits::MESSAGE_ID) else { return Large::Incomplete };
         let Ok(id) = Reader::new(begin).unsigned("messageID") else { return Large::Refused };
         let is_known = self.operations.under_way.contains_key(&id);
         // What a bind or StartTLS comes to is not known without its answer.

@@ -3,11 +3,31 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+
+/// What a file looks like: enough to see later that it was written, replaced, or given to another user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLook {
+    modified: SystemTime,
+    /// When its owner or mode changed last: seconds and nanoseconds.
+    changed: (i64, i64),
+    bytes: u64,
+    inode: u64,
+}
+
+impl FileLook {
+    /// None: it is not there, or this process may not look.
+    pub fn at(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        let changed = (found.ctime(), found.ctime_nsec());
+        Some(Self { modified: found.modified().ok()?, changed, bytes: found.len(), inode: found.ino() })
+    }
+}
 
 /// Opens a regular file for reading, and waits for nobody.
 ///

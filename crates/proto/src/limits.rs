@@ -9,6 +9,9 @@ pub const PDU_AUTHENTICATED: usize = 4_194_303;
 /// No PDU is ever larger than this, whatever the configuration says, bytes.
 pub const PDU_CEILING: usize = 1 << 30;
 
+/// The largest message ID with its tag and its length (RFC 4511 section 4.1.1.1), bytes.
+pub const MESSAGE_ID: usize = 6;
+
 /// Filters nested deeper than this are refused (OpenLDAP's `maxfilterdepth`).
 pub const FILTER_DEPTH: usize = 1000;
 

@@ -28,8 +28,6 @@ pub(crate) const LATER: Duration = Duration::from_secs(2);
 
 /// How often a request is sent elsewhere.
 const TRIES_MAX: u8 = 3;
-/// Bytes of the largest message id with its tag and its length.
-const MESSAGE_ID_BYTES: usize = 6;
 
 /// Whose connection a request takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,7 +101,7 @@ impl Job {
             (Owner::Assertion | Owner::Root, Some(_)) => limits::PDU_AUTHENTICATED,
             (Owner::User(_) | Owner::Spare | Owner::Check(_), _) => return false,
         };
-        self.body.len() + MESSAGE_ID_BYTES > limit
+        self.body.len() + limits::MESSAGE_ID > limit
     }
 
     /// The same request with another body, whose answers go elsewhere.

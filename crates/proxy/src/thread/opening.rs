@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use larix_client::dial::{begin_tcp, begin_unix};
 use larix_client::{Channel, Credentials, MessageLimits, Opening, PeerFault, Security};
+use larix_files::FileLook;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{LdapResult, ResultCode, limits};
 use rustix::event::epoll;
@@ -21,8 +22,8 @@ use crate::connection::{Connection, Stage};
 use crate::job::{Job, Owner, Sorting};
 use crate::settings::{NETWORK_TIMEOUT, TlsBegins};
 
-/// Of each: when it was written, when its owner or mode changed, its bytes and its inode. None: it is not there.
-pub(super) type TlsFiles = Vec<Option<(SystemTime, i64, u64, u64)>>;
+/// None: it is not there.
+pub(super) type TlsFiles = Vec<Option<FileLook>>;
 
 impl Exchange {
     /// A connection for a request, in this place, or in any.
@@ -239,14 +240,9 @@ impl Exchange {
     }
 }
 
-/// What the files of TLS look like: enough to see that one was written or replaced.
+/// What the files of TLS look like.
 fn looks(options: &[(String, String)]) -> TlsFiles {
     let names = ["tls_cacert", "tls_cacertdir", "tls_cert", "tls_key", "tls_crlfile"];
     let files = options.iter().filter(|(key, _)| names.contains(&key.as_str()));
-    files
-        .map(|(_, path)| {
-            let found = std::fs::metadata(path).ok()?;
-            Some((found.modified().ok()?, found.ctime(), found.len(), found.ino()))
-        })
-        .collect()
+    files.map(|(_, path)| FileLook::at(Path::new(path))).collect()
 }

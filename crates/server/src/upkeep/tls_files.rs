@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use larix_configuration::Config;
 use larix_configuration::values::TlsSettings;
+use larix_files::FileLook;
 
 use crate::server::Server;
 use crate::tls::{self, Loaded, TlsState};
@@ -14,17 +15,7 @@ use crate::tls::{self, Loaded, TlsState};
 /// How often the files are looked at.
 const INTERVAL: Duration = Duration::from_secs(3);
 
-/// What a file looked like: enough to see that it was written, replaced, or given to another user.
-type Looks = Vec<(PathBuf, Option<Look>)>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Look {
-    modified: SystemTime,
-    /// When its owner or mode changed last: seconds and nanoseconds.
-    changed: (i64, i64),
-    bytes: u64,
-    inode: u64,
-}
+type Looks = Vec<(PathBuf, Option<FileLook>)>;
 
 /// Of the server, of the listeners of the balancer in it, and of that towards its servers.
 type Settings = [TlsSettings; 3];
@@ -117,12 +108,5 @@ async fn looks_of(settings: Settings) -> Looks {
 
 fn look_at(settings: &Settings) -> Looks {
     let paths = settings.iter().flat_map(tls::watched);
-    paths.map(|path| (path.clone(), look(&path))).collect()
-}
-
-fn look(path: &std::path::Path) -> Option<Look> {
-    use std::os::unix::fs::MetadataExt as _;
-    let found = std::fs::metadata(path).ok()?;
-    let changed = (found.ctime(), found.ctime_nsec());
-    Some(Look { modified: found.modified().ok()?, changed, bytes: found.len(), inode: found.ino() })
+    paths.map(|path| (path.clone(), FileLook::at(&path))).collect()
 }
