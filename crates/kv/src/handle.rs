@@ -35,7 +35,7 @@ impl Store for KvStore {
     }
 
     fn transaction_with(&self, wanted: &[Wanted]) -> Result<Self::Transaction<'_>, CommitError> {
-        self.epoch()?;
+        self.epoch_in_time()?;
         let asks = self.transaction_asks_first();
         let view = View::open_with(self, asks, wanted).map_err(|fault| {
             self.doubt();

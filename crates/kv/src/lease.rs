@@ -8,7 +8,7 @@ use larix_store::ReadError;
 
 use crate::engine::{HeldLease, Holding, RemovedNode, Session};
 use crate::error::Fault;
-use crate::store::{KvStore, RESIGNED};
+use crate::store::{KvStore, RESIGNED, now};
 use crate::view::View;
 
 /// What the engine says of the lease.
@@ -91,6 +91,27 @@ impl KvStore {
     /// Has no right to commit any more, until it [takes over](KvStore::take_over) again.
     pub fn resign(&self) {
         self.forget_epoch();
+    }
+
+    /// Is about to take over from another handle of this process, which hands its right on. Who wants to commit through this one waits for
+    /// that, for `time` at most, and is not refused. Nobody else's right is touched: the fence decides as ever.
+    pub fn expect_take_over(&self, time: Duration) {
+        // One that comes to nothing is as one that was lost.
+        let _known = self.own_epoch().compare_exchange(0, RESIGNED, Ordering::AcqRel, Ordering::Relaxed);
+        self.expectation.begin(now() + time);
+        if self.epoch().is_ok() {
+            self.expectation.end();
+        }
+    }
+
+    /// Whether this handle is still about to take over.
+    pub fn expects_take_over(&self) -> bool {
+        self.expectation.is_on(now())
+    }
+
+    /// Does not take over: another one was first, or the engine is away. Who waits for it is refused.
+    pub fn expect_no_take_over(&self) {
+        self.expectation.end();
     }
 
     /// Asks the engine which commits are new, so that reads here see them.

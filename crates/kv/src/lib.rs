@@ -18,6 +18,7 @@ mod engine;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod expectation;
 mod feed;
 mod handle;
 mod lease;

@@ -15,6 +15,7 @@ use crate::cache::{Cache, Range, Row};
 use crate::changes::Keys;
 use crate::engine::{CommitPresence, Engine, LeaseGap, Limits, NewCommits, Sizes, StoredCommit};
 use crate::error::{Fault, OpenError};
+use crate::expectation::Expectation;
 use crate::read_faults;
 use crate::schema;
 
@@ -116,6 +117,8 @@ pub struct KvStore {
     alone: AtomicBool,
     /// The thread that alone commits for now, and in which epoch.
     settling: Mutex<Option<(ThreadId, u64)>>,
+    /// Whether it is about to take over.
+    pub(crate) expectation: Expectation,
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
     doubt: AtomicBool,
     pub(crate) lease_gap: LeaseGap,
@@ -233,6 +236,7 @@ impl KvStore {
             newest_epoch: AtomicU64::new(0),
             alone: AtomicBool::new(false),
             settling: Mutex::default(),
+            expectation: Expectation::default(),
             doubt: AtomicBool::new(true),
             lease_gap: LeaseGap::default(),
             last_contact: AtomicU64::new(0),
@@ -272,6 +276,7 @@ impl KvStore {
     pub fn take_over(&self) -> Result<(), CommitError> {
         let epoch = self.raise_epoch()?;
         self.epoch.store(epoch, Ordering::Release);
+        self.expectation.end();
         Ok(())
     }
 
@@ -288,6 +293,7 @@ impl KvStore {
         settle()?;
         self.epoch.store(epoch, Ordering::Release);
         drop(settling);
+        self.expectation.end();
         Ok(())
     }
 
@@ -612,6 +618,15 @@ impl KvStore {
         }
     }
 
+    /// The same; waits for an epoch that is [expected](KvStore::expect_take_over).
+    pub(crate) fn epoch_in_time(&self) -> Result<u64, CommitError> {
+        if self.expectation.wait(|| self.epoch().is_ok(), now) {
+            let text = "this server opened it anew and has not come to write since: try again";
+            return Err(CommitError::Unavailable(std::io::Error::other(text)));
+        }
+        self.epoch()
+    }
+
     /// The epoch that this handle was given; 0: none.
     pub(crate) fn own_epoch(&self) -> &AtomicU64 {
         &self.epoch
@@ -663,7 +678,7 @@ impl KvStore {
 /// Cached data is never right because of the time: it only says when to ask again.
 ///
 /// The clock goes on while the machine is suspended, as other nodes do.
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

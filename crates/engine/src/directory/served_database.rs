@@ -191,6 +191,12 @@ impl<S: Store> ServedDatabase<S> {
         self.database.log_watch().tell();
     }
 
+    /// The same where another one takes its place: the same database, opened otherwise. Changes that still come go there.
+    pub fn retire_for(&self, next: &Self) {
+        self.writer.retire_for(&next.writer);
+        self.database.log_watch().tell();
+    }
+
     /// Whether the database has left the configuration: what is under way there ends.
     pub fn is_retired(&self) -> bool {
         self.writer.is_retired()

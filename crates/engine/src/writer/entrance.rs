@@ -2,8 +2,8 @@
 //!
 //! **Every change that comes in is answered once**: by the writer, or here.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use larix_proto::{LdapResult, ResultCode};
 
@@ -107,16 +107,30 @@ pub(super) struct Entrance {
     pub(super) queue: Arc<Queue<Work>>,
     pub(super) here: Arc<dyn OwnThread>,
     retired: AtomicBool,
+    /// That of the writer which gets what comes behind the end of this one.
+    successor: OnceLock<Weak<Self>>,
 }
 
 impl Entrance {
     pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn OwnThread>) -> Self {
-        Self { queue, here, retired: AtomicBool::new(false) }
+        Self { queue, here, retired: AtomicBool::new(false), successor: OnceLock::new() }
     }
 
-    /// Puts a change into the queue, or answers why it cannot wait there.
+    /// Puts a change into the queue or, behind its end, into that of the successor, or answers why it cannot wait there.
     pub(super) fn put(&self, job: Job) {
-        put(&self.queue, job, || if self.is_retired() { RETIRED } else { "the server is shutting down" });
+        let Err((error, Work::Change(job))) = self.queue.push(Work::Change(job)) else { return };
+        let successor = self.successor.get().filter(|_| error == QueueError::Closed);
+        match successor.and_then(Weak::upgrade) {
+            Some(successor) => successor.put(job),
+            None if self.is_retired() => refuse(job, error, RETIRED),
+            None => refuse(job, error, "the server is shutting down"),
+        }
+    }
+
+    /// Has another writer get what comes behind the end of this one.
+    pub(super) fn hand_on_to(&self, successor: &Arc<Self>) {
+        // The first one counts.
+        let _known = self.successor.set(Arc::downgrade(successor));
     }
 
     /// Notes that the database has left the configuration.
@@ -140,15 +154,15 @@ impl Submitter {
 
     /// Puts a change into the queue, or answers why it cannot wait there.
     pub(crate) fn submit(&self, job: Job) {
-        put(&self.0, job, || "the database is no longer served");
+        let Err((error, Work::Change(job))) = self.0.push(Work::Change(job)) else { return };
+        refuse(job, error, "the database is no longer served");
     }
 }
 
-fn put(queue: &Queue<Work>, job: Job, why_closed: impl FnOnce() -> &'static str) {
-    let Err((error, Work::Change(job))) = queue.push(Work::Change(job)) else { return };
+fn refuse(job: Job, error: QueueError, why_closed: &'static str) {
     let (code, text) = match error {
         QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
-        QueueError::Closed => (ResultCode::UNAVAILABLE, why_closed()),
+        QueueError::Closed => (ResultCode::UNAVAILABLE, why_closed),
     };
     (job.completion)(LdapResult::with(code, text).into());
 }
@@ -210,5 +224,26 @@ mod tests {
         check(0, false, false, Some((ResultCode::BUSY, BUSY)), Some((ResultCode::BUSY, BUSY)));
         check(1, true, false, unavailable(STOPS), unavailable(CLOSED));
         check(1, true, true, unavailable(RETIRED), unavailable(CLOSED));
+    }
+
+    #[test]
+    fn what_comes_behind_the_end_goes_to_the_successor() {
+        let entrance = |limit| {
+            let queue = Queue::new(limit, Arc::new(crate::time::ManualClock::default()));
+            Arc::new(Entrance::new(Arc::new(queue), Arc::new(Nowhere)))
+        };
+        let (before, next) = (entrance(1), entrance(1));
+        before.hand_on_to(&next);
+        assert_eq!(answered(|job| before.put(job)), None);
+        assert_eq!((before.queue.len(), next.queue.len()), (1, 0), "what comes before the end stays");
+        let busy = Some((ResultCode::BUSY, "too many changes are waiting".to_owned()));
+        assert_eq!(answered(|job| before.put(job)), busy);
+        before.retire();
+        before.queue.close();
+        assert_eq!(answered(|job| before.put(job)), None);
+        assert_eq!(next.queue.len(), 1);
+        // Where that one has ended, too, it is as without it.
+        drop(next);
+        assert_eq!(answered(|job| before.put(job)), Some((ResultCode::UNAVAILABLE, RETIRED.to_owned())));
     }
 }

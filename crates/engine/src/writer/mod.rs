@@ -119,6 +119,12 @@ impl Writer {
         self.end();
     }
 
+    /// The same where `next` takes its place: that one carries out what still comes to this one.
+    pub(crate) fn retire_for(&self, next: &Self) {
+        self.entrance.hand_on_to(&next.entrance);
+        self.retire();
+    }
+
     /// Whether the database was taken out of the configuration.
     pub fn is_retired(&self) -> bool {
         self.entrance.is_retired()

@@ -119,6 +119,10 @@ impl<S: Store> OwnThread for Mutex<Core<S>> {
         if core.doubtful || !queue.is_resting() || core.unfinished {
             return Err(job);
         }
+        // Where this server is about to get the right to write, the writer's thread waits for that.
+        if S::SHARED && core.database.store().is_read_only() {
+            return Err(job);
+        }
         // Another database that has the same order commits. The writer's thread waits for that; this one has others to serve.
         if core.environment.order.is_taken() {
             return Err(job);

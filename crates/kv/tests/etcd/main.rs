@@ -53,6 +53,7 @@ over!(
     what_is_at_hand_is_of_one_commit,
     a_bounded_view_asks_when_its_time_is_over,
     a_transaction_of_before_is_fenced_off,
+    changes_wait_for_one_that_is_about_to_take_over,
     nodes_hear_of_commits,
     nodes_say_what_they_are,
     what_was_written_stays_known,

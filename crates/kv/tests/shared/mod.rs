@@ -440,6 +440,43 @@ pub(crate) fn who_takes_over_again_keeps_the_right(engine: &impl TestEngine) {
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"3"[..]));
 }
 
+/// Who commits through a handle that is about to take over waits for that, and the fence decides as ever.
+pub(crate) fn changes_wait_for_one_that_is_about_to_take_over(engine: &impl TestEngine) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let (one, place) = fresh(engine);
+    one.take_over().expect("take over");
+    let next = open(&place, &KvOptions { writes: false, ..unhurried() }).expect("open");
+    assert!(matches!(next.transaction(), Err(CommitError::ReadOnly { .. })));
+    next.expect_take_over(HOUR);
+    assert!(next.expects_take_over() && next.is_read_only());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| commit(&next, &put(b"b", b"next")));
+        commit(&one, &put(b"a", b"one")).expect("the other one has the right until then");
+        next.take_over().expect("take over");
+        waiting.join().expect("an answer").expect("commit");
+    });
+    assert!(!next.expects_take_over());
+    assert_eq!(get(&next, b"a").as_deref(), Some(&b"one"[..]));
+    assert!(matches!(commit(&one, &put(b"a", b"late")), Err(CommitError::Fenced)));
+    // One that has the right expects nothing.
+    next.expect_take_over(HOUR);
+    assert!(!next.expects_take_over());
+
+    // In vain: the time is over, or another one was first.
+    one.expect_take_over(Duration::ZERO);
+    assert!(!one.expects_take_over());
+    let refused = one.transaction().map(drop);
+    assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+    one.expect_take_over(HOUR);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| commit(&one, &put(b"a", b"late")));
+        one.expect_no_take_over();
+        let refused = waiting.join().expect("an answer");
+        assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
+    });
+    assert_eq!(get(&one, b"a").as_deref(), Some(&b"one"[..]));
+}
+
 /// A node that asks nothing by itself hears that another one has committed.
 pub(crate) fn nodes_hear_of_commits(engine: &impl TestEngine) {
     let (leader, place) = fresh(engine);

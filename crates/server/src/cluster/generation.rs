@@ -138,7 +138,9 @@ impl Joining {
             clusters.0.push(Cluster { node, directory });
         }
         let before = earlier.into_iter().flat_map(|earlier| &earlier.0).map(|cluster| &cluster.node);
-        turnover.parted = before.filter(|node| !clusters.has(node)).cloned().collect();
+        let next = |node: &Node| clusters.of_suffix(&node.suffix).map(|cluster| Arc::clone(&cluster.node));
+        let parted = before.filter(|node| !clusters.has(node)).map(|node| (Arc::clone(node), next(node)));
+        turnover.parted = parted.collect();
         Ok((clusters, turnover))
     }
 }
@@ -150,15 +152,15 @@ pub(crate) struct Turnover {
     renewed: Vec<(Arc<Node>, Reconfiguration)>,
     /// What other nodes need of the configuration.
     shared: Vec<(Arc<Node>, NodeConfiguration)>,
-    /// Nodes that the configuration has no more.
-    parted: Vec<Arc<Node>>,
+    /// Nodes that the configuration has no more, each with the one that has its database now, if any.
+    parted: Vec<(Arc<Node>, Option<Arc<Node>>)>,
 }
 
 impl Turnover {
     pub(crate) fn settle(self) {
         self.shared.into_iter().for_each(|(node, shared)| node.share(shared));
         self.renewed.into_iter().for_each(|(node, next)| node.reconfigure(next));
-        self.parted.iter().for_each(|node| node.retire());
+        self.parted.iter().for_each(|(node, next)| node.retire(next.as_deref()));
     }
 }
 

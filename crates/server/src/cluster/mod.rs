@@ -21,6 +21,7 @@ mod tool;
 mod tool_writer;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +64,8 @@ pub use tool_writer::ToolWriter;
 const DEADLINE: Duration = Duration::from_secs(3);
 /// How often a change of the configuration looks whether some node writes.
 const SETTLING_LOOK: Duration = Duration::from_millis(5);
+/// How long changes wait for a database that is opened anew and has not the right to write yet.
+const TURNOVER: Duration = Duration::from_secs(10);
 /// The writer, the thread of the lease and what tools ask take connections beside the threads for reads.
 const CONNECTIONS_BESIDE: usize = 4;
 
@@ -90,6 +93,8 @@ pub(crate) struct Node {
     sync_peers: Arc<SyncPeers>,
     clock: Arc<SystemClock>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    /// Another node of this server has taken its place.
+    is_succeeded: AtomicBool,
 }
 
 /// Numbers of a node.
@@ -229,6 +234,7 @@ impl Node {
             sync_peers: parameters.sync_peers,
             clock,
             thread,
+            is_succeeded: AtomicBool::new(false),
         };
         let receiver =
             std::thread::Builder::new().name("node-messages".to_owned()).spawn(move || receiver.run());
@@ -293,6 +299,12 @@ impl Node {
         (self.role() == Role::Leader).then(|| self.store()?.held_epoch())?
     }
 
+    /// Whether the writer takes changes although this node does not write: the database is being opened anew. What comes to the node that
+    /// was goes to the next one's writer, and that waits for the right to write.
+    pub(crate) fn is_being_reopened(&self) -> bool {
+        self.is_succeeded.load(Ordering::Acquire) || self.store().is_some_and(KvStore::expects_take_over)
+    }
+
     /// Has this called after each change of the role, until it answers that nobody listens any more. It must not block.
     pub(crate) fn on_role_change(&self, listener: Box<dyn Fn() -> bool + Send>) {
         self.role.listen(listener);
@@ -312,6 +324,7 @@ impl Node {
         };
         match self.role() {
             Role::Leader => served.judge_bind(attempt, done),
+            _ if self.is_being_reopened() => served.judge_bind(attempt, done),
             Role::Follower(_) => {
                 self.pending_binds.ask(served.database().store(), &attempt, self.clock.monotonic(), done);
             }
@@ -360,7 +373,7 @@ impl Node {
         };
         let began = self.clock.monotonic();
         // Behind a change of its configuration the node takes the right to write again.
-        while self.role() == Role::Vacant
+        while (self.role() == Role::Vacant || self.is_being_reopened())
             && Duration::from_nanos(self.clock.monotonic().0.saturating_sub(began.0)) < DEADLINE
         {
             std::thread::park_timeout(SETTLING_LOOK);
@@ -405,6 +418,10 @@ impl Node {
         }
         let Some(next) = self.opening.reconfigure(next) else { return };
         let Some(served) = self.served() else { return };
+        // The writer may wait for the right to write, and this for the writer, with the turn that taking the right needs.
+        while served.database().store().expects_take_over() {
+            std::thread::park_timeout(SETTLING_LOOK);
+        }
         let turn = self.role.turn();
         let store = served.database().store();
         let preparation = store.leads().then(|| settling(store, &next));
@@ -438,9 +455,21 @@ impl Node {
         }
     }
 
-    /// The database has left the configuration.
-    pub(crate) fn retire(&self) {
-        self.served().into_iter().for_each(|served| served.retire());
+    /// The database has left the configuration, or `next` has it from now on, opened otherwise. Where this node writes, that one is about to:
+    /// changes wait for it.
+    pub(crate) fn retire(&self, next: Option<&Self>) {
+        let writes = self.role() == Role::Leader || self.is_being_reopened();
+        match (self.served(), next.and_then(Self::served)) {
+            (Some(served), Some(next)) if writes => {
+                let expect = || next.database().store().expect_take_over(TURNOVER);
+                expect();
+                self.is_succeeded.store(true, Ordering::Release);
+                served.retire_for(next);
+                // What waited here has taken its time.
+                expect();
+            }
+            (served, _) => served.into_iter().for_each(|served| served.retire()),
+        }
         self.pending_binds.end();
         self.listening.end();
         self.role.end();

@@ -98,16 +98,27 @@ struct State {
     /// Why it is cut off: the engine answers, and what it holds cannot be read.
     is_damaged: bool,
     ended: bool,
+    /// The thread has given the lease up, and does not take it again.
+    has_left: bool,
     /// The thread is to look at once.
     hurries: bool,
     /// This node writes only while it writes that other database, too.
     beside: Option<Weak<Watch>>,
+    /// Whose place this one takes.
+    predecessor: Option<Weak<Watch>>,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        let state =
-            State { role: Role::Vacant, is_damaged: false, ended: false, hurries: false, beside: None };
+        let state = State {
+            role: Role::Vacant,
+            is_damaged: false,
+            ended: false,
+            has_left: false,
+            hurries: false,
+            beside: None,
+            predecessor: None,
+        };
         Self {
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -180,8 +191,22 @@ impl Watch {
     }
 
     /// Has this node look as soon as another one gives its lease up, whose place it takes: the same database, opened otherwise.
-    pub(super) fn succeed(self: &Arc<Self>, other: &Self) {
+    pub(super) fn succeed(self: &Arc<Self>, other: &Arc<Self>) {
+        self.lock().predecessor = Some(Arc::downgrade(other));
         self.hurry_with(other, |_| true);
+    }
+
+    /// Whether the one whose place this one takes may still have the lease.
+    fn has_predecessor(&self) -> bool {
+        let predecessor = self.lock().predecessor.clone();
+        let predecessor = predecessor.and_then(|predecessor| predecessor.upgrade());
+        predecessor.is_some_and(|predecessor| !predecessor.lock().has_left)
+    }
+
+    /// The thread has given the lease up for good.
+    fn leave(&self) {
+        self.lock().has_left = true;
+        self.listeners.notify();
     }
 
     /// Has the thread look at once with each change of another role, as long as `still` says so.
@@ -269,6 +294,7 @@ impl Holder {
         if let Some(served) = self.open() {
             self.hold(&served);
         }
+        self.watch.leave();
     }
 
     /// The database: waits until the engine answers. None where the node ends before that.
@@ -318,6 +344,8 @@ impl Holder {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
             let led = self.watch.role() == Role::Leader && self.watch.takes_turns();
+            // Until then the lease is that one's.
+            let is_decided = !self.watch.has_predecessor();
             take_read_fault();
             let looked = self.look(served, &mut last_lack);
             let is_damaged = take_read_fault() == Some(ReadFault::Broken);
@@ -333,6 +361,10 @@ impl Holder {
                     last_failure.clear();
                     // Before changes are taken: they would only be in each other's way.
                     self.publish_configuration(served, &role, &mut publication);
+                    if is_decided && matches!(role, Role::Follower(_)) {
+                        // Changes that wait here are another node's.
+                        served.database().store().expect_no_take_over();
+                    }
                     self.publish(served, role);
                     self.report(served, &mut last_report);
                 }
@@ -344,6 +376,7 @@ impl Holder {
                     if self.is_over(last) {
                         // Others may lead by now; if not, the lease is taken anew.
                         served.database().store().resign();
+                        served.database().store().expect_no_take_over();
                         self.watch.lock().is_damaged = is_damaged;
                         self.publish(served, Role::CutOff);
                     }
@@ -365,7 +398,8 @@ impl Holder {
             store.resign();
             // Without it others wait for the lease's end.
             let _released = store.release_lease();
-            self.watch.listeners.notify();
+            // Before the rest: another one may wait for it.
+            self.watch.leave();
         }
         if is_reached {
             // It is forgotten by itself otherwise.
@@ -744,11 +778,14 @@ mod tests {
 
     #[test]
     fn one_that_takes_the_place_of_another_looks_when_that_one_is_over() {
-        let (before, next) = (Watch::default(), Arc::new(Watch::default()));
+        let (before, next) = (Arc::new(Watch::default()), Arc::new(Watch::default()));
+        assert!(!next.has_predecessor());
         next.succeed(&before);
-        assert!(!next.lock().hurries);
+        assert!(!next.lock().hurries && next.has_predecessor());
         before.listeners.notify();
-        assert!(next.lock().hurries);
+        assert!(next.wait(Duration::from_secs(3600)) && next.has_predecessor());
+        before.leave();
+        assert!(next.wait(Duration::from_secs(3600)) && !next.has_predecessor());
     }
 
     #[test]

@@ -66,6 +66,7 @@ fn tools_write_where_no_node_does() {
 fn a_node_goes_on_writing_under_another_configuration() {
     let Some(etcd) = Etcd::start() else { return };
     settings::go_on_writing(&etcd.prefix());
+    settings::wait_for_another_opening(&etcd.prefix());
 }
 
 /// etcd answers one step of a path at a time.
