@@ -46,7 +46,7 @@ pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{
     DatabaseSettings, GluedContexts, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix,
 };
-pub(crate) use shared::{MayConflict, is_conflict, retried};
+pub(crate) use shared::{MayConflict, commit_alone, is_conflict, retried, settled, unmade};
 pub(crate) use unfinished::{begin_fill, discard_fill};
 pub use view::View;
 

@@ -413,11 +413,15 @@ impl Fault {
             note(ReadFault::NotAtHand);
             return ReadError::Stale;
         }
+        note(if self.is_unavailable() { ReadFault::Unavailable } else { ReadFault::Broken });
+        self.into_unread()
+    }
+
+    /// Of a question that is not about content: nothing that was read lacks anything because of it.
+    pub(crate) fn into_unread(self) -> ReadError {
         if self.is_unavailable() {
-            note(ReadFault::Unavailable);
             ReadError::Unavailable(self.into_io())
         } else {
-            note(ReadFault::Broken);
             ReadError::Io(self.into_io())
         }
     }

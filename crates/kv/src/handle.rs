@@ -57,7 +57,7 @@ impl Store for KvStore {
 
     fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
         match self.became(attempt) {
-            Some(settled) => settled.map_err(Fault::into_read),
+            Some(settled) => settled.map_err(Fault::into_unread),
             None => Err(ReadError::Unavailable(std::io::Error::other("the store knows of no such commit"))),
         }
     }

@@ -2,8 +2,12 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use larix_store::{CommitError, ReadError, Snapshot, Store};
+use larix_store::{
+    CommitError, CommitId, Durability, ReadError, Snapshot, Store, Transaction as _, WriteSet,
+};
 
 use super::{Database, DatabaseOpenError, DatabaseState, check_format};
 use crate::catalog::Catalog;
@@ -12,6 +16,12 @@ use crate::tables::{META, meta};
 
 /// How often something is tried again after another commit to the same store was first.
 pub(crate) const CONFLICT_RETRIES: usize = 64;
+/// How often a tool asks for the outcome of a commit whose answer was lost, with a pause behind each question that has no answer: an engine
+/// that is started again answers by then.
+const TOOL_TRIES: usize = 20;
+const TOOL_PAUSE: Duration = Duration::from_secs(1);
+/// How often a tool makes a commit that was not answered and not made.
+const UNMADE_MAX: usize = 3;
 
 impl<S: Store> Database<S> {
     /// In a shared store: takes the catalog from the snapshot where another writer may have changed it since it was read.
@@ -111,4 +121,47 @@ pub(crate) fn retried<A, E: MayConflict>(mut attempt: impl FnMut() -> Result<A, 
         }
     }
     result
+}
+
+/// What became of a tool's commit, also where the store's answer was lost. `None`: it was not made and never will be.
+///
+/// # Errors
+/// Nothing was committed, or [`CommitError::OutcomeUnknown`].
+pub(crate) fn settled<S: Store>(
+    store: &S,
+    committed: Result<CommitId, CommitError>,
+) -> Result<Option<CommitId>, CommitError> {
+    let Err(CommitError::OutcomeUnknown(attempt)) = committed else { return committed.map(Some) };
+    for _ in 0..TOOL_TRIES {
+        match store.outcome(attempt) {
+            Ok(outcome) => return Ok(outcome),
+            Err(_) => thread::park_timeout(TOOL_PAUSE),
+        }
+    }
+    Err(CommitError::OutcomeUnknown(attempt))
+}
+
+/// What is said where that was `None`, and the tool does not make it once more.
+pub(crate) fn unmade() -> CommitError {
+    let text = "it did not answer the commit and did not make it: nothing of it is there, try again";
+    CommitError::Unavailable(std::io::Error::other(text))
+}
+
+/// Commits changes of a tool that alone writes, so that they fit once more where a commit without an answer was not made.
+///
+/// # Errors
+/// As [`settled`].
+pub(crate) fn commit_alone<S: Store>(
+    store: &S,
+    transaction: S::Transaction<'_>,
+    set: &WriteSet,
+) -> Result<CommitId, CommitError> {
+    let mut committed = transaction.commit(set, Durability::Sync);
+    for _ in 1..UNMADE_MAX {
+        if let Some(made) = settled(store, committed)? {
+            return Ok(made);
+        }
+        committed = store.transaction()?.commit(set, Durability::Sync);
+    }
+    settled(store, committed)?.ok_or_else(unmade)
 }

@@ -11,7 +11,7 @@ use std::thread;
 
 use larix_proto::ldif::{Chunk, Chunks, LocalFiles};
 use larix_store::memory::MemoryStore;
-use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
+use larix_store::{Loader, Store, WriteSet};
 use uuid::Uuid;
 
 use super::error::{LoadError, RecordError, RecordFault};
@@ -25,7 +25,7 @@ use super::worker::{Batch, Content, Encoded, EncodedEntry, Turns, Worker};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress, joined};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
-use crate::database::Database;
+use crate::database::{Database, commit_alone, settled, unmade};
 use crate::entry::EntryId;
 use crate::index::{KeyKind, key};
 use crate::log;
@@ -72,7 +72,7 @@ pub(super) fn load<S: Store>(
         report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
         write_meta(&mut set, &mut checker.into_catalog(), packing, report.last_id);
         put_all(&mut loader, &set)?;
-        loader.finish()?;
+        settled(store, loader.finish())?.ok_or_else(unmade)?;
     }
     Ok(report.load)
 }
@@ -574,7 +574,7 @@ pub(super) fn forget_entries_before<S: Store>(store: &S) -> Result<(), LoadError
     tree::bump_generation(&mut set, &transaction)?;
     log::end_history(&mut set);
     set.delete(META, meta::BACK_LINKS);
-    transaction.commit(&set, Durability::Sync)?;
+    commit_alone(store, transaction, &set)?;
     Ok(())
 }
 

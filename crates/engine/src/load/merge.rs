@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use larix_proto::ldif::{LocalFiles, Reader};
 use larix_schema::NormalDn;
-use larix_store::{Durability, Layered, PostingCursor, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Layered, PostingCursor, Snapshot, Store, WriteSet};
 
 use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
@@ -14,7 +14,7 @@ use super::prepare::{CheckedEntry, Checker, Local};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
-use crate::database::Database;
+use crate::database::{Database, commit_alone};
 use crate::entry::EntryId;
 use crate::entry::encode::{self, Placement};
 use crate::fault::Fault;
@@ -236,9 +236,9 @@ impl Group {
         Ok(Ok(()))
     }
 
-    fn commit<S: Store, T: Transaction>(
+    fn commit<S: Store>(
         mut self,
-        transaction: T,
+        transaction: S::Transaction<'_>,
         database: &Database<S>,
         local: &Local,
     ) -> Result<(), LoadError> {
@@ -250,7 +250,7 @@ impl Group {
         let catalog = local.catalog.catalog();
         local.catalog.write_new(&mut self.set);
         database.publish_catalog(catalog.clone());
-        transaction.commit(&self.set, Durability::Sync)?;
+        commit_alone(database.store(), transaction, &self.set)?;
         if let Some(committed) = CatalogEdit::new(catalog.clone()).committed() {
             database.publish_catalog(committed);
         }

@@ -11,8 +11,7 @@ use std::thread;
 
 use larix_schema::Schema;
 use larix_store::{
-    CommitError, Direction, Durability, KeyRange, Loader, PostingCursor, ReadError, Snapshot, Store,
-    Transaction, WriteSet,
+    CommitError, Direction, KeyRange, Loader, PostingCursor, ReadError, Snapshot, Store, WriteSet,
 };
 
 use super::runs::{Merge, Run};
@@ -20,7 +19,7 @@ use super::sort::Sorter;
 use super::worker::Gathering;
 use super::{MEMORY_BYTES_DEFAULT, joined};
 use crate::catalog::Catalog;
-use crate::database::Database;
+use crate::database::{Database, commit_alone, settled, unmade};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView};
 use crate::fault::Fault;
 use crate::index::merge::{self, DrainError};
@@ -193,7 +192,7 @@ pub fn rebuild<S: Store>(
 }
 
 fn publish<S: Store>(database: &Database<S>, catalog: &Catalog, set: &WriteSet) -> Result<(), RebuildError> {
-    database.store().transaction()?.commit(set, Durability::Sync)?;
+    commit_alone(database.store(), database.store().transaction()?, set)?;
     database.publish_catalog(Arc::new(catalog.clone()));
     Ok(())
 }
@@ -339,7 +338,7 @@ fn append<S: Store>(
     let mut loader = database.store().live_loader()?;
     loader.clear(INDEX)?;
     let total = merged(runs, rebuilt, progress, |key, ids| Ok(loader.append_posting_runs(INDEX, key, ids)?))?;
-    loader.finish()?;
+    settled(database.store(), loader.finish())?.ok_or_else(unmade)?;
     Ok(total)
 }
 
@@ -390,7 +389,7 @@ fn merged(
 
 fn commit<S: Store>(database: &Database<S>, set: &WriteSet) -> Result<(), RebuildError> {
     if !set.is_empty() {
-        database.store().transaction()?.commit(set, Durability::Sync)?;
+        commit_alone(database.store(), database.store().transaction()?, set)?;
     }
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::fs;
 use std::sync::Arc;
 
 use larix_schema::{Schema, SchemaBuilder};
-use larix_store::fault::{FaultPlan, FaultStore};
+use larix_store::fault::{Fault as StoreFault, FaultPlan, FaultStore};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::memory::MemoryStore;
-use larix_store::{Direction, KeyRange, Snapshot, Store};
+use larix_store::{CommitError, Direction, KeyRange, Snapshot, Store};
 
 use super::*;
 use crate::catalog::Catalog;
@@ -676,4 +676,37 @@ fn indexes_made_anew_put_no_entries_at_risk() {
         rebuild(&database, &Rebuild::All, &RebuildOptions::new(scratch.path()), &mut |_| {}).unwrap();
     assert!(rebuilt.postings > 0);
     assert_eq!(database.store().careless_loads(), 0);
+}
+
+/// A store that does not answer a commit says later what became of it.
+#[test]
+fn what_became_of_a_commit_without_an_answer_is_found_out() {
+    let site = Site::new();
+    let lost = |made| StoreFault::Lost { made, silent: 0 };
+    for (faults, stored) in [
+        (vec![lost(true)], true),
+        (vec![lost(false)], true),
+        (vec![lost(false), lost(true)], true),
+        (vec![lost(false), lost(false), lost(false)], false),
+    ] {
+        let plan = FaultPlan::new();
+        let store = FaultStore::new(MemoryStore::new(&TABLES).unwrap(), plan.clone());
+        let (schema, settings) = (Arc::clone(&site.schema), site.settings.clone());
+        let database = Database::open(store, schema, settings, &SeededRandom::new(1)).unwrap();
+        let first = plan.commits() + 1;
+        for (commit, fault) in (first..).zip(&faults) {
+            let _same = plan.clone().at(commit, *fault);
+        }
+        let options = LoadOptions::default();
+        let loaded = load_into(&database, people(5).as_bytes(), site.context(), &options, &mut Unobserved);
+        assert_eq!(plan.commits(), first + faults.len() as u64 - 1 + u64::from(faults == [lost(false)]));
+        assert_eq!(bulk::is_empty(&database).unwrap(), !stored, "{faults:?}");
+        match loaded {
+            Ok(_) => assert!(stored, "{faults:?}"),
+            Err(LoadError::Commit(CommitError::Unavailable(why))) => {
+                assert!(!stored && why.to_string().contains("nothing of it is there"), "{faults:?}: {why}");
+            }
+            Err(error) => panic!("{faults:?}: {error}"),
+        }
+    }
 }

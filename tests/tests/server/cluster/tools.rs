@@ -239,3 +239,38 @@ fn a_tool_that_hangs_keeps_no_node_from_writing() {
     nodes[0].stop();
     assert_eq!(entries(&nodes[0].site), 3);
 }
+
+/// An engine that commits a load and loses the answer knows later that it was made.
+#[test]
+fn a_load_without_an_answer_is_found() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let nodes = nodes(&address, 1, "");
+    let (tool, mut input) = loading(&nodes[0].site);
+    input.write_all(ldif(20_000).as_bytes()).expect("it reads");
+    let locks =
+        "SELECT count(*) FROM pg_locks WHERE relation = 'larix.rows'::regclass AND mode = 'RowExclusiveLock'";
+    until("rows are on their way", || engine.sql(&name, locks).is_some_and(|count| count != "0"));
+    let set = |change: &str, expected: &str| {
+        engine.sql("postgres", &format!("ALTER SYSTEM {change}")).expect("set");
+        engine.sql("postgres", "SELECT pg_reload_conf()").expect("reload");
+        until("the setting", || {
+            engine.sql("postgres", "SHOW synchronous_standby_names").as_deref() == Some(expected)
+        });
+    };
+    // The engine commits, and waits for a standby that never answers.
+    set("SET synchronous_standby_names = 'nobody'", "nobody");
+    drop(input);
+    let those_that_wait = format!(
+        "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = '{name}' AND query LIKE '%COMMIT%'"
+    );
+    until("it waits", || {
+        engine
+            .sql("postgres", &format!("SELECT count(*) {those_that_wait}"))
+            .is_some_and(|count| count != "0")
+    });
+    engine.sql("postgres", &format!("SELECT pg_terminate_backend(pid) {those_that_wait}")).expect("ended");
+    set("RESET synchronous_standby_names", "");
+    done(&tool.wait_with_output().expect("its end"));
+    assert_eq!(entries(&nodes[0].site), 20_003);
+}
