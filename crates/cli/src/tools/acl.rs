@@ -8,15 +8,17 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use larix_configuration::Config;
+use larix_engine::Database;
 use larix_engine::access::{
     AccessLevel, AccessPolicy, AccessTarget, EntryFacts, Item, PeerNames, Privilege, Strength, Subject,
 };
 use larix_engine::search::{Gate, GuardedEntry};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+use larix_server::cluster;
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
-use super::common::{self, Access, ConfigArgs, section_of};
+use super::common::{self, ConfigArgs, Opened, section_of};
 use super::identities::Offline;
 use explain::Explained;
 
@@ -100,32 +102,62 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
     }
     let section =
         section.with_context(|| format!("no database holds {:?}; -u asks without reading it", args.base))?;
-    if !section.kind.is_stored() {
+    if !section.kind.keeps_entries() {
         let kind = section.kind.name();
         bail!(
             "{:?} is in a {kind} database, which this tool does not read; -u asks without reading",
             args.base
         );
     }
-    let fault = |fault| anyhow::anyhow!("{fault}");
-    let database = common::open(&config, section, Access::Read)?;
-    let snapshot = database.store().snapshot()?;
-    let view = database.view(&snapshot).map_err(fault)?;
-    let missing = || format!("there is no entry {:?}; -u asks without reading it", args.base);
-    let id = view.resolve(&dn).map_err(fault)?.and_then(|resolved| resolved.id).with_context(missing)?;
-    let record = view.record(id).map_err(fault)?.with_context(missing)?;
-    let reader = view.reader(id, &record).map_err(fault)?;
-    let questions = if questions.is_empty() {
-        everything(&reader.to_owned(args.base.clone(), true).map_err(fault)?, explains)
-    } else {
-        questions
-    };
-    let seen = GuardedEntry::new(&view, reader, Gate::new(&policy, &subject));
-    answer(&AccessTarget { dn: &dn, entry: &seen }, &questions);
-    if seen.failed() {
-        bail!("the entry, or a group that a rule names, could not be read");
+    let asking = Asking { args, policy: &policy, subject: &subject, dn: &dn, explains };
+    match Opened::open(&config, section)? {
+        Opened::Stored(database) => asking.about(&database, questions, &answer),
+        Opened::Shared(database) => {
+            let answered = asking.about(&database, questions, &answer);
+            // What could not be read must not pass for a rule that does not match.
+            cluster::whole().map_err(anyhow::Error::msg)?;
+            answered
+        }
     }
-    Ok(())
+}
+
+/// Who asks about which entry.
+struct Asking<'a> {
+    args: &'a AclArgs,
+    policy: &'a AccessPolicy,
+    subject: &'a Subject,
+    dn: &'a NormalDn,
+    explains: bool,
+}
+
+impl Asking<'_> {
+    /// Has the questions answered, or all that the entry gives rise to, as the database holds it.
+    fn about<S: Store>(
+        &self,
+        database: &Database<S>,
+        questions: Vec<Question>,
+        answer: &dyn Fn(&AccessTarget<'_>, &[Question]),
+    ) -> anyhow::Result<()> {
+        let Self { args, policy, subject, dn, explains } = *self;
+        let fault = |fault| anyhow::anyhow!("{fault}");
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot).map_err(fault)?;
+        let missing = || format!("there is no entry {:?}; -u asks without reading it", args.base);
+        let id = view.resolve(dn).map_err(fault)?.and_then(|resolved| resolved.id).with_context(missing)?;
+        let record = view.record(id).map_err(fault)?.with_context(missing)?;
+        let reader = view.reader(id, &record).map_err(fault)?;
+        let questions = if questions.is_empty() {
+            everything(&reader.to_owned(args.base.clone(), true).map_err(fault)?, explains)
+        } else {
+            questions
+        };
+        let seen = GuardedEntry::new(&view, reader, Gate::new(policy, subject));
+        answer(&AccessTarget { dn, entry: &seen }, &questions);
+        if seen.failed() {
+            bail!("the entry, or a group that a rule names, could not be read");
+        }
+        Ok(())
+    }
 }
 
 fn dn(schema: &Schema, text: &str) -> anyhow::Result<NormalDn> {

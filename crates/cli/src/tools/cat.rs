@@ -17,10 +17,9 @@ use larix_engine::{Database, EntryId, View, log};
 use larix_proto::ldif::{Body, LdifAttribute, Record, Writer};
 use larix_schema::NormalDn;
 use larix_server::{cluster, config_entries_matching};
-use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, Opened};
 use super::selection::{Selection, SelectionArgs, each_record_of_one_moment};
 use crate::terminal::{self, print_report};
 
@@ -109,22 +108,6 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
         file.sync_all().context("cannot write the LDIF")?;
     }
     Ok(unreadable)
-}
-
-/// A database to be read.
-enum Opened {
-    Stored(Box<Database<LmdbStore>>),
-    Shared(Box<Database<cluster::ToolStore>>),
-}
-
-impl Opened {
-    fn open(config: &Config, section: &larix_configuration::Database) -> anyhow::Result<Self> {
-        if section.kind.is_in_shared_engine() {
-            let opened = cluster::open_to_read(config, section).map_err(anyhow::Error::msg);
-            return opened.map(|database| Self::Shared(Box::new(database)));
-        }
-        common::open(config, section, Access::Read).map(|database| Self::Stored(Box::new(database)))
-    }
 }
 
 /// `-o ldif-wrap=no` or a number of columns.

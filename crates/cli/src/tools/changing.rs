@@ -80,6 +80,11 @@ impl Changing {
                 "of the databases that are glued, some are in a shared engine and some are not: -g takes the one that is named alone"
             );
         }
+        if writes.access == Access::Change {
+            for section in sections {
+                demand_made(config, section)?;
+            }
+        }
         let writers = sections.iter().map(|section| ToolWriter::open(config, section, name));
         let writers = writers.collect::<Result<Vec<_>, _>>().map_err(anyhow::Error::msg)?;
         writers.iter().try_for_each(ToolWriter::end_history).map_err(anyhow::Error::msg)?;
@@ -117,6 +122,15 @@ impl Changing {
             .context("no database was chosen")?;
         Ok(client.change(&operation, &wire_controls(&controls))?)
     }
+}
+
+/// Who changes what is there makes no database where the engine has none.
+fn demand_made(config: &Config, section: &larix_configuration::Database) -> anyhow::Result<()> {
+    if ToolWriter::look(config, section).map_err(anyhow::Error::msg)?.is_some() {
+        return Ok(());
+    }
+    let suffix = section.suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
+    bail!("the engine of {suffix:?} has no entries of it: `slapadd` fills it")
 }
 
 /// What a tool asks for beside a change, as it is sent.

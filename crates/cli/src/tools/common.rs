@@ -20,6 +20,7 @@ use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::cluster;
 use larix_server::ldif_tree::{self, FileUse};
 use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
@@ -257,22 +258,11 @@ impl DatabaseArgs {
         self.choose_among(config, |database| database.kind.keeps_entries())
     }
 
-    /// As [`Self::choose`] for a tool that reads below `base` alone: where no database is named, that DN names it, as for slapd's tools.
+    /// As [`Self::choose_with_shared`] for a tool that reads below `base` alone: where no database is named, that DN names it, as for
+    /// slapd's tools.
     ///
     /// # Errors
-    /// Those of [`Self::choose`]; a named database that has nothing below the DN.
-    pub(crate) fn choose_below<'c>(
-        &self,
-        config: &'c Config,
-        base: Option<&str>,
-    ) -> anyhow::Result<Chosen<'c>> {
-        self.naming(config, base)?.choose(config).and_then(|chosen| demand_reached(config, base, chosen))
-    }
-
-    /// The same as [`Self::choose_with_shared`] is.
-    ///
-    /// # Errors
-    /// As [`Self::choose_below`].
+    /// Those of [`Self::choose_with_shared`]; a named database that has nothing below the DN.
     pub(crate) fn choose_to_read_below<'c>(
         &self,
         config: &'c Config,
@@ -409,7 +399,7 @@ pub(crate) fn nothing_stored(config: &Config) -> anyhow::Error {
 }
 
 /// Why a tool that works on files of this machine does not work on a database that is meant, if an engine has its entries.
-fn why_in_engine(
+pub(crate) fn why_in_engine(
     config: &Config,
     is_meant: impl Fn(&larix_configuration::Database) -> bool,
 ) -> Option<anyhow::Error> {
@@ -419,8 +409,8 @@ fn why_in_engine(
     let suffix = suffixes.first().map(|suffix| suffix.text.as_str()).unwrap_or_default();
     Some(anyhow::anyhow!(
         "the entries of {suffix:?} are in an engine that servers share, and this tool works on files of this machine: \
-         `larix cluster check` and `larix cat` read them there, `slapadd` fills an empty one, servers change them, and the engine's own \
-         tools make backups"
+         `larix cluster check` checks them there, `larix cat` writes them as LDIF, `slapadd`, `slapmodify` and `slapdelete` change them \
+         while no node writes, and the engine's own tools make backups, as `pg_dump` or `etcdctl snapshot save`"
     ))
 }
 
@@ -479,6 +469,25 @@ pub(crate) fn open(
     let store = LmdbStore::open(&mdb.directory, &TABLES, &options)?;
     Database::open(store, Arc::clone(&config.schema), settings, &SystemRandom)
         .map_err(|error| anyhow::anyhow!("{}: {error}", mdb.directory.display()))
+}
+
+/// A database to be read, beside servers.
+pub(crate) enum Opened {
+    Stored(Box<Database<LmdbStore>>),
+    /// Behind the reading, [`cluster::whole`] says whether everything could be read.
+    Shared(Box<Database<cluster::ToolStore>>),
+}
+
+impl Opened {
+    /// # Errors
+    /// It cannot be opened, or its engine cannot be asked.
+    pub(crate) fn open(config: &Config, section: &larix_configuration::Database) -> anyhow::Result<Self> {
+        if section.kind.is_in_shared_engine() {
+            let opened = cluster::open_to_read(config, section).map_err(anyhow::Error::msg);
+            return opened.map(|database| Self::Shared(Box::new(database)));
+        }
+        open(config, section, Access::Read).map(|database| Self::Stored(Box::new(database)))
+    }
 }
 
 /// Parses a tool's own flags; `--help` and mistakes end the process as clap does.
@@ -631,14 +640,12 @@ mod tests {
         let config = Config::from_slapd_conf(&file).unwrap();
         let check = |suffix: Option<&str>, number: Option<usize>, base: Option<&str>, expected: &str| {
             let args = DatabaseArgs { suffix: suffix.map(str::to_owned), number, no_glue: false };
-            for chosen in [args.choose_below(&config, base), args.choose_to_read_below(&config, base)] {
-                let found = match chosen {
-                    Ok(Chosen::Configuration) => CONFIGURATION_SUFFIX.to_owned(),
-                    Ok(Chosen::Stored(databases)) => databases[0].suffixes[0].text.clone(),
-                    Err(error) => error.to_string(),
-                };
-                assert!(found.contains(expected), "{suffix:?} {number:?} {base:?}: {found}");
-            }
+            let found = match args.choose_to_read_below(&config, base) {
+                Ok(Chosen::Configuration) => CONFIGURATION_SUFFIX.to_owned(),
+                Ok(Chosen::Stored(databases)) => databases[0].suffixes[0].text.clone(),
+                Err(error) => error.to_string(),
+            };
+            assert!(found.contains(expected), "{suffix:?} {number:?} {base:?}: {found}");
         };
         check(None, None, None, "cn=x");
         check(None, None, Some(""), "cn=x");

@@ -13,12 +13,11 @@ use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NearestSuffix, NormalDn};
-use larix_server::config_entries_matching;
+use larix_server::{cluster, config_entries_matching};
 use larix_store::Store;
-use larix_store::lmdb::LmdbStore;
 
 use super::changing::{Changing, Writes};
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, Opened};
 use super::selection::{Selection, each_record};
 use crate::terminal;
 
@@ -79,7 +78,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
             Ok(common::change_configuration(&mut config, operation, controls))
         });
     }
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+    let Chosen::Stored(databases) = args.database.choose_with_shared(&config)? else {
         bail!("cn=config has the number 0");
     };
     if args.dry_run {
@@ -94,8 +93,12 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
                     matching(&config, served.database(), filter, &mut dns)?;
                 }
             }
-            // It takes none of these.
-            Changing::Shared { .. } => {}
+            Changing::Shared { directory, .. } => {
+                for served in directory.databases() {
+                    matching(&config, served.database(), filter, &mut dns)?;
+                }
+                cluster::whole().map_err(anyhow::Error::msg)?;
+            }
             Changing::Served(_) => {
                 for section in &databases {
                     let database = common::open(&config, section, Access::Read)?;
@@ -117,15 +120,20 @@ fn look(
 ) -> anyhow::Result<u64> {
     let mut opened = Vec::new();
     for section in sections {
-        let database = common::open(config, section, Access::Read)?;
+        let database = Opened::open(config, section)?;
         if let Some(filter) = &args.filter {
-            matching(config, &database, filter, &mut dns)?;
+            match &database {
+                Opened::Stored(database) => matching(config, database, filter, &mut dns)?,
+                Opened::Shared(database) => matching(config, database, filter, &mut dns)?,
+            }
         }
         opened.push((*section, database));
     }
     let mut missing = 0;
     for entry in dns {
-        if is_there(config, &opened, &entry)? {
+        let found = is_there(config, &opened, &entry)?;
+        cluster::whole().map_err(anyhow::Error::msg)?;
+        if found {
             println!("{entry}");
             continue;
         }
@@ -141,16 +149,23 @@ fn look(
 
 fn is_there(
     config: &Config,
-    opened: &[(&larix_configuration::Database, Database<LmdbStore>)],
+    opened: &[(&larix_configuration::Database, Opened)],
     entry: &str,
 ) -> anyhow::Result<bool> {
-    let fault = |fault| anyhow::anyhow!("{fault}");
     let dn = config.schema.parse_dn(entry).map_err(|error| anyhow::anyhow!("DN {entry:?}: {error}"))?;
     let held = NearestSuffix::of(&dn).among(opened, |nearest, (section, _)| section.depth_of(nearest));
-    let Some((_, (_, database))) = held else { return Ok(false) };
+    match held {
+        None => Ok(false),
+        Some((_, (_, Opened::Stored(database)))) => holds(database, &dn),
+        Some((_, (_, Opened::Shared(database)))) => holds(database, &dn),
+    }
+}
+
+fn holds<S: Store>(database: &Database<S>, dn: &NormalDn) -> anyhow::Result<bool> {
+    let fault = |fault| anyhow::anyhow!("{fault}");
     let snapshot = database.store().snapshot()?;
     let view = database.view(&snapshot).map_err(fault)?;
-    Ok(view.resolve(&dn).map_err(fault)?.is_some_and(|resolved| resolved.id.is_some()))
+    Ok(view.resolve(dn).map_err(fault)?.is_some_and(|resolved| resolved.id.is_some()))
 }
 
 /// Hands each deletion to `apply`. Answers how many were refused.
@@ -207,9 +222,9 @@ fn matching_configuration(config: &Config, filter: &str, recursive: bool) -> any
 }
 
 /// Collects the DNs of the entries that match, youngest first, so that leaves go before what is above them.
-fn matching(
+fn matching<S: Store>(
     config: &Config,
-    database: &Database<LmdbStore>,
+    database: &Database<S>,
     filter: &str,
     dns: &mut Vec<String>,
 ) -> anyhow::Result<()> {

@@ -13,9 +13,8 @@ use larix_proto::url::LdapUrl;
 use larix_schema::{BoundFilter, NearestSuffix, NormalDn, Schema};
 use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
-use larix_store::lmdb::LmdbStore;
 
-use super::common::{self, Access, section_of};
+use super::common::{Opened, section_of};
 
 /// Two are as good as many: the answer does not name them.
 const FOUND_MAX: u64 = 2;
@@ -23,14 +22,14 @@ const FOUND_MAX: u64 = 2;
 /// The databases of a configuration, read beside a server or without one.
 pub(super) struct Offline<'c> {
     config: &'c Config,
-    opened: Vec<(&'c larix_configuration::Database, Database<LmdbStore>)>,
+    opened: Vec<(&'c larix_configuration::Database, Opened)>,
 }
 
 impl<'c> Offline<'c> {
     /// A database that cannot be opened has no entries here.
     pub(super) fn open(config: &'c Config) -> Self {
-        let stored = config.databases.iter().filter(|database| database.kind.is_stored());
-        let opened = stored.filter_map(|section| match common::open(config, section, Access::Read) {
+        let stored = config.databases.iter().filter(|database| database.kind.keeps_entries());
+        let opened = stored.filter_map(|section| match Opened::open(config, section) {
             Ok(database) => Some((section, database)),
             Err(error) => {
                 eprintln!("note: not searched: {error:#}");
@@ -45,7 +44,7 @@ impl<'c> Offline<'c> {
         Self { config, opened: Vec::new() }
     }
 
-    fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
+    fn holder(&self, dn: &NormalDn) -> Option<&Opened> {
         let found =
             NearestSuffix::of(dn).among(&self.opened, |nearest, (section, _)| section.depth_of(nearest));
         found.map(|(_, (_, database))| database)
@@ -61,14 +60,25 @@ impl<'c> Offline<'c> {
 
     fn search(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<Vec<NormalDn>> {
         let base = self.config.schema.parse_dn(&url.dn).ok()?;
-        let database = self.holder(&base)?;
+        match self.holder(&base)? {
+            Opened::Stored(database) => self.search_in(database, who, (&base, url)),
+            Opened::Shared(database) => self.search_in(database, who, (&base, url)),
+        }
+    }
+
+    fn search_in<S: Store>(
+        &self,
+        database: &Database<S>,
+        who: Option<&NormalDn>,
+        (base, url): (&NormalDn, &LdapUrl),
+    ) -> Option<Vec<NormalDn>> {
         let filter = url.filter.as_ref();
         let filter =
             filter.map_or(BoundFilter::True, |filter| self.config.schema.bind_filter(filter.as_filter()));
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;
         let subject = Self::subject(who);
-        let query = InternalSearch::for_identity(&base, url.scope.unwrap_or(Scope::Base), &filter, &subject)
+        let query = InternalSearch::for_identity(base, url.scope.unwrap_or(Scope::Base), &filter, &subject)
             .within(InternalLimits { entries: FOUND_MAX, ..InternalLimits::default() });
         let mut found = Vec::new();
         let searched = internal::search(&view, &query, &mut |entry| {
@@ -80,7 +90,18 @@ impl<'c> Offline<'c> {
     }
 
     fn attribute(&self, who: Option<&NormalDn>, entry: &NormalDn, attribute: &str) -> Option<Vec<Vec<u8>>> {
-        let database = self.holder(entry)?;
+        match self.holder(entry)? {
+            Opened::Stored(database) => self.attribute_in(database, who, (entry, attribute)),
+            Opened::Shared(database) => self.attribute_in(database, who, (entry, attribute)),
+        }
+    }
+
+    fn attribute_in<S: Store>(
+        &self,
+        database: &Database<S>,
+        who: Option<&NormalDn>,
+        (entry, attribute): (&NormalDn, &str),
+    ) -> Option<Vec<Vec<u8>>> {
         let description = self.config.schema.describe(attribute).ok()?;
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;

@@ -17,10 +17,10 @@ use larix_engine::write::schema_check::{CheckMode, check_entry};
 use larix_engine::{Database, EntryId, View};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
-use larix_store::Snapshot;
-use larix_store::lmdb::LmdbStore;
+use larix_server::cluster;
+use larix_store::{Snapshot, Store};
 
-use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, Opened};
 use super::selection::{Selection, SelectionArgs, each_record};
 use crate::terminal;
 
@@ -58,7 +58,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn run(args: &SchemaArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
     let base = args.selection.base()?;
-    let Chosen::Stored(databases) = args.database.choose_below(&config, base.as_deref())? else {
+    let Chosen::Stored(databases) = args.database.choose_to_read_below(&config, base.as_deref())? else {
         // The configuration was read, and reading it checks it.
         return Ok(0);
     };
@@ -76,7 +76,14 @@ fn run(args: &SchemaArgs) -> anyhow::Result<u64> {
     };
     let mut found = 0;
     for section in databases {
-        found += check.database(&common::open(&config, section, Access::Read)?)?;
+        found += match Opened::open(&config, section)? {
+            Opened::Stored(database) => check.database(&database)?,
+            Opened::Shared(database) => {
+                let found = check.database(&database)?;
+                cluster::whole().map_err(anyhow::Error::msg)?;
+                found
+            }
+        };
     }
     check.out.flush().context("cannot write what was found")?;
     Ok(found)
@@ -90,7 +97,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn database(&mut self, database: &Database<LmdbStore>) -> anyhow::Result<u64> {
+    fn database<D: Store>(&mut self, database: &Database<D>) -> anyhow::Result<u64> {
         let mut found = 0;
         each_record(database, |view, id, record| {
             match self.row(view, id, record) {

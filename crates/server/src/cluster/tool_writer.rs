@@ -135,7 +135,7 @@ impl Renewal {
         if !store.hold_lease(name, lease).map_err(text)? {
             return Err(match store.lease().map_err(text)?.leader {
                 Some(leader) if leader.starts_with("ldap") => format!(
-                    "{leader} writes: change entries there (ldapadd, ldapmodify; it makes indexes by itself), or stop the nodes first"
+                    "{leader} writes: change entries there (ldapadd, ldapmodify, ldapdelete; it makes indexes by itself), or stop the nodes first"
                 ),
                 Some(leader) => {
                     format!("{leader} writes, or was killed and keeps others away for some seconds more")

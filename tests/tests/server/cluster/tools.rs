@@ -70,6 +70,8 @@ pub(super) fn write_with_tools(address: &str) {
     let site = &nodes[0].site;
     // A dry run makes nothing.
     done(&run(site, "add", &["-u"], &ldif(3)));
+    let person = |name: &str| format!("cn={name},ou=people,{SUFFIX}");
+    assert!(refused(&run(site, "offline-delete", &[&person("p1")], "")).contains("has no entries of it"));
     assert!(refused(&run(site, "cat", &[], "")).contains("the engine holds no store"), "nothing is there");
 
     // What ends in an error leaves nothing, also of what came before.
@@ -90,22 +92,47 @@ pub(super) fn write_with_tools(address: &str) {
     );
     done(&run(site, "offline-modify", &[], &changes));
     done(&run(site, "index", &[], ""));
+    // By name, by filter, and what the schema does not allow.
+    let looked = run(site, "offline-delete", &["-u", "-a", "(cn=p3)", &person("p4")], "");
+    done(&looked);
+    let named = format!("{}\n{}\n", person("p4"), person("p3"));
+    assert_eq!(String::from_utf8_lossy(&looked.stdout), named);
+    done(&run(site, "offline-delete", &["-a", "(cn=p3)", &person("p4")], ""));
+    let told = refused(&run(site, "offline-delete", &[&person("p4")], ""));
+    assert!(told.contains("No such object"), "{told}");
+    let unfit = format!("dn: {}\nchangetype: modify\nadd: mail\nmail: p5@example.com\n", person("p5"));
+    done(&run(site, "offline-modify", &["-s"], &unfit));
+    let found = run(site, "schema", &[], "");
+    let told = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(!found.status.success() && told.contains(&format!("dn: {}\n", person("p5"))), "{told}");
+    assert_eq!(told.matches("dn: ").count(), 1, "{told}");
+    done(&run(site, "offline-delete", &[&person("p5")], ""));
     let checked = run(site, "cluster check", &[], "");
-    assert!(String::from_utf8_lossy(&checked.stdout).contains("503 entries, 0 findings"), "{checked:?}");
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("500 entries, 0 findings"), "{checked:?}");
 
     // Behind them nodes write as ever.
     nodes.iter_mut().for_each(Member::start);
     until("a node writes", || change(&nodes[0], &describe("served")) == "=> 0\n");
-    assert_eq!(nodes[1].content(SUFFIX).expect("entries").len(), 503);
+    assert_eq!(nodes[1].content(SUFFIX).expect("entries").len(), 500);
     assert_eq!(nodes[1].client().value(&format!("cn=bob,ou=people,{SUFFIX}"), "sn").as_deref(), Some("Burr"));
+    // Beside nodes others read.
+    done(&run(&nodes[1].site, "schema", &["-s", &person("ann")], ""));
+    let (ann, questions) = (person("ann"), ["sn/read", "sn/write", "userPassword"]);
+    let asked = [&["-b", &*ann, "-D", &*ann][..], &questions[..]].concat();
+    let told = done(&run(&nodes[1].site, "acl", &asked, ""));
+    assert!(told.contains("read access to sn: ALLOWED"), "{told}");
+    assert!(told.contains("write access to sn: DENIED"), "{told}");
     // What a tool makes is numbered as what the nodes make: added to what was empty, beside others, and changed.
     for name in ["p2", "bob"] {
         let csn = nodes[1].client().value(&format!("cn={name},ou=people,{SUFFIX}"), "entryCSN");
         assert!(csn.as_ref().is_some_and(|csn| csn.contains("#007#")), "{name}: {csn:?}");
     }
-    for (tool, arguments, input) in
-        [("add", &[][..], &*more), ("offline-modify", &[], &changes), ("index", &[], "")]
-    {
+    for (tool, arguments, input) in [
+        ("add", &[][..], &*more),
+        ("offline-modify", &[], &changes),
+        ("index", &[], ""),
+        ("offline-delete", &[&*ann], ""),
+    ] {
         let told = refused(&run(&nodes[1].site, tool, arguments, input));
         assert!(told.contains(&format!("{} writes: change entries there", nodes[0].url())), "{tool}: {told}");
     }

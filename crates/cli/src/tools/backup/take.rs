@@ -171,6 +171,9 @@ fn chosen<'c>(
         if all.is_empty() {
             return Err(common::nothing_stored(config));
         }
+        common::why_in_engine(config, |_| true)
+            .iter()
+            .for_each(|why| eprintln!("note: not in this backup: {why}"));
         return Ok(all);
     }
     match args.database.choose(config)? {
