@@ -16,7 +16,7 @@ use crate::cache::{Range, Row, after};
 use crate::changes;
 use crate::engine::{COMMITS_KEPT, Proposal, Question, Sizes};
 use crate::error::{Fault, Verdict};
-use crate::store::COMMITS_TRIMMED_EVERY;
+use crate::store::{COMMITS_TRIMMED_EVERY, now};
 use crate::view::{KvRecords, View, blocks_of};
 
 /// Keys of one question for blocks of postings.
@@ -40,7 +40,7 @@ impl Transaction for KvTransaction<'_> {
         read_ahead(&view, changes)?;
         let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0, sizes: &store.sizes };
         apply(&mut applied, changes)?;
-        let rows = applied.rows;
+        let (rows, bytes) = (applied.rows, applied.bytes);
         view.whole()?;
         let version = view.version();
         if rows.is_empty() {
@@ -56,7 +56,10 @@ impl Transaction for KvTransaction<'_> {
         let answer = store.engine.commit(proposal);
         store.answered(version + 1, &attempt, matches!(answer, Ok(true)));
         match answer {
-            Ok(true) => Ok(CommitId(version + 1)),
+            Ok(true) => {
+                store.room.found(bytes, now());
+                Ok(CommitId(version + 1))
+            }
             // The row that it continues is of a later epoch, or another one's.
             Ok(false) => {
                 store.fenced(epoch);
@@ -65,7 +68,10 @@ impl Transaction for KvTransaction<'_> {
             Err(fault) => Err(match fault.verdict() {
                 Verdict::Conflict => store.conflict(),
                 Verdict::Unknown => store.unanswered(version + 1, attempt),
-                Verdict::Full | Verdict::Failed => {
+                verdict @ (Verdict::Full | Verdict::Failed) => {
+                    if verdict == Verdict::Full {
+                        store.room.lacks(bytes, now());
+                    }
                     store.doubt();
                     fault.into_commit()
                 }

@@ -191,7 +191,8 @@ impl Status {
     }
 
     fn is_unavailable(&self) -> bool {
-        let is_too_much = self.code == Self::RESOURCE_EXHAUSTED && !self.text.contains("too many requests");
+        let passes = ["too many requests", "space exceeded"].iter().any(|words| self.text.contains(words));
+        let is_too_much = self.code == Self::RESOURCE_EXHAUSTED && !passes;
         self.is_of_login()
             || !is_too_much && !matches!(self.code, Self::INVALID_ARGUMENT | Self::UNIMPLEMENTED)
     }
@@ -555,9 +556,15 @@ mod tests {
     #[test]
     fn an_engine_without_space_says_what_to_do() {
         let text = "etcdserver: mvcc: database space exceeded".to_owned();
-        let error = Fault::Etcd(Status { code: 8, text, endpoint: "e1:2379".to_owned() }).into_commit();
+        let fault = || Fault::Etcd(Status { code: 8, text: text.clone(), endpoint: "e1:2379".to_owned() });
+        let error = fault().into_commit();
         assert!(matches!(&error, CommitError::Io(_)), "{error}");
         assert!(error.to_string().contains("etcdctl alarm disarm"), "{error}");
+        // What it holds is whole: nobody restores it because of that.
+        assert!(matches!(fault().into_read(), ReadError::Unavailable(_)));
+        assert_eq!(crate::read_faults::take_read_fault(), Some(ReadFault::Unavailable));
+        let error = fault().into_open();
+        assert!(matches!(&error, OpenError::Unavailable(_)), "{error}");
     }
 
     #[test]

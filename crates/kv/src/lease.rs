@@ -42,8 +42,7 @@ impl KvStore {
     /// # Errors
     /// The engine cannot be asked. The lease may be this handle's all the same.
     pub fn hold_lease(&self, node: &str, time: Duration) -> Result<bool, ReadError> {
-        let held = self.engine.hold_lease(&self.handle(), node, time);
-        held.map(|holding| holding != Holding::Others).map_err(Fault::into_read)
+        self.hold(node, time).map(|holding| holding != Holding::Others)
     }
 
     /// The same, for one that holds it already. Where another one may have held it since, this asks what was committed.
@@ -51,8 +50,12 @@ impl KvStore {
     /// # Errors
     /// As [`Self::hold_lease`]; the next renewal asks then.
     pub fn renew_lease(&self, node: &str, time: Duration) -> Result<Holding, ReadError> {
-        let hold = || self.engine.hold_lease(&self.handle(), node, time).map_err(Fault::into_read);
-        self.lease_gap.renew(hold, || self.hear())
+        self.lease_gap.renew(|| self.hold(node, time), || self.hear())
+    }
+
+    fn hold(&self, node: &str, time: Duration) -> Result<Holding, ReadError> {
+        let held = self.engine.hold_lease(&self.handle(), node, time);
+        held.map_err(|fault| self.noted(fault).into_read())
     }
 
     /// Gives the lease up, if it is this handle's: another one need not wait for its end.

@@ -28,6 +28,7 @@ mod messages;
 mod postgresql;
 mod presence;
 mod read_faults;
+mod room;
 mod runtime;
 mod schema;
 mod store;

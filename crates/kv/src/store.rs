@@ -14,9 +14,10 @@ use crate::address::{Address, Opening};
 use crate::cache::{Cache, Range, Row};
 use crate::changes::Keys;
 use crate::engine::{CommitPresence, Engine, LeaseGap, Limits, NewCommits, Sizes, StoredCommit};
-use crate::error::{Fault, OpenError};
+use crate::error::{Fault, OpenError, Verdict};
 use crate::expectation::Expectation;
 use crate::read_faults;
+use crate::room::Room;
 use crate::schema;
 
 /// Commits without an answer that can be asked about; older ones are forgotten.
@@ -95,6 +96,9 @@ pub struct Figures {
     /// The newest commit that is known here, and the epoch that it was made in.
     pub version: u64,
     pub epoch: u64,
+    /// Whether the engine had no room for a change of this handle, and none as large has found some since. A minute behind the last refusal,
+    /// any change that finds some counts.
+    pub lacks_room: bool,
 }
 
 /// A handle of a store on an engine.
@@ -119,6 +123,7 @@ pub struct KvStore {
     settling: Mutex<Option<(ThreadId, u64)>>,
     /// Whether it is about to take over.
     pub(crate) expectation: Expectation,
+    pub(crate) room: Room,
     /// Whether the engine has to be asked what is newest before this handle's own memory is used again.
     doubt: AtomicBool,
     pub(crate) lease_gap: LeaseGap,
@@ -237,6 +242,7 @@ impl KvStore {
             alone: AtomicBool::new(false),
             settling: Mutex::default(),
             expectation: Expectation::default(),
+            room: Room::default(),
             doubt: AtomicBool::new(true),
             lease_gap: LeaseGap::default(),
             last_contact: AtomicU64::new(0),
@@ -306,9 +312,10 @@ impl KvStore {
                 Ok(epoch) => {
                     self.newest_epoch.fetch_max(epoch, Ordering::AcqRel);
                     self.alone.store(true, Ordering::Release);
+                    self.room.found(0, now());
                     return Ok(epoch);
                 }
-                Err(fault) => match fault.into_commit() {
+                Err(fault) => match self.noted(fault).into_commit() {
                     CommitError::Conflict => {}
                     error => return Err(error),
                 },
@@ -326,7 +333,21 @@ impl KvStore {
             cache_bytes: self.known().cache.bytes() as u64,
             version: self.version.load(Ordering::Acquire),
             epoch: self.newest_epoch.load(Ordering::Acquire),
+            lacks_room: self.lacks_room(),
         }
+    }
+
+    /// As [`Figures::lacks_room`].
+    pub fn lacks_room(&self) -> bool {
+        self.room.is_lacking()
+    }
+
+    /// Notes an engine without room, where something that has hardly any size finds none.
+    pub(crate) fn noted(&self, fault: Fault) -> Fault {
+        if fault.verdict() == Verdict::Full {
+            self.room.lacks(0, now());
+        }
+        fault
     }
 
     /// Why a read had no answer, the last one that had none since this was asked: who reads learns no more than that.

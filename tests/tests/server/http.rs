@@ -29,12 +29,12 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String, String) {
     (status, head.to_ascii_lowercase(), body.to_owned())
 }
 
-fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
+pub(super) fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 }
 
 /// The figure behind a metric's name and labels.
-fn figure(text: &str, metric: &str) -> f64 {
+pub(super) fn figure(text: &str, metric: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
     line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {metric} in\n{text}"))
 }

@@ -150,6 +150,10 @@ impl Clusters {
         false
     }
 
+    pub(crate) fn without_room(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     pub(crate) fn close(&self) {}
 }
 

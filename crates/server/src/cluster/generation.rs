@@ -81,6 +81,12 @@ impl Clusters {
         self.0.iter()
     }
 
+    /// The suffixes of those whose engine had no room for a change of this server.
+    pub(crate) fn without_room(&self) -> Vec<String> {
+        let full = self.0.iter().filter(|cluster| cluster.node.lacks_room());
+        full.map(|cluster| cluster.node.suffix.clone()).collect()
+    }
+
     /// Gives up the leases and takes no more changes.
     pub(crate) fn close(&self) {
         self.0.iter().for_each(|cluster| cluster.node.close());

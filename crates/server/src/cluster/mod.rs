@@ -276,6 +276,11 @@ impl Node {
         self.settings.consistency != Consistency::Strict
     }
 
+    /// Whether the engine had no room for a change.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.store().is_some_and(KvStore::lacks_room)
+    }
+
     fn store(&self) -> Option<&KvStore> {
         Some(self.served()?.database().store())
     }

@@ -34,6 +34,7 @@ const TROUBLE_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a node is cut off.
 const OUT_OF_REACH: &str = "the engine of this database cannot be reached";
+const WITHOUT_ROOM: &str = "the engine of this database has no room, not even for the right to write (this server's log says what to do)";
 pub(crate) const DAMAGED: &str = "what the engine holds of this database is damaged or gone (this server's log says what): restore it there";
 
 /// What this node is to its database.
@@ -95,8 +96,8 @@ impl Listeners {
 #[derive(Debug)]
 struct State {
     role: Role,
-    /// Why it is cut off: the engine answers, and what it holds cannot be read.
-    is_damaged: bool,
+    /// Why it is cut off, if it is.
+    why_cut_off: &'static str,
     ended: bool,
     /// The thread has given the lease up, and does not take it again.
     has_left: bool,
@@ -112,7 +113,7 @@ impl Default for Watch {
     fn default() -> Self {
         let state = State {
             role: Role::Vacant,
-            is_damaged: false,
+            why_cut_off: OUT_OF_REACH,
             ended: false,
             has_left: false,
             hurries: false,
@@ -145,7 +146,7 @@ impl Watch {
 
     /// Why nobody takes changes while this node is cut off.
     pub(super) fn why_cut_off(&self) -> &'static str {
-        if self.lock().is_damaged { DAMAGED } else { OUT_OF_REACH }
+        self.lock().why_cut_off
     }
 
     /// Has this called after each change of the role, until it answers that nobody listens any more. It must not block.
@@ -339,7 +340,7 @@ impl Holder {
         let mut last = self.clock.monotonic();
         let (mut last_failure, mut last_lack) = (String::new(), String::new());
         let mut publication = Publication::default();
-        let (mut last_report, mut last_trouble) = (None, None);
+        let (mut last_report, mut last_trouble, mut was_full) = (None, None, false);
         loop {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
@@ -352,6 +353,7 @@ impl Holder {
             // An engine that does not answer this thread, either, is a reason of its own.
             let trouble = served.database().store().take_trouble().filter(|_| looked.is_ok());
             trouble.into_iter().for_each(|why| self.log_trouble(why, &mut last_trouble));
+            self.log_room(served.database().store().lacks_room(), &mut was_full);
             match looked {
                 Ok(role) => {
                     if led && role != Role::Leader && self.watch.takes_turns() {
@@ -377,7 +379,11 @@ impl Holder {
                         // Others may lead by now; if not, the lease is taken anew.
                         served.database().store().resign();
                         served.database().store().expect_no_take_over();
-                        self.watch.lock().is_damaged = is_damaged;
+                        self.watch.lock().why_cut_off = match is_damaged {
+                            true => DAMAGED,
+                            false if served.database().store().lacks_room() => WITHOUT_ROOM,
+                            false => OUT_OF_REACH,
+                        };
                         self.publish(served, Role::CutOff);
                     }
                 }
@@ -434,6 +440,20 @@ impl Holder {
         }
     }
 
+    /// Says when the engine has no room for changes, and when it has some again.
+    fn log_room(&self, is_full: bool, was_full: &mut bool) {
+        match (std::mem::replace(was_full, is_full), is_full) {
+            (false, true) => self.log.warning(format_args!(
+                "\"{}\": the engine has no room: changes are refused until it has some, and no restart is needed then",
+                self.suffix
+            )),
+            (true, false) => {
+                self.log.notice(format_args!("\"{}\": the engine has room for changes again", self.suffix));
+            }
+            _ => {}
+        }
+    }
+
     /// Says why another node may write now: a renewal that began late or took long, or neither where somebody had it step down.
     fn log_lost_lease(&self, last: Monotonic, began: Monotonic) {
         let milliseconds = |from: Monotonic, to: Monotonic| to.0.saturating_sub(from.0) / 1_000_000;
@@ -465,7 +485,7 @@ impl Holder {
             Role::Follower(leader) => self.log.notice(format_args!("\"{}\": {leader} writes", self.suffix)),
             Role::Vacant => self.log.notice(format_args!("\"{}\": nobody writes now", self.suffix)),
             Role::CutOff => {
-                let why = if state.is_damaged { DAMAGED } else { OUT_OF_REACH };
+                let why = state.why_cut_off;
                 self.log.warning(format_args!("\"{}\": {why}; no changes are taken", self.suffix));
             }
         }

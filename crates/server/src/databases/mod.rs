@@ -296,7 +296,7 @@ impl Databases {
     /// The suffixes of databases for whose changes there is no room.
     pub(crate) fn full(&self) -> Vec<String> {
         let full = self.directory.databases().iter().filter(|served| served.database().store().is_full());
-        full.map(|served| suffix_of(served)).collect()
+        full.map(|served| suffix_of(served)).chain(self.clusters.without_room()).collect()
     }
 
     /// The suffixes and directories of databases for whose changes there was no room since this was last asked, or is none; with the size

@@ -1,10 +1,14 @@
 //! What `larix cluster status` shows of nodes.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
-use larix_tests::replicas::Member;
+use larix_testkit::process::free_port;
+use larix_tests::replicas::{Member, SUFFIX};
 
-use super::{fill, larix, nodes_with, until};
+use super::{change, describe, fill, larix, nodes_with, until};
+use crate::http::{figure, get};
 
 /// So long a lease, in seconds, that no node says anything again during the test unless it changes.
 const LEASE: u32 = 300;
@@ -70,4 +74,35 @@ fn nodes_of_an_etcd_are_shown_alike() {
     nodes[1].kill();
     until("it is forgotten", || shown(&nodes[0], &nodes[1]).is_none());
     nodes[0].stop();
+}
+
+/// A node whose engine has no room says so where a server with a full disk does.
+#[test]
+fn an_engine_without_room_is_told() {
+    const FULL: &str = "CREATE FUNCTION larix.full() RETURNS trigger LANGUAGE plpgsql AS \
+        $$BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = 'disk_full'; END$$; \
+        CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON larix.rows EXECUTE FUNCTION larix.full()";
+    let Some(engine) = Engine::start() else { return };
+    let (name, address) = engine.database();
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let mut node = nodes_with(&address, 1, LEASE, (&format!("http-listener http://{http}/\n"), "")).remove(0);
+    node.start();
+    fill(&node);
+    let told = || {
+        let (status, _, body) = get(http, "/health/ready");
+        let full = format!("larix_cluster_full{{suffix=\"{SUFFIX}\"}}");
+        (status, body, figure(&get(http, "/metrics").2, &full) > 0.0)
+    };
+    let ready = || (200, "ready\n".to_owned(), false);
+    assert_eq!(told(), ready());
+    engine.sql(&name, FULL).expect("a trigger");
+    let refused = change(&node, &describe("in vain"));
+    assert!(refused.starts_with("=> 80") && refused.contains("no space left"), "{refused}");
+    let body = format!("ready\n{SUFFIX:?}: no room for changes, which are refused\n");
+    assert_eq!(told(), (200, body, true), "reads go on");
+    engine.sql(&name, "DROP TRIGGER no_room ON larix.rows").expect("room");
+    // One as large.
+    assert_eq!(change(&node, &describe(&"room".repeat(200))), "=> 0\n");
+    assert_eq!(told(), ready());
+    node.stop();
 }

@@ -16,10 +16,13 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
         return Ok(());
     }
     type Figure = fn(&NodeFigures) -> f64;
-    let gauges: [(&str, &str, Figure); 9] = [
+    let gauges: [(&str, &str, Figure); 10] = [
         ("cluster_leads", "Whether this node writes", |f| f64::from(u8::from(f.role == Role::Leader))),
         ("cluster_cut_off", "Whether the engine is out of reach", |f| {
             f64::from(u8::from(f.role == Role::CutOff))
+        }),
+        ("cluster_full", "Whether the engine had no room for a change", |f| {
+            f64::from(u8::from(f.store.lacks_room))
         }),
         ("cluster_read_only", "Whether nobody may change the database here", |f| {
             f64::from(u8::from(f.read_only))
