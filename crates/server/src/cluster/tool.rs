@@ -179,11 +179,13 @@ pub fn configuration_of_node(
 /// In which way it is another.
 pub fn check_kept(config: &Config, engine: &str, schema: &str, node: &str) -> Result<(), String> {
     let address = Address::parse(engine).map_err(text)?.to_string();
-    let mut all = config.databases.iter().filter_map(|section| section.kind.settings::<KvSettings>());
-    let is_it = |own: &&KvSettings| {
-        own.schema == schema && own.engine.as_ref().is_some_and(|own| own.address.to_string() == address)
-    };
-    match all.find(is_it) {
+    let all = config.databases.iter().filter_map(|section| section.kind.settings::<KvSettings>());
+    let is_there =
+        |own: &&KvSettings| own.engine.as_ref().is_some_and(|engine| engine.address.to_string() == address);
+    let there: Vec<&KvSettings> = all.filter(is_there).collect();
+    // The nodes may have gone on to other content since this one joined.
+    let followed = || there.iter().find(|own| own.shares_configuration);
+    match there.iter().find(|own| own.schema == schema).or_else(followed).copied() {
         None => Err(format!(
             "it has no `database kv` at {address} with the schema {schema}: leave --join out to serve it"
         )),

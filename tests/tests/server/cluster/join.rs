@@ -12,6 +12,7 @@ use larix_testkit::process::free_port;
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
+use super::tools::run;
 use super::{LEASE, change, describe, fill, larix, nodes_with, until};
 
 /// A server that joins, ended with its test.
@@ -313,4 +314,33 @@ fn a_node_joins_with_a_certificate() {
     assert!(secure.contains("1.3.6.1.4.1.1466.20037"), "StartTLS is offered: {secure}");
     drop(joined);
     nodes.iter_mut().for_each(Member::stop);
+}
+
+/// What starts a node says how it joined. The nodes may have gone on to other content since.
+#[test]
+fn a_node_that_joined_starts_again_behind_another_schema() {
+    let Some(engine) = Engine::start() else { return };
+    let (_, address) = engine.database();
+    let mut first = nodes_with(&address, 1, LEASE, ("", "")).remove(0);
+    first.start();
+    fill(&first);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (data, port) = (folder.path().join("joined"), free_port());
+    let joined = Joined::start(&address, &data, port, &[]);
+    first.stop();
+    let next = nodes_with(&address, 1, LEASE, ("", "engine-schema next")).remove(0);
+    let ldif = format!(
+        "dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\ndn: cn=next,{SUFFIX}\nobjectClass: person\ncn: next\nsn: x\n"
+    );
+    let loaded = run(&next.site, "add", &[], &ldif);
+    assert!(loaded.status.success(), "{loaded:?}");
+    let (admin, search) =
+        (format!("as {ADMIN} secret"), format!("search {SUFFIX} sub (objectClass=person) cn"));
+    let switch = "modify olcDatabase={1}kv,cn=config\n  replace olcLarixKvSchema: next";
+    until("it writes and goes on", || joined.ask(&[&admin, switch]) == "=> 0\n");
+    let is_next = |found: &str| found.contains("cn: next") && !found.contains("cn: ann");
+    assert!(is_next(&joined.ask(&[&admin, &search])));
+    drop(joined);
+    let joined = Joined::start(&address, &data, port, &[]);
+    assert!(is_next(&joined.ask(&[&admin, &search])));
 }
