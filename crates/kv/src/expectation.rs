@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Until when a right is expected, if it is; by the clock of whoever asks.
+/// Until when a right is expected, if it is, by the clock of its users.
 #[derive(Debug, Default)]
 pub(crate) struct Expectation {
     until: Mutex<Option<Duration>>,

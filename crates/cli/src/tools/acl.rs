@@ -82,6 +82,8 @@ fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
     let schema = &config.schema;
     let dn = dn(schema, &args.base)?;
     let subject = subject(args, &config)?;
+    // An engine that did not answer must not pass for one without the identity.
+    cluster::whole().map_err(anyhow::Error::msg)?;
     if !explains {
         show_subject(args, &subject);
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use larix_configuration::Config;
 use larix_engine::budget::Meter;
+use larix_server::cluster;
 use larix_server::sasl::authorize::{Authorizer, RULE_STEPS};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 
@@ -72,6 +73,7 @@ fn run(args: &AuthArgs) -> anyhow::Result<bool> {
             }
         }
     }
+    cluster::whole().map_err(anyhow::Error::msg)?;
     Ok(all)
 }
 

@@ -66,7 +66,10 @@ fn tools_write_where_no_node_does() {
 }
 
 pub(super) fn write_with_tools(address: &str) {
-    let mut nodes = nodes(address, 2, "read-consistency session\nserver-id 7");
+    // Names of SASL are found among the entries.
+    let names = format!("authz-regexp uid=([^,]*),.* ldap:///{SUFFIX}??sub?(cn=$1)\n");
+    let lines = (names.as_str(), "read-consistency session\nserver-id 7");
+    let mut nodes = nodes_with(address, 2, super::LEASE, lines);
     let site = &nodes[0].site;
     // A dry run makes nothing.
     done(&run(site, "add", &["-u"], &ldif(3)));
@@ -120,6 +123,8 @@ pub(super) fn write_with_tools(address: &str) {
     let (ann, questions) = (person("ann"), ["sn/read", "sn/write", "userPassword"]);
     let asked = [&["-b", &*ann, "-D", &*ann][..], &questions[..]].concat();
     let told = done(&run(&nodes[1].site, "acl", &asked, ""));
+    let mapped = done(&run(&nodes[1].site, "auth", &["ann"], ""));
+    assert!(mapped.contains(&format!("authcID:     <{ann}>")), "{mapped}");
     assert!(told.contains("read access to sn: ALLOWED"), "{told}");
     assert!(told.contains("write access to sn: DENIED"), "{told}");
     // What a tool makes is numbered as what the nodes make: added to what was empty, beside others, and changed.
