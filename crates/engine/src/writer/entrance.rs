@@ -17,7 +17,7 @@ use crate::write::request::Completion;
 use crate::write::task::{Follow, Task};
 
 /// The answer to requests of a database that is no longer served.
-pub(crate) const RETIRED: &str = "the database was removed from the configuration, or is being restored";
+pub(crate) const RETIRED: &str = "the database was removed from the configuration, opened anew under another one, or is being restored: try again";
 
 /// Changes that are made together or not at all, and the call that answers them.
 pub(crate) struct Job {
