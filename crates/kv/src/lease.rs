@@ -50,7 +50,7 @@ impl KvStore {
     /// # Errors
     /// As [`Self::hold_lease`]; the next renewal asks then.
     pub fn renew_lease(&self, node: &str, time: Duration) -> Result<Holding, ReadError> {
-        self.lease_gap.renew(|| self.hold(node, time), || self.hear())
+        self.lease_gap.renew(|| self.hold(node, time), || self.hear().map(drop))
     }
 
     fn hold(&self, node: &str, time: Duration) -> Result<Holding, ReadError> {
@@ -117,12 +117,12 @@ impl KvStore {
         self.expectation.end();
     }
 
-    /// Asks the engine which commits are new, so that reads here see them.
+    /// Asks the engine which commits are new, so that reads here see them. The number of the newest that it knew.
     ///
     /// # Errors
     /// The engine cannot be asked.
-    pub fn hear(&self) -> Result<(), ReadError> {
-        View::open(self, true).map(|view| view.end()).map_err(Fault::into_read)
+    pub fn hear(&self) -> Result<u64, ReadError> {
+        View::open(self, true).map(|view| view.version()).map_err(Fault::into_read)
     }
 
     /// Whether this handle may commit, as far as it knows. One that the engine has lost commits of may not: another one is to.

@@ -21,25 +21,25 @@ pub enum ReadFault {
 thread_local! {
     static WORST: Cell<Option<ReadFault>> = const { Cell::new(None) };
     static AT_HAND: Cell<bool> = const { Cell::new(false) };
-    static AFRESH: Cell<bool> = const { Cell::new(false) };
+    static ASKS_FIRST: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// Runs reads whose views ask for the newest commits first, however the store was opened.
-pub(crate) fn afresh<T>(read: impl FnOnce() -> T) -> T {
-    /// Ends the time in which this thread asks first, after a panic as well.
-    struct Within(bool);
+/// Runs reads whose views ask for the newest commits first, or do not, however the store was opened.
+pub(crate) fn asking_first<T>(asks: bool, read: impl FnOnce() -> T) -> T {
+    /// Puts back what held before, after a panic as well.
+    struct Within(Option<bool>);
     impl Drop for Within {
         fn drop(&mut self) {
-            AFRESH.set(self.0);
+            ASKS_FIRST.set(self.0);
         }
     }
-    let _within = Within(AFRESH.replace(true));
+    let _within = Within(ASKS_FIRST.replace(Some(asks)));
     read()
 }
 
-/// Whether views of this thread are to ask for the newest commits first.
-pub(crate) fn is_afresh() -> bool {
-    AFRESH.get()
+/// Whether views of this thread are to ask for the newest commits first; `None`: as the store was opened.
+pub(crate) fn asks_first() -> Option<bool> {
+    ASKS_FIRST.get()
 }
 
 /// Runs reads whose views ask the engine nothing. `None` where anything was missing.
@@ -86,10 +86,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_afresh_ends_with_it() {
-        assert!(afresh(|| afresh(is_afresh) && is_afresh()));
-        assert!(std::panic::catch_unwind(|| afresh(|| panic!("a bug"))).is_err());
-        assert!(!is_afresh());
+    fn who_asks_first_does_so_for_a_time() {
+        let within = asking_first(true, || (asking_first(false, asks_first), asks_first()));
+        assert_eq!(within, (Some(false), Some(true)));
+        assert!(std::panic::catch_unwind(|| asking_first(true, || panic!("a bug"))).is_err());
+        assert_eq!(asks_first(), None);
     }
 
     #[test]

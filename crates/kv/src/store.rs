@@ -560,8 +560,8 @@ impl KvStore {
 
     /// Whether a view that is opened now asks for the newest commits first.
     pub(crate) fn asks_first(&self) -> bool {
-        if read_faults::is_afresh() {
-            return true;
+        if let Some(asks) = read_faults::asks_first() {
+            return asks;
         }
         match self.freshness {
             Freshness::Strict => true,
@@ -587,9 +587,17 @@ impl KvStore {
         if self.asks_first() { None } else { read_faults::at_hand(read) }
     }
 
+    /// The same where a view would have to ask first, and the number of the commit that the reads were as of. Nobody may be shown what was
+    /// made of them before the engine was asked, later than this, and [told of no newer commit](Self::hear).
+    pub fn as_known<T>(&self, read: impl FnOnce() -> T) -> Option<(u64, T)> {
+        let known = self.newest();
+        let read = read_faults::asking_first(false, || read_faults::at_hand(read))?;
+        Some((known, read))
+    }
+
     /// Reads of the calling thread that see everything which was acknowledged by any node before, as with [`Freshness::Strict`].
     pub fn afresh<T>(&self, read: impl FnOnce() -> T) -> T {
-        read_faults::afresh(read)
+        read_faults::asking_first(true, read)
     }
 
     /// Nanoseconds since the store was opened, never 0.

@@ -4,6 +4,7 @@
 
 mod bind_messages;
 mod commit_feed;
+mod confirmations;
 mod following;
 mod foreign_content;
 mod generation;
@@ -42,11 +43,13 @@ use crate::clock::SystemClock;
 use crate::configuration_queue::ConfigurationQueue;
 use crate::log::Log;
 use commit_feed::{FeedReader, Listening};
+use confirmations::Confirmations;
 use following::{ConfigurationState, Follower, Following};
 use lags::{Lags, Looks};
 use opening::{Failure, Opening, Plan};
 use pending_binds::{BindAnswered, MessageReceiver, PendingBinds, not_judged};
 
+pub(crate) use confirmations::{Confirmed, Unconfirmed, Waiter};
 pub(crate) use following::NodeConfiguration;
 pub(crate) use generation::{Cluster, Clusters, Joining, Nodes, Turnover};
 pub(crate) use logged::check as check_logged;
@@ -84,6 +87,7 @@ pub(crate) struct Node {
     suffix: String,
     opening: Arc<Opening>,
     pub(crate) pool: Arc<EnginePool>,
+    confirmations: Arc<Confirmations>,
     role: Arc<role::Watch>,
     pending_binds: Arc<PendingBinds>,
     listening: Arc<Listening>,
@@ -226,6 +230,7 @@ impl Node {
             suffix,
             opening,
             pool,
+            confirmations: Arc::default(),
             role,
             pending_binds,
             listening,
@@ -279,6 +284,12 @@ impl Node {
     /// Whether the engine had no room for a change.
     pub(crate) fn lacks_room(&self) -> bool {
         self.store().is_some_and(KvStore::lacks_room)
+    }
+
+    /// Has `waiter` called with the newest commit that the engine knows, later than this.
+    pub(crate) fn confirm(&self, store: &SharedStore, waiter: Waiter) {
+        let store = Arc::clone(store);
+        self.confirmations.join(&self.pool, move || confirmations::ask(&store), waiter);
     }
 
     fn store(&self) -> Option<&KvStore> {

@@ -52,7 +52,7 @@ impl<S: Send + 'static> SharedMailbox<S> {
         slice: impl FnOnce(Turn) -> S + Send + 'static,
     ) -> Result<(), LdapResult> {
         let permit = pool.permit().ok_or_else(too_many)?;
-        let sender = Sender { mailbox: Self(Arc::clone(&self.0)), slice: None };
+        let sender = self.sender();
         permit.take(move |turn| {
             if !sender.is_given_up() {
                 sender.send(slice(turn));
@@ -63,6 +63,10 @@ impl<S: Send + 'static> SharedMailbox<S> {
 }
 
 impl<S> SharedMailbox<S> {
+    pub(super) fn sender(&self) -> Sender<S> {
+        Sender { mailbox: Self(Arc::clone(&self.0)), slice: None }
+    }
+
     /// For who wakes the search for another reason.
     pub(super) fn waker(&self) -> Waker<S> {
         Waker(Arc::downgrade(&self.0))
@@ -110,7 +114,7 @@ impl<S> Waker<S> {
 }
 
 /// Tells the search even where the thread panics.
-struct Sender<S> {
+pub(super) struct Sender<S> {
     mailbox: SharedMailbox<S>,
     slice: Option<Box<S>>,
 }
@@ -120,7 +124,7 @@ impl<S> Sender<S> {
         lock(&self.mailbox.0).given_up
     }
 
-    fn send(mut self, slice: S) {
+    pub(super) fn send(mut self, slice: S) {
         self.slice = Some(Box::new(slice));
     }
 }

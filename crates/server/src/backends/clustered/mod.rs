@@ -1,7 +1,9 @@
 //! `database kv`: a database in an engine that several servers share. An event loop reads what the node's cache has; whatever may
 //! wait for the engine runs on the threads of the [node](crate::cluster); changes go to the node's writer where this node leads, and are referred elsewhere.
 
+mod compare;
 mod digests;
+mod held;
 mod judge;
 mod mailbox;
 mod password_modify;
@@ -25,13 +27,13 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use super::bind_judge::{Judge, compared_attempt};
+use super::bind_judge::Judge;
 use super::engine_database::{self, EngineDatabase, internal_error};
 use super::passwords::AccountPasswords;
 use super::{Common, identities};
 use crate::access_log::Gate;
 use crate::background_pool::{may_wait, note_missed_lookup};
-use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn};
+use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn, Unconfirmed};
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer,
@@ -107,9 +109,19 @@ impl SharedDatabase {
         Err(self.trouble(ReadFault::Stale))
     }
 
+    fn store(&self) -> &SharedStore {
+        self.served().database().store()
+    }
+
     /// Reads out of the cache. None where that lacks anything, or where the answer is an error: a thread says which.
     fn at_hand<T>(&self, read: impl FnOnce() -> Result<T, LdapResult>) -> Option<T> {
-        self.served().database().store().at_hand(read)?.ok()
+        self.store().at_hand(read)?.ok()
+    }
+
+    /// The same where the engine has to [confirm](Node::confirm) what was read: with the commit that it is as of.
+    fn as_known<T>(&self, read: impl FnOnce() -> Result<T, LdapResult>) -> Option<(u64, T)> {
+        let (as_of, read) = self.store().as_known(read)?;
+        Some((as_of, read.ok()?))
     }
 
     /// Compares, as far as the entry alone decides.
@@ -133,6 +145,15 @@ impl SharedDatabase {
         engine_database::failure(&self.common.services, fault)
     }
 
+    /// What is answered where what was read is not confirmed.
+    fn unconfirmed(&self, why: Unconfirmed) -> LdapResult {
+        match why {
+            Unconfirmed::Fault(fault) => self.trouble(fault),
+            Unconfirmed::Late => too_late(),
+            Unconfirmed::TooMany => too_many(),
+        }
+    }
+
     /// What is answered where a read came to nothing.
     fn trouble(&self, fault: ReadFault) -> LdapResult {
         match fault {
@@ -141,7 +162,7 @@ impl SharedDatabase {
             }
             ReadFault::Unavailable => out_of_reach(),
             ReadFault::Broken => {
-                let why = self.served().database().store().take_trouble();
+                let why = self.store().take_trouble();
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 let suffix = self.node.suffix();
                 let log = &self.common.services.log;
@@ -305,7 +326,9 @@ impl Backend for ClusteredBackend {
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
         if search.controls.sync.is_none()
             && self.gate().is_none()
-            && let Some(first) = self.search_at_hand(context, &search, out)
+            && let Some(first) = self
+                .search_at_hand(context, &search, out)
+                .or_else(|| self.search_as_known(context, &search, out))
         {
             return first;
         }
@@ -316,41 +339,7 @@ impl Backend for ClusteredBackend {
     }
 
     fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
-        let handle = match self.handle() {
-            Ok(handle) => handle,
-            Err(result) => return Reply::Now((result, Vec::new())),
-        };
-        let (dn, controls) = (compare.dn, &compare.controls);
-        if let Some(Some(result)) = handle.at_hand(|| {
-            let result = handle.compared(context.subject, (dn, compare.request), controls)?;
-            // What uses up a code, or is judged as a bind is, goes to a thread.
-            let attempt = compared_attempt(handle.chosen(), &result, (dn, compare.request), controls);
-            Ok(attempt.is_none().then_some(result))
-        }) {
-            return Reply::Now((result, Vec::new()));
-        }
-        let permit = match self.permit() {
-            Ok(permit) => permit,
-            Err(result) => return Reply::Now((result, Vec::new())),
-        };
-        let (subject, cancel_token) = (Arc::clone(context.subject), CancelToken::default());
-        let (dn, controls) = (compare.dn.clone(), compare.controls.clone());
-        let CompareRequest { entry, attribute, value } = *compare.request;
-        let (entry, attribute, value) = (entry.to_owned(), attribute.to_owned(), value.to_vec());
-        let (pending, done) = (cancel_token.pending(), later());
-        permit.take(move |turn| {
-            if cancel_token.is_given_up() {
-                return;
-            }
-            if turn == Turn::Late {
-                return done((too_late(), Vec::new()));
-            }
-            let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
-            let compared = handle.read(|| handle.compared(&subject, (&dn, &request), &controls));
-            let result = compared.unwrap_or_else(|result| result);
-            handle.judge_compare(result, (&dn, &request), &controls, done);
-        });
-        Reply::Later(pending)
+        self.answer_compare(context, compare, later)
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {

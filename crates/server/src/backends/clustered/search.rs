@@ -1,5 +1,6 @@
 //! A search of a database in a shared engine. Its first slice runs where it was asked, out of the cache. If that lacks anything,
-//! and for all further slices, it goes to a thread of the node, and the cursor waits for it.
+//! and for all further slices, it goes to a thread of the node, and the cursor waits for it. Where this node is to read what is newest, an
+//! answer out of the cache is [held back](HeldAnswer) until the engine confirms it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use larix_kv::{KvSnapshot, ReadFault, take_read_fault};
 use larix_proto::{ControlBuf, Frame, LdapResult, Response, ResultCode, frame};
 use larix_store::{ReadError, Snapshot, Store};
 
+use super::held::{Answer, HeldAnswer, Outcome};
 use super::mailbox::{MailboxContent, SharedMailbox};
 use super::{AGAIN_MAX, ClusteredBackend, SharedDatabase, note, too_late};
 use crate::access_log::Gate;
@@ -62,6 +64,8 @@ struct FinishedSlice {
 pub(super) struct ClusteredSearch {
     /// Of an access log: what is to be there before it begins.
     gate: Option<Gate<Arc<Node>>>,
+    /// The whole answer, which the engine has to confirm.
+    held: Option<Box<HeldAnswer>>,
     mailbox: SharedMailbox<FinishedSlice>,
     /// Here while no thread has it.
     work: Option<Box<Work>>,
@@ -90,23 +94,10 @@ impl ClusteredBackend {
         out: &mut Vec<u8>,
     ) -> Option<First> {
         let began = out.len();
-        let served = self.node().served()?;
-        note(served);
-        let database = served.database();
-        let slice = || -> Result<Result<FirstSlice, Box<End>>, Fault> {
-            let snapshot = database.store().snapshot()?;
-            let view = database.view(&snapshot)?;
-            let limits = search_limits::of_search(&view, &self.limits, context.subject, search.base)?;
-            if let Some(effort) = engine_search::at_once(&view, context, search, limits.as_ref(), out) {
-                let (result, controls) = (LdapResult::success(), Vec::new());
-                return Ok(Ok(FirstSlice::Done { result, controls, effort }));
-            }
-            let own = (&*self.common, database);
-            let copy = Search { controls: search.controls.clone(), ..*search };
-            Ok(engine_search::first_slice(own, &view, context, copy, limits, out))
-        };
+        let database = self.node().served()?.database();
+        let slice = database.store().at_hand(|| self.first_slice(database, context, search, out));
         // A thread meets the same fault, and says so.
-        let Some(Ok(slice)) = database.store().at_hand(slice) else {
+        let Some(Ok(slice)) = slice else {
             out.truncate(began);
             return None;
         };
@@ -114,13 +105,61 @@ impl ClusteredBackend {
             Err(end) => First::ended(*end),
             Ok(FirstSlice::Done { result, controls, effort }) => First::Done { result, controls, effort },
             Ok(FirstSlice::Running(task)) => {
-                let handle = SharedDatabase::of(&self.cluster, &self.common).ok()?;
-                let copy = Search { controls: search.controls.clone(), ..*search };
-                let mut search = ClusteredSearch::new(handle, self.limits.clone(), context, copy);
+                let mut search = self.begun(context, search)?;
                 search.goes_on(task, out.len() > began);
                 First::Running(Box::new(search))
             }
         })
+    }
+
+    /// The same where the engine has to be asked for nothing but whether that is still right, if no more slices follow.
+    pub(super) fn search_as_known(
+        &self,
+        context: &Context<'_>,
+        search: &Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<First> {
+        let began = out.len();
+        let database = self.node().served()?.database();
+        let slice = database.store().as_known(|| self.first_slice(database, context, search, out));
+        let answer = out.split_off(began);
+        let (as_of, Ok(slice)) = slice? else { return None };
+        let (end, effort) = match slice {
+            Err(end) => (*end, Effort::default()),
+            Ok(FirstSlice::Done { result, controls, effort }) => ((result, controls), effort),
+            Ok(FirstSlice::Running(_)) => return None,
+        };
+        let mut search = self.begun(context, search)?;
+        let held = HeldAnswer::new(as_of, Answer { out: answer, end, effort });
+        self.node().confirm(database.store(), held.waiter());
+        search.held = Some(Box::new(held));
+        Some(First::Running(Box::new(search)))
+    }
+
+    fn first_slice(
+        &self,
+        database: &Arc<Database<SharedStore>>,
+        context: &Context<'_>,
+        search: &Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Result<FirstSlice, Box<End>>, Fault> {
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let limits = search_limits::of_search(&view, &self.limits, context.subject, search.base)?;
+        if let Some(effort) = engine_search::at_once(&view, context, search, limits.as_ref(), out) {
+            let (result, controls) = (LdapResult::success(), Vec::new());
+            return Ok(Ok(FirstSlice::Done { result, controls, effort }));
+        }
+        let own = (&*self.common, database);
+        let copy = Search { controls: search.controls.clone(), ..*search };
+        Ok(engine_search::first_slice(own, &view, context, copy, limits, out))
+    }
+
+    /// A search that outlives its request.
+    fn begun(&self, context: &Context<'_>, search: &Search<'_>) -> Option<ClusteredSearch> {
+        let handle = SharedDatabase::of(&self.cluster, &self.common).ok()?;
+        let copy = Search { controls: search.controls.clone(), ..*search };
+        Some(ClusteredSearch::new(handle, self.limits.clone(), context, copy))
     }
 }
 
@@ -136,6 +175,7 @@ impl ClusteredSearch {
         let work = Work { handle, search_request, task: None, has_answered: false, again: 0 };
         Self {
             gate: None,
+            held: None,
             mailbox: SharedMailbox::default(),
             work: Some(Box::new(work)),
             is_out: false,
@@ -159,6 +199,47 @@ impl ClusteredSearch {
             work.task = Some(task);
             work.has_answered = has_answered;
         }
+    }
+
+    /// What has become of the answer that is held back; none where a thread is to make another one.
+    fn look_at_held(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Option<StepOutcome> {
+        match (*self.held.take()?).look() {
+            Outcome::Waits(held) => {
+                self.held = Some(Box::new(held));
+                Some(StepOutcome::Waiting)
+            }
+            Outcome::Confirmed(Answer { out: mut answer, end: (result, controls), effort }) => {
+                self.effort = effort;
+                out.append(&mut answer);
+                Some(StepOutcome::Done(result, controls))
+            }
+            Outcome::Overtaken => self.answer_anew(budget, out),
+            Outcome::Refused(why) => {
+                let result = self.work.as_ref().map(|work| work.handle.unconfirmed(why));
+                Some(StepOutcome::Done(result.unwrap_or_else(internal_error), Vec::new()))
+            }
+        }
+    }
+
+    /// Answers out of the cache once more, now that the engine has told what is newest.
+    fn answer_anew(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Option<StepOutcome> {
+        let work = self.work.as_mut()?;
+        let store = Arc::clone(work.handle.store());
+        let began = out.len();
+        let Some((_, Ok(step))) = store.as_known(|| work.try_slice(budget, out)) else {
+            out.truncate(began);
+            work.task = None;
+            return None;
+        };
+        work.has_answered = out.len() > began;
+        if let Some(task) = &work.task {
+            self.effort = engine_search::effort(task);
+            self.size_limit = task.size_limit();
+        }
+        Some(match step {
+            Step::Done(result, controls) => StepOutcome::Done(result, controls),
+            Step::More | Step::Blocked => StepOutcome::More,
+        })
     }
 
     /// Has a thread run the next slice.
@@ -209,8 +290,8 @@ impl ClusteredSearch {
 }
 
 impl Cursor for ClusteredSearch {
-    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
-        if let Some(answer) = Gate::closed(&mut self.gate) {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> StepOutcome {
+        if let Some(answer) = Gate::closed(&mut self.gate).or_else(|| self.look_at_held(budget, out)) {
             return answer;
         }
         if self.is_out {
@@ -246,6 +327,9 @@ impl Cursor for ClusteredSearch {
         if let Some(gate) = &mut self.gate {
             gate.follow(Arc::clone(&follower));
         }
+        if let Some(held) = &self.held {
+            held.follow(Arc::clone(&follower));
+        }
         self.mailbox.follow(follower);
     }
 
@@ -254,6 +338,8 @@ impl Cursor for ClusteredSearch {
     }
 
     fn limit_size(&mut self, entries: u32) {
+        // That was made without the limit.
+        self.held = None;
         self.size_limit = lowered(self.size_limit, entries);
         self.lowered = lowered(self.lowered, entries);
         // Of what a thread has: when it comes back.
@@ -263,6 +349,7 @@ impl Cursor for ClusteredSearch {
     }
 
     fn limit_page(&mut self, entries: u32) {
+        self.held = None;
         if let Some(work) = &mut self.work {
             work.search_request.page_limit = Some(entries);
         }
@@ -309,7 +396,14 @@ impl Work {
         loop {
             out.clear();
             take_read_fault();
-            let step = self.try_slice(&mut out);
+            let clock = Arc::clone(&self.handle.common.services.clock);
+            let budget = Budget {
+                candidates: SLICE_CANDIDATES,
+                nanos: SLICE_NANOS,
+                bytes: OUTPUT_HIGH,
+                clock: &*clock,
+            };
+            let step = self.try_slice(budget, &mut out);
             let trouble = match take_read_fault() {
                 None => {
                     let step =
@@ -331,7 +425,7 @@ impl Work {
         }
     }
 
-    fn try_slice(&mut self, out: &mut Vec<u8>) -> Result<Step, Fault> {
+    fn try_slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Step, Fault> {
         let Self { handle, search_request, task, .. } = self;
         let database = handle.served().database();
         let snapshot = match task {
@@ -346,8 +440,6 @@ impl Work {
                 Err((result, controls)) => return Ok(Step::Done(result, controls)),
             },
         };
-        let clock = &*handle.common.services.clock;
-        let budget = Budget { candidates: SLICE_CANDIDATES, nanos: SLICE_NANOS, bytes: OUTPUT_HIGH, clock };
         Ok(task.step(&view, out, budget))
     }
 }
