@@ -62,7 +62,7 @@ impl ClusteredBackend {
             Ok(handle) => handle,
             Err(result) => return Reply::Now((result, Vec::new())),
         };
-        let (dn, controls) = (compare.dn, &compare.controls);
+        let (dn, controls) = (compare.dn, compare.controls);
         // `None`: what uses up a code, or is judged as a bind is, goes to a thread.
         let read = || -> Result<Option<LdapResult>, LdapResult> {
             let result = handle.compared(context.subject, (dn, compare.request), controls)?;

@@ -94,7 +94,9 @@ impl ClusteredBackend {
         out: &mut Vec<u8>,
     ) -> Option<First> {
         let began = out.len();
-        let database = self.node().served()?.database();
+        let served = self.node().served()?;
+        note(served);
+        let database = served.database();
         let slice = database.store().at_hand(|| self.first_slice(database, context, search, out));
         // A thread meets the same fault, and says so.
         let Some(Ok(slice)) = slice else {
@@ -120,7 +122,9 @@ impl ClusteredBackend {
         out: &mut Vec<u8>,
     ) -> Option<First> {
         let began = out.len();
-        let database = self.node().served()?.database();
+        let served = self.node().served()?;
+        note(served);
+        let database = served.database();
         let slice = database.store().as_known(|| self.first_slice(database, context, search, out));
         let answer = out.split_off(began);
         let (as_of, Ok(slice)) = slice? else { return None };
