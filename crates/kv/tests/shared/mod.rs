@@ -330,6 +330,26 @@ pub(crate) fn what_is_at_hand_is_of_one_commit(engine: &impl TestEngine) {
     let patient = node(Freshness::Bounded(Duration::from_secs(3600)));
     assert_eq!(get(&patient, b"a").as_deref(), Some(&b"2"[..]));
     assert_eq!(at_hand(&patient, b"a"), Some(Some(b"2".to_vec())));
+    // What is known can be read all the same, and says what it is as of.
+    let strict = node(Freshness::Strict);
+    let is_known = || {
+        let read = || strict.snapshot().expect("snapshot").get(ORDERED, b"a").is_ok();
+        strict.as_known(read).is_some()
+    };
+    assert!(!is_known(), "nothing was read yet");
+    assert_eq!(get(&strict, b"a").as_deref(), Some(&b"2"[..]));
+    let trips = strict.figures().trips;
+    let (as_of, known) = strict.as_known(|| get(&strict, b"a")).expect("known");
+    assert_eq!((known.as_deref(), strict.figures().trips), (Some(&b"2"[..]), trips));
+    assert_eq!(strict.hear().expect("an answer"), as_of, "nothing has changed");
+    assert_eq!(strict.figures().trips, trips + 1);
+    commit(&leader, &put(b"a", b"3")).expect("commit");
+    assert_eq!(strict.as_known(|| get(&strict, b"a")), Some((as_of, Some(b"2".to_vec()))));
+    let newest = strict.hear().expect("an answer");
+    assert_eq!(newest, as_of + 1, "that is not confirmed");
+    assert!(!is_known(), "it has changed");
+    assert_eq!(get(&strict, b"a").as_deref(), Some(&b"3"[..]));
+    assert_eq!(strict.as_known(|| get(&strict, b"a")), Some((newest, Some(b"3".to_vec()))));
 }
 
 /// What was acknowledged longer ago than the bound is seen, and within the bound no question is asked.
