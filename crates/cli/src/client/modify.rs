@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::ldif::{Body, Change, LdifAttribute, LocalFiles, Modification, Reader, Record, Writer};
+use larix_proto::ldif::{
+    Body, Change, LdifAttribute, LdifError, LocalFiles, Modification, Reader, Record, Writer,
+};
 use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode};
 use serde_json::json;
 
@@ -62,6 +64,9 @@ pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
             Ok(None) => return Ok(status),
             Err(error) => {
                 let recoverable = error.is_recoverable();
+                if let Some(file) = &mut skipped {
+                    skip_unread(file, &writer, &error, reader.last_lines())?;
+                }
                 let fault = ClientError::Input { name: name.clone(), why: error.to_string() };
                 if !args.go_on || !recoverable {
                     return Err(fault);
@@ -278,5 +283,22 @@ fn skip(file: &mut File, writer: &Writer, record: &Record, reply: &Reply) -> Res
     let mut text = Vec::new();
     writer.comment(&mut text, &format!("Error: {}", reply.result));
     writer.record(&mut text, record);
+    file.write_all(&text).map_err(ClientError::Output)
+}
+
+/// A record that cannot be read, with its lines as they stand in the input.
+fn skip_unread<'l>(
+    file: &mut File,
+    writer: &Writer,
+    error: &LdifError,
+    lines: impl Iterator<Item = &'l [u8]>,
+) -> Result<(), ClientError> {
+    let mut text = Vec::new();
+    writer.comment(&mut text, &format!("Error: {error}"));
+    for line in lines {
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+    text.push(b'\n');
     file.write_all(&text).map_err(ClientError::Output)
 }
