@@ -87,6 +87,24 @@ fn a_reader_that_has_gone_ends_commands_without_a_word() {
     }
 }
 
+/// 2 is LDAP's protocol error: a client that cannot read its command line ends with 1, as OpenLDAP's tools do.
+#[test]
+fn a_wrong_command_line_of_a_client_ends_with_1() {
+    for (words, status) in [
+        (&["search", "-z", "many"][..], 1),
+        (&["search", "-E", "foo"], 1),
+        (&["search", "--nosuch"], 1),
+        (&["modify", "operand"], 1),
+        (&["compare"], 1),
+        (&["passwd", "cn=a", "cn=b"], 1),
+        (&["whoami", "operand"], 1),
+        (&["load", "--nosuch"], 2),
+    ] {
+        let output = Command::new(larix()).args(words).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", output_text(&output));
+    }
+}
+
 /// What `-S` keeps is what to correct and send again: records that cannot be read, too.
 #[test]
 fn records_that_cannot_be_read_are_kept() {
