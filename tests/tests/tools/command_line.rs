@@ -124,6 +124,12 @@ fn records_that_cannot_be_read_are_kept() {
         assert!(comment.starts_with("# Error: line 8: "), "{flags:?}: {kept}");
         assert!(record.ends_with(&format!("{bad}\n")) && !record.contains("cn=a"), "{flags:?}: {kept}");
     }
+    // The input is not emptied by a slip.
+    let before = fs::read_to_string(&input).unwrap();
+    let output = Command::new(larix()).args(["modify", "-n", "-f", &input, "-S", &input]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(output_text(&output).contains("is the file that -f reads"), "{}", output_text(&output));
+    assert_eq!(fs::read_to_string(&input).unwrap(), before);
 }
 
 #[test]

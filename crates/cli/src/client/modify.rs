@@ -1,7 +1,8 @@
 //! `larix modify`: LDIF in, one operation a record.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,6 +48,15 @@ pub(crate) struct ModifyArgs {
 pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
     let extensions = controls::other(&args.extensions)?;
     let writer = args.common.ldif_writer()?;
+    if let (Some(file), Some(skipped)) = (&args.file, &args.skipped)
+        && is_same_file(file, skipped)
+    {
+        let text = format!(
+            "-S {} is the file that -f reads, and would be emptied first: name another one",
+            skipped.display()
+        );
+        return Err(ClientError::Usage(text));
+    }
     let (name, input) = input(args.file.as_deref())?;
     let mut reader = Reader::new(input).with_files(LocalFiles).assume_modify(!args.add);
     let mut skipped = args.skipped.as_deref().map(create).transpose()?;
@@ -140,6 +150,12 @@ fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), ClientError>
         Ok(file) => Ok((name, Box::new(BufReader::new(file)))),
         Err(error) => Err(ClientError::Input { name, why: error.to_string() }),
     }
+}
+
+/// Whether both are one file with content.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) else { return false };
+    one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn create(path: &Path) -> Result<File, ClientError> {
