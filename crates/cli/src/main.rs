@@ -207,13 +207,15 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
         eprintln!("larix: {word} is `larix {command}`");
         return ExitCode::from(WRONG_USAGE);
     }
+    let first = rest.first().and_then(|first| first.to_str());
+    let mistake = if first.is_some_and(client::ends_with_result_code) { 1 } else { terminal::MISTAKE };
     rest.insert(0, program.to_owned());
     let parsed =
         Larix::command().try_get_matches_from(rest).and_then(|matches| Larix::from_arg_matches(&matches));
     let larix = match parsed {
         Ok(larix) => larix,
         // Prints to standard output for --help and --version, to standard error otherwise, with the right status.
-        Err(error) => terminal::end_parsing(&error, terminal::MISTAKE),
+        Err(error) => terminal::end_parsing(&error, mistake),
     };
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),

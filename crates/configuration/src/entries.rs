@@ -3,6 +3,7 @@
 mod apply;
 mod below_overlays;
 mod names;
+mod repeated;
 mod reusable_schema;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use super::value_list::ValueList;
 pub(super) use apply::{from_entries, is_plain, is_server_below, is_target};
 pub(super) use below_overlays::EntryBelow;
 pub(super) use names::{EntryName, Role, split_number};
+pub(super) use repeated::repeats;
 
 impl ConfigEntry {
     /// The values of a section, with `{n}` where their order counts.

@@ -211,6 +211,46 @@ fn changes_are_carried_out_one_after_another() {
     assert!(server.stop());
 }
 
+#[test]
+fn with_c_the_entries_that_fit_are_added() {
+    let section = |name: &str, definition: &str| {
+        format!(
+            "dn: cn={name},cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: {name}\nolcAttributeTypes: {definition}\n\n"
+        )
+    };
+    let good = |name: &str, number: u8| {
+        let syntax = "SYNTAX 1.3.6.1.4.1.1466.115.121.1.15";
+        section(name, &format!("( 1.3.9999.{number} NAME '{name}' {syntax} )"))
+    };
+    let orphan = "dn: cn=x,cn=nowhere,cn=config\nobjectClass: olcSchemaConfig\ncn: x\n\n";
+    let delete = "dn: cn=config\nchangetype: delete\n\n";
+    let all = [
+        section("bad", "( 1.3.9999.1 NAME (( bad )").as_str(),
+        good("larch", 2).as_str(),
+        "no colon\n\n",
+        orphan,
+        delete,
+        good("pine", 3).as_str(),
+    ]
+    .concat();
+    let bench = Bench::new();
+    let sections = || -> Vec<String> {
+        let names = ["bad", "larch", "pine"];
+        bench.values("cn").into_iter().filter(|cn| names.iter().any(|name| cn.ends_with(name))).collect()
+    };
+    let output = bench.run("add", &[], &all);
+    assert!(!output.status.success() && sections().is_empty(), "{}", output_text(&output));
+    for (flags, expected) in [(&["-c", "-u"][..], 0), (&["-c"], 2)] {
+        let output = bench.run("add", flags, &all);
+        let text = output_text(&output);
+        assert!(!output.status.success() && text.contains("4 records were refused"), "{flags:?}: {text}");
+        for line in ["line 1: ", "line 11: missing ':'", "line 13: ", "line 17: \"cn=config\": only whole"] {
+            assert!(text.contains(line), "{flags:?}: {text}");
+        }
+        assert_eq!(sections().len(), expected, "{flags:?}: {:?}", sections());
+    }
+}
+
 /// A slapd.conf is not changed behind its author's back.
 #[test]
 fn a_file_is_not_changed() {

@@ -87,6 +87,51 @@ fn a_reader_that_has_gone_ends_commands_without_a_word() {
     }
 }
 
+/// 2 is LDAP's protocol error: a client that cannot read its command line ends with 1, as OpenLDAP's tools do.
+#[test]
+fn a_wrong_command_line_of_a_client_ends_with_1() {
+    for (words, status) in [
+        (&["search", "-z", "many"][..], 1),
+        (&["search", "-E", "foo"], 1),
+        (&["search", "--nosuch"], 1),
+        (&["modify", "operand"], 1),
+        (&["compare"], 1),
+        (&["passwd", "cn=a", "cn=b"], 1),
+        (&["whoami", "operand"], 1),
+        (&["load", "--nosuch"], 2),
+    ] {
+        let output = Command::new(larix()).args(words).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", output_text(&output));
+    }
+}
+
+/// What `-S` keeps is what to correct and send again: records that cannot be read, too.
+#[test]
+fn records_that_cannot_be_read_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (input, skipped) = (path("changes.ldif"), path("skipped.ldif"));
+    let bad = "dn: cn=b\nchangetype: modify\nreplace: sn\nsn:: !!\n";
+    let good = "dn: cn=a\nchangetype: delete\n";
+    fs::write(&input, format!("{good}\n# comment\n{bad}\n{good}")).unwrap();
+    for flags in [&["-c"][..], &[]] {
+        let mut command = Command::new(larix());
+        let output =
+            command.args(["modify", "-n", "-f", &input, "-S", &skipped]).args(flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{flags:?}: {}", output_text(&output));
+        let kept = fs::read_to_string(&skipped).unwrap();
+        let (comment, record) = kept.split_once('\n').unwrap();
+        assert!(comment.starts_with("# Error: line 8: "), "{flags:?}: {kept}");
+        assert!(record.ends_with(&format!("{bad}\n")) && !record.contains("cn=a"), "{flags:?}: {kept}");
+    }
+    // The input is not emptied by a slip.
+    let before = fs::read_to_string(&input).unwrap();
+    let output = Command::new(larix()).args(["modify", "-n", "-f", &input, "-S", &input]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(output_text(&output).contains("is the file that -f reads"), "{}", output_text(&output));
+    assert_eq!(fs::read_to_string(&input).unwrap(), before);
+}
+
 #[test]
 fn a_socket_that_is_not_there_is_named() {
     for (url, expected) in [

@@ -96,6 +96,38 @@ fn entries_that_the_schema_does_not_permit_are_found() {
     }
 }
 
+/// A full disk under the report is not taken for an entry that cannot be read.
+#[test]
+fn a_report_that_cannot_be_written_is_no_damaged_entry() {
+    let site = Site::new(Kind::Larix, BODY);
+    site.load(ENTRIES);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut schema = Kind::Larix.tool("schema");
+    let output = schema.arg("-f").arg(site.configuration()).arg("-v").stdout(full).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{errors}");
+    assert!(errors.contains("cannot write what was found: No space left"), "{errors}");
+    assert!(!errors.contains("cannot be read"), "{errors}");
+}
+
+#[test]
+fn a_url_without_a_dn_counts_from_the_suffix() {
+    let (top, people) = ("dc=example,dc=com", ["uid=ann,dc=example,dc=com", "uid=bob,dc=example,dc=com"]);
+    for kind in kinds() {
+        let site = Site::new(kind, BODY);
+        site.load(ENTRIES);
+        for (url, expected) in [
+            ("ldap:///??base", &[top][..]),
+            ("ldap:///??one", &people),
+            ("ldap:///??one?(uid=b*)", &people[1..]),
+        ] {
+            let (succeeds, out, errors) = run(kind, "cat", &site, &["-H", url]);
+            let found: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("dn: ")).collect();
+            assert_eq!((succeeds, found.as_slice()), (true, expected), "{kind:?} {url}: {errors}");
+        }
+    }
+}
+
 /// With the overlay that allows them, dynamic objects (RFC 2589) follow the schema; only they have a time to live.
 #[test]
 fn a_time_to_live_is_for_dynamic_objects() {

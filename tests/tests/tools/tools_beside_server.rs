@@ -505,13 +505,15 @@ fn changes_deletes_and_indexes_beside_a_server() {
         let found = search(&server, &format!("search {SUFFIX} sub (objectClass=domain) 1.1"));
         assert_eq!(found.matches("-> ").count(), 1, "{arguments:?}: {found}");
     }
-    let output = bench.run("index", &["noSuchType"], "");
-    assert!(
-        !output.status.success() && output_text(&output).contains("noSuchType"),
-        "{}",
-        output_text(&output)
-    );
+    let refused = |attribute: &str, why: &str| {
+        let text = output_text(&bench.run("index", &["uid", attribute], ""));
+        assert!(text.contains(why), "{attribute}: {text}");
+        assert!(!bench.run("index", &["uid", attribute], "").status.success(), "{attribute}");
+    };
+    refused("noSuchType", "noSuchType");
+    refused("cn", "no index is configured for cn, and none was made");
     assert!(server.stop());
+    refused("cn", "no index is configured for cn, and none was made");
     let output = bench.command("check", &[]).output().unwrap();
     assert!(output.status.success(), "{}", output_text(&output));
 }

@@ -58,6 +58,12 @@ pub(crate) enum ClientCommand {
     Deleted(Box<DeletedArgs>),
 }
 
+/// Whether a subcommand ends with LDAP's result code, as OpenLDAP's tool does: 2 is a protocol error there, and a command line that cannot
+/// be read ends with 1.
+pub(crate) fn ends_with_result_code(command: &str) -> bool {
+    matches!(command, "search" | "modify" | "compare" | "passwd" | "whoami")
+}
+
 /// Runs a client; faults go to standard error.
 pub(crate) fn run(command: &ClientCommand) -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());

@@ -1,13 +1,16 @@
 //! `larix modify`: LDIF in, one operation a record.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::ldif::{Body, Change, LdifAttribute, LocalFiles, Modification, Reader, Record, Writer};
+use larix_proto::ldif::{
+    Body, Change, LdifAttribute, LdifError, LocalFiles, Modification, Reader, Record, Writer,
+};
 use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode};
 use serde_json::json;
 
@@ -45,6 +48,15 @@ pub(crate) struct ModifyArgs {
 pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
     let extensions = controls::other(&args.extensions)?;
     let writer = args.common.ldif_writer()?;
+    if let (Some(file), Some(skipped)) = (&args.file, &args.skipped)
+        && is_same_file(file, skipped)
+    {
+        let text = format!(
+            "-S {} is the file that -f reads, and would be emptied first: name another one",
+            skipped.display()
+        );
+        return Err(ClientError::Usage(text));
+    }
     let (name, input) = input(args.file.as_deref())?;
     let mut reader = Reader::new(input).with_files(LocalFiles).assume_modify(!args.add);
     let mut skipped = args.skipped.as_deref().map(create).transpose()?;
@@ -62,6 +74,9 @@ pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
             Ok(None) => return Ok(status),
             Err(error) => {
                 let recoverable = error.is_recoverable();
+                if let Some(file) = &mut skipped {
+                    skip_unread(file, &writer, &error, reader.last_lines())?;
+                }
                 let fault = ClientError::Input { name: name.clone(), why: error.to_string() };
                 if !args.go_on || !recoverable {
                     return Err(fault);
@@ -135,6 +150,12 @@ fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), ClientError>
         Ok(file) => Ok((name, Box::new(BufReader::new(file)))),
         Err(error) => Err(ClientError::Input { name, why: error.to_string() }),
     }
+}
+
+/// Whether both are one file with content.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (fs::metadata(one), fs::metadata(other)) else { return false };
+    one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn create(path: &Path) -> Result<File, ClientError> {
@@ -278,5 +299,22 @@ fn skip(file: &mut File, writer: &Writer, record: &Record, reply: &Reply) -> Res
     let mut text = Vec::new();
     writer.comment(&mut text, &format!("Error: {}", reply.result));
     writer.record(&mut text, record);
+    file.write_all(&text).map_err(ClientError::Output)
+}
+
+/// A record that cannot be read, with its lines as they stand in the input.
+fn skip_unread<'l>(
+    file: &mut File,
+    writer: &Writer,
+    error: &LdifError,
+    lines: impl Iterator<Item = &'l [u8]>,
+) -> Result<(), ClientError> {
+    let mut text = Vec::new();
+    writer.comment(&mut text, &format!("Error: {error}"));
+    for line in lines {
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+    text.push(b'\n');
     file.write_all(&text).map_err(ClientError::Output)
 }

@@ -44,6 +44,8 @@ pub(super) enum ControlStyle {
     Plain,
     /// The same behind `#`, for strict LDIF.
     Comments,
+    /// Behind `#`, and only what is in them, as far as that is known.
+    Contents,
     /// Only those with something to say, in words.
     Words,
 }
@@ -54,7 +56,7 @@ pub(super) fn controls(out: &mut Vec<u8>, writer: &Writer, style: ControlStyle, 
         match style {
             ControlStyle::Plain => writer.value(out, "control", text_of(control).as_bytes()),
             ControlStyle::Comments => writer.comment(out, &format!("control: {}", text_of(control))),
-            ControlStyle::Words => {}
+            ControlStyle::Contents | ControlStyle::Words => {}
         }
         known(out, writer, style, control);
     }
@@ -69,7 +71,7 @@ fn text_of(control: &ControlBuf) -> String {
 fn known(out: &mut Vec<u8>, writer: &Writer, style: ControlStyle, control: &ControlBuf) {
     let value = control.value.as_deref();
     let line = |out: &mut Vec<u8>, name: &str, text: &str| match style {
-        ControlStyle::Comments => writer.comment(out, &format!("{name}: {text}")),
+        ControlStyle::Comments | ControlStyle::Contents => writer.comment(out, &format!("{name}: {text}")),
         _ => writer.value(out, name, text.as_bytes()),
     };
     match &*control.oid {
@@ -134,7 +136,7 @@ fn read_entry(
     for attribute in attributes.iter() {
         for value in attribute.values.iter() {
             match style {
-                ControlStyle::Comments => {
+                ControlStyle::Comments | ControlStyle::Contents => {
                     writer.comment(
                         out,
                         &format!("{}: {}", attribute.description, String::from_utf8_lossy(value)),

@@ -9,7 +9,7 @@ use clap::{ArgAction, Args};
 use larix_proto::control::{ControlValue, PagedResults};
 use larix_proto::{
     ControlBuf, DerefAliases, Dn, FilterBuf, LdapResult, Response, ResultCode, Scope, SearchResultEntry,
-    client, oid,
+    Strings, client, oid,
 };
 
 use super::controls::{self, Paging};
@@ -27,7 +27,7 @@ const DEFAULT_FILTER: &str = "(objectclass=*)";
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
 Attributes: 1.1 for none, * for all user attributes, + for all operational ones, @class for those of a class.
-Without a filter, (objectClass=*); a first word without `=` is an attribute.")]
+Without a filter, (objectClass=*); a first word without `=` and parentheses is an attribute.")]
 pub(crate) struct SearchArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -149,10 +149,12 @@ fn default_limit(conf: &LdapConf, name: &str) -> Result<u32, ClientError> {
     limit.ok_or_else(|| ClientError::Usage(format!("{setting}: a number from 0, no limit, to {}", i32::MAX)))
 }
 
-/// A first word with `=` in it is the filter.
+/// A first word with `=` in it is the filter, and so is one in parentheses: a mistake in it must not ask for all entries.
 pub(super) fn filter_and_attributes(words: &[String]) -> (&str, Vec<&str>) {
     match words.split_first() {
-        Some((first, rest)) if first.contains('=') => (first, rest.iter().map(String::as_str).collect()),
+        Some((first, rest)) if first.starts_with('(') || first.contains('=') => {
+            (first, rest.iter().map(String::as_str).collect())
+        }
         _ => (DEFAULT_FILTER, words.iter().map(String::as_str).collect()),
     }
 }
@@ -378,7 +380,7 @@ impl Search<'_> {
         let Some(session) = &mut self.session else { return Ok(None) };
         let id =
             session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
-        let mut buffered = Vec::new();
+        let mut held = Held::default();
         loop {
             let message = session.connection.receive()?;
             if message.id != id {
@@ -388,9 +390,10 @@ impl Search<'_> {
                 message.controls.iter().map(|control| control.to_owned()).collect();
             match message.response {
                 Response::Entry(entry) => match &args.sort {
-                    Some(attribute) => buffered.push(BufferedEntry::of(&entry, attribute, received)),
+                    Some(attribute) => held.entry(&entry, attribute, received),
                     None => output.entry(entry.dn, entry.attributes, &received)?,
                 },
+                Response::Reference(urls) if args.sort.is_some() => held.reference(urls, received),
                 Response::Reference(urls) => output.reference(urls, &received)?,
                 Response::Intermediate { .. } => output.intermediate()?,
                 other => {
@@ -398,10 +401,7 @@ impl Search<'_> {
                         return Err(ClientError::Unexpected("neither an entry nor a result"));
                     };
                     let result = result.to_owned();
-                    buffered.sort_by(|a, b| a.key.cmp(&b.key));
-                    for entry in &buffered {
-                        entry.write(output)?;
-                    }
+                    held.write(output)?;
                     output.result(id, &result, &received)?;
                     return Ok(Some(Done { result, cookie: next_cookie(&received) }));
                 }
@@ -417,6 +417,36 @@ fn next_cookie(controls: &[ControlBuf]) -> Vec<u8> {
         .find_map(|control| PagedResults::decode(control.value.as_deref()).ok())
         .map(|page| page.cookie.to_vec())
         .unwrap_or_default()
+}
+
+/// What a search with `-S` has found, until all of it is there.
+#[derive(Default)]
+pub(super) struct Held {
+    entries: Vec<BufferedEntry>,
+    /// BER of the URLs.
+    references: Vec<(Vec<u8>, Vec<ControlBuf>)>,
+}
+
+impl Held {
+    pub(super) fn entry(&mut self, entry: &SearchResultEntry<'_>, by: &str, controls: Vec<ControlBuf>) {
+        self.entries.push(BufferedEntry::of(entry, by, controls));
+    }
+
+    pub(super) fn reference(&mut self, urls: Strings<'_>, controls: Vec<ControlBuf>) {
+        self.references.push((urls.as_ber().to_vec(), controls));
+    }
+
+    /// The entries in their order, then the references, as ldapsearch writes them.
+    pub(super) fn write(mut self, output: &mut Output<'_>) -> Result<(), ClientError> {
+        self.entries.sort_by(|a, b| a.key.cmp(&b.key));
+        for entry in &self.entries {
+            entry.write(output)?;
+        }
+        for (urls, controls) in &self.references {
+            output.reference(Strings::check(urls, "uri")?, controls)?;
+        }
+        Ok(())
+    }
 }
 
 /// An entry kept to be sorted.

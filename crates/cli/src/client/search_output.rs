@@ -147,7 +147,8 @@ impl<'o> Output<'o> {
     fn control_style(&self) -> ControlStyle {
         match self.format {
             Format::Ldif { level: 0 } => ControlStyle::Plain,
-            Format::Ldif { .. } => ControlStyle::Comments,
+            Format::Ldif { level: 1 } => ControlStyle::Comments,
+            Format::Ldif { .. } => ControlStyle::Contents,
             _ => ControlStyle::Words,
         }
     }

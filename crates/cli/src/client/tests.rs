@@ -6,7 +6,7 @@ use larix_proto::ldif::Writer;
 use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope, oid};
 
 use super::controls::{self, Paging};
-use super::search::filter_and_attributes;
+use super::search::{Held, filter_and_attributes};
 use super::search_output::{Format, Heading, Output, friendly};
 use super::session::{check_identity, credentials, name_a_server, name_the_place, name_what_lacks};
 use super::*;
@@ -76,6 +76,9 @@ fn the_first_word_is_a_filter_if_it_can_be() {
     check("cn=a", "cn=a", &[]);
     check("(cn=a) cn sn", "(cn=a)", &["cn", "sn"]);
     check("cn sn", "(objectclass=*)", &["cn", "sn"]);
+    // Mistakes, which the filter's own check finds.
+    check("(cn", "(cn", &[]);
+    check("(cn~x) cn", "(cn~x)", &["cn"]);
 }
 
 #[test]
@@ -401,6 +404,47 @@ fn friendly_names() {
     check("no dn", None);
 }
 
+/// The message of an entry with these values of cn.
+fn entry_message(dn: &str, values: &[&[u8]]) -> Vec<u8> {
+    let mut pdu = Vec::new();
+    let mut encoder = EntryEncoder::begin(&mut pdu, MessageId(2), dn);
+    encoder.begin_attribute("cn");
+    values.iter().for_each(|value| encoder.value(value));
+    encoder.end_attribute();
+    encoder.finish(&[]);
+    pdu
+}
+
+fn reference_message(url: &str) -> Vec<u8> {
+    let mut pdu = Vec::new();
+    larix_proto::encode::search_reference(&mut pdu, MessageId(2), &[url.to_owned()], &[]);
+    pdu
+}
+
+/// References come behind the sorted entries, as ldapsearch writes them.
+#[test]
+fn what_is_sorted_here() {
+    let mut held = Held::default();
+    let take = |held: &mut Held, pdu: &[u8]| match Response::decode_message(pdu).expect("decodes").response {
+        Response::Entry(entry) => held.entry(&entry, "cn", Vec::new()),
+        Response::Reference(urls) => held.reference(urls, Vec::new()),
+        other => panic!("{other:?}"),
+    };
+    for pdu in [
+        reference_message("ldap://b/"),
+        entry_message("cn=x", &[b"B"]),
+        reference_message("ldap://a/"),
+        entry_message("cn=y", &[b"a"]),
+    ] {
+        take(&mut held, &pdu);
+    }
+    let mut out = Vec::new();
+    let mut output = Output::new(&mut out, Format::Ldif { level: 3 }, Writer::default(), true, false);
+    held.write(&mut output).expect("written");
+    let expected = "dn: cn=y\ncn:\n\ndn: cn=x\ncn:\n\n# refldap://b/\n\n# refldap://a/\n";
+    assert_eq!(String::from_utf8(out).expect("text"), expected);
+}
+
 /// An entry, a reference and a result, written in a format.
 fn written(format: Format, types_only: bool) -> String {
     let mut out = Vec::new();
@@ -416,18 +460,11 @@ fn written(format: Format, types_only: bool) -> String {
         remarks: &[],
     };
     output.heading(&heading).expect("written");
-    let mut pdu = Vec::new();
-    let mut encoder = EntryEncoder::begin(&mut pdu, MessageId(2), "cn=a,dc=x");
-    encoder.begin_attribute("cn");
-    encoder.value(b"a");
-    encoder.value(b"\xff\x00");
-    encoder.end_attribute();
-    encoder.finish(&[]);
+    let pdu = entry_message("cn=a,dc=x", &[b"a", b"\xff\x00"]);
     let message = Response::decode_message(&pdu).expect("decodes");
     let Response::Entry(entry) = message.response else { panic!("{message:?}") };
     output.entry(entry.dn, entry.attributes, &[]).expect("written");
-    let mut pdu = Vec::new();
-    larix_proto::encode::search_reference(&mut pdu, MessageId(2), &["ldap://b/".to_owned()], &[]);
+    let pdu = reference_message("ldap://b/");
     let message = Response::decode_message(&pdu).expect("decodes");
     let Response::Reference(urls) = message.response else { panic!("{message:?}") };
     output.reference(urls, &[]).expect("written");
@@ -471,9 +508,12 @@ pagedresults: cookie=
 # numReferences: 1
 ";
     assert_eq!(written(Format::Ldif { level: 0 }, false), full);
-    let bare = "dn: cn=a,dc=x\ncn: a\ncn:: /wA=\n\n# refldap://b/\n\n# control: 1.2.840.113556.1.4.319 false MAUCAQAEAA==\n# pagedresults: cookie=\n";
+    let bare = "dn: cn=a,dc=x\ncn: a\ncn:: /wA=\n\n# refldap://b/\n\n# pagedresults: cookie=\n";
     assert_eq!(written(Format::Ldif { level: 3 }, false), bare);
     assert_eq!(written(Format::Ldif { level: 2 }, false), format!("version: 1\n\n{bare}"));
+    let commented = written(Format::Ldif { level: 1 }, false);
+    let control = "# control: 1.2.840.113556.1.4.319 false MAUCAQAEAA==\n# pagedresults: cookie=\n";
+    assert!(commented.contains(control), "{commented}");
     assert!(written(Format::Ldif { level: 3 }, true).starts_with("dn: cn=a,dc=x\ncn:\n"));
 }
 

@@ -1,5 +1,6 @@
 //! `slapadd`: LDIF loaded into a database, by the server where one runs on it; `-n 0` fills a slapd.d.
 
+mod configuration;
 mod served;
 
 use std::ffi::OsString;
@@ -9,14 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use larix_configuration::slapd_d::InUse;
-use larix_configuration::{Config, ConfigEntry, slapd_d};
+use larix_configuration::Config;
 use larix_engine::load::{
     self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
     RecordFault,
 };
 use larix_engine::tables::TABLES;
-use larix_proto::ldif::{self, Body, Change, LocalFiles};
+use larix_proto::ldif;
 use larix_schema::NearestSuffix;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::cluster::{self, ToolWriter};
@@ -70,7 +70,7 @@ pub(super) struct AddArgs {
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: AddArgs = common::parse(name, arguments);
     let done =
-        if args.database.is_configuration() { add_configuration(name, &args) } else { add(name, &args) };
+        if args.database.is_configuration() { configuration::add(name, &args) } else { add(name, &args) };
     terminal::end_counted(name, done, "records were refused")
 }
 
@@ -404,55 +404,4 @@ impl LoadObserver for Observer<'_> {
 #[allow(clippy::disallowed_methods, reason = "progress is about this machine's time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// Fills a slapd.d: entries are added to what is there, the whole is checked, then it is written.
-fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
-    if let (Some(file), None) = (&args.config.file, &args.config.directory) {
-        // The default directory may be that of another server.
-        bail!(
-            "cn=config is filled in a slapd.d alone, and -f {} is a file: name the directory (-F)",
-            file.display()
-        );
-    }
-    let directory = args.config.location().directory_to_write();
-    // As with slapadd: entries may be added for the next start of the server.
-    let server = slapd_d::server_of(&directory).filter(|_| !args.input.dry_run);
-    if let Some(server) = &server {
-        eprintln!(
-            "{name}: a server runs with `{}` ({}): it knows of the new entries at its next start; `larix modify` adds them at once",
-            directory.display(),
-            server.process()
-        );
-    }
-    // No other tool changes it from the look at what is there until the entries are.
-    let _in_use = if args.input.dry_run || server.is_some() {
-        None
-    } else {
-        Some(InUse::by_tool(&directory).map_err(|error| anyhow::anyhow!("{error}"))?)
-    };
-    let mut new = Vec::new();
-    for record in ldif::Reader::new(args.input.open()?).with_files(LocalFiles) {
-        let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
-        if record.line < args.input.from_line {
-            continue;
-        }
-        let (Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. }) = record.body
-        else {
-            bail!("line {}: {:?}: only whole entries can be added", record.line, record.dn);
-        };
-        new.push(ConfigEntry::from_ldif(record.dn, attributes));
-    }
-    let count = new.len();
-    let (clock, random) = (SystemClock, SystemRandom);
-    let stamp = slapd_d::Stamp { clock: &clock, random: &random };
-    let merged = slapd_d::merge_entries(&directory, new, &stamp);
-    let (_, written) = merged.map_err(|error| anyhow::anyhow!("{error}"))?;
-    if !args.input.dry_run {
-        slapd_d::write_entries(&directory, &written, &stamp).map_err(|error| anyhow::anyhow!("{error}"))?;
-    }
-    if args.config.verbose > 0 {
-        eprintln!("{name}: {count} entries added to {}", directory.display());
-    }
-    Ok(0)
 }

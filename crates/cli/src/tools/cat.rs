@@ -63,9 +63,10 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
     writer.always_base64("userPassword");
     // As slapd does; Puppet finds it in no other form.
     writer.always_base64("olcRootPW");
-    let selection = Selection::new(&args.selection, &config)?;
     let base = args.selection.base()?;
-    let sources = match args.database.choose_to_read_below(&config, base.as_deref())? {
+    let chosen = args.database.choose_to_read_below(&config, base.as_deref())?;
+    let selection = Selection::new(&args.selection, &config, &chosen)?;
+    let sources = match chosen {
         Chosen::Configuration => None,
         Chosen::Stored(databases) => {
             let opened = databases

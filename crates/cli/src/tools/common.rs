@@ -238,6 +238,22 @@ pub(crate) enum Chosen<'c> {
     Stored(Vec<&'c larix_configuration::Database>),
 }
 
+impl Chosen<'_> {
+    /// The DN at the top: the first suffix of the database that was named; `None` if it has none.
+    ///
+    /// # Errors
+    /// A schema without the attribute `cn`.
+    pub(crate) fn top(&self, config: &Config) -> anyhow::Result<Option<NormalDn>> {
+        match self {
+            Self::Configuration => dn_of(config, CONFIGURATION_SUFFIX).map(Some),
+            Self::Stored(databases) => {
+                let suffix = databases.first().and_then(|database| database.suffixes.first());
+                Ok(suffix.map(|suffix| suffix.normal.clone()))
+            }
+        }
+    }
+}
+
 impl DatabaseArgs {
     /// Whether no database is named.
     pub(crate) fn is_unset(&self) -> bool {

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use larix_configuration::Config;
+use larix_engine::Database;
 use larix_engine::load::{self, Rebuild, RebuildOptions, RebuildProgress};
-use larix_engine::{Database, DatabaseSettings};
-use larix_schema::{AttributeDescription, Schema};
+use larix_proto::{LdapResult, ResultCode};
 use larix_server::cluster::{self, ToolWriter};
 use larix_server::tool_socket::ReindexRequest;
 use larix_store::Store;
@@ -63,6 +63,8 @@ fn index(name: &str, args: &IndexArgs) -> anyhow::Result<()> {
     };
     let mut failed = 0;
     let mut without_index: BTreeSet<&str> = args.attributes.iter().map(String::as_str).collect();
+    // The answer of a server that has no index for a name; whether a server made all that was asked for.
+    let (mut lacks, mut made) = (None, false);
     for section in databases {
         if section.kind.is_in_shared_engine() {
             let writer = ToolWriter::open(&config, section, name).map_err(anyhow::Error::msg)?;
@@ -75,7 +77,10 @@ fn index(name: &str, args: &IndexArgs) -> anyhow::Result<()> {
         let database = match common::open(&config, section, Access::Change) {
             Ok(database) => database,
             Err(error) => {
-                index_served(args, section, error)?;
+                match index_served(args, section, error)? {
+                    Some(result) => lacks = Some(result),
+                    None => made = true,
+                }
                 // The server has index lines of its own.
                 without_index.clear();
                 continue;
@@ -88,6 +93,9 @@ fn index(name: &str, args: &IndexArgs) -> anyhow::Result<()> {
         bail!(
             "no index is configured for {name}, and none was made: add a line such as `index {name} eq` first"
         );
+    }
+    if let Some(result) = lacks.filter(|_| !made) {
+        bail!("{result}");
     }
     if failed > 0 {
         bail!("{failed} entries could not be read and are in no index that was made: see `larix check`");
@@ -110,7 +118,7 @@ fn rebuild<S: Store>(
         for name in &args.attributes {
             let description =
                 config.schema.describe(name).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-            if is_indexed(&config.schema, &database.settings(), &description) {
+            if database.settings().is_indexed(&config.schema, &description) {
                 without_index.remove(name.as_str());
             }
             numbers.extend_from_slice(catalog.covered(&config.schema, &description).as_slice());
@@ -140,18 +148,7 @@ fn rebuild<S: Store>(
     Ok(rebuilt.failed.len())
 }
 
-/// Whether an index is configured for the description, or for one that it covers. That of entryCSN is accepted, and the change log answers
-/// in its place.
-fn is_indexed(schema: &Schema, settings: &DatabaseSettings, description: &AttributeDescription) -> bool {
-    let attribute = description.attribute;
-    let subtypes = schema.subtypes(attribute).iter().map(|subtype| AttributeDescription::plain(*subtype));
-    schema.attribute(attribute).name() == "entryCSN"
-        || subtypes
-            .chain([description.clone()])
-            .any(|covered| !settings.index.kinds(schema, &covered).is_empty())
-}
-
-/// Has the server make the indexes that has the database open.
+/// Has the server make the indexes that has the database open. Answers what it says if it has none for one of the names.
 ///
 /// # Errors
 /// `error`, where there is none; and what the server says.
@@ -159,13 +156,16 @@ fn index_served(
     args: &IndexArgs,
     section: &larix_configuration::Database,
     error: anyhow::Error,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<LdapResult>> {
     if !is_in_use(&error) {
         return Err(error);
     }
     let Some(mut client) = server_of(section, args.config.verbose > 0)? else { return Err(error) };
     let request = ReindexRequest { stale: args.stale, attributes: args.attributes.clone() };
     let result = client.reindex(&request)?;
+    if result.code == ResultCode::NO_SUCH_ATTRIBUTE {
+        return Ok(Some(result));
+    }
     if !result.is_success() {
         bail!("{result}");
     }
@@ -173,7 +173,7 @@ fn index_served(
         let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
         eprintln!("{suffix:?}: indexed by the server that serves it");
     }
-    Ok(())
+    Ok(None)
 }
 
 fn show(progress: &RebuildProgress) {
@@ -208,7 +208,7 @@ mod tests {
             ("description", false),
         ] {
             let description = config.schema.describe(name).unwrap();
-            assert_eq!(is_indexed(&config.schema, &settings, &description), expected, "{name}");
+            assert_eq!(settings.is_indexed(&config.schema, &description), expected, "{name}");
         }
     }
 }

@@ -92,7 +92,7 @@ fn each_change(
     mut apply: impl FnMut(WriteOperation, RequestControls) -> anyhow::Result<LdapResult>,
 ) -> anyhow::Result<u64> {
     let mut failed = 0;
-    let reader = ldif::Reader::new(args.input.open()?).with_files(LocalFiles);
+    let reader = ldif::Reader::new(args.input.open()?).with_files(LocalFiles).assume_modify(true);
     let from_line = args.input.from_line;
     for record in reader {
         let record = match record {
@@ -134,7 +134,38 @@ fn each_change(
 
 #[cfg(test)]
 mod tests {
+    use larix_proto::ModifyOperation;
+
     use super::*;
+
+    /// As of slapd's tool, and of ldapmodify.
+    #[test]
+    fn a_record_without_a_changetype_modifies() {
+        let folder = tempfile::tempdir().unwrap();
+        let ldif = folder.path().join("changes.ldif");
+        for (text, expected) in [
+            ("dn: cn=a\nreplace: sn\nsn: x\n", Ok(0)),
+            (
+                "dn: cn=a\nobjectClass: person\ncn: a\nsn: x\n",
+                Err("(an entry to add has a line \"changetype: add\")"),
+            ),
+        ] {
+            std::fs::write(&ldif, text).unwrap();
+            let args = ModifyArgs::parse_from(["slapmodify", "-l"].into_iter().chain(ldif.to_str()));
+            let done = each_change("slapmodify", &args, true, |operation, _| {
+                let WriteOperation::Modify { object, changes } = operation else { panic!("{operation:?}") };
+                let changed: Vec<_> =
+                    changes.iter().map(|one| (one.operation, one.attribute.description.as_str())).collect();
+                assert_eq!((object.as_str(), changed), ("cn=a", vec![(ModifyOperation::Replace, "sn")]));
+                Ok(LdapResult::success())
+            });
+            match (done, expected) {
+                (Ok(failed), Ok(expected)) => assert_eq!(failed, expected),
+                (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+                (done, _) => panic!("{text:?}: {done:?}"),
+            }
+        }
+    }
 
     /// Each record is one that is applied, passed over or refused, also where it cannot be read.
     #[test]

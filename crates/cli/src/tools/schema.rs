@@ -58,7 +58,9 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn run(args: &SchemaArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
     let base = args.selection.base()?;
-    let Chosen::Stored(databases) = args.database.choose_to_read_below(&config, base.as_deref())? else {
+    let chosen = args.database.choose_to_read_below(&config, base.as_deref())?;
+    let selection = Selection::new(&args.selection, &config, &chosen)?;
+    let Chosen::Stored(databases) = chosen else {
         // The configuration was read, and reading it checks it.
         return Ok(0);
     };
@@ -71,7 +73,7 @@ fn run(args: &SchemaArgs) -> anyhow::Result<u64> {
     let mut check = Check {
         args,
         out,
-        selection: Selection::new(&args.selection, &config)?,
+        selection,
         known: KnownSchema::of(&config.schema).map_err(|error| anyhow::anyhow!("{error}"))?,
     };
     let mut found = 0;
@@ -102,6 +104,10 @@ impl Check<'_> {
         each_record(database, |view, id, record| {
             match self.row(view, id, record) {
                 Ok(fits) => found += u64::from(!fits),
+                // A full disk is no damaged entry.
+                Err(error) if error.is::<io::Error>() => {
+                    return Err(error.context("cannot write what was found"));
+                }
                 Err(error) if self.args.go_on => {
                     writeln!(self.out, "# no data for entry id={:08x}: {error:#}\n", id.0)?;
                     found += 1;

@@ -13,6 +13,8 @@ use larix_proto::{FilterBuf, Scope};
 use larix_schema::{BoundFilter, Match, NormalDn, Schema};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
+use super::common::Chosen;
+
 /// Entries read in one snapshot: a slow disk or pipe never holds old pages for long.
 const SLICE_ENTRIES: usize = 2_000;
 
@@ -31,15 +33,14 @@ pub(crate) struct SelectionArgs {
 }
 
 impl SelectionArgs {
-    /// The DN at or below which entries are wanted; none: wherever they are.
+    /// The DN at or below which entries are wanted; none: wherever they are. A URL without a DN leaves that of `-s`.
     ///
     /// # Errors
     /// A URL that cannot be read.
     pub(crate) fn base(&self) -> anyhow::Result<Option<String>> {
-        match &self.url {
-            Some(text) => url(text).map(|url| Some(url.dn)),
-            None => Ok(self.subtree.clone()),
-        }
+        let url = self.url.as_deref().map(url).transpose()?;
+        let of_url = url.map(|url| url.dn).filter(|dn| !dn.is_empty());
+        Ok(of_url.or_else(|| self.subtree.clone()))
     }
 }
 
@@ -65,22 +66,24 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// Which entries of what was `chosen`. The scope of a URL without a DN begins at the suffix there, as for slapd's tools.
+    ///
     /// # Errors
     /// A DN, filter or URL that cannot be read.
-    pub(crate) fn new(args: &SelectionArgs, config: &Config) -> anyhow::Result<Self> {
+    pub(crate) fn new(args: &SelectionArgs, config: &Config, chosen: &Chosen<'_>) -> anyhow::Result<Self> {
         let schema = &config.schema;
         let dn = |text: &str| schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"));
-        let mut selection = Self {
-            base: args.subtree.as_deref().map(dn).transpose()?,
-            scope: Scope::Subtree,
-            filter: args.filter.as_deref().map(|text| bind(schema, text)).transpose()?,
-            policy: AccessPolicy::open(schema.clone(), None),
-            subject: Subject::default(),
-        };
+        let mut selection =
+            Self::filtered(config, args.filter.as_deref().map(|text| bind(schema, text)).transpose()?);
+        selection.base = args.base()?.as_deref().map(dn).transpose()?;
         if let Some(text) = &args.url {
             let url = url(text)?;
-            selection.base = Some(dn(&url.dn)?);
-            selection.scope = url.scope.unwrap_or(Scope::Subtree);
+            if let Some(scope) = url.scope {
+                selection.scope = scope;
+                if selection.base.is_none() {
+                    selection.base = chosen.top(config)?;
+                }
+            }
             if let Some(filter) = &url.filter {
                 selection.filter = Some(schema.bind_filter(filter.as_filter()));
             }
@@ -93,8 +96,12 @@ impl Selection {
     /// # Errors
     /// A filter that cannot be read.
     pub(crate) fn matching(filter: &str, config: &Config) -> anyhow::Result<Self> {
-        let args = SelectionArgs { filter: Some(filter.to_owned()), subtree: None, url: None };
-        Self::new(&args, config)
+        Ok(Self::filtered(config, Some(bind(&config.schema, filter)?)))
+    }
+
+    fn filtered(config: &Config, filter: Option<BoundFilter>) -> Self {
+        let policy = AccessPolicy::open(config.schema.clone(), None);
+        Self { base: None, scope: Scope::Subtree, filter, policy, subject: Subject::default() }
     }
 
     pub(crate) fn holds_name(&self, dn: &NormalDn) -> bool {
@@ -191,6 +198,7 @@ fn bind(schema: &Schema, text: &str) -> anyhow::Result<BoundFilter> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::common::DatabaseArgs;
     use super::*;
 
     /// What a tool would pass over in silence.
@@ -206,5 +214,35 @@ mod tests {
         ] {
             assert_eq!(url(text).is_ok(), fits, "{text}");
         }
+    }
+
+    #[test]
+    fn the_scope_of_a_url_without_a_dn_begins_at_the_suffix() {
+        const NAMES: [&str; 5] = ["cn=x", "cn=a,cn=x", "cn=b,cn=a,cn=x", "cn=config", "cn=schema,cn=config"];
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(&file, "database mdb\nsuffix cn=x\ndirectory /nowhere\n").unwrap();
+        let config = Config::from_slapd_conf(&file).unwrap();
+        let check = |number: usize, url: &str, subtree: Option<&str>, expected: &[&str]| {
+            let subtree = subtree.map(str::to_owned);
+            let args = SelectionArgs { filter: None, subtree, url: Some(url.to_owned()) };
+            let database = DatabaseArgs { suffix: None, number: Some(number), no_glue: false };
+            let base = args.base().unwrap();
+            let chosen = database.choose_below(&config, base.as_deref()).unwrap();
+            let selection = Selection::new(&args, &config, &chosen).unwrap();
+            let holds = |name: &&str| selection.holds_name(&config.schema.parse_dn(name).unwrap());
+            let found: Vec<&str> = NAMES.into_iter().filter(holds).collect();
+            assert_eq!(found, expected, "-n {number} -H {url} {:?}", args.subtree);
+        };
+        check(1, "ldap:///??base", None, &["cn=x"]);
+        check(1, "ldap:///??one", None, &["cn=a,cn=x"]);
+        check(1, "ldap:///??sub", None, &["cn=x", "cn=a,cn=x", "cn=b,cn=a,cn=x"]);
+        check(1, "ldap:///??children", None, &["cn=a,cn=x", "cn=b,cn=a,cn=x"]);
+        check(1, "ldap:///cn=a,cn=x??base", None, &["cn=a,cn=x"]);
+        check(1, "ldap:///??one", Some("cn=a,cn=x"), &["cn=b,cn=a,cn=x"]);
+        check(1, "ldap:///cn=a,cn=x", Some("cn=x"), &["cn=a,cn=x", "cn=b,cn=a,cn=x"]);
+        check(1, "ldap:///", None, &NAMES);
+        check(0, "ldap:///??base", None, &["cn=config"]);
+        check(0, "ldap:///??one", None, &["cn=schema,cn=config"]);
     }
 }

@@ -31,6 +31,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
 use self::transition::{Effect, Transition};
 use super::diagnostic::{ConfigError, Excerpt, Origin, without_secrets};
+use super::entries::repeats;
 use super::entry::ConfigEntry;
 use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Keeper, Stamp};
@@ -184,6 +185,12 @@ impl Config {
                 defining = Some(next);
             }
             let Some(carried) = carried.map_err(|refusal| (number, refusal))? else { continue };
+            if carried.effect.before.is_none()
+                && let Some(after) = &carried.effect.after
+                && let Some(text) = repeats(after, entries.iter().map(|entry| &**entry))
+            {
+                return Err((number, ConfigRefusal::new(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)));
+            }
             entries = carried.entries;
             controls.extend(carried.answers);
             effect = Some(carried.effect);

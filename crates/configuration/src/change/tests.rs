@@ -427,6 +427,25 @@ fn adds_that_are_refused() {
     ]);
 }
 
+/// The same section again, as a script adds it at each start, then with a new definition, and under another name.
+#[test]
+fn a_section_of_the_schema_is_added_once() {
+    let section = |name: &str| {
+        format!(
+            "dn: cn={name},cn=schema,cn=config\nchangetype: add\nobjectClass: olcSchemaConfig\ncn: {name}\n\
+             olcAttributeTypes: ( 1.3.9999.4  NAME 'cone' SUP larch )\n"
+        )
+    };
+    let (again, other) = (section("two"), section("three"));
+    let more = format!("{again}olcAttributeTypes: ( 1.3.9999.5 NAME 'bark' SUP larch )\n");
+    let known = "21 olcAttributeTypes: Duplicate attributeType: \"1.3.9999.4\"; cn={1}two,cn=schema,cn=config has the same definitions";
+    check(&[
+        (again.as_str(), &[], known),
+        (more.as_str(), &[], "cn={2}two,cn=schema,cn=config"),
+        (other.as_str(), &[], "cn={2}three,cn=schema,cn=config"),
+    ]);
+}
+
 #[test]
 fn several_attributes_of_one_request_are_judged_together() {
     // Rule and attribute type come with one another's help, whatever stands first.

@@ -8,7 +8,7 @@ use larix_proto::dn::Dn;
 use super::super::builder::directive::Cardinality;
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::directives::{self};
-use super::super::entries::{EntryName, Role, from_entries, split_number};
+use super::super::entries::{EntryName, Role, from_entries, repeats, split_number};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
 use super::super::model::{Config, Earlier, Source};
 use super::{Stamp, read, read_entries, write_entries};
@@ -46,6 +46,11 @@ pub fn merge_entries(
     }
     let first_new = all.len();
     for entry in new {
+        // A dump may have it twice: it is taken as it is.
+        let old = all.iter().take(first_new).map(|(_, entry)| entry);
+        if let Some(text) = repeats(&entry, old) {
+            return Err(ConfigError::new(Origin::BuiltIn, format!("{}: {text}", entry.dn)));
+        }
         add_one(&mut all, entry)?;
     }
     for entry in common_entries() {

@@ -126,3 +126,37 @@ fn slapd_d_and_back() {
     let error = add_entries(&fresh, vec![orphan], &stamp).expect_err("an orphan");
     assert!(error.to_string().contains("the entry above it is missing"), "{error}");
 }
+
+/// A section of the schema that is there already would get the next number each time.
+#[test]
+fn a_section_of_the_schema_is_added_once() {
+    let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
+    let random = SeededRandom::new(7);
+    let stamp = Stamp { clock: &clock, random: &random };
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("slapd.d");
+    let entries = |ldif: &str| -> Vec<crate::ConfigEntry> {
+        let records = larix_proto::ldif::Reader::new(ldif.as_bytes()).map(Result::unwrap);
+        let entry = |record: larix_proto::ldif::Record| {
+            let larix_proto::ldif::Body::Content(attributes) = record.body else { panic!("a change") };
+            crate::ConfigEntry::from_ldif(record.dn, attributes)
+        };
+        records.map(entry).collect()
+    };
+    let section = "dn: cn=trees,cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: trees\n\
+         olcAttributeTypes: ( 1.3.9999.1 NAME 'larch' SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\n";
+    // A dump that has it twice is taken as it is.
+    let twice = format!(
+        "dn: cn=config\nobjectClass: olcGlobal\ncn: config\n\n\
+         dn: cn=schema,cn=config\nobjectClass: olcSchemaConfig\ncn: schema\n\n{section}{section}"
+    );
+    let config = add_entries(&target, entries(&twice), &stamp).unwrap_or_else(|error| panic!("{error}"));
+    let sections = |config: &Config| {
+        let entries = config.entries();
+        entries.iter().filter(|entry| entry.dn.ends_with("trees,cn=schema,cn=config")).count()
+    };
+    assert_eq!(sections(&config), 2);
+    let error = add_entries(&target, entries(section), &stamp).expect_err("the same section again");
+    assert!(error.to_string().contains("Duplicate attributeType: \"1.3.9999.1\""), "{error}");
+    assert_eq!(sections(&Config::from_slapd_d(&target).unwrap()), 2);
+}

@@ -124,6 +124,17 @@ impl DatabaseSettings {
         if self.hidden { None } else { nearest.depth(self.suffixes.iter().map(|suffix| &suffix.normal)) }
     }
 
+    /// Whether an index is configured for the description, or for one that it covers. That of entryCSN is accepted, and the change log answers
+    /// in its place.
+    pub fn is_indexed(&self, schema: &Schema, description: &AttributeDescription) -> bool {
+        let attribute = description.attribute;
+        let subtypes = schema.subtypes(attribute).iter().map(|subtype| AttributeDescription::plain(*subtype));
+        schema.attribute(attribute).name() == "entryCSN"
+            || subtypes
+                .chain([description.clone()])
+                .any(|covered| !self.index.kinds(schema, &covered).is_empty())
+    }
+
     /// How commits of changes that are answered are synced.
     pub(crate) fn durability(&self) -> Durability {
         if self.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }

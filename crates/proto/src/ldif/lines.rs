@@ -69,6 +69,11 @@ impl Block {
         Some((*number, self.bytes.get(range.clone())?))
     }
 
+    /// All of them.
+    pub(super) fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().filter_map(|(_, range)| self.bytes.get(range.clone()))
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.lines.clear();

@@ -86,6 +86,11 @@ impl<R: BufRead> Reader<R> {
         self.input.position().line
     }
 
+    /// The lines of the record that was read last, also of one with an error: unfolded, without comments.
+    pub fn last_lines(&self) -> impl Iterator<Item = &[u8]> {
+        self.block.lines()
+    }
+
     /// The next record, or `None` at the end.
     pub fn read_record(&mut self) -> Result<Option<Record>, LdifError> {
         self.read()

@@ -221,10 +221,15 @@ impl Dialogue<'_> {
     fn reindex(&self, served: &Arc<ServedDatabase<LmdbStore>>, request: &ReindexRequest) -> LdapResult {
         let database = served.database();
         let (schema, catalog) = (database.schema(), database.catalog());
+        let settings = database.settings();
         let mut numbers = Vec::new();
+        let mut without_index = None;
         for name in &request.attributes {
             match schema.describe(name) {
                 Ok(description) => {
+                    if without_index.is_none() && !settings.is_indexed(&schema, &description) {
+                        without_index = Some(name);
+                    }
                     numbers.extend_from_slice(catalog.covered(&schema, &description).as_slice())
                 }
                 Err(error) => {
@@ -254,7 +259,11 @@ impl Dialogue<'_> {
                 return LdapResult::with(ResultCode::OTHER, failure);
             }
             if database.catalog().stale().next().is_none() {
-                return LdapResult::success();
+                let Some(name) = without_index else { return LdapResult::success() };
+                let text = format!(
+                    "no index is configured for {name}, and none was made: add a line such as `index {name} eq` first"
+                );
+                return LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text);
             }
             thread::park_timeout(LOOK);
         }
