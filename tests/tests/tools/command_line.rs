@@ -91,6 +91,7 @@ fn a_reader_that_has_gone_ends_commands_without_a_word() {
 fn a_socket_that_is_not_there_is_named() {
     for (url, expected) in [
         ("ldapi:///none/ldapi", "did you mean ldapi://%2Fnone%2Fldapi?"),
+        ("ldapi://none/ldapi", "did you mean ldapi://none%2Fldapi?"),
         ("ldapi://%2Fnone%2Fldapi", "socket /none/ldapi: No such file or directory"),
     ] {
         let output = Command::new(larix()).args(["whoami", "-H", url]).output().unwrap();
