@@ -25,10 +25,7 @@ pub(super) fn remedy(schema: &Schema, element: &str) -> String {
 
 /// The same, if a bundled schema defines the element.
 pub(super) fn bundle_remedy(element: &str) -> Option<String> {
-    let quoted = format!("'{}'", element.to_ascii_lowercase());
-    let bundle = larix_schema::BUNDLED.iter().find(|name| {
-        larix_schema::bundled(name).is_some_and(|text| text.to_ascii_lowercase().contains(&quoted))
-    })?;
+    let bundle = larix_schema::bundle_with(element)?;
     Some(format!("write `schema {bundle}` before it, which defines {element}"))
 }
 
