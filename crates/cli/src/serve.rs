@@ -27,6 +27,7 @@ use self::join::JoinArgs;
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
 use crate::terminal::{at_least_one, distinct_cookies, known_cookie, known_option, print_answer, say};
+use crate::tools::common::{name_quick_start, name_read};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -246,7 +247,10 @@ fn options(
 fn load(arguments: &ServeArgs) -> anyhow::Result<Config> {
     let location = Location { file: arguments.file.clone(), directory: arguments.directory.clone() };
     let stamp = Stamp { clock: &SystemClock, random: &SystemRandom };
-    served(location.load(&stamp, arguments.check)?)
+    let loaded = location.load(&stamp, arguments.check);
+    let config = loaded.map_err(|error| name_quick_start(&location, error))?;
+    name_read(&location, &config);
+    served(config)
 }
 
 /// A configuration with nothing in it that the server cannot do.

@@ -304,9 +304,12 @@ fn connect(url: &LdapUrl, options: &ConnectionOptions, tls: &TlsOptions) -> Resu
 /// Says which socket it was, and which one was meant where the path stands in the place of the DN.
 fn name_socket(error: &io::Error, url: &LdapUrl, path: &str) -> io::Error {
     let meant = match url.dn.as_str() {
-        dn if url.host.is_empty() && dn.contains('/') && !dn.contains('=') => {
-            format!("; did you mean ldapi://%2F{}?", dn.replace('/', "%2F"))
+        dn if dn.is_empty() || dn.contains('=') => String::new(),
+        dn if !url.host.is_empty() => {
+            let meant = format!("{}/{dn}", url.host).replace('/', "%2F");
+            format!("; did you mean ldapi://{meant}?")
         }
+        dn if dn.contains('/') => format!("; did you mean ldapi://%2F{}?", dn.replace('/', "%2F")),
         _ => String::new(),
     };
     io::Error::new(error.kind(), format!("socket {path}: {error}{meant}"))

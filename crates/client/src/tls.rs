@@ -121,13 +121,12 @@ impl TlsOptions {
         ClientError::Usage(format!("{place} {value}: {words}"))
     }
 
-    /// An error about a file names the setting that names the file, where that does not stand on the command line.
+    /// An error about a file names the setting that names the file.
     fn placed(&self, name: &str, error: ClientError) -> ClientError {
-        match (error, self.places.get(name)) {
-            (ClientError::Input { name, why }, Some(place)) => {
-                ClientError::Input { name, why: format!("{why} ({place})") }
-            }
-            (error, _) => error,
+        let ClientError::Input { name: file, why } = error else { return error };
+        match self.places.get(name) {
+            Some(place) => ClientError::Input { name: file, why: format!("{why} ({place})") },
+            None => ClientError::Input { name: format!("{} {file}", name.to_ascii_lowercase()), why },
         }
     }
 
@@ -197,6 +196,7 @@ impl TlsOptions {
                     pem::Error::NoItemsFound => {
                         "no private key (PEM) in it: tls_key names the file of the key".to_owned()
                     }
+                    pem::Error::Io(_) => not_read(&error),
                     error => format!("no private key in it: {error}"),
                 };
                 self.placed("TLS_KEY", unreadable(Path::new(key_path), &why))
@@ -275,9 +275,9 @@ impl TlsOptions {
                 .and_then(|file| {
                     CertificateRevocationListDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>()
                 })
-                .map_err(|error| self.placed(name, unreadable(path, &error.to_string())))?;
+                .map_err(|error| self.placed(name, unreadable(path, &not_read(&error))))?;
             if must && found.is_empty() {
-                return Err(unreadable(path, "no revocation list (PEM) in it"));
+                return Err(self.placed(name, unreadable(path, "no revocation list (PEM) in it")));
             }
             lists.extend(found);
         }
@@ -472,11 +472,22 @@ fn certificates(
 ) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let found = opened
         .and_then(|file| CertificateDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>())
-        .map_err(|error| unreadable(path, &error.to_string()))?;
+        .map_err(|error| unreadable(path, &not_read(&error)))?;
     if found.is_empty() {
         return Err(unreadable(path, "no certificate (PEM) in it"));
     }
     Ok(found)
+}
+
+/// Why nothing came out of a file.
+fn not_read(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            "there is no such file".to_owned()
+        }
+        pem::Error::Io(error) => format!("it cannot be read: {error}"),
+        error => error.to_string(),
+    }
 }
 
 fn unreadable(path: &Path, why: &str) -> ClientError {
@@ -523,7 +534,8 @@ mod tests {
     fn settings_that_cannot_be() {
         for (name, value, expected) in [
             ("TLS_REQCERT", "perhaps", "TLS_REQCERT perhaps: never, allow, try, demand or hard"),
-            ("TLS_CACERT", "/no/such/file", "/no/such/file: "),
+            ("TLS_CACERT", "/no/such/file", "tls_cacert /no/such/file: there is no such file"),
+            ("TLS_CACERT", "/", "tls_cacert /: it cannot be read: "),
         ] {
             let options = TlsOptions::new([(name, value)]);
             let error = options.configuration(&PeerCertificate::default(), &[]).unwrap_err().to_string();

@@ -18,6 +18,7 @@ use super::model::{
     SchemaSection, Source,
 };
 use super::settings::Settings;
+use super::undefined::bundle_remedy;
 use super::values::ConfigDn;
 use call::{Call, Fault};
 use directive::{BalancerPart, Cardinality, Directive, Form, Handling, Scope};
@@ -616,7 +617,14 @@ impl Builder {
                 let at = call.text.char_indices().nth(position).map_or(call.text.len(), |(at, _)| at);
                 Fault::text(at, error.kind.to_string())
             }
-            kind => Fault::argument(0, kind.to_string()),
+            kind => {
+                let remedy = match &kind {
+                    SchemaErrorKind::UnknownAttributeType(name)
+                    | SchemaErrorKind::UnknownObjectClass(name) => bundle_remedy(name),
+                    _ => None,
+                };
+                Fault { help: remedy, ..Fault::argument(0, kind.to_string()) }
+            }
         })
     }
 

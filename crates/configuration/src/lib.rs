@@ -41,10 +41,12 @@ mod sharing;
 mod slapd_conf;
 pub mod slapd_d;
 mod sock;
+mod spelling;
 #[cfg(test)]
 mod tests;
 mod text;
 mod translucent;
+mod undefined;
 mod validate;
 mod value_list;
 pub mod values;

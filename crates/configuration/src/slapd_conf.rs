@@ -268,7 +268,10 @@ impl Reader {
                 format!("`{}` is not possible here", keyword.text),
                 Some(match directive.scope {
                     Scope::Overlay(name) => format!("it belongs after `overlay {name}`"),
-                    Scope::Kind(kind) => format!("it belongs into a `database {kind}` section"),
+                    Scope::Kind(_) => {
+                        let kinds = kinds_of(&keyword.text).join("` or `database ");
+                        format!("it belongs into a `database {kinds}` section")
+                    }
                     Scope::Balancer(_) => "it belongs behind `backend lload`".to_owned(),
                     Scope::Backend => "it belongs into a `backend` section".to_owned(),
                     _ => "it belongs to a database kind that is not supported".to_owned(),
@@ -284,6 +287,19 @@ impl Reader {
         };
         file.error(logical, keyword.start..keyword.end, message, help)
     }
+}
+
+/// The kinds of databases that have the keyword.
+fn kinds_of(keyword: &str) -> Vec<&'static str> {
+    let mut kinds = Vec::new();
+    for directive in directives::all().filter(|directive| directive.keyword.eq_ignore_ascii_case(keyword)) {
+        if let Scope::Kind(kind) = directive.scope
+            && !kinds.contains(&kind)
+        {
+            kinds.push(kind);
+        }
+    }
+    kinds
 }
 
 /// What to do about the first word of a line that is no directive, where the word says what the line is.

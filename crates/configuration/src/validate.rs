@@ -10,9 +10,11 @@ use larix_proxy::ProxySettings;
 use larix_schema::{AttributeDescription, DescriptionError, NormalDn, SECRET_ATTRIBUTES};
 
 use super::diagnostic::{ConfigError, Origin};
+use super::directives::overlay_that_defines;
 use super::kinds::{LdapSettings, MetaSettings, relay};
 use super::model::{AccessLine, Config, Database, Earlier, Overlay};
 use super::remote_auth::Realm;
+use super::undefined::remedy;
 use super::values::{ChangeLog, ConfigDn};
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 
@@ -123,15 +125,17 @@ fn access(config: &Config) -> Result<(), ConfigError> {
                 .map_err(|error| {
                     let refused =
                         ConfigError::new(line.origin.clone(), format!("access rule: {}", error.fault));
-                    let is_undefined = match &error.fault {
+                    let undefined = match &error.fault {
                         AccessPolicyFault::UnknownAttribute { name, .. } => {
-                            config.schema.describe(name) == Err(DescriptionError::UnknownType)
+                            let described = config.schema.describe(name);
+                            Some(name).filter(|_| described == Err(DescriptionError::UnknownType))
                         }
-                        fault => matches!(fault, AccessPolicyFault::UnknownClass(_)),
+                        AccessPolicyFault::UnknownClass(name) => Some(name),
+                        _ => None,
                     };
-                    match is_undefined {
-                        true => refused.with_help("include the schema that defines it"),
-                        false => refused,
+                    match undefined {
+                        Some(name) => refused.with_help(remedy_of(config, name)),
+                        None => refused,
                     }
                 })
         });
@@ -144,6 +148,14 @@ fn access(config: &Config) -> Result<(), ConfigError> {
     let mut found = check(&config.frontend.access);
     found.extend(config.databases.iter().flat_map(|database| check(&database.access)));
     ConfigError::together(found)
+}
+
+/// What to do about a name in an access rule that is not defined.
+fn remedy_of(config: &Config, name: &str) -> String {
+    match overlay_that_defines(name) {
+        Some(overlay) => format!("`overlay {overlay}` brings it"),
+        None => remedy(&config.schema, name),
+    }
 }
 
 /// What the access rules say without effect, and passwords that they leave open.

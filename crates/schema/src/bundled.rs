@@ -41,6 +41,13 @@ bundle!(
     "kerberos",
 );
 
+/// The bundled schema that defines an attribute type or object class of this name: the first of them.
+pub fn bundle_with(element: &str) -> Option<&'static str> {
+    let quoted = format!("'{}'", element.to_ascii_lowercase());
+    let defines = |name: &&str| bundled(name).is_some_and(|text| text.to_ascii_lowercase().contains(&quoted));
+    BUNDLED.iter().copied().find(defines)
+}
+
 /// What the server knows before it reads any schema.
 pub(crate) const SYSTEM: &[(&str, &str)] = &[
     ("system", include_str!("../schema/system.schema")),

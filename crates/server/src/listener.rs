@@ -463,11 +463,12 @@ fn parse_tcp(url: &str, rest: &str, default: u16) -> Result<Endpoint, ListenErro
     Ok(Endpoint::Tcp { host, port })
 }
 
-/// OpenLDAP listens at the default socket for `ldapi:///run/other`, which is nobody's wish.
+/// OpenLDAP listens at the default socket for `ldapi:///run/other`, and at `run` for `ldapi://run/other`, which is nobody's wish.
 fn demand_escaped_path(url: &str, rest: &str) -> Result<(), ListenError> {
     let (path, behind) = rest.find('?').map_or((rest, ""), |at| rest.split_at(at));
     let path = path.trim_end_matches('/');
-    let is_path = path.starts_with('/') && path.matches('/').count() > 1 && !path.contains('=');
+    let own = usize::from(path.starts_with('/'));
+    let is_path = path.matches('/').count() > own && !path.contains('=');
     if !is_path || [DEFAULT_SOCKET_PATH, "/run/slapd/ldapi"].contains(&path) {
         return Ok(());
     }
@@ -583,6 +584,8 @@ mod tests {
             ("ldap://:99999", "\"99999\" is not a port"),
             ("ldap://[::1", "not a listener URL"),
             ("ldapi:///tmp/ldapi", "did you mean \"ldapi://%2Ftmp%2Fldapi\"?"),
+            ("ldapi://data/ldapi", "did you mean \"ldapi://data%2Fldapi\"?"),
+            ("ldapi://%2Ftmp/s", "did you mean \"ldapi://%2Ftmp%2Fs\"?"),
             ("ldapi:///tmp/s/????x-mod=0700", "did you mean \"ldapi://%2Ftmp%2Fs/????x-mod=0700\"?"),
             ("ldap://localhost/dc=example", "\"dc=example\" behind the address has no meaning: take it out"),
             ("ldap://localhost/,ldaps://localhost/", "has no meaning: several URLs are separated by spaces"),

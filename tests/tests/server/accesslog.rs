@@ -233,6 +233,56 @@ fn a_crash_loses_no_record_and_doubles_none() {
     assert!(server.stop());
 }
 
+/// An update in a transaction is recorded when the transaction has been carried out, with its content, and not when it is kept.
+#[test]
+fn a_transaction_is_recorded_when_it_is_carried_out() {
+    for overlay in ["logops writes\nlogsuccess TRUE\n", "logops writes\n"] {
+        let site = site(Kind::Larix, overlay);
+        let server = start(&site);
+        let mut connection = Client::connect(server.address);
+        ask(&mut connection, ADMIN);
+        succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+        for (value, end) in [("given up", "30 05 01 01 00 04 00"), ("carried out", "30 02 04 00")] {
+            let started = ask(&mut connection, "extended 1.3.6.1.1.21.1");
+            assert!(started.starts_with("=> 0"), "{started}");
+            let update = format!("modify dc=example,dc=com with !txn\nreplace description: {value}");
+            succeeds(&mut connection, &update);
+            let ended = ask(&mut connection, &format!("extended 1.3.6.1.1.21.3 \"{end}\""));
+            assert!(ended.starts_with("=> 0"), "{ended}");
+        }
+        let records = records(&mut connection);
+        let is_modify = |record: &&Vec<String>| record.contains(&"reqType: modify".to_owned());
+        let modifies: Vec<&Vec<String>> = records.iter().filter(is_modify).collect();
+        let [modify] = modifies[..] else { panic!("{records:?}") };
+        assert!(modify.contains(&"reqMod: description:= carried out".to_owned()), "{modify:?}");
+        assert!(server.stop());
+    }
+}
+
+/// Of a transaction that fails, the update that was refused is recorded, and nothing else.
+#[test]
+fn a_transaction_that_fails_is_recorded_as_its_refused_update() {
+    let site = site(Kind::Larix, "logops writes\n");
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    let started = ask(&mut connection, "extended 1.3.6.1.1.21.1");
+    assert!(started.starts_with("=> 0"), "{started}");
+    succeeds(&mut connection, "modify dc=example,dc=com with !txn\nreplace description: never");
+    succeeds(&mut connection, "delete cn=nobody,dc=example,dc=com with !txn");
+    let ended = ask(&mut connection, "extended 1.3.6.1.1.21.3 \"30 02 04 00\"");
+    assert!(ended.starts_with("=> 32"), "{ended}");
+    let records = records(&mut connection);
+    let is_add = |record: &Vec<String>| record.contains(&"reqType: add".to_owned());
+    let [added, refused] = &records[..] else { panic!("{records:?}") };
+    assert!(is_add(added), "{records:?}");
+    for line in ["reqType: delete", "reqDN: cn=nobody,dc=example,dc=com", "reqResult: 32"] {
+        assert!(refused.contains(&line.to_owned()), "{line}: {refused:?}");
+    }
+    assert!(server.stop());
+}
+
 /// As by hand: what is changed then bears numbers that were recorded once.
 #[test]
 fn a_database_that_became_an_older_copy_is_recorded() {

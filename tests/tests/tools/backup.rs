@@ -280,7 +280,8 @@ fn what_is_refused_names_the_mend() {
     assert_ne!(set_aside(), before, "what was changed since is kept");
 
     let other = Site::new(Kind::Larix, "database mdb\nsuffix dc=other\ndirectory @DATA@\n");
-    fails_with("restore", &other, &["--from", &text(&backup)], "the configuration has no database");
+    let elsewhere = "the configuration has no database dc=example,dc=com: name another one with -f or -F";
+    fails_with("restore", &other, &["--from", &text(&backup)], elsewhere);
 
     // One bit of the database, then its end, then the manifest.
     let file = backup.join("database-1/data.mdb");

@@ -136,6 +136,7 @@ fn records_that_cannot_be_read_are_kept() {
 fn a_socket_that_is_not_there_is_named() {
     for (url, expected) in [
         ("ldapi:///none/ldapi", "did you mean ldapi://%2Fnone%2Fldapi?"),
+        ("ldapi://none/ldapi", "did you mean ldapi://none%2Fldapi?"),
         ("ldapi://%2Fnone%2Fldapi", "socket /none/ldapi: No such file or directory"),
     ] {
         let output = Command::new(larix()).args(["whoami", "-H", url]).output().unwrap();
@@ -455,13 +456,15 @@ fn where_no_configuration_is_named_the_one_at_hand_is() {
     let convert = ["test", "-f", "/dev/null", "-F", here.to_str().unwrap()];
     fs::create_dir_all(&here).unwrap();
     assert!(Command::new(larix()).args(convert).output().unwrap().status.success());
-    for (etc, help) in [(&empty, "name a file with -f"), (&broken, "take the line out")] {
+    let (cat, serve) = (&["cat"][..], &["serve", "-d", "0", "-h", "ldap://127.0.0.1:0"][..]);
+    let (no_file, no_line) = ("name a file with -f", "take the line out");
+    for (etc, words, help) in
+        [(&empty, cat, no_file), (&broken, cat, no_line), (&empty, serve, no_file), (&broken, serve, no_line)]
+    {
         let script = r#"cd "$1" && shift && exec "$@""#;
-        let arguments =
-            ["-c", script, "sh", folder.path().to_str().unwrap(), larix().to_str().unwrap(), "cat"]
-                .map(str::to_owned);
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let output = with_etc(etc, Path::new("/bin/sh"), &arguments).unwrap();
+        let program = larix();
+        let shell = ["-c", script, "sh", folder.path().to_str().unwrap(), program.to_str().unwrap()];
+        let output = with_etc(etc, Path::new("/bin/sh"), &[&shell[..], words].concat()).unwrap();
         let text = output_text(&output);
         let expected = format!("-F larix-data/slapd.d names the configuration here; {help}");
         assert!(!output.status.success() && text.contains(&expected), "{text}");

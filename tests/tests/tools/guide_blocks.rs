@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use larix_testkit::process::free_ports;
-use larix_testkit::{Authority, Kind, Site, until};
+use larix_testkit::{Authority, Kind, Server, Site, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::ask;
 
@@ -461,6 +461,33 @@ fn a_provider_and_a_consumer() {
     assert!(provider_server.stop());
     let shown = run("as cn=admin,dc=example,dc=com root's", all);
     assert!(shown.starts_with("=> 0") && shown.contains("userPassword"), "{shown}");
+    assert!(server.stop());
+}
+
+/// The mix of requests that the guide shows is for the directory that it generates: all answers are as the file says.
+#[test]
+fn a_mix_of_requests() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/load.md");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, text) = text.split_once("```toml\n").unwrap();
+    let (workload, _) = text.split_once("```\n").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let larix = |arguments: &[&str]| {
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        let output = command.args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    larix(&["load", "generate", "people", "--entries", "200", "--out", "site"]);
+    larix(&["add", "-f", "site/slapd.conf", "-l", "site/people.ldif"]);
+    let documented = "count = 10_000 ";
+    assert!(workload.contains(documented), "{workload}");
+    fs::write(folder.path().join("mix.toml"), workload.replace(documented, "count = 200 ")).unwrap();
+    let server = Server::start(Kind::Larix, &folder.path().join("site/slapd.conf")).unwrap();
+    let run = format!(
+        "load run --workload mix.toml --server {} -D cn=admin,dc=example,dc=com -w secret --connections 4 --seconds 1",
+        server.address
+    );
+    larix(&run.split(' ').collect::<Vec<_>>());
     assert!(server.stop());
 }
 

@@ -12,6 +12,7 @@ mod container;
 mod deleted;
 mod demo;
 mod guide_blocks;
+mod guide_configurations;
 mod killed_tools;
 mod load_compare;
 mod load_run;

@@ -114,23 +114,8 @@ impl ConfigArgs {
         let location = self.location();
         let (clock, random) = (SystemClock, SystemRandom);
         let loaded = location.load(&Stamp { clock: &clock, random: &random }, dry);
-        let config = loaded.map_err(|error| self.name_quick_start(error))?;
-        if self.file.is_none() && self.directory.is_none() && !is_called_as_slapd() {
-            match &config.source {
-                Source::Directory(path) | Source::File(path) => {
-                    let near = if slapd_d::exists_in(Path::new(QUICK_START)) {
-                        format!(", as -F {QUICK_START} does here")
-                    } else {
-                        String::new()
-                    };
-                    eprintln!(
-                        "larix: reads {}; -f FILE or -F DIRECTORY names another configuration{near}",
-                        path.display()
-                    );
-                }
-                Source::QuickStart => {}
-            }
-        }
+        let config = loaded.map_err(|error| name_quick_start(&location, error))?;
+        name_read(&location, &config);
         if self.verbose > 0 {
             config.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }
@@ -138,20 +123,36 @@ impl ConfigArgs {
     }
 }
 
-impl ConfigArgs {
-    /// Who names no configuration in the folder of a quick start meant that one.
-    fn name_quick_start(&self, error: ConfigError) -> ConfigError {
-        let is_unnamed = self.file.is_none() && self.directory.is_none() && !is_called_as_slapd();
-        if !is_unnamed || !slapd_d::exists_in(Path::new(QUICK_START)) {
-            return error;
-        }
-        let here = format!("-F {QUICK_START} names the configuration here");
-        let help = match &error.help {
-            Some(help) => format!("{here}; {help}"),
-            None => here,
-        };
-        error.with_help(help)
+/// Whether no flag names a configuration; not under slapd's names.
+fn is_unnamed(location: &Location) -> bool {
+    location.file.is_none() && location.directory.is_none() && !is_called_as_slapd()
+}
+
+/// Says which configuration was read, if no flag names one.
+pub(crate) fn name_read(location: &Location, config: &Config) {
+    let (Source::Directory(path) | Source::File(path)) = &config.source else { return };
+    if !is_unnamed(location) {
+        return;
     }
+    let near = if slapd_d::exists_in(Path::new(QUICK_START)) {
+        format!(", as -F {QUICK_START} does here")
+    } else {
+        String::new()
+    };
+    eprintln!("larix: reads {}; -f FILE or -F DIRECTORY names another configuration{near}", path.display());
+}
+
+/// Who names no configuration in the folder of a quick start meant that one.
+pub(crate) fn name_quick_start(location: &Location, error: ConfigError) -> ConfigError {
+    if !is_unnamed(location) || !slapd_d::exists_in(Path::new(QUICK_START)) {
+        return error;
+    }
+    let here = format!("-F {QUICK_START} names the configuration here");
+    let help = match &error.help {
+        Some(help) => format!("{here}; {help}"),
+        None => here,
+    };
+    error.with_help(help)
 }
 
 /// Whether one of slapd's names was called: those read what OpenLDAP's packages configure, and say nothing of it.

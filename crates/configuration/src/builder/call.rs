@@ -7,6 +7,7 @@ use larix_schema::{DnError, Schema};
 
 use super::super::diagnostic::Origin;
 use super::super::line::c_integer;
+use super::super::undefined::bundle_remedy;
 use super::super::values::ConfigDn;
 use super::directive::Directive;
 
@@ -134,8 +135,8 @@ impl<'a> Call<'a> {
         parsed.map_err(|why| {
             let fault = Fault::argument(number, format!("`{text}` is not a DN: {why}"));
             match &why {
-                DnError::UnknownAttribute(name) => match bundle_with(name) {
-                    Some(bundle) => fault.with_help(format!("include {bundle}.schema before it")),
+                DnError::UnknownAttribute(name) => match bundle_remedy(name) {
+                    Some(remedy) => fault.with_help(remedy),
                     None => fault,
                 },
                 _ => fault,
@@ -154,14 +155,6 @@ impl<'a> Call<'a> {
             },
         )
     }
-}
-
-/// The bundled schema that defines an attribute type.
-fn bundle_with(attribute: &str) -> Option<&'static str> {
-    let quoted = format!("'{}'", attribute.to_ascii_lowercase());
-    larix_schema::BUNDLED.iter().copied().find(|name| {
-        larix_schema::bundled(name).is_some_and(|text| text.to_ascii_lowercase().contains(&quoted))
-    })
 }
 
 pub(crate) fn switch_word(word: &str) -> Option<bool> {

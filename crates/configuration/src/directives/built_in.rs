@@ -54,7 +54,11 @@ impl Builder {
                 bytes: b"",
                 origin: &Origin::BuiltIn,
             };
-            self.apply(&call).map_err(|fault| fail(format!("line {}: {}", line.number, fault.message)))?;
+            self.apply(&call).map_err(|fault| {
+                let mut error = fail(format!("line {}: {}", line.number, fault.message));
+                error.help = fault.help;
+                error
+            })?;
         }
         self.schema_section = outer;
         Ok(())

@@ -6,6 +6,7 @@ use larix_engine::password;
 use super::super::builder::call::{Call, Fault};
 use super::super::builder::{Builder, Section};
 use super::super::model::AccessLine;
+use super::super::undefined::remedy;
 use super::super::values::{LimitRule, LimitSubject, Subordinate, SyncFault, SyncReplication};
 use super::global::referral;
 use super::{Directive, Form, MANY, Scope};
@@ -165,12 +166,13 @@ fn defined(builder: &mut Builder, class: &str, attribute: &str) -> Result<(), Fa
         return Ok(());
     }
     let schema = builder.schema();
-    let missing = match (schema.object_class_id(class), schema.attribute_type_id(attribute)) {
-        (None, _) => format!("object class `{class}` is not defined"),
-        (_, None) => format!("attribute type `{attribute}` is not defined"),
+    let (what, name) = match (schema.object_class_id(class), schema.attribute_type_id(attribute)) {
+        (None, _) => ("object class", class),
+        (_, None) => ("attribute type", attribute),
         _ => return Ok(()),
     };
-    Err(Fault::argument(0, missing).with_help("include the schema that defines it"))
+    let missing = format!("{what} `{name}` is not defined");
+    Err(Fault::argument(0, missing).with_help(remedy(&schema, name)))
 }
 
 fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

@@ -57,7 +57,10 @@ fn schema(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             return Err(Fault::argument(number, format!("no schema `{name}` comes with the server"))
                 .with_help(format!("one of {}, or `include` a file", larix_schema::BUNDLED.join(", "))));
         }
-        builder.bundled(name).map_err(|error| Fault::argument(number, &*error.message))?;
+        builder.bundled(name).map_err(|error| {
+            let fault = Fault::argument(number, &*error.message);
+            Fault { help: error.help.clone(), ..fault }
+        })?;
     }
     Ok(())
 }

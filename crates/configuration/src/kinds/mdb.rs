@@ -14,6 +14,7 @@ use super::super::line;
 use super::super::line::c_integer;
 use super::super::model::Database;
 use super::super::settings::Settings;
+use super::super::undefined::remedy;
 use super::super::values::{ChangeLog, EnvFlags, IndexLine, SyncData};
 use super::{Descriptor, KindSettings, NOTHING, Storage, StoredSettings};
 
@@ -232,14 +233,14 @@ pub(super) fn indexed(
             IndexConfigError::NoKinds(_) => {
                 (0, Some("name the kinds, such as `eq`, or put `index default eq` before it"))
             }
-            IndexConfigError::UnknownAttribute(_) => (0, Some("include the schema that defines it")),
             IndexConfigError::Duplicate(_) => (0, Some("put all kinds into one line")),
             _ => (0, None),
         };
         let fault = Fault::argument(at, error.to_string());
-        match help {
-            Some(help) => fault.with_help(help),
-            None => fault,
+        match (help, error) {
+            (Some(help), _) => fault.with_help(help),
+            (None, IndexConfigError::UnknownAttribute(name)) => fault.with_help(remedy(schema, &name)),
+            (None, _) => fault,
         }
     })?;
     let split =

@@ -50,6 +50,26 @@ fn errors_point_at_the_word() {
             "$D/slapd.conf:1: access rule: attribute `nosuch`: attribute type undefined\n    = help: include the schema that defines it",
         ),
         (
+            &[("slapd.conf", "database mdb\nsuffix dc=x\n")],
+            "$D/slapd.conf:2:8: `dc=x` is not a DN: attribute type \"dc\" in a DN is not defined\n    | suffix dc=x\n    |        ^^^^\n    = help: write `schema core` before it, which defines dc",
+        ),
+        (
+            &[("slapd.conf", "schema inetorgperson\n")],
+            "$D/slapd.conf:1:8: bundled schema inetorgperson: line 18: ObjectClass not found: \"organizationalPerson\"\n    | schema inetorgperson\n    |        ^^^^^^^^^^^^^\n    = help: write `schema core` before it, which defines organizationalPerson",
+        ),
+        (
+            &[("slapd.conf", "schema core\naccess to attrs=userPasword by * none\n")],
+            "$D/slapd.conf:2: access rule: attribute `userPasword`: attribute type undefined\n    = help: did you mean `userPassword`? If not, include the schema that defines it",
+        ),
+        (
+            &[("slapd.conf", "schema core\naccess to attrs=sambaNTPassword by * none\n")],
+            "$D/slapd.conf:2: access rule: attribute `sambaNTPassword`: attribute type undefined\n    = help: write `schema samba` before it, which defines sambaNTPassword",
+        ),
+        (
+            &[("slapd.conf", "schema core\naccess to attrs=oathSecret by * none\n")],
+            "$D/slapd.conf:2: access rule: attribute `oathSecret`: attribute type undefined\n    = help: `overlay otp` brings it",
+        ),
+        (
             &[("slapd.conf", "password-hash {SSHA9}\n")],
             "$D/slapd.conf:1:15: no password scheme `{SSHA9}`\n    | password-hash {SSHA9}\n    |               ^^^^^^^\n    = help: one of {SSHA}, {SHA}, {SMD5}, {MD5}, {SSHA256}, {SHA256}, {SSHA384}, {SHA384}, {SSHA512}, {SHA512}, {ARGON2}, {PBKDF2}, {PBKDF2-SHA1}, {PBKDF2-SHA256}, {PBKDF2-SHA512}, {CRYPT}, {APR1}, {BSDMD5}, {NS-MTA-MD5}, {SCRAM-SHA-1}, {SCRAM-SHA-256}, {SCRAM-SHA-512}, {TOTP1}, {TOTP256}, {TOTP512}, {TOTP1ANDPW}, {TOTP256ANDPW}, {TOTP512ANDPW}, {CLEARTEXT}",
         ),
@@ -125,6 +145,15 @@ fn errors_point_at_the_word() {
         let narrow =
             |text: &str| text.lines().filter(|line| !line.contains('^')).collect::<Vec<_>>().join("\n");
         assert_eq!(narrow(&text), narrow(expected));
+    }
+}
+
+#[test]
+fn a_keyword_of_several_kinds_names_all_of_them() {
+    let (_keep, read) = read(&[("slapd.conf", "uri ldap://x\n")]);
+    let text = read.expect_err("an error");
+    for kind in ["`database ldap`", "`database meta`"] {
+        assert!(text.contains(kind), "{text}");
     }
 }
 

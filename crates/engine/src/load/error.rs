@@ -87,6 +87,19 @@ pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
     LdapResult { diagnostic: format!("{}: {shown}", result.diagnostic), ..result }
 }
 
+/// The bundled schema that defines the class or attribute that a refusal is about.
+fn lacking_schema(result: &LdapResult) -> Option<&'static str> {
+    let text = result.diagnostic.as_str();
+    let element = match result.code {
+        ResultCode::OBJECT_CLASS_VIOLATION => {
+            text.strip_prefix("unrecognized objectClass '")?.strip_suffix('\'')?
+        }
+        ResultCode::UNDEFINED_ATTRIBUTE_TYPE => text.strip_suffix(": attribute type undefined")?,
+        _ => return None,
+    };
+    larix_schema::bundle_with(element)
+}
+
 impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let RecordFault::Ldif(error) = &self.fault {
@@ -126,7 +139,10 @@ impl fmt::Display for RecordError {
                     ResultCode::OBJECT_CLASS_MODS_PROHIBITED => {
                         f.write_str("; without its structuralObjectClass the entry gets the right one")
                     }
-                    _ => Ok(()),
+                    _ => match lacking_schema(result) {
+                        Some(bundle) => write!(f, "; `schema {bundle}` in the configuration defines it"),
+                        None => Ok(()),
+                    },
                 }
             }
         }
@@ -193,5 +209,32 @@ impl From<Fault> for LoadError {
 impl From<io::Error> for LoadError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_that_is_not_loaded_is_named() {
+        for (code, text, expected) in [
+            (
+                ResultCode::OBJECT_CLASS_VIOLATION,
+                "unrecognized objectClass 'domain'",
+                "; `schema cosine` in the configuration defines it",
+            ),
+            (
+                ResultCode::UNDEFINED_ATTRIBUTE_TYPE,
+                "sambaSID: attribute type undefined",
+                "; `schema samba` in the configuration defines it",
+            ),
+            (ResultCode::OBJECT_CLASS_VIOLATION, "unrecognized objectClass 'nosuch'", ""),
+            (ResultCode::OBJECT_CLASS_VIOLATION, "attribute 'uid' not allowed", ""),
+        ] {
+            let fault = RecordFault::Refused(LdapResult::with(code, text));
+            let error = RecordError { line: 3, dn: "dc=x".to_owned(), fault };
+            assert_eq!(error.to_string(), format!("line 3: \"dc=x\": {code}: {text}{expected}"));
+        }
     }
 }

@@ -36,6 +36,11 @@ impl RecordedRequest {
         self
     }
 
+    /// Whether its log takes nothing that fails.
+    pub(crate) fn is_success_only(&self) -> bool {
+        self.records.success_only
+    }
+
     /// In whose name it is carried out.
     pub(crate) fn acts_as(&mut self, subject: &Subject) {
         subject.shown_dn().clone_into(&mut self.facts.authorization);

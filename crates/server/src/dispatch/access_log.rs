@@ -6,7 +6,7 @@ use larix_engine::database::Limits;
 use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::time::Clock;
-use larix_engine::write::{AttributeValues, WriteOperation};
+use larix_engine::write::{AttributeValues, WriteOperation, WriteRequest};
 use larix_proto::{
     Authentication, ControlBuf, Controls, DerefAliases, Dn, Message, ModifyOperation, Request, Scope,
     SearchRequest,
@@ -65,13 +65,14 @@ impl Dispatcher {
         Some(RecordedRequest::new(&recorder, request, facts, &self.server.clock))
     }
 
-    /// Notes changes that are made together: the change log has their content.
-    pub(crate) fn note_transaction(
-        &self,
-        first: &WriteOperation,
-        subject: &Subject,
-    ) -> Option<RecordedRequest> {
-        self.note_change(first, subject).map(RecordedRequest::without_name)
+    /// Notes changes that are to be made together: all of them if a log takes what fails, else the first.
+    pub(crate) fn note_transaction(&self, requests: &[WriteRequest]) -> Vec<Option<RecordedRequest>> {
+        let note = |request: &WriteRequest| self.note_change(&request.operation, &request.subject);
+        let mut noted: Vec<_> = requests.iter().take(1).map(note).collect();
+        if noted.iter().flatten().any(|first| !first.is_success_only()) {
+            noted.extend(requests.iter().skip(1).map(note));
+        }
+        noted
     }
 
     /// What overlays that follow committed changes learn of the sender of this one; `None`: no overlay wants it.

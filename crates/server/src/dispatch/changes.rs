@@ -62,6 +62,10 @@ impl Dispatcher {
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };
                 if let Some(identifier) = transaction {
                     let result = self.keep_update(&in_flight, request, &identifier);
+                    if result.is_success() {
+                        // It changes nothing until the transaction ends: the access log records that.
+                        self.take_recorded_request(in_flight.operation.serial);
+                    }
                     return self.refuse(&in_flight, &result, out);
                 }
                 self.submit_change(in_flight, request);

@@ -6,6 +6,7 @@ use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValu
 use larix_proto::{Controls, ExtendedRequest, LdapResult, MessageId, ResultCode};
 
 use super::password_change::password_first;
+use crate::access_log::RecordedRequest;
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 use crate::operation_rules::RestrictedOperation;
@@ -38,6 +39,15 @@ pub(crate) struct TransactionOutcome {
 
 fn refuse<T>(code: ResultCode, text: &str) -> Result<T, LdapResult> {
     Err(LdapResult::with(code, text))
+}
+
+/// Records what was carried out, of which the change log has names and content; or the update that was refused.
+fn record_transaction(noted: Vec<Option<RecordedRequest>>, outcome: &WriteOutcome) {
+    let is_success = outcome.result.is_success();
+    let at = outcome.refused.filter(|_| !is_success).unwrap_or(0);
+    let Some(record) = noted.into_iter().nth(at).flatten() else { return };
+    let record = if is_success { record.without_name() } else { record };
+    record.changed(outcome);
 }
 
 impl Dispatcher {
@@ -128,11 +138,11 @@ impl Dispatcher {
         }
         let completer = self.completer(&in_flight);
         let messages = transaction.messages;
+        let noted = self.note_transaction(&transaction.requests);
         let first = transaction.requests.first();
-        let record = first.and_then(|first| self.note_transaction(&first.operation, &first.subject));
         let origin = first.and_then(|first| self.note_origin(first.operation.target()));
         let done = move |outcome| {
-            record.into_iter().for_each(|record| record.changed(&outcome));
+            record_transaction(noted, &outcome);
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };

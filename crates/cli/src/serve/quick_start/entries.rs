@@ -128,13 +128,21 @@ fn ldif_line(name: &str, value: &str) -> String {
     String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
 }
 
+/// A part of a domain, also where `dc=` was written in front of it.
+fn without_type(part: &str) -> &str {
+    match part.split_at_checked("dc=".len()) {
+        Some((start, rest)) if start.eq_ignore_ascii_case("dc=") => rest,
+        _ => part,
+    }
+}
+
 /// What a suffix says and was hardly meant: a domain in one part, or blanks between its parts.
 pub(super) fn doubt(suffix: &str, data: &Path) -> Option<String> {
     let dn = Dn::parse(suffix).ok()?;
     let (part, meant) = dn.rdns().iter().flat_map(Rdn::avas).find_map(|ava| {
         let value = std::str::from_utf8(&ava.value).ok()?;
         let meant = if ava.attribute.eq_ignore_ascii_case("dc") && value.contains('.') {
-            value.replace('.', ",dc=")
+            value.split('.').map(without_type).collect::<Vec<_>>().join(",dc=")
         } else if value.split(' ').skip(1).any(|word| word.contains('=')) {
             value.split_whitespace().collect::<Vec<_>>().join(",")
         } else {
@@ -254,6 +262,8 @@ mod tests {
         for (suffix, part, meant) in [
             ("dc=site.org", "dc=site.org", "dc=site,dc=org"),
             ("ou=x,dc=site.org", "dc=site.org", "dc=site,dc=org"),
+            ("dc=site.dc=org", "dc=site.dc=org", "dc=site,dc=org"),
+            ("dc=dc.DC=org.é", "dc=dc.DC=org.é", "dc=dc,dc=org,dc=é"),
             ("dc=site  dc=org", "dc=site  dc=org", "dc=site,dc=org"),
         ] {
             let expected = format!(

@@ -126,7 +126,11 @@ fn target<'a>(
     args: &RestoreArgs,
 ) -> anyhow::Result<Target<'a>> {
     let section = backup.section(config).with_context(|| {
-        format!("the configuration has no database {:?}; -b restores others alone", backup.suffixes)
+        format!(
+            "the configuration has no database {}: name another one with -f or -F (the backup has its own in {CONFIGURATION}), \
+             or say with -b which database alone to restore",
+            backup.name()
+        )
     })?;
     let Some(mdb) = section.kind.mdb() else {
         bail!("{:?} is a {} database, which stores no entries", backup.suffixes, section.kind.name());
