@@ -179,6 +179,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
                 controls: &task.controls,
                 schema: &self.frontend.schema,
                 derived: false,
+                required_by: None,
                 entries: &entries,
                 now: served.clock.now(),
                 random: &*served.random,

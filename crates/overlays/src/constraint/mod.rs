@@ -127,7 +127,7 @@ impl Overlay for Constraints {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        if change.derived {
+        if !change.is_judged() {
             return Ok(Additions::default());
         }
         let spent = Spent::default();
@@ -160,7 +160,9 @@ impl Constraints {
         let entries = change.entries;
         for attribute in &entry.attributes {
             let description = &attribute.description;
-            if change.schema.attribute(description.attribute).is_operational() {
+            if change.schema.attribute(description.attribute).is_operational()
+                || is_own_class(change, description)
+            {
                 continue;
             }
             for constraint in self.about(description) {
@@ -200,7 +202,11 @@ impl Constraints {
         let mut left = None;
         for Change { kind, description, values, .. } in mods {
             let is_operational = change.schema.attribute(description.attribute).is_operational();
-            if *kind == ChangeKind::Delete || values.is_empty() || is_operational {
+            if *kind == ChangeKind::Delete
+                || values.is_empty()
+                || is_operational
+                || is_own_class(change, description)
+            {
                 continue;
             }
             for constraint in self.about(description) {
@@ -373,6 +379,11 @@ fn applies(
     entries: &dyn Entries,
 ) -> Result<bool, Failure> {
     constraint.restriction.as_ref().map_or(Ok(true), |restriction| restriction.includes(dn, entry, entries))
+}
+
+/// Whether another overlay gives an entry classes: those are its own.
+fn is_own_class(change: &PendingChange<'_>, description: &AttributeDescription) -> bool {
+    change.derived && change.schema.attribute(description.attribute).name() == "objectClass"
 }
 
 /// The relax rules control lifts constraints of attributes that the requester may manage.
