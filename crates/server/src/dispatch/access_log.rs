@@ -168,7 +168,9 @@ impl Dispatcher {
         // The change log says what a change did. The access log needs the request itself only if the change fails.
         let untold = recorder.is_success_only();
         Some(match request {
-            Request::Search(request) => LoggedRequest::Search(Box::new(self.searched(request, recorder))),
+            Request::Search(request) => {
+                LoggedRequest::Search(Box::new(self.searched(schema, request, recorder)))
+            }
             Request::Bind(request) => LoggedRequest::Bind {
                 version: request.version,
                 method: match request.authentication {
@@ -193,7 +195,12 @@ impl Dispatcher {
     }
 
     /// The limits are those in force: none for the root DN, the database's own where the client asks for none.
-    fn searched(&self, request: &SearchRequest<'_>, recorder: &OperationRecorder) -> SearchRecord {
+    fn searched(
+        &self,
+        schema: &Schema,
+        request: &SearchRequest<'_>,
+        recorder: &OperationRecorder,
+    ) -> SearchRecord {
         let subject = self.session.subject();
         let (is_root, limits) = match recorder.database() {
             Some(served) => {
@@ -225,7 +232,7 @@ impl Dispatcher {
                 DerefAliases::Always => "always",
             },
             types_only: request.types_only,
-            filter: request.filter.to_string(),
+            filter: request.filter.withholding(&|name| is_secret_in(schema, name)),
             attributes: request.attributes.iter().map(str::to_owned).collect(),
             entries: 0,
             time_limit: limit(request.time_limit, limits.time_soft),
