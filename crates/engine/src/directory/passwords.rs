@@ -180,6 +180,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
                 schema: &self.frontend.schema,
                 derived: false,
                 required_by: None,
+                is_final: false,
                 entries: &entries,
                 now: served.clock.now(),
                 random: &*served.random,

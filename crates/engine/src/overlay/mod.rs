@@ -238,6 +238,8 @@ pub struct PendingChange<'a> {
     pub derived: bool,
     /// The entry whose change, from which this one follows, is not made [without it](FollowUp::required); by the name that it has then.
     pub required_by: Option<&'a NormalDn>,
+    /// Whether no other overlay is asked behind this one, which might alter the change.
+    pub is_final: bool,
     /// The directory as the changes before this one leave it.
     pub entries: &'a dyn Entries,
     pub now: Timestamp,

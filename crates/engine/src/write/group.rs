@@ -396,9 +396,10 @@ impl<'a, S: Store> Group<'a, S> {
         let mut total = OverlayTotal::default();
         // What one overlay computes of a password, the next ones know.
         let own_work = PasswordWork::late();
-        for overlay in self.state.settings.overlays.at(Interests::PREPARE).rev() {
-            let asked: &Task = task;
-            let work = self.ask(&**overlay, transaction, unit, (asked, &own_work), role, refusal_details)?;
+        let mut overlays = self.state.settings.overlays.at(Interests::PREPARE).rev().peekable();
+        while let Some(overlay) = overlays.next() {
+            let asked = (&**task, &own_work, overlays.peek().is_none());
+            let work = self.ask(&**overlay, transaction, unit, asked, role, refusal_details)?;
             total.derived.extend(work.derived);
             total.follow_ups.extend(work.follow_up);
             if let Some(operation) = work.altered {
@@ -414,13 +415,13 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(total)
     }
 
-    /// Shows a change to an overlay, and prepares the changes that it adds.
+    /// Shows a change to an overlay, the last one or not, and prepares the changes that it adds.
     fn ask<T: Snapshot>(
         &self,
         overlay: &dyn Overlay,
         transaction: &T,
         unit: &WriteSet,
-        (task, own_work): (&Task, &PasswordWork),
+        (task, own_work, is_final): (&Task, &PasswordWork, bool),
         role: Role,
         refusal_details: &mut RefusalDetails,
     ) -> Result<OverlayWork, Failure> {
@@ -435,6 +436,7 @@ impl<'a, S: Store> Group<'a, S> {
             schema: &self.state.schema,
             derived: role != Role::Requested,
             required_by: task.required_by.as_ref(),
+            is_final,
             entries: &entries,
             now: self.environment.clock.now(),
             random: &*self.environment.random,

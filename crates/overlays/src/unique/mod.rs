@@ -3,6 +3,7 @@
 //! The check looks at the entry as the change leaves it, in the writer's own transaction: of two changes at once the second one
 //! finds what the first one wrote. slapd searches before it writes, and two adds at once may both pass there.
 
+mod add_check;
 mod config;
 mod replicated;
 mod stored;
@@ -26,6 +27,7 @@ use larix_engine::overlay::{
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
+use add_check::AddCheck;
 use term_searches::TermSearches;
 
 pub use config::UniqueDirectives;
@@ -181,7 +183,12 @@ impl Overlay for Unique {
         if let PreparedChange::Add { entry, .. } = change.operation {
             // All of it is known: the answer comes before those of the schema, as in slapd.
             check.judge(None, entry, (change.entries, change.entries), change.schema)?;
-            return Ok(Additions::default());
+            let follow_up = match change.is_final {
+                true => None,
+                false => Some(AddCheck::new(check, entry, change)?),
+            };
+            let follow_up = follow_up.map(|check| Box::new(check) as Box<dyn FollowUp>);
+            return Ok(Additions { follow_up, ..Additions::default() });
         }
         Ok(Additions { follow_up: Some(Box::new(check)), ..Additions::default() })
     }
