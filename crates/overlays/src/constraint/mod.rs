@@ -198,7 +198,7 @@ impl Constraints {
         }
         // The engine answers for an entry that is not there.
         let Some(mut entry) = change.entries.entry(dn)? else { return Ok(()) };
-        self.load(change.entries, change.schema, dn, &mut entry)?;
+        self.load(change, dn, mods, &mut entry)?;
         let mut left = None;
         for Change { kind, description, values, .. } in mods {
             let is_operational = change.schema.attribute(description.attribute).is_operational();
@@ -246,21 +246,28 @@ impl Constraints {
         Ok(())
     }
 
-    /// Brings values that sets may ask for and that the entry has left in the store.
+    /// Brings values that rules need and that the entry has left in the store: those that sets may ask for, and those that are counted,
+    /// where a value that comes may be there already, or one that goes may not be.
     fn load(
         &self,
-        entries: &dyn Entries,
-        schema: &Schema,
+        change: &PendingChange<'_>,
         dn: &NormalDn,
+        mods: &[Change],
         entry: &mut Entry,
     ) -> Result<(), Failure> {
+        let is_soft = |one: &Change| change.controls.permissive_modify || one.kind == ChangeKind::SoftAdd;
         for attribute in entry.attributes.iter_mut().filter(|attribute| attribute.large.is_some()) {
+            let description = &attribute.description;
             let asks = |constraint: &Constraint| match &constraint.rule {
-                Rule::Set { set, .. } => set.mentions(schema, &attribute.description),
+                Rule::Set { set, .. } => set.mentions(change.schema, description),
+                Rule::Count(_) => {
+                    constraint.attributes.contains(description)
+                        && mods.iter().any(|one| one.description == *description && is_soft(one))
+                }
                 _ => false,
             };
             if self.settings.constraints.iter().any(asks) {
-                entries.bring(dn, attribute)?;
+                change.entries.bring(dn, attribute)?;
             }
         }
         Ok(())
