@@ -419,7 +419,8 @@ impl<'a> Modify<'a> {
             state.push((ChangeKind::Delete, HISTORY, oldest));
         }
         if let Some(stored) = stored {
-            state.push((ChangeKind::Add, HISTORY, vec![history::value(self.change.now, stored)]));
+            // The same hash may have been stored before in the same second.
+            state.push((ChangeKind::SoftAdd, HISTORY, vec![history::value(self.change.now, stored)]));
         }
     }
 
@@ -431,7 +432,7 @@ impl<'a> Modify<'a> {
         let given_up: Vec<Vec<u8>> =
             stored.filter(is_gone).map(|one| history::value(self.change.now, one)).collect();
         if policy.in_history > 0 && !given_up.is_empty() {
-            mods.push(internal_change(self.change.schema, ChangeKind::Add, "pwdHistory", given_up)?);
+            mods.push(internal_change(self.change.schema, ChangeKind::SoftAdd, "pwdHistory", given_up)?);
         }
         Ok(())
     }

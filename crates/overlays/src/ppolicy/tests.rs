@@ -611,6 +611,17 @@ fn former_passwords_are_kept_and_refused() {
 }
 
 #[test]
+fn a_hash_may_be_stored_again_within_a_second() {
+    let fixture = fixture("pwdInHistory: 5");
+    let change =
+        format!("dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword: {{SSHA}}hash\n");
+    for _ in 0..4 {
+        assert_eq!(fixture.change(&change), "0");
+    }
+    assert_eq!(values(&fixture, "pwdHistory").len(), 2);
+}
+
+#[test]
 fn a_password_that_is_given_up_is_a_former_one() {
     let fixture = fixture("pwdInHistory: 2");
     let own = |ldif: &str| change_own(&fixture, ldif, None);
