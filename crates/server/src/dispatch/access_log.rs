@@ -7,9 +7,10 @@ use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::time::Clock;
 use larix_engine::write::{AttributeValues, WriteOperation};
+use larix_proto::control::{Assertion, ControlValue as _, MatchedValues};
 use larix_proto::{
-    Authentication, ControlBuf, Controls, DerefAliases, Dn, Message, ModifyOperation, Request, Scope,
-    SearchRequest,
+    Authentication, Control, ControlBuf, Controls, DerefAliases, Dn, Filter, Message, ModifyOperation,
+    Request, Scope, SearchRequest, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
@@ -145,10 +146,11 @@ impl Dispatcher {
 
     fn facts(&self, controls: Controls<'_>) -> AuditFacts {
         let start = self.server.clock.now();
+        let databases = self.server.databases();
         let controls = controls.iter().map(|control| ControlBuf {
             oid: control.oid.to_owned().into(),
             critical: control.critical,
-            value: control.value.map(<[u8]>::to_vec),
+            value: control.value.filter(|_| !has_secret(databases.schema(), &control)).map(<[u8]>::to_vec),
         });
         AuditFacts {
             session: self.record.number,
@@ -238,6 +240,19 @@ impl Dispatcher {
             time_limit: limit(request.time_limit, limits.time_soft),
             size_limit: limit(request.size_limit, limits.size_soft),
         }
+    }
+}
+
+/// Whether the value of a control has a filter with a value of a secret attribute.
+fn has_secret(schema: &Schema, control: &Control<'_>) -> bool {
+    let compares =
+        |filter: Filter<'_>| filter.withholding(&|name| is_secret_in(schema, name)) != filter.to_string();
+    match control.oid {
+        oid::ASSERTION => Assertion::decode(control.value).is_ok_and(|own| compares(own.filter)),
+        oid::MATCHED_VALUES => {
+            MatchedValues::decode(control.value).is_ok_and(|own| own.filters().iter().any(compares))
+        }
+        _ => false,
     }
 }
 
