@@ -531,6 +531,10 @@ fn no_password_that_was_refused_or_asked_for_stands_in_the_log() {
         ("compare cn=p,dc=example,dc=com userPassword:guess-one", 5),
         ("compare cn=p,dc=example,dc=com 2.5.4.35:guess-two", 5),
         ("compare cn=p,dc=example,dc=com sn:asked-for", 5),
+        ("search dc=example,dc=com sub (&(sn=asked-for)(userPassword=guess-six))", 0),
+        ("search dc=example,dc=com sub (sn=nobody) with assert=(userPassword=guess-eight)", 122),
+        ("search dc=example,dc=com sub (sn=nobody) with mv=(userPassword=guess-nine)", 0),
+        ("search dc=example,dc=com sub (|(2.5.4.35=guess-*)(userPassword:octetStringMatch:=guess-seven))", 0),
         ("modify cn=p,dc=example,dc=com\ndelete userPassword: guess-three", 16),
         ("modify cn=p,dc=example,dc=com\nreplace userPassword: guess-four\ndelete sn", 65),
         (
@@ -544,7 +548,12 @@ fn no_password_that_was_refused_or_asked_for_stands_in_the_log() {
     let records = records(&mut connection).concat().join("\n");
     assert!(server.stop());
     assert!(!records.contains("guess-"), "{records}");
+    // Values of controls are written in hexadecimal digits.
+    let digits: String = b"guess-".iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!records.to_ascii_lowercase().contains(&digits), "{records}");
+    assert!(records.contains("{1.3.6.1.1.12"), "{records}");
     assert!(records.contains("reqAssertion: sn=asked-for"), "{records}");
+    assert!(records.contains("reqFilter: (&(sn=asked-for)(userPassword=\\28withheld\\29))"), "{records}");
     assert_eq!(records.matches("(withheld)").count(), 5, "{records}");
 }
 

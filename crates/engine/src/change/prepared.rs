@@ -41,6 +41,14 @@ impl PreparedChange {
         }
     }
 
+    /// The same once the change is made: of a rename the new name.
+    pub(crate) fn dn_behind(&self) -> NormalDn {
+        match self {
+            Self::ModifyDn(rename) => rename.target(),
+            other => other.dn().clone(),
+        }
+    }
+
     /// The names of the entries that it looks for.
     pub(crate) fn names(&self) -> impl Iterator<Item = &NormalDn> {
         let (name, other) = match self {

@@ -272,7 +272,7 @@ impl<S: Store> ChosenDatabase<'_, S> {
             return Err(self.shadow_refusal(&settings.update_referrals, &target));
         }
         let prepared = PreparedSets::new(&self.frontend.schema, &operation);
-        Ok(Task { operation, target, subject, controls, passwords, prepared, replicated })
+        Ok(Task { operation, target, subject, controls, passwords, prepared, replicated, required_by: None })
     }
 
     /// What comparing with the passwords costs that a change stores.

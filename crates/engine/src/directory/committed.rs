@@ -512,6 +512,7 @@ impl<S: Store> ServedDatabase<S> {
                         passwords: None,
                         prepared,
                         replicated: false,
+                        required_by: None,
                     };
                     self.submit(vec![task], Box::new(tell));
                 }

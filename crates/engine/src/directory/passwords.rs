@@ -179,6 +179,8 @@ impl<S: Store> ChosenDatabase<'_, S> {
                 controls: &task.controls,
                 schema: &self.frontend.schema,
                 derived: false,
+                required_by: None,
+                is_final: false,
                 entries: &entries,
                 now: served.clock.now(),
                 random: &*served.random,

@@ -104,10 +104,17 @@ impl<S: Store> ServedDatabase<S> {
     ) {
         let (subject, controls) = (self.root_subject(), RequestControls::default());
         let prepared = PreparedSets::default();
-        self.submit(
-            vec![Task { operation, target, subject, controls, passwords, prepared, replicated: false }],
-            completion,
-        );
+        let task = Task {
+            operation,
+            target,
+            subject,
+            controls,
+            passwords,
+            prepared,
+            replicated: false,
+            required_by: None,
+        };
+        self.submit(vec![task], completion);
     }
 
     /// Has what follows here from a change of another database carried out, in the name of the root DN.

@@ -236,6 +236,10 @@ pub struct PendingChange<'a> {
     pub schema: &'a Schema,
     /// Whether an overlay added it, or it follows from another change.
     pub derived: bool,
+    /// The entry whose change, from which this one follows, is not made [without it](FollowUp::required); by the name that it has then.
+    pub required_by: Option<&'a NormalDn>,
+    /// Whether no other overlay is asked behind this one, which might alter the change.
+    pub is_final: bool,
     /// The directory as the changes before this one leave it.
     pub entries: &'a dyn Entries,
     pub now: Timestamp,
@@ -245,6 +249,12 @@ pub struct PendingChange<'a> {
 }
 
 impl PendingChange<'_> {
+    /// Whether rules about values are to judge it: a requester asks for it, or it fails together with what the requester asks for. Any
+    /// other change that follows was judged with the one that it follows from.
+    pub fn is_judged(&self) -> bool {
+        !self.derived || self.required_by.is_some()
+    }
+
     /// Whether an overlay added it, or it follows from another change, and it is about these attributes, except for operational ones that
     /// overlays before this one keep for each change.
     pub fn is_derived_about(&self, is_meant: impl Fn(&Change) -> bool) -> bool {

@@ -112,7 +112,17 @@ fn consequence(consequence: Consequence, subject: &Arc<Subject>) -> (Task, Role)
     let role = if local { Role::LocalConsequence } else { Role::Consequence };
     let subject = Arc::clone(subject);
     let prepared = PreparedSets::default();
-    (Task { operation, target, subject, controls, passwords: None, prepared, replicated: false }, role)
+    let task = Task {
+        operation,
+        target,
+        subject,
+        controls,
+        passwords: None,
+        prepared,
+        replicated: false,
+        required_by: None,
+    };
+    (task, role)
 }
 
 fn too_many(limit: usize) -> LdapResult {
@@ -316,13 +326,8 @@ impl<'a, S: Store> Group<'a, S> {
                 Ok(effects) => {
                     if !follow_ups.is_empty() {
                         let sides = (&*unit, &effects.set);
-                        let follow = self.consequences(
-                            follow_ups,
-                            transaction,
-                            sides,
-                            &task.subject,
-                            refusal_details,
-                        )?;
+                        let follow =
+                            self.consequences(follow_ups, transaction, sides, &task, refusal_details)?;
                         waiting.extend(follow);
                         if waiting.len() > CONSEQUENCE_LIMIT {
                             return Err(too_many(CONSEQUENCE_LIMIT).into());
@@ -391,9 +396,10 @@ impl<'a, S: Store> Group<'a, S> {
         let mut total = OverlayTotal::default();
         // What one overlay computes of a password, the next ones know.
         let own_work = PasswordWork::late();
-        for overlay in self.state.settings.overlays.at(Interests::PREPARE).rev() {
-            let asked: &Task = task;
-            let work = self.ask(&**overlay, transaction, unit, (asked, &own_work), role, refusal_details)?;
+        let mut overlays = self.state.settings.overlays.at(Interests::PREPARE).rev().peekable();
+        while let Some(overlay) = overlays.next() {
+            let asked = (&**task, &own_work, overlays.peek().is_none());
+            let work = self.ask(&**overlay, transaction, unit, asked, role, refusal_details)?;
             total.derived.extend(work.derived);
             total.follow_ups.extend(work.follow_up);
             if let Some(operation) = work.altered {
@@ -409,13 +415,13 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(total)
     }
 
-    /// Shows a change to an overlay, and prepares the changes that it adds.
+    /// Shows a change to an overlay, the last one or not, and prepares the changes that it adds.
     fn ask<T: Snapshot>(
         &self,
         overlay: &dyn Overlay,
         transaction: &T,
         unit: &WriteSet,
-        (task, own_work): (&Task, &PasswordWork),
+        (task, own_work, is_final): (&Task, &PasswordWork, bool),
         role: Role,
         refusal_details: &mut RefusalDetails,
     ) -> Result<OverlayWork, Failure> {
@@ -429,36 +435,52 @@ impl<'a, S: Store> Group<'a, S> {
             controls: &task.controls,
             schema: &self.state.schema,
             derived: role != Role::Requested,
+            required_by: task.required_by.as_ref(),
+            is_final,
             entries: &entries,
             now: self.environment.clock.now(),
             random: &*self.environment.random,
             passwords: task.passwords.as_deref().unwrap_or(own_work),
         });
         let added = prepared.map_err(|refusal| refusal_details.take(refusal))?;
-        let prepare = |operation| self.internal(operation, &task.subject);
+        let prepare = |operation| self.internal(operation, &task.subject, false);
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
         Ok(OverlayWork { altered: added.altered, ends: added.ends, derived, follow_up: added.follow_up })
     }
 
-    /// Prepares a change that an overlay asks for in the name of a requester.
-    fn internal(&self, operation: WriteOperation, subject: &Arc<Subject>) -> Result<Task, Failure> {
+    /// Prepares a change that an overlay asks for in the name of a requester. `relax`: under the relax rules control.
+    fn internal(
+        &self,
+        operation: WriteOperation,
+        subject: &Arc<Subject>,
+        relax: bool,
+    ) -> Result<Task, Failure> {
         let latitude = Latitude { internal: true, ..Latitude::default() };
         let target = operation.target().to_owned();
         // The subschema subentry is in no database: the root stands in for it.
         let operation = prepare::prepare(&self.state.schema, operation, &NormalDn::root(), latitude)?;
         let controls =
-            RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+            RequestControls::from(ControlValues { manage_dsa_it: true, relax, ..ControlValues::default() });
         let (subject, prepared) = (Arc::clone(subject), PreparedSets::default());
-        Ok(Task { operation, target, subject, controls, passwords: None, prepared, replicated: false })
+        Ok(Task {
+            operation,
+            target,
+            subject,
+            controls,
+            passwords: None,
+            prepared,
+            replicated: false,
+            required_by: None,
+        })
     }
 
-    /// The consequences of a change that was carried out. `done` is what it wrote.
+    /// The consequences of a change, `task`, that was carried out. `done` is what it wrote.
     fn consequences<T: Snapshot>(
         &self,
         follow_ups: Vec<Box<dyn FollowUp>>,
         transaction: &T,
         (unit, done): (&WriteSet, &WriteSet),
-        subject: &Arc<Subject>,
+        task: &Task,
         refusal_details: &mut RefusalDetails,
     ) -> Result<Vec<(Task, Role)>, Failure> {
         let group = Layered::new(transaction, &self.set);
@@ -470,12 +492,14 @@ impl<'a, S: Store> Group<'a, S> {
         for follow_up in follow_ups {
             let required = follow_up.required(&around, &self.state.schema);
             for operation in required.map_err(|refusal| refusal_details.take(refusal))? {
-                tasks.push((self.internal(operation, subject)?, Role::Required));
+                let prepared = self.internal(operation, &task.subject, task.controls.relax)?;
+                let required_by = Some(task.operation.dn_behind());
+                tasks.push((Task { required_by, ..prepared }, Role::Required));
             }
             let consequences = follow_up
                 .consequences(&around, &self.state.schema)
                 .map_err(|refusal| refusal_details.take(refusal))?;
-            tasks.extend(consequences.into_iter().map(|one| consequence(one, subject)));
+            tasks.extend(consequences.into_iter().map(|one| consequence(one, &task.subject)));
         }
         Ok(tasks)
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use larix_schema::NormalDn;
+
 use super::prepared_sets::PreparedSets;
 use crate::access::Subject;
 use crate::change::prepare::PreparedChange;
@@ -21,6 +23,8 @@ pub(crate) struct Task {
     pub(crate) prepared: PreparedSets,
     /// It was made on another server, and says so itself: by the `updatedn` of a shadow.
     pub(crate) replicated: bool,
+    /// The entry whose change, from which this one follows, is not made without it.
+    pub(crate) required_by: Option<NormalDn>,
 }
 
 /// What follows from a change of another database.

@@ -127,7 +127,7 @@ impl Overlay for Constraints {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        if change.derived {
+        if !change.is_judged() {
             return Ok(Additions::default());
         }
         let spent = Spent::default();
@@ -160,7 +160,9 @@ impl Constraints {
         let entries = change.entries;
         for attribute in &entry.attributes {
             let description = &attribute.description;
-            if change.schema.attribute(description.attribute).is_operational() {
+            if change.schema.attribute(description.attribute).is_operational()
+                || is_own_class(change, description)
+            {
                 continue;
             }
             for constraint in self.about(description) {
@@ -196,11 +198,15 @@ impl Constraints {
         }
         // The engine answers for an entry that is not there.
         let Some(mut entry) = change.entries.entry(dn)? else { return Ok(()) };
-        self.load(change.entries, change.schema, dn, &mut entry)?;
+        self.load(change, dn, mods, &mut entry)?;
         let mut left = None;
         for Change { kind, description, values, .. } in mods {
             let is_operational = change.schema.attribute(description.attribute).is_operational();
-            if *kind == ChangeKind::Delete || values.is_empty() || is_operational {
+            if *kind == ChangeKind::Delete
+                || values.is_empty()
+                || is_operational
+                || is_own_class(change, description)
+            {
                 continue;
             }
             for constraint in self.about(description) {
@@ -240,21 +246,28 @@ impl Constraints {
         Ok(())
     }
 
-    /// Brings values that sets may ask for and that the entry has left in the store.
+    /// Brings values that rules need and that the entry has left in the store: those that sets may ask for, and those that are counted,
+    /// where a value that comes may be there already, or one that goes may not be.
     fn load(
         &self,
-        entries: &dyn Entries,
-        schema: &Schema,
+        change: &PendingChange<'_>,
         dn: &NormalDn,
+        mods: &[Change],
         entry: &mut Entry,
     ) -> Result<(), Failure> {
+        let is_soft = |one: &Change| change.controls.permissive_modify || one.kind == ChangeKind::SoftAdd;
         for attribute in entry.attributes.iter_mut().filter(|attribute| attribute.large.is_some()) {
+            let description = &attribute.description;
             let asks = |constraint: &Constraint| match &constraint.rule {
-                Rule::Set { set, .. } => set.mentions(schema, &attribute.description),
+                Rule::Set { set, .. } => set.mentions(change.schema, description),
+                Rule::Count(_) => {
+                    constraint.attributes.contains(description)
+                        && mods.iter().any(|one| one.description == *description && is_soft(one))
+                }
                 _ => false,
             };
             if self.settings.constraints.iter().any(asks) {
-                entries.bring(dn, attribute)?;
+                change.entries.bring(dn, attribute)?;
             }
         }
         Ok(())
@@ -373,6 +386,11 @@ fn applies(
     entries: &dyn Entries,
 ) -> Result<bool, Failure> {
     constraint.restriction.as_ref().map_or(Ok(true), |restriction| restriction.includes(dn, entry, entries))
+}
+
+/// Whether another overlay gives an entry classes: those are its own.
+fn is_own_class(change: &PendingChange<'_>, description: &AttributeDescription) -> bool {
+    change.derived && change.schema.attribute(description.attribute).name() == "objectClass"
 }
 
 /// The relax rules control lifts constraints of attributes that the requester may manage.

@@ -96,6 +96,27 @@ fn counts_are_those_of_what_is_left() {
     assert_eq!(modify("add: title\ntitle: x\n"), "0");
 }
 
+/// Also where the permissive modify control takes values that are there, or gone, already.
+#[test]
+fn many_values_are_counted_as_they_are() {
+    let fixture = fixture(&[&["description", "count", "320"]], false);
+    let lines = |numbers: std::ops::Range<u32>| -> String {
+        numbers.map(|number| format!("description: {number}\n")).collect()
+    };
+    let user = format!("cn=Di,ou=People,{SUFFIX}");
+    fixture.apply(&format!("dn: {user}\nobjectClass: person\nsn: x\n{}", lines(0..300)));
+    let modify = |modifications: &str| {
+        let control = "control: 1.2.840.113556.1.4.1413 true";
+        fixture.change(&format!("dn: {user}\n{control}\nchangetype: modify\n{modifications}"))
+    };
+    let broken = "19 modify breaks constraint on description";
+    let (gone, new) = (lines(1_000..1_100), lines(300..321));
+    assert_eq!(modify(&format!("delete: description\n{gone}-\nadd: description\n{new}")), broken);
+    assert_eq!(modify(&format!("add: description\n{}", lines(0..100))), "0");
+    assert_eq!(modify(&format!("add: description\n{}", lines(200..320))), "0");
+    assert_eq!(modify(&format!("add: description\n{}", lines(319..321))), broken);
+}
+
 #[test]
 fn an_increment_is_judged_by_what_it_leads_to() {
     let user = format!("cn=Cy,ou=People,{SUFFIX}");

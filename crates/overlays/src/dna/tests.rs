@@ -53,6 +53,26 @@ fn number(directory: &Fixture<MemoryStore>, name: &str, attribute: &str) -> Opti
     directory.value(&format!("uid={name},{PEOPLE}"), attribute)
 }
 
+/// Whichever of the two overlays is asked first.
+#[test]
+fn a_number_that_is_in_use_elsewhere_is_not_unique() {
+    let ranges = format!("dna-range uidNumber 1000-1003 {PEOPLE} (objectClass=posixAccount) -1");
+    let own = (&DESCRIPTOR, ranges.as_str());
+    let unique = (&crate::unique::DESCRIPTOR, "unique_uri ldap:///?uidNumber?sub");
+    for overlays in [[own, unique], [unique, own]] {
+        let directory = directory(&overlays);
+        directory.apply(TREE);
+        let elsewhere =
+            account("x", "gidNumber: 1\nuidNumber: 1000\n").replace(PEOPLE, "ou=Groups,dc=example,dc=com");
+        directory.apply(&elsewhere);
+        let taken = "19 non-unique attributes found with (|(uidNumber=1000))";
+        assert_eq!(directory.change(&account("a", "gidNumber: 1\nuidNumber: -1\n")), taken);
+        directory.apply("dn: uid=x,ou=Groups,dc=example,dc=com\nchangetype: delete\n");
+        directory.apply(&account("a", "gidNumber: 1\nuidNumber: -1\n"));
+        assert_eq!(number(&directory, "a", "uidNumber").as_deref(), Some("1000"));
+    }
+}
+
 #[test]
 fn an_entry_without_a_number_gets_the_next_one() {
     let directory = start(&format!("dna-range uidNumber 1000-1003 {PEOPLE} (objectClass=posixAccount)"));

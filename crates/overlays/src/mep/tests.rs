@@ -216,6 +216,43 @@ fn what_cannot_be_done_to_both_is_done_to_neither() {
 }
 
 #[test]
+fn rules_about_values_hold_for_managed_entries() {
+    let unique = "unique_uri ldap:///?gidNumber?sub?(objectClass=posixGroup)\nunique_uri ldap:///?cn?sub";
+    let constraint = "constraint_attribute description negregex of.eve\n\
+                      constraint_attribute objectClass negregex mep(Origin|Managed)Entry";
+    let fixture = directory(&[
+        (&DESCRIPTOR, DEFINITION),
+        (&crate::unique::DESCRIPTOR, unique),
+        (&crate::constraint::DESCRIPTOR, constraint),
+    ]);
+    fill(&fixture);
+    fixture.apply(&format!(
+        "dn: cn=all,ou=Groups,{SUFFIX}\nchangetype: add\nobjectClass: posixGroup\ncn: all\ngidNumber: 9\n"
+    ));
+    // It may have values of its origin, and the overlay's classes.
+    fixture.apply(&user("ann", "ou=People"));
+    let before = (groups(&fixture), origins(&fixture));
+    assert_eq!(before.0, "all: cn=all, gidNumber=9; ann: cn=ann, gidNumber=7, mepManagedBy=ann");
+    let shared = |number: u32| {
+        format!("19 non-unique attributes found with (&(objectClass=posixGroup)(|(gidNumber={number})))")
+    };
+    let rename = format!("dn: {}\nchangetype: modrdn\nnewrdn: uid=eve\ndeleteoldrdn: 1\n", people("ann"));
+    for (change, expected) in [
+        (user("joe", "ou=People"), shared(7)),
+        (modify(&people("ann"), "replace: gidNumber\ngidNumber: 9"), shared(9)),
+        (user("eve", "ou=People"), "19 add breaks constraint on description".to_owned()),
+        (rename, "19 modify breaks constraint on description".to_owned()),
+    ] {
+        assert_eq!(fixture.change(&change), expected, "{change}");
+        assert_eq!((groups(&fixture), origins(&fixture)), before, "{change}");
+    }
+    // Who may manage both is exempt in both.
+    let relaxed = "control: 1.3.6.1.4.1.4203.666.5.12 true\nchangetype: add";
+    fixture.apply(&user("joe", "ou=People").replace("changetype: add", relaxed));
+    assert_eq!(found(&fixture, "(gidNumber=7)", &["1.1"]), "ann; ann; joe; joe");
+}
+
+#[test]
 fn rights_are_those_to_the_origin() {
     let rules = ["to dn.subtree=ou=People,dc=example,dc=com by users write", "to * by users read"];
     let mut fixture = ruled(&[(&DESCRIPTOR, DEFINITION)], &rules);

@@ -202,6 +202,7 @@ impl<'a> Modify<'a> {
             // A user may give up the password.
             if plan.adds.is_none() {
                 self.unlock(&mut mods)?;
+                self.keep_given_up(&policy, &plan, &mut mods)?;
                 return Ok(mods);
             }
             self.check(&policy, &plan, &mut mods)?;
@@ -270,7 +271,7 @@ impl<'a> Modify<'a> {
         if policy.check_quality > 0 {
             check_quality(self.overlay, self.change, policy, (self.dn, self.entry), new_password)?;
         }
-        if policy.in_history > 0 && !stored.is_empty() {
+        if policy.in_history > 0 {
             self.check_history(policy, new_password, stored)?;
         }
         Ok(())
@@ -410,15 +411,30 @@ impl<'a> Modify<'a> {
             Some(_) => history::read(self.account.values(HISTORY)),
             None => Vec::new(),
         };
+        let stored = self.account.values(PASSWORD).first();
         let history_length = usize::try_from(policy.in_history).unwrap_or(usize::MAX);
-        let surplus = (former.len() + 1).saturating_sub(history_length);
+        let surplus = (former.len() + usize::from(stored.is_some())).saturating_sub(history_length);
         let oldest: Vec<_> = former.iter().take(surplus).map(|former| former.value.to_vec()).collect();
         if !oldest.is_empty() {
             state.push((ChangeKind::Delete, HISTORY, oldest));
         }
-        if let Some(stored) = self.account.values(PASSWORD).first() {
-            state.push((ChangeKind::Add, HISTORY, vec![history::value(self.change.now, stored)]));
+        if let Some(stored) = stored {
+            // The same hash may have been stored before in the same second.
+            state.push((ChangeKind::SoftAdd, HISTORY, vec![history::value(self.change.now, stored)]));
         }
+    }
+
+    /// What a user gives up without a new password is a former one, too: otherwise it could be set again right away.
+    fn keep_given_up(&self, policy: &Policy, plan: &Plan, mods: &mut Vec<Change>) -> Result<(), Refusal> {
+        let deleted = plan.deletes.and_then(|at| mods.get(at));
+        let is_gone = |one: &&Vec<u8>| deleted.is_none_or(|deleted| deleted.values.contains(one));
+        let stored = self.account.values(PASSWORD).iter();
+        let given_up: Vec<Vec<u8>> =
+            stored.filter(is_gone).map(|one| history::value(self.change.now, one)).collect();
+        if policy.in_history > 0 && !given_up.is_empty() {
+            mods.push(internal_change(self.change.schema, ChangeKind::SoftAdd, "pwdHistory", given_up)?);
+        }
+        Ok(())
     }
 
     /// A change that takes the lock away also takes away what led to it.

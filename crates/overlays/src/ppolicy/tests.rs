@@ -611,6 +611,37 @@ fn former_passwords_are_kept_and_refused() {
 }
 
 #[test]
+fn a_hash_may_be_stored_again_within_a_second() {
+    let fixture = fixture("pwdInHistory: 5");
+    let change =
+        format!("dn: {USER}\nchangetype: modify\nreplace: userPassword\nuserPassword: {{SSHA}}hash\n");
+    for _ in 0..4 {
+        assert_eq!(fixture.change(&change), "0");
+    }
+    assert_eq!(values(&fixture, "pwdHistory").len(), 2);
+}
+
+#[test]
+fn a_password_that_is_given_up_is_a_former_one() {
+    let fixture = fixture("pwdInHistory: 2");
+    let own = |ldif: &str| change_own(&fixture, ldif, None);
+    let used = "19 Password is in history of old passwords / PasswordInHistory";
+    for (ldif, expected) in [
+        ("replace: userPassword", "0"),
+        ("add: userPassword\nuserPassword: right", used),
+        ("add: userPassword\nuserPassword: one", "0"),
+        ("delete: userPassword\nuserPassword: one", "0"),
+        ("add: userPassword\nuserPassword: one", used),
+        ("replace: userPassword\nuserPassword: right", used),
+        ("add: userPassword\nuserPassword: two", "0"),
+    ] {
+        wait(&fixture, 1);
+        assert_eq!(own(ldif), expected, "{ldif:?}");
+    }
+    assert_eq!(values(&fixture, "pwdHistory").len(), 2);
+}
+
+#[test]
 fn a_password_modify_request_says_both_passwords() {
     let fixture = fixture("pwdSafeModify: TRUE\npwdCheckQuality: 2\npwdMinLength: 5");
     let secret = |text: &str| Some(Zeroizing::new(text.as_bytes().to_vec()));

@@ -3,6 +3,7 @@
 //! The check looks at the entry as the change leaves it, in the writer's own transaction: of two changes at once the second one
 //! finds what the first one wrote. slapd searches before it writes, and two adds at once may both pass there.
 
+mod add_check;
 mod config;
 mod replicated;
 mod stored;
@@ -26,6 +27,7 @@ use larix_engine::overlay::{
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 
+use add_check::AddCheck;
 use term_searches::TermSearches;
 
 pub use config::UniqueDirectives;
@@ -156,8 +158,7 @@ impl Overlay for Unique {
     }
 
     fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
-        // A change that follows from another one has been judged with it.
-        if change.derived || self.settings.domains.is_empty() {
+        if !change.is_judged() || self.settings.domains.is_empty() {
             return Ok(Additions::default());
         }
         let (before, dn, asserted) = match change.operation {
@@ -177,11 +178,17 @@ impl Overlay for Unique {
             return Ok(Additions::default());
         }
         let (settings, suffix) = (Arc::clone(&self.settings), self.suffix.clone());
-        let check = Check { settings, suffix, before: before.clone(), dn, asserted };
+        let origin = change.required_by.cloned();
+        let check = Check { settings, suffix, before: before.clone(), dn, asserted, origin };
         if let PreparedChange::Add { entry, .. } = change.operation {
             // All of it is known: the answer comes before those of the schema, as in slapd.
             check.judge(None, entry, (change.entries, change.entries), change.schema)?;
-            return Ok(Additions::default());
+            let follow_up = match change.is_final {
+                true => None,
+                false => Some(AddCheck::new(check, entry, change)?),
+            };
+            let follow_up = follow_up.map(|check| Box::new(check) as Box<dyn FollowUp>);
+            return Ok(Additions { follow_up, ..Additions::default() });
         }
         Ok(Additions { follow_up: Some(Box::new(check)), ..Additions::default() })
     }
@@ -239,6 +246,8 @@ struct Check {
     before: NormalDn,
     dn: NormalDn,
     asserted: Vec<Asserted>,
+    /// The entry that this one is kept in step with: the two may share values.
+    origin: Option<NormalDn>,
 }
 
 impl FollowUp for Check {
@@ -386,7 +395,9 @@ impl Check {
         let query = InternalSearch::new(base, area.scope, &filter);
         let mut other = None;
         let mut visit = |found: &dyn FoundEntry| -> Result<bool, Fault> {
-            if *found.dn()? != self.dn && has(found)? {
+            let dn = found.dn()?;
+            let is_origin = self.origin.as_ref().is_some_and(|origin| dn.is_within(origin));
+            if *dn != self.dn && !is_origin && has(found)? {
                 other = Some(found.shown_dn()?);
             }
             Ok(other.is_none())

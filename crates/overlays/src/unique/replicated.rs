@@ -34,7 +34,8 @@ impl Unique {
     ) -> Result<Vec<String>, Failure> {
         let Some(entry) = entries.entry(dn)? else { return Ok(Vec::new()) };
         let (settings, suffix) = (std::sync::Arc::clone(&self.settings), self.suffix.clone());
-        let check = Check { settings, suffix, before: dn.clone(), dn: dn.clone(), asserted: Vec::new() };
+        let (before, own) = (dn.clone(), dn.clone());
+        let check = Check { settings, suffix, before, dn: own, asserted: Vec::new(), origin: None };
         let mut shared = Vec::new();
         for domain in &self.settings.domains {
             for area in &domain.areas {

@@ -9,39 +9,79 @@ use super::{
     SubstringFilter,
 };
 
-/// RFC 4515, in the shape that OpenLDAP logs. Iterative: the filter's depth does not take the stack's.
+/// Stands in the place of values that are not shown.
+const WITHHELD: &[u8] = b"(withheld)";
+
+/// RFC 4515, in the shape that OpenLDAP logs.
 impl fmt::Display for Filter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The members still to be written of each open AND, OR and NOT.
-        let mut open: SmallVec<[FilterSetIter<'_>; 8]> = SmallVec::new();
-        let mut members = FilterSet::from_checked(self.as_ber()).iter();
-        loop {
-            let Some(filter) = members.next() else {
-                match open.pop() {
-                    Some(outer) => members = outer,
-                    None => return Ok(()),
-                }
-                f.write_char(')')?;
-                continue;
-            };
-            f.write_char('(')?;
-            let (operator, inner) = match filter.node() {
-                FilterNode::And(set) => ('&', set),
-                FilterNode::Or(set) => ('|', set),
-                FilterNode::Not(inner) => ('!', FilterSet::from_checked(inner.as_ber())),
-                item => {
-                    write_item(f, item)?;
-                    f.write_char(')')?;
-                    continue;
-                }
-            };
-            f.write_char(operator)?;
-            open.push(std::mem::replace(&mut members, inner.iter()));
-        }
+        write_filter(f, *self, &|_| false)
     }
 }
 
-fn write_item(f: &mut fmt::Formatter<'_>, item: FilterNode<'_>) -> fmt::Result {
+impl Filter<'_> {
+    /// The same text with `(withheld)`, escaped, in the place of each value of an attribute that `is_secret` names.
+    pub fn withholding(self, is_secret: &dyn Fn(&str) -> bool) -> String {
+        let mut text = String::new();
+        // Into a string nothing fails.
+        let _ = write_filter(&mut text, self, is_secret);
+        text
+    }
+}
+
+/// Iterative: the filter's depth does not take the stack's.
+fn write_filter(f: &mut impl Write, filter: Filter<'_>, is_secret: &dyn Fn(&str) -> bool) -> fmt::Result {
+    // The members still to be written of each open AND, OR and NOT.
+    let mut open: SmallVec<[FilterSetIter<'_>; 8]> = SmallVec::new();
+    let mut members = FilterSet::from_checked(filter.as_ber()).iter();
+    loop {
+        let Some(filter) = members.next() else {
+            match open.pop() {
+                Some(outer) => members = outer,
+                None => return Ok(()),
+            }
+            f.write_char(')')?;
+            continue;
+        };
+        f.write_char('(')?;
+        let (operator, inner) = match filter.node() {
+            FilterNode::And(set) => ('&', set),
+            FilterNode::Or(set) => ('|', set),
+            FilterNode::Not(inner) => ('!', FilterSet::from_checked(inner.as_ber())),
+            item => {
+                write_item(f, shown(item, is_secret))?;
+                f.write_char(')')?;
+                continue;
+            }
+        };
+        f.write_char(operator)?;
+        open.push(std::mem::replace(&mut members, inner.iter()));
+    }
+}
+
+/// The item as it may be shown.
+fn shown<'a>(item: FilterNode<'a>, is_secret: &dyn Fn(&str) -> bool) -> FilterNode<'a> {
+    let assertion = |own: AttributeValueAssertion<'a>| match is_secret(own.attribute) {
+        true => AttributeValueAssertion { value: WITHHELD, ..own },
+        false => own,
+    };
+    match item {
+        FilterNode::Equality(own) => FilterNode::Equality(assertion(own)),
+        FilterNode::GreaterOrEqual(own) => FilterNode::GreaterOrEqual(assertion(own)),
+        FilterNode::LessOrEqual(own) => FilterNode::LessOrEqual(assertion(own)),
+        FilterNode::Approx(own) => FilterNode::Approx(assertion(own)),
+        // No piece says what is behind another.
+        FilterNode::Substrings(own) if is_secret(own.attribute) => {
+            FilterNode::Equality(AttributeValueAssertion { attribute: own.attribute, value: WITHHELD })
+        }
+        FilterNode::Extensible(own) if own.attribute.is_some_and(is_secret) => {
+            FilterNode::Extensible(MatchingRuleAssertion { value: WITHHELD, ..own })
+        }
+        other => other,
+    }
+}
+
+fn write_item(f: &mut impl Write, item: FilterNode<'_>) -> fmt::Result {
     match item {
         FilterNode::Equality(assertion) => ava(f, assertion, "="),
         FilterNode::GreaterOrEqual(assertion) => ava(f, assertion, ">="),
@@ -56,12 +96,12 @@ fn write_item(f: &mut fmt::Formatter<'_>, item: FilterNode<'_>) -> fmt::Result {
     }
 }
 
-fn ava(f: &mut fmt::Formatter<'_>, assertion: AttributeValueAssertion<'_>, operator: &str) -> fmt::Result {
+fn ava(f: &mut impl Write, assertion: AttributeValueAssertion<'_>, operator: &str) -> fmt::Result {
     write!(f, "{}{operator}", assertion.attribute)?;
     value(f, assertion.value)
 }
 
-fn substrings(f: &mut fmt::Formatter<'_>, filter: SubstringFilter<'_>) -> fmt::Result {
+fn substrings(f: &mut impl Write, filter: SubstringFilter<'_>) -> fmt::Result {
     write!(f, "{}=", filter.attribute)?;
     value(f, filter.initial.unwrap_or_default())?;
     f.write_char('*')?;
@@ -72,7 +112,7 @@ fn substrings(f: &mut fmt::Formatter<'_>, filter: SubstringFilter<'_>) -> fmt::R
     value(f, filter.final_.unwrap_or_default())
 }
 
-fn extensible(f: &mut fmt::Formatter<'_>, assertion: MatchingRuleAssertion<'_>) -> fmt::Result {
+fn extensible(f: &mut impl Write, assertion: MatchingRuleAssertion<'_>) -> fmt::Result {
     f.write_str(assertion.attribute.unwrap_or_default())?;
     if assertion.dn_attributes {
         f.write_str(":dn")?;
@@ -85,7 +125,7 @@ fn extensible(f: &mut fmt::Formatter<'_>, assertion: MatchingRuleAssertion<'_>) 
 }
 
 /// Everything but printable ASCII is escaped, so that the text is one line whatever the value holds.
-fn value(f: &mut fmt::Formatter<'_>, value: &[u8]) -> fmt::Result {
+fn value(f: &mut impl Write, value: &[u8]) -> fmt::Result {
     value.iter().try_for_each(|&byte| match byte {
         b'*' | b'(' | b')' | b'\\' => write!(f, "\\{byte:02X}"),
         b' '..=b'~' => f.write_char(char::from(byte)),

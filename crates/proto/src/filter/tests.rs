@@ -192,3 +192,23 @@ fn nodes() {
     let extensible = Filter::decode(b"\xa9\x09\x81\x01r\x83\x01v\x84\x01\x01", 10).expect("a filter");
     assert_eq!(extensible.to_string(), "(:dn:r:=v)");
 }
+
+#[test]
+fn values_of_secret_attributes_are_withheld() {
+    let is_secret = |name: &str| name.eq_ignore_ascii_case("pw") || name == "pw;x-a";
+    for (text, expected) in [
+        ("(pw=s)", "(pw=\\28withheld\\29)"),
+        ("(cn=s)", "(cn=s)"),
+        ("(PW=*)", "(PW=*)"),
+        ("(pw=s*t*u)", "(pw=\\28withheld\\29)"),
+        (
+            "(&(cn=s)(|(pw>=s)(pw<=s)(!(pw;x-a~=s))))",
+            "(&(cn=s)(|(pw>=\\28withheld\\29)(pw<=\\28withheld\\29)(!(pw;x-a~=\\28withheld\\29))))",
+        ),
+        ("(pw:dn:r:=s)", "(pw:dn:r:=\\28withheld\\29)"),
+        ("(:r:=s)", "(:r:=s)"),
+    ] {
+        let filter = FilterBuf::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(filter.as_filter().withholding(&is_secret), expected, "{text}");
+    }
+}

@@ -7,9 +7,10 @@ use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::overlay::committed::ChangeOrigin;
 use larix_engine::time::Clock;
 use larix_engine::write::{AttributeValues, WriteOperation, WriteRequest};
+use larix_proto::control::{Assertion, ControlValue as _, MatchedValues};
 use larix_proto::{
-    Authentication, ControlBuf, Controls, DerefAliases, Dn, Message, ModifyOperation, Request, Scope,
-    SearchRequest,
+    Authentication, Control, ControlBuf, Controls, DerefAliases, Dn, Filter, Message, ModifyOperation,
+    Request, Scope, SearchRequest, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
@@ -146,10 +147,11 @@ impl Dispatcher {
 
     fn facts(&self, controls: Controls<'_>) -> AuditFacts {
         let start = self.server.clock.now();
+        let databases = self.server.databases();
         let controls = controls.iter().map(|control| ControlBuf {
             oid: control.oid.to_owned().into(),
             critical: control.critical,
-            value: control.value.map(<[u8]>::to_vec),
+            value: control.value.filter(|_| !has_secret(databases.schema(), &control)).map(<[u8]>::to_vec),
         });
         AuditFacts {
             session: self.record.number,
@@ -169,7 +171,9 @@ impl Dispatcher {
         // The change log says what a change did. The access log needs the request itself only if the change fails.
         let untold = recorder.is_success_only();
         Some(match request {
-            Request::Search(request) => LoggedRequest::Search(Box::new(self.searched(request, recorder))),
+            Request::Search(request) => {
+                LoggedRequest::Search(Box::new(self.searched(schema, request, recorder)))
+            }
             Request::Bind(request) => LoggedRequest::Bind {
                 version: request.version,
                 method: match request.authentication {
@@ -194,7 +198,12 @@ impl Dispatcher {
     }
 
     /// The limits are those in force: none for the root DN, the database's own where the client asks for none.
-    fn searched(&self, request: &SearchRequest<'_>, recorder: &OperationRecorder) -> SearchRecord {
+    fn searched(
+        &self,
+        schema: &Schema,
+        request: &SearchRequest<'_>,
+        recorder: &OperationRecorder,
+    ) -> SearchRecord {
         let subject = self.session.subject();
         let (is_root, limits) = match recorder.database() {
             Some(served) => {
@@ -226,12 +235,25 @@ impl Dispatcher {
                 DerefAliases::Always => "always",
             },
             types_only: request.types_only,
-            filter: request.filter.to_string(),
+            filter: request.filter.withholding(&|name| is_secret_in(schema, name)),
             attributes: request.attributes.iter().map(str::to_owned).collect(),
             entries: 0,
             time_limit: limit(request.time_limit, limits.time_soft),
             size_limit: limit(request.size_limit, limits.size_soft),
         }
+    }
+}
+
+/// Whether the value of a control has a filter with a value of a secret attribute.
+fn has_secret(schema: &Schema, control: &Control<'_>) -> bool {
+    let compares =
+        |filter: Filter<'_>| filter.withholding(&|name| is_secret_in(schema, name)) != filter.to_string();
+    match control.oid {
+        oid::ASSERTION => Assertion::decode(control.value).is_ok_and(|own| compares(own.filter)),
+        oid::MATCHED_VALUES => {
+            MatchedValues::decode(control.value).is_ok_and(|own| own.filters().iter().any(compares))
+        }
+        _ => false,
     }
 }
 
