@@ -242,7 +242,7 @@ impl File {
         if is_bundled(section) {
             return self.line("schema", &[&section.name]);
         }
-        self.comment(&format!("{}:", section.name));
+        self.line("schema-section", &[&section.name]);
         self.settings(&section.settings, &[]);
     }
 

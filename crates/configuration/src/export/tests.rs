@@ -94,6 +94,17 @@ fn there_and_back() {
             &["'two  blanks \"and\" quotes'", "objectidentifier own 1.2.3\n"],
         ),
         (
+            "definitions of sections",
+            "schema core\nobjectclass ( 1.2.3.5 NAME 'aC' SUP top AUXILIARY MAY sn )\nschema-section \"of a site\"\n\
+             attributetype ( 1.2.3.4 NAME 'aB' SUP name )\nschema cosine\nobjectclass ( 1.2.3.6 NAME 'aD' SUP aC AUXILIARY MAY drink )\n"
+                .to_owned(),
+            &[
+                "schema core\nschema-section first\nobjectclass ( 1.2.3.5 ",
+                "schema-section \"of a site\"\nattributetype ( 1.2.3.4 ",
+                "schema cosine\nschema-section \"of a site\"\nobjectclass ( 1.2.3.6 ",
+            ],
+        ),
+        (
             "identities",
             format!(
                 "authz-regexp \"uid=([^,]*),cn=[^,]*,cn=auth\" \"uid=$1,ou=p q,dc=example,dc=com\"\n\
