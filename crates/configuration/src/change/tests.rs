@@ -50,6 +50,28 @@ fn names(config: &Config) -> Vec<String> {
 const NEW: &str = "objectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcSuffix: cn=new\n\
                    olcDbDirectory: /tmp/larix-test/new\n";
 
+/// The frontend comes behind cn=config, and a slapd writes olcReadOnly into both.
+#[test]
+fn what_the_frontend_sets_otherwise_is_warned_of() {
+    let sources = TestSources::new();
+    let mut config = start(Source::QuickStart);
+    let set = |dn: &str, value: &str| {
+        format!("dn: {dn}\nchangetype: modify\nreplace: olcReadOnly\nolcReadOnly: {value}\n")
+    };
+    let frontend = "olcDatabase={-1}frontend,cn=config";
+    let warning = "cn=config: olcReadOnly: warning: has no effect: olcDatabase={-1}frontend,cn=config says FALSE; \
+                   change it there";
+    for (ldif, expected) in
+        [(set(frontend, "FALSE"), 0), (set("cn=config", "TRUE"), 1), (set(frontend, "TRUE"), 0)]
+    {
+        let operation = operations(&ldif).remove(0);
+        config = sources.change(&config, operation, RequestControls::default()).unwrap().config;
+        let notes = config.notes.iter().filter(|note| note.is_warning).map(ToString::to_string);
+        let warnings: Vec<String> = notes.filter(|note| note.contains("olcReadOnly")).collect();
+        assert_eq!(warnings, vec![warning; expected], "{ldif}");
+    }
+}
+
 /// They are served as mdb, and keep their names and their settings.
 #[test]
 fn databases_of_slapd_2_4_can_be_changed() {
