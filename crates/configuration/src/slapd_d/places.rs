@@ -11,12 +11,13 @@ use larix_proto::dn::Dn;
 use larix_proto::ldif::Reader;
 
 use super::super::diagnostic::{ConfigError, Origin};
+use super::super::kinds::target_attributes;
 use super::commit::{FileChanges, read_files};
 use super::disk::Disk;
 use super::{MAX_DEPTH, TOP, io_error, journal};
 
-/// Attributes that name entries, as slapd writes them in the names of files.
-const NAMING: [&str; 6] = ["cn", "olcDatabase", "olcOverlay", "olcBackend", "olcMetaSub", "olcAsyncMetaSub"];
+/// Attributes that name entries, as slapd writes them in the names of files; targets of databases have theirs.
+const NAMING: [&str; 4] = ["cn", "olcDatabase", "olcOverlay", "olcBackend"];
 
 /// The file where an entry belongs, below the directory, and its RDN as written.
 pub(super) fn file_of(dn: &str) -> Result<(PathBuf, String), ConfigError> {
@@ -43,8 +44,9 @@ fn file_name(rdn: &str) -> String {
     let Some((attribute, value)) = rdn.split_once('=').filter(|_| !rdn.contains('\\')) else {
         return rdn.to_owned();
     };
-    let known = NAMING.iter().find(|known| known.eq_ignore_ascii_case(attribute));
-    format!("{}={}", known.copied().unwrap_or(attribute), value.to_lowercase())
+    let mut known = NAMING.into_iter().chain(target_attributes());
+    let attribute = known.find(|known| known.eq_ignore_ascii_case(attribute)).unwrap_or(attribute);
+    format!("{attribute}={}", value.to_lowercase())
 }
 
 /// The DN of the superior of the entry in a file, by the folders whose entries are known; empty for the topmost entry. `None`: the file
