@@ -50,6 +50,19 @@ fn names(config: &Config) -> Vec<String> {
 const NEW: &str = "objectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcSuffix: cn=new\n\
                    olcDbDirectory: /tmp/larix-test/new\n";
 
+/// With a number and without one it is the same value, also within one request.
+#[test]
+fn a_value_comes_once() {
+    let database = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\n";
+    let rule = "to attrs=cn by * read";
+    let twice =
+        |change: &str| format!("{database}{change}: olcAccess\nolcAccess: {{3}}{rule}\nolcAccess: {rule}\n");
+    for change in ["add", "replace"] {
+        let expected = format!("20 modify/{change}: olcAccess: value #1 already exists");
+        check(&[(&twice(change), &[], &expected)]);
+    }
+}
+
 /// The frontend comes behind cn=config, and a slapd writes olcReadOnly into both.
 #[test]
 fn what_the_frontend_sets_otherwise_is_warned_of() {
