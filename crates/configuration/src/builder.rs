@@ -80,6 +80,17 @@ pub(super) struct InFront {
     added: Vec<(&'static str, Vec<String>, String)>,
 }
 
+/// A file of slapd.conf that is being read, by where its definitions belong.
+#[derive(Debug, Clone)]
+pub(super) struct ConfFile {
+    /// What its sections of definitions are called.
+    pub(super) section_name: String,
+    /// Whether all its definitions belong to sections; else those that need no section belong to cn=config itself, as in slapd.
+    pub(super) has_sections: bool,
+    /// Its last section.
+    pub(super) section: Option<usize>,
+}
+
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) global: Global,
@@ -97,6 +108,10 @@ pub(super) struct Builder {
     pub(super) section: Section,
     /// The section of schema definitions that is open; none: they belong to the server as a whole.
     pub(super) schema_section: Option<usize>,
+    /// The file that is being read; none: entries, or what the program says itself.
+    pub(super) conf_file: Option<ConfFile>,
+    /// What files define in cn=config itself, and the schema that is built in.
+    own_definitions: Option<SchemaBuilder>,
     /// A slapd.conf sets the frontend before its first database; in cn=config the entry says what it sets.
     pub(super) from_entries: bool,
     definitions: SchemaBuilder,
@@ -119,6 +134,8 @@ impl Builder {
             notes: Notes::default(),
             section: Section::Global,
             schema_section: None,
+            conf_file: None,
+            own_definitions: None,
             from_entries,
             definitions: SchemaBuilder::system(),
             defined: Defined::Not,
@@ -603,6 +620,7 @@ impl Builder {
             return Ok(());
         }
         self.schema = None;
+        self.open_section_of(call);
         let (keyword, words) = (call.directive.keyword, call.arguments);
         let tried = match &mut self.in_front {
             Some(front) => {
@@ -626,6 +644,35 @@ impl Builder {
                 Fault { help: remedy, ..Fault::argument(0, kind.to_string()) }
             }
         })
+    }
+
+    /// Opens what a definition of a file belongs to. A section comes behind all others, because the definition may need what these define.
+    fn open_section_of(&mut self, call: &Call<'_>) {
+        let Some(file) = &mut self.conf_file else { return };
+        if !file.has_sections {
+            let own = self.own_definitions.get_or_insert_with(SchemaBuilder::system);
+            if define_in(own, call.directive.keyword, call.arguments, call.text).is_ok() {
+                self.schema_section = None;
+                return;
+            }
+        }
+        let last = self.schema_sections.len();
+        if file.section.is_none_or(|own| own + 1 != last) {
+            let section = SchemaSection { name: file.section_name.clone(), settings: Settings::default() };
+            self.schema_sections.push(Arc::new(section));
+            file.section = Some(last);
+        }
+        self.schema_section = file.section;
+    }
+
+    /// Begins a section of this name, to which the definitions of the file belong from here on.
+    pub(super) fn begin_section(&mut self, name: &str) {
+        let section = SchemaSection { name: name.to_owned(), settings: Settings::default() };
+        let number = self.schema_sections.len();
+        self.schema_sections.push(Arc::new(section));
+        if let Some(file) = &mut self.conf_file {
+            *file = ConfFile { section_name: name.to_owned(), has_sections: true, section: Some(number) };
+        }
     }
 
     /// Defines what comes with an overlay, unless it is defined already: by its own means, or by a file that was included.

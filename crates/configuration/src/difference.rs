@@ -41,6 +41,7 @@ impl Config {
     pub fn difference(&self, wanted: &Self) -> Difference {
         let (current, mut wanted) = (Tree::of(self), Tree::of(wanted));
         wanted.keep_places(&current);
+        wanted.keep_module_lists(&current);
         let mut plan = Plan::default();
         let mut databases = current.databases;
         plan.remove("cn=config", DATABASE, &mut databases, &wanted.databases);
@@ -62,6 +63,8 @@ impl Config {
 }
 
 const SCHEMA_DN: &str = "cn=schema,cn=config";
+const MODULE_PATH: &str = "olcModulePath";
+const MODULE_LOAD: &str = "olcModuleLoad";
 
 /// Entries that are numbered together.
 #[derive(Debug, Clone, Copy)]
@@ -244,6 +247,38 @@ impl Tree {
                 frontend.set(name, present.values(name));
             }
         }
+    }
+
+    /// A file has its modules in one list. What stands in one of several lists stays there.
+    fn keep_module_lists(&mut self, current: &Self) {
+        let [own] = self.modules.as_slice() else { return };
+        if current.modules.len() < 2 {
+            return;
+        }
+        let (path, wanted) = (own.values(MODULE_PATH), own.values(MODULE_LOAD));
+        let paths = current.modules.iter().map(|list| list.values(MODULE_PATH));
+        let is_same_path = paths.rev().find(|path| !path.is_empty()).unwrap_or_default() == path;
+        let mut left = wanted.to_vec();
+        let mut lists: Vec<Node> = Vec::with_capacity(current.modules.len());
+        for list in &current.modules {
+            let loaded = list.values(MODULE_LOAD);
+            let kept: Vec<Vec<u8>> =
+                loaded.iter().filter(|module| wanted.contains(module)).cloned().collect();
+            left.retain(|module| !kept.contains(module));
+            if kept.is_empty() && !loaded.is_empty() {
+                continue;
+            }
+            let mut list = list.clone();
+            list.set(MODULE_LOAD, &kept);
+            if !is_same_path && !list.values(MODULE_PATH).is_empty() {
+                list.set(MODULE_PATH, path);
+            }
+            lists.push(list);
+        }
+        let Some(last) = lists.last_mut() else { return };
+        let loaded = [last.values(MODULE_LOAD), left.as_slice()].concat();
+        last.set(MODULE_LOAD, &loaded);
+        self.modules = lists;
     }
 
     fn overlay_of(&mut self, dn: &str) -> Option<&mut Node> {

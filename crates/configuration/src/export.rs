@@ -7,7 +7,8 @@ use super::builder::DirectiveContext;
 use super::builder::directive::{Directive, Form, Scope};
 use super::defaults::is_default;
 use super::definition::meaning;
-use super::directives::{self};
+use super::diagnostic::without_secrets;
+use super::directives::{self, is_secret_setting};
 use super::line;
 use super::model::{Config, Database, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};
@@ -19,6 +20,8 @@ const WIDTH: usize = 100;
 
 /// What separates words.
 const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+/// What ends a line, or may be taken for a part of its end.
+const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 
 /// A configuration as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,7 +174,7 @@ impl File {
         for (_, setting) in all {
             match directive(setting.attribute, overlays) {
                 Some(directive) => self.setting(directive, setting),
-                None => self.without_form(setting),
+                None => setting.values.iter().for_each(|value| self.without_form(setting.attribute, value)),
             }
         }
     }
@@ -183,20 +186,16 @@ impl File {
     }
 
     fn setting(&mut self, directive: &Directive, setting: &Setting) {
-        if directive.form == Form::Each {
-            let words = setting.values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
-            let words: Vec<String> = words.collect();
-            return self.line(
-                &format!("{}{}", self.prefix, directive.keyword),
-                &words.iter().map(String::as_str).collect::<Vec<_>>(),
-            );
-        }
+        let mut words = Vec::new();
         for value in &setting.values {
-            let Ok(text) = std::str::from_utf8(value) else {
-                self.without_form(setting);
-                continue;
-            };
-            self.value(directive, text);
+            match std::str::from_utf8(value).ok().filter(|text| has_form(directive, text)) {
+                Some(text) if directive.form == Form::Each => words.push(text),
+                Some(text) => self.value(directive, text),
+                None => self.without_form(setting.attribute, value),
+            }
+        }
+        if !words.is_empty() {
+            self.line(&format!("{}{}", self.prefix, directive.keyword), &words);
         }
     }
 
@@ -242,7 +241,7 @@ impl File {
         if is_bundled(section) {
             return self.line("schema", &[&section.name]);
         }
-        self.comment(&format!("{}:", section.name));
+        self.line("schema-section", &[&section.name]);
         self.settings(&section.settings, &[]);
     }
 
@@ -291,15 +290,27 @@ impl File {
         }
     }
 
-    fn without_form(&mut self, setting: &Setting) {
-        for value in &setting.values {
-            let line = match std::str::from_utf8(value) {
-                Ok(text) => format!("{}: {}", setting.attribute, text.replace('\n', " ")),
-                Err(_) => format!("{}: {} bytes", setting.attribute, value.len()),
-            };
-            let _ = writeln!(self.text, "# no slapd.conf form: {line}");
-            self.without_form.push(line);
+    fn without_form(&mut self, attribute: &str, value: &[u8]) {
+        let line = match std::str::from_utf8(value) {
+            Ok(text) if !is_secret_setting(attribute) => {
+                format!("{attribute}: {}", without_secrets(&text.replace(LINE_BREAKS, " ")))
+            }
+            _ => format!("{attribute}: {} bytes, not shown", value.len()),
+        };
+        let _ = writeln!(self.text, "# no slapd.conf form: {line}");
+        self.without_form.push(line);
+    }
+}
+
+/// Whether a value can stand in a file, where a line ends at a line break within quotes, too.
+fn has_form(directive: &Directive, text: &str) -> bool {
+    match directive.form {
+        // Blanks between words, and the texts of definitions, have other blanks in a file.
+        Form::Rest | Form::Switch => true,
+        Form::Words | Form::Command | Form::Own => {
+            !line::value_words(text).iter().any(|word| word.text.contains(LINE_BREAKS))
         }
+        Form::Whole | Form::Dn | Form::Bytes | Form::Secret | Form::Each => !text.contains(LINE_BREAKS),
     }
 }
 

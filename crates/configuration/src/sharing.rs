@@ -393,6 +393,21 @@ mod tests {
     }
 
     #[test]
+    fn sections_of_the_schema_are_shared() {
+        let database = "database kv\nengine postgresql://two:hidden@127.0.0.1/d?sslmode=disable\n\
+                        node ldap://n2\nsuffix dc=a\n";
+        let class = "schema-section site\nobjectclass ( 1.2.3.9 NAME 'ownClass' SUP top AUXILIARY MAY sn )\n";
+        let wanted = lines(&read(&format!("schema core\n{class}{database}")));
+        let own = read(&format!("schema core\n{database}"));
+        let (clock, random) = (ManualClock::default(), SeededRandom::new(1));
+        let stamp = Stamp { clock: &clock, random: &random };
+        let FollowedConfig { changed, .. } =
+            own.with_shared_lines("dc=a", &wanted, &stamp).expect("it fits").expect("another");
+        let sections = changed.config.schema_sections.iter().map(|section| section.name.as_str());
+        assert_eq!(sections.collect::<Vec<_>>(), ["core", "site"]);
+    }
+
+    #[test]
     fn another_node_has_what_is_shared_and_its_own_lines() {
         let text = "schema core\nattributetype ( 1.2.3.4 NAME 'ownThing' SUP name )\npidfile /run/one.pid\nserverID 7\nsizelimit 70\n\
             authz-regexp ^uid=(.*),cn=auth$ cn=$1,dc=example,dc=com\naccess to dn.base=\"\" by * read\n\

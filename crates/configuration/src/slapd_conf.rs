@@ -7,13 +7,12 @@ use larix_engine::access::Quoting;
 
 use super::builder::call::{At, Call, Fault};
 use super::builder::directive::{Directive, Form, Scope};
-use super::builder::{Builder, Section, schema_section_name};
+use super::builder::{Builder, ConfFile, Section, schema_section_name};
 use super::conf_file::{FileText, MAX_INCLUDE_DEPTH};
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{self};
 use super::line::{self, LogicalLine, UnterminatedQuote, Word};
-use super::model::{Config, SchemaSection, Source};
-use super::settings::Settings;
+use super::model::{Config, Source};
 
 /// So many faults of a file are shown.
 const FAULTS_MAX: usize = 20;
@@ -34,6 +33,8 @@ pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
 pub(super) fn read_lines(name: &str, text: String) -> Result<Config, ConfigError> {
     let mut reader = Reader::new(Builder::new(false), None);
     let (path, file) = (PathBuf::from(name), FileText::of(Path::new(name), &text));
+    let section_name = "shared".to_owned();
+    reader.builder.conf_file = Some(ConfFile { section_name, has_sections: false, section: None });
     for logical in line::logical_lines(&text) {
         let keyword = line::words(&logical.text).0.into_iter().next();
         if let Some(keyword) = keyword.filter(|keyword| keyword.text.eq_ignore_ascii_case("include")) {
@@ -125,6 +126,9 @@ impl Reader {
             ));
         }
         let (text_of, text) = FileText::read(path, !self.open.is_empty(), &fail)?;
+        let section_name = schema_section_name(path);
+        let own = ConfFile { section_name, has_sections: !self.open.is_empty(), section: None };
+        let outer = self.builder.conf_file.replace(own);
         self.open.push(path.to_owned());
         for logical in line::logical_lines(&text) {
             if self.faults.len() >= FAULTS_MAX || !self.line_or_fault(&text_of, &logical) {
@@ -132,6 +136,7 @@ impl Reader {
             }
         }
         self.open.pop();
+        self.builder.conf_file = outer;
         Ok(())
     }
 
@@ -236,11 +241,6 @@ impl Reader {
             self.builder.notes.push(origin, "`include ppolicy.schema` has no effect: the schema is built in");
             return Ok(());
         }
-        let section = SchemaSection { name: schema_section_name(&path), settings: Settings::default() };
-        let outer = self.builder.schema_section;
-        self.builder.schema_sections.push(Arc::new(section));
-        let own = self.builder.schema_sections.len() - 1;
-        self.builder.schema_section = Some(own);
         let from = file.error(logical, name.start..name.end, String::new(), None);
         let here = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
         let before = self.faults.len();
@@ -251,13 +251,7 @@ impl Reader {
             error
         });
         self.faults.iter_mut().skip(before).for_each(|fault| fault.included_from.push(here.clone()));
-        read?;
-        // A file without definitions is no schema; those it included stay.
-        if self.builder.schema_sections.get(own).is_some_and(|section| section.settings.is_empty()) {
-            self.builder.schema_sections.remove(own);
-        }
-        self.builder.schema_section = outer;
-        Ok(())
+        read
     }
 
     fn unknown(&self, file: &FileText, logical: &LogicalLine, keyword: &Word) -> ConfigError {

@@ -12,6 +12,7 @@ mod in_use;
 mod journal;
 #[cfg(test)]
 mod journal_tests;
+mod places;
 mod splice;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ use commit::files_of;
 pub use commit::{FileChanges, files_of_entries};
 pub use in_use::{InUse, User, server_of};
 pub use journal::Keeper;
+use places::{dn_of, file_of, held_twice, superior_of};
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// The file of the topmost entry.
@@ -239,26 +241,29 @@ fn entries_of(
     let mut by_depth: Vec<(PathBuf, Vec<u8>)> = files.into_iter().collect();
     by_depth.sort_by_key(|(path, _)| path.components().count());
     let mut dns: BTreeMap<PathBuf, String> = BTreeMap::new();
+    let mut places: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     let mut all = Vec::with_capacity(by_depth.len());
     for (path, bytes) in by_depth {
-        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-        let parent = match above {
-            None if path == Path::new(TOP) => "",
-            None => continue,
-            Some(above) => match dns.get(above) {
-                Some(dn) => dn,
-                None => continue,
-            },
-        };
-        let entry = entry_of(&directory.join(&path), &bytes, parent, notes)?;
+        let Some(superior) = superior_of(&path, &dns) else { continue };
+        let entry = entry_of(&directory.join(&path), &bytes, superior, notes)?;
         dns.insert(path.with_extension(""), entry.dn.clone());
+        if let Ok((place, _)) = file_of(&entry.dn)
+            && let Some(other) = places.insert(place, path.clone())
+        {
+            return Err(held_twice(directory, &entry.dn, [&other, &path]));
+        }
         all.push(entry);
     }
     Ok(all)
 }
 
 /// The entry in one file.
-fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Result<ConfigEntry, ConfigError> {
+fn entry_of(
+    file: &Path,
+    bytes: &[u8],
+    superior: &str,
+    notes: &mut Notes,
+) -> Result<ConfigEntry, ConfigError> {
     let origin = Origin::Line { file: Arc::new(file.to_owned()), line: 1 };
     if !checksum_fits(bytes) {
         notes.push(origin.clone(), "was edited by hand: its checksum does not fit");
@@ -267,8 +272,7 @@ fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Resul
     let Some(Record { dn: rdn, body: Body::Content(attributes), .. }) = record else {
         return Err(ConfigError::new(origin, "holds no entry"));
     };
-    let dn = if parent.is_empty() { rdn } else { format!("{rdn},{parent}") };
-    Ok(ConfigEntry::from_ldif(dn, attributes))
+    Ok(ConfigEntry::from_ldif(dn_of(rdn, superior), attributes))
 }
 
 /// A fault of LDIF, at its line of the file.
@@ -356,26 +360,6 @@ pub fn write_entries(directory: &Path, all: &[ConfigEntry], stamp: &Stamp<'_>) -
         entry
     };
     FileChanges::adding(directory, &all.iter().map(complete).collect::<Vec<_>>())?.commit()
-}
-
-/// The file an entry lives in, below the directory, and its RDN as written.
-fn file_of(dn: &str) -> Result<(PathBuf, String), ConfigError> {
-    let bad =
-        |why: String| ConfigError::new(Origin::BuiltIn, format!("`{dn}` has no place in a slapd.d: {why}"));
-    let parsed = larix_proto::dn::Dn::parse(dn).map_err(|error| bad(error.to_string()))?;
-    let mut file = PathBuf::new();
-    let mut rdns = Vec::new();
-    for rdn in parsed.rdns().iter().rev() {
-        let text = rdn.to_string();
-        if text.contains(['/', '\0']) {
-            return Err(bad("an RDN cannot be a file name".to_owned()));
-        }
-        file.push(&text);
-        rdns.push(text);
-    }
-    let rdn = rdns.pop().ok_or_else(|| bad("it is empty".to_owned()))?;
-    file.set_file_name(format!("{rdn}.ldif"));
-    Ok((file, rdn))
 }
 
 /// What the file of an entry holds.

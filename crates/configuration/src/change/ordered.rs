@@ -105,12 +105,12 @@ impl OrderedChange<'_> {
                 return Err(self.refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, operation, &text));
             }
             let asserted_number = ordered_parts(value).map(|(number, _)| number);
-            let is_there = present.get(&self.key(bare(value))).is_some_and(|numbers| {
-                numbers
-                    .iter()
-                    .any(|number| asserted_number.is_none() || number.is_none() || asserted_number == *number)
-            });
+            let numbers = present.entry(self.key(bare(value))).or_default();
+            let is_there = numbers
+                .iter()
+                .any(|number| asserted_number.is_none() || number.is_none() || asserted_number == *number);
             if !is_there {
+                numbers.push(asserted_number);
                 new.push(value);
             } else if !self.permissive {
                 let text = format!("value #{position} already exists");

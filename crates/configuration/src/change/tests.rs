@@ -50,6 +50,41 @@ fn names(config: &Config) -> Vec<String> {
 const NEW: &str = "objectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcSuffix: cn=new\n\
                    olcDbDirectory: /tmp/larix-test/new\n";
 
+/// With a number and without one it is the same value, also within one request.
+#[test]
+fn a_value_comes_once() {
+    let database = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\n";
+    let rule = "to attrs=cn by * read";
+    let twice =
+        |change: &str| format!("{database}{change}: olcAccess\nolcAccess: {{3}}{rule}\nolcAccess: {rule}\n");
+    for change in ["add", "replace"] {
+        let expected = format!("20 modify/{change}: olcAccess: value #1 already exists");
+        check(&[(&twice(change), &[], &expected)]);
+    }
+}
+
+/// The frontend comes behind cn=config, and a slapd writes olcReadOnly into both.
+#[test]
+fn what_the_frontend_sets_otherwise_is_warned_of() {
+    let sources = TestSources::new();
+    let mut config = start(Source::QuickStart);
+    let set = |dn: &str, value: &str| {
+        format!("dn: {dn}\nchangetype: modify\nreplace: olcReadOnly\nolcReadOnly: {value}\n")
+    };
+    let frontend = "olcDatabase={-1}frontend,cn=config";
+    let warning = "cn=config: olcReadOnly: warning: has no effect: olcDatabase={-1}frontend,cn=config says FALSE; \
+                   change it there";
+    for (ldif, expected) in
+        [(set(frontend, "FALSE"), 0), (set("cn=config", "TRUE"), 1), (set(frontend, "TRUE"), 0)]
+    {
+        let operation = operations(&ldif).remove(0);
+        config = sources.change(&config, operation, RequestControls::default()).unwrap().config;
+        let notes = config.notes.iter().filter(|note| note.is_warning).map(ToString::to_string);
+        let warnings: Vec<String> = notes.filter(|note| note.contains("olcReadOnly")).collect();
+        assert_eq!(warnings, vec![warning; expected], "{ldif}");
+    }
+}
+
 /// They are served as mdb, and keep their names and their settings.
 #[test]
 fn databases_of_slapd_2_4_can_be_changed() {

@@ -136,6 +136,45 @@ fn what_has_to_change() {
     );
 }
 
+/// A slapd.d may have several lists of modules, and a file has one.
+#[test]
+fn modules_stay_in_their_lists() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |modules: &[&str]| {
+        let lines: String = modules.iter().map(|module| format!("moduleload {module}\n")).collect();
+        config(directory.path(), &format!("modulepath /usr/lib/ldap\n{lines}{BASE}"))
+    };
+    let list = |number: usize, modules: &[&str]| {
+        let mut entry = ConfigEntry::new(format!("cn=module{{{number}}},cn=config"), &["olcModuleList"]);
+        entry.text("cn", &format!("module{{{number}}}"));
+        entry.text("olcModulePath", "/usr/lib/ldap");
+        let numbered = modules.iter().enumerate().map(|(place, module)| format!("{{{place}}}{module}"));
+        entry.add("olcModuleLoad", numbered.map(String::into_bytes).collect::<Vec<_>>());
+        entry
+    };
+    let others = with(&[]).entries().into_iter().filter(|entry| !entry.dn.starts_with("cn=module"));
+    let all = others.chain([list(0, &["back_mdb", "refint"]), list(1, &["memberof.la"])]).collect();
+    let current = Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
+    for (modules, expected) in [
+        (&["back_mdb", "refint", "memberof.la"][..], ""),
+        (
+            &["back_mdb", "refint", "memberof.la", "unique"],
+            "  cn=module{1},cn=config\n  + olcModuleLoad: {1}unique\n",
+        ),
+        (
+            &["back_mdb", "memberof.la"],
+            "  cn=module{0},cn=config\n  - olcModuleLoad: back_mdb\n  - olcModuleLoad: refint\n  \
+             + olcModuleLoad: {0}back_mdb\n",
+        ),
+        (&["back_mdb", "refint"], "- cn=module{1},cn=config\n"),
+    ] {
+        let wanted = with(modules);
+        assert_eq!(current.difference(&wanted).to_string(), expected, "{modules:?}");
+        let outcome = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{modules:?}: {refusal}"));
+        assert_eq!(outcome.difference(&wanted).to_string(), "", "{modules:?}");
+    }
+}
+
 /// Rules of a password policy that are entries mean the same as lines, and make room for other lines.
 #[test]
 fn rules_that_are_entries() {

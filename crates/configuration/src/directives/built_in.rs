@@ -40,6 +40,14 @@ impl Builder {
         let section = SchemaSection { name: name.to_owned(), settings: Settings::default() };
         self.schema_sections.push(Arc::new(section));
         let outer = self.schema_section.replace(self.schema_sections.len() - 1);
+        let file = self.conf_file.take();
+        let defined = self.bundled_lines(text, &fail);
+        self.conf_file = file;
+        self.schema_section = outer;
+        defined
+    }
+
+    fn bundled_lines(&mut self, text: &str, fail: &dyn Fn(String) -> ConfigError) -> Result<(), ConfigError> {
         for line in line::logical_lines(text) {
             let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
             let words: Vec<String> = line::words(rest).0.into_iter().map(|word| word.text).collect();
@@ -60,7 +68,6 @@ impl Builder {
                 error
             })?;
         }
-        self.schema_section = outer;
         Ok(())
     }
 }

@@ -21,6 +21,8 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::kept("include", "olcInclude", Scope::Structure, Form::Whole).many(),
     // Our own: a schema that comes with the server, by name. It becomes an entry, as an included file does.
     Directive::new("schema", "", Scope::Structure, Form::Each, schema),
+    // Our own: the name of the entry that the definitions behind it come into.
+    Directive::new("schema-section", "", Scope::Structure, Form::Whole, schema_section),
     Directive::new("backend", "olcBackend", Scope::Structure, Form::Whole, backend),
     Directive::new("database", "olcDatabase", Scope::Structure, Form::Whole, database),
     Directive::new("overlay", "olcOverlay", Scope::Structure, Form::Whole, overlay),
@@ -62,6 +64,17 @@ fn schema(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             Fault { help: error.help.clone(), ..fault }
         })?;
     }
+    Ok(())
+}
+
+fn schema_section(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let name = call.argument(0)?;
+    let is_usual = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.');
+    if name.is_empty() || name.trim() != name || !name.chars().all(is_usual) {
+        return Err(Fault::argument(0, format!("`{name}` cannot be the name of a section of the schema"))
+            .with_help("letters, digits, `-`, `_`, `.` and blanks within it"));
+    }
+    builder.begin_section(name);
     Ok(())
 }
 

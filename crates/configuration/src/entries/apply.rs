@@ -8,6 +8,7 @@ use super::super::balancer;
 use super::super::builder::call::{At, Call, Fault, switch_word};
 use super::super::builder::directive::{BalancerPart, Cardinality, Directive, Form, Scope};
 use super::super::builder::{Builder, Section};
+use super::super::defaults::is_default;
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self};
 use super::super::entry::{ConfigAttribute, ConfigEntry};
@@ -179,7 +180,12 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
             builder.section = Section::BalancerPart(BalancerPart::Tier);
         }
         Role::BalancerBackend(server) => return balanced_server(builder, server, entry, &dn),
-        Role::Database(kind) => structure(builder, "database", kind, &dn)?,
+        Role::Database(kind) => {
+            structure(builder, "database", kind, &dn)?;
+            if builder.section == Section::Frontend {
+                warn_of_overridden(builder, entry);
+            }
+        }
         Role::Overlay(kind) => {
             structure(builder, "overlay", kind, &dn)?;
             return apply_overlay(builder, entry, &dn);
@@ -219,6 +225,27 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
     }
     apply_attributes(builder, &entry.attributes, &dn)
+}
+
+/// Warns of what cn=config sets for all databases and the frontend sets otherwise: the frontend comes later, and holds.
+fn warn_of_overridden(builder: &mut Builder, frontend: &ConfigEntry) {
+    let is_of_all = |directive: &&Directive| {
+        matches!(directive.scope, Scope::Shared | Scope::Frontend)
+            && directive.cardinality == Cardinality::One
+            && matches!(directive.form, Form::Whole | Form::Switch | Form::Dn)
+    };
+    for directive in directives::all().filter(is_of_all) {
+        let attribute = directive.attribute;
+        let earlier = builder.global.settings.get(attribute).first();
+        let (Some(earlier), Some(later)) = (earlier, frontend.values(attribute).first()) else { continue };
+        if earlier.eq_ignore_ascii_case(later) || is_default(attribute, earlier) {
+            continue;
+        }
+        let value = String::from_utf8_lossy(later);
+        let text = format!("has no effect: {} says {value}; change it there", frontend.dn);
+        let origin = Origin::Value { dn: Arc::from("cn=config"), attribute: attribute.to_owned() };
+        builder.notes.warn(origin, &text);
+    }
 }
 
 /// Applies the entry of an overlay that was opened. Its olcDisabled is about itself: the directive is one of databases.

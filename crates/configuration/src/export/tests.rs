@@ -1,6 +1,6 @@
 //! What is exported reads back as the same configuration.
 
-use super::super::model::Config;
+use super::super::model::{Config, Source};
 
 /// The text of each case is read, exported, and read again: the entries under cn=config are the same.
 fn check(name: &str, text: &str, expected_lines: &[&str]) {
@@ -94,6 +94,17 @@ fn there_and_back() {
             &["'two  blanks \"and\" quotes'", "objectidentifier own 1.2.3\n"],
         ),
         (
+            "definitions of sections",
+            "schema core\nobjectclass ( 1.2.3.5 NAME 'aC' SUP top AUXILIARY MAY sn )\nschema-section \"of a site\"\n\
+             attributetype ( 1.2.3.4 NAME 'aB' SUP name )\nschema cosine\nobjectclass ( 1.2.3.6 NAME 'aD' SUP aC AUXILIARY MAY drink )\n"
+                .to_owned(),
+            &[
+                "schema core\nschema-section first\nobjectclass ( 1.2.3.5 ",
+                "schema-section \"of a site\"\nattributetype ( 1.2.3.4 ",
+                "schema cosine\nschema-section \"of a site\"\nobjectclass ( 1.2.3.6 ",
+            ],
+        ),
+        (
             "identities",
             format!(
                 "authz-regexp \"uid=([^,]*),cn=[^,]*,cn=auth\" \"uid=$1,ou=p q,dc=example,dc=com\"\n\
@@ -105,4 +116,25 @@ fn there_and_back() {
     for (name, text, lines) in cases {
         check(name, text, lines);
     }
+}
+
+/// As of a password whose line end was encoded with it.
+#[test]
+fn a_line_break_has_no_form() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slapd.conf");
+    std::fs::write(&path, "sasl-realm realm\ndatabase config\nrootpw hidden\n").unwrap();
+    let mut entries = Config::from_slapd_conf(&path).unwrap().entries();
+    for attribute in entries.iter_mut().flat_map(|entry| &mut entry.attributes) {
+        match attribute.description.as_str() {
+            "olcRootPW" => attribute.values = vec![b"hidden\n".to_vec()].into(),
+            "olcSaslRealm" => attribute.values = vec![b"\"a\nb\"".to_vec()].into(),
+            _ => {}
+        }
+    }
+    let exported = Config::from_entries(entries, Source::QuickStart).unwrap().to_slapd_conf();
+    assert_eq!(exported.without_form, ["olcSaslRealm: a b", "olcRootPW: 7 bytes, not shown"]);
+    assert!(!exported.text.contains("hidden"), "{}", exported.text);
+    std::fs::write(&path, &exported.text).unwrap();
+    Config::from_slapd_conf(&path).unwrap_or_else(|error| panic!("{error}\n{}", exported.text));
 }

@@ -18,8 +18,9 @@ use super::super::text::Text;
 use super::disk::{Disk, RealDisk, Sync, make_directory, overwrite, put, remove};
 use super::in_use::{CHANGE_LOCK_FILE, open_lock_file};
 use super::journal;
+use super::places::{file_of, put_in_place};
 use super::splice::Splice;
-use super::{file_of, file_text, io_error};
+use super::{file_text, io_error};
 
 /// What becomes of the files of a slapd.d.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,17 +104,18 @@ impl FileChanges {
     /// # Errors
     /// As [`Self::commit`].
     pub fn commit_entries(&self) -> Result<(), ConfigError> {
-        self.commit_under(&mut RealDisk, |directory| Ok(Lock::exclusive_of_entries(directory)))
+        self.commit_under(&mut RealDisk, |directory| Ok(Lock::exclusive_of_entries(directory)), None)
     }
 
     pub(super) fn commit_on(&self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
-        self.commit_under(disk, Lock::exclusive)
+        self.commit_under(disk, Lock::exclusive, Some(put_in_place))
     }
 
     fn commit_under(
         &self,
         disk: &mut dyn Disk,
         lock: impl Fn(&Path) -> Result<Lock, ConfigError>,
+        first: Option<fn(&mut dyn Disk, &Path) -> Result<(), ConfigError>>,
     ) -> Result<(), ConfigError> {
         if self.files.is_empty() {
             return Ok(());
@@ -122,6 +124,9 @@ impl FileChanges {
         make_directory(disk, directory).map_err(|error| io_error("make", directory, &error))?;
         let _lock = lock(directory)?;
         recover(disk, directory)?;
+        if let Some(first) = first {
+            first(disk, directory)?;
+        }
         let changes = self.spliced();
         journal::begin(disk, directory, &journal::whole(&changes))?;
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
@@ -164,7 +169,7 @@ impl FileChanges {
         (files, directories)
     }
 
-    fn carry_out_and_end(&self, disk: &mut dyn Disk) -> io::Result<()> {
+    pub(super) fn carry_out_and_end(&self, disk: &mut dyn Disk) -> io::Result<()> {
         self.carry_out(disk, Sync::Now)?;
         let (_, directories) = self.touched();
         journal::end(disk, &self.directory, &directories)
@@ -303,7 +308,7 @@ pub fn files_of_entries(directory: &Path, depth_max: usize) -> Result<Files, Con
     read_files(directory, depth_max)
 }
 
-fn read_files(directory: &Path, depth_max: usize) -> Result<Files, ConfigError> {
+pub(super) fn read_files(directory: &Path, depth_max: usize) -> Result<Files, ConfigError> {
     let mut files = BTreeMap::new();
     collect(directory, Path::new(""), depth_max, &mut files)?;
     if let Some(changes) = journal::pending(directory)? {

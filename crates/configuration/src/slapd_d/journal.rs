@@ -17,6 +17,7 @@ use super::super::text::crc32;
 use super::commit::{FileChanges, Lock, recover, split_line};
 use super::disk::{Disk, RealDisk, Sync, make_directory, put, remove, sync_directory, sync_file};
 use super::io_error;
+use super::places::put_in_place;
 
 pub(super) const JOURNAL: &str = "larix.journal";
 const MAGIC: &str = "# Changes of this directory that may not be safe in its files yet. Do not remove.\n";
@@ -120,6 +121,8 @@ pub(super) fn end(disk: &mut dyn Disk, directory: &Path, touched: &BTreeSet<Path
 #[derive(Debug, Default)]
 pub struct Keeper {
     open: Option<Open>,
+    /// The directory whose files stand where their entries belong.
+    in_place: Option<PathBuf>,
 }
 
 impl Keeper {
@@ -167,6 +170,10 @@ impl Keeper {
         }
         if self.open.is_none() {
             recover(disk, directory)?;
+            if self.in_place.as_deref() != Some(directory) {
+                put_in_place(disk, directory)?;
+                self.in_place = Some(directory.to_owned());
+            }
         }
         let changes = changes.spliced();
         let record = record(&changes);

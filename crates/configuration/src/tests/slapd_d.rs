@@ -44,6 +44,40 @@ fn words_with_blanks_and_empty_ones_in_slapd_d() {
     assert_eq!(mdb.directory, std::path::Path::new("/nowhere/a b"));
 }
 
+/// What a file defines by means of what it includes comes behind that in slapd.d. The sections keep their names in one file, so that there is no
+/// difference.
+#[test]
+fn definitions_come_behind_those_that_they_need() {
+    let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
+    let random = SeededRandom::new(7);
+    let (directory, config) = read(&[
+        (
+            "slapd.conf",
+            "include $D/site.schema\nattributetype ( 1.2.3.4 NAME 'needle' SUP name )\n\
+             objectclass ( 1.2.3.7 NAME 'own' SUP site AUXILIARY MAY needle )\ndatabase null\nsuffix cn=x\n",
+        ),
+        (
+            "site.schema",
+            "include $D/base.schema\nobjectclass ( 1.2.3.6 NAME 'site' SUP top AUXILIARY MAY larch )\n",
+        ),
+        ("base.schema", "attributetype ( 1.2.3.5 NAME 'larch' SUP name )\n"),
+    ]);
+    let target = directory.path().join("slapd.d");
+    crate::convert(&config.unwrap(), &target, &Stamp { clock: &clock, random: &random })
+        .unwrap_or_else(|error| panic!("{error}"));
+    let converted = Config::from_slapd_d(&target).unwrap_or_else(|error| panic!("{error}"));
+    let names: Vec<&str> = converted.schema_sections.iter().map(|section| section.name.as_str()).collect();
+    assert_eq!(names, ["base", "site", "slapd"]);
+    // What needs no section stands where slapd has it.
+    assert_eq!(converted.global.settings.get("olcAttributeTypes").len(), 1);
+    let file = directory.path().join("exported.conf");
+    let exported = converted.to_slapd_conf().text;
+    std::fs::write(&file, &exported).unwrap();
+    let again = Config::from_slapd_conf(&file).unwrap_or_else(|error| panic!("{error}\n{exported}"));
+    let difference = converted.difference(&again);
+    assert!(difference.is_empty(), "{difference}\n{exported}");
+}
+
 /// The configuration comes back from slapd.d as it was, and entries can be added to it one after another.
 #[test]
 fn slapd_d_and_back() {
