@@ -327,6 +327,10 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn newest(&self) -> Result<StoredCommit, Fault>;
     /// Shows a moment with all that was acknowledged before.
     fn begin(&self, known: u64, questions: Vec<Question>) -> Result<OpenedSnapshot<'_>, Fault>;
+    /// The commits from `known` on as [`Self::begin`] tells them, where nothing else is asked.
+    fn since(&self, known: u64) -> Result<NewCommits, Fault> {
+        self.begin(known, Vec::new()).map(|(_, new_commits, _)| new_commits)
+    }
     /// Whether it was let in: not where the version that it continues is of a later epoch, or not the one that it continues.
     fn commit(&self, proposal: Proposal) -> Result<bool, Fault>;
     /// Makes a commit in a new epoch, which it gives.

@@ -122,7 +122,32 @@ impl KvStore {
     /// # Errors
     /// The engine cannot be asked.
     pub fn hear(&self) -> Result<u64, ReadError> {
-        View::open(self, true).map(|view| view.version()).map_err(Fault::into_read)
+        // The first question brings what everybody reads.
+        if !self.beginnings().is_empty() {
+            return View::open(self, true).map(|view| view.version()).map_err(Fault::into_read);
+        }
+        self.newest_there().map_err(|fault| {
+            self.note_trouble(&fault);
+            fault.into_read()
+        })
+    }
+
+    fn newest_there(&self) -> Result<u64, Fault> {
+        self.sound()?;
+        let (known, attempt) = {
+            let known = self.known();
+            (known.cache.version(), known.attempt.clone())
+        };
+        let sent = self.clock();
+        let newest = self.take_in(self.engine.since(known)?, known, &attempt);
+        if let Err(Fault::Behind { .. }) = newest {
+            // This leaves the server that lacks what is known.
+            let _refused = self.sound();
+        }
+        if newest.is_ok() {
+            self.note_contact(sent);
+        }
+        newest
     }
 
     /// Whether this handle may commit, as far as it knows. One that the engine has lost commits of may not: another one is to.

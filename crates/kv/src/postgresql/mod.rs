@@ -158,19 +158,32 @@ impl PostgreSql {
             let ((), new_commits, answers) = tokio::try_join!(biased; begin, newest, answers)?;
             Ok((new_commits, answers))
         })?;
-        let mut new_commits = new_commits.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
-        let new_commits = if new_commits.len() as u64 > COMMITS_LISTED_MAX {
-            let newest = new_commits.swap_remove(0);
-            let row = lease.call(move |link| async move {
-                Ok(link.client.query_opt(&link.statements.outcome, &[&known]).await?)
-            })?;
-            let known = row.map(|row| row.try_get(0)).transpose()?;
-            NewCommits::TooMany { newest, known }
-        } else {
-            NewCommits::Listed(new_commits)
-        };
+        let new_commits = list(&mut lease, known, &new_commits)?;
         Ok((Box::new(Transaction(lease)), new_commits, answers))
     }
+
+    /// One statement, which needs no transaction.
+    fn since_once(&self, known: u64) -> Result<NewCommits, Fault> {
+        let mut lease = self.pool.lease()?;
+        let known = signed(known)?;
+        let rows = lease
+            .call(|link| async move { Ok(link.client.query(&link.statements.newest, &[&known]).await?) })?;
+        list(&mut lease, known, &rows)
+    }
+}
+
+/// The commits that rows tell, from `known` on.
+fn list(lease: &mut Lease<'_>, known: i64, rows: &[Row]) -> Result<NewCommits, Fault> {
+    let mut new_commits = rows.iter().map(stored).collect::<Result<Vec<_>, _>>()?;
+    if new_commits.len() as u64 <= COMMITS_LISTED_MAX {
+        return Ok(NewCommits::Listed(new_commits));
+    }
+    let newest = new_commits.swap_remove(0);
+    let row = lease.call(move |link| async move {
+        Ok(link.client.query_opt(&link.statements.outcome, &[&known]).await?)
+    })?;
+    let known = row.map(|row| row.try_get(0)).transpose()?;
+    Ok(NewCommits::TooMany { newest, known })
 }
 
 /// A commit as a row tells it.
@@ -217,6 +230,13 @@ impl Engine for PostgreSql {
         match self.begin_once(known, questions.clone()) {
             // A connection of the pool that had ended unnoticed. Nothing was read yet, so another one may begin.
             Err(Fault::PostgreSql { error, .. }) if error.is_closed() => self.begin_once(known, questions),
+            result => result,
+        }
+    }
+
+    fn since(&self, known: u64) -> Result<NewCommits, Fault> {
+        match self.since_once(known) {
+            Err(Fault::PostgreSql { error, .. }) if error.is_closed() => self.since_once(known),
             result => result,
         }
     }
