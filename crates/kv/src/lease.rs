@@ -140,12 +140,11 @@ impl KvStore {
         };
         let sent = self.clock();
         let newest = self.take_in(self.engine.since(known)?, known, &attempt);
-        if let Err(Fault::Behind { .. }) = newest {
-            // This leaves the server that lacks what is known.
-            let _refused = self.sound();
-        }
-        if newest.is_ok() {
-            self.note_contact(sent);
+        match newest {
+            Ok(_) => self.note_contact(sent),
+            // To ask once more leaves the server that lacks what is known.
+            Err(Fault::Behind { .. }) => self.sound()?,
+            Err(_) => {}
         }
         newest
     }

@@ -198,7 +198,11 @@ impl Constraints {
         }
         // The engine answers for an entry that is not there.
         let Some(mut entry) = change.entries.entry(dn)? else { return Ok(()) };
-        self.load(change, dn, mods, &mut entry)?;
+        let is_soft = |one: &Change| change.controls.permissive_modify || one.kind == ChangeKind::SoftAdd;
+        let is_counted = |description: &AttributeDescription| {
+            mods.iter().any(|one| one.description == *description && is_soft(one))
+        };
+        self.load((change.entries, change.schema), dn, &is_counted, &mut entry)?;
         let mut left = None;
         for Change { kind, description, values, .. } in mods {
             let is_operational = change.schema.attribute(description.attribute).is_operational();
@@ -246,28 +250,24 @@ impl Constraints {
         Ok(())
     }
 
-    /// Brings values that rules need and that the entry has left in the store: those that sets may ask for, and those that are counted,
-    /// where a value that comes may be there already, or one that goes may not be.
+    /// Brings values that rules need and that the entry has left in the store: those that sets may ask for, and those of attributes that
+    /// are counted one by one, because a value that comes may be there already, or one that goes may not be.
     fn load(
         &self,
-        change: &PendingChange<'_>,
+        (entries, schema): (&dyn Entries, &Schema),
         dn: &NormalDn,
-        mods: &[Change],
+        is_counted: &dyn Fn(&AttributeDescription) -> bool,
         entry: &mut Entry,
     ) -> Result<(), Failure> {
-        let is_soft = |one: &Change| change.controls.permissive_modify || one.kind == ChangeKind::SoftAdd;
         for attribute in entry.attributes.iter_mut().filter(|attribute| attribute.large.is_some()) {
             let description = &attribute.description;
             let asks = |constraint: &Constraint| match &constraint.rule {
-                Rule::Set { set, .. } => set.mentions(change.schema, description),
-                Rule::Count(_) => {
-                    constraint.attributes.contains(description)
-                        && mods.iter().any(|one| one.description == *description && is_soft(one))
-                }
+                Rule::Set { set, .. } => set.mentions(schema, description),
+                Rule::Count(_) => constraint.attributes.contains(description) && is_counted(description),
                 _ => false,
             };
             if self.settings.constraints.iter().any(asks) {
-                change.entries.bring(dn, attribute)?;
+                entries.bring(dn, attribute)?;
             }
         }
         Ok(())

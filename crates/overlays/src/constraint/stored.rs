@@ -43,7 +43,7 @@ impl Constraints {
         report: &mut dyn FnMut(Violation),
     ) -> Result<(), Failure> {
         let mut entry = found.owned()?;
-        self.load(entries, schema, found.dn()?, &mut entry)?;
+        self.load((entries, schema), found.dn()?, &|_| false, &mut entry)?;
         for attribute in &entry.attributes {
             if schema.attribute(attribute.description.attribute).is_operational() {
                 continue;
