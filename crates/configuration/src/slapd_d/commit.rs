@@ -22,6 +22,9 @@ use super::places::{file_of, put_in_place};
 use super::splice::Splice;
 use super::{file_text, io_error};
 
+/// Puts the files of a directory in order before a change.
+type Arrange = fn(&mut dyn Disk, &Path) -> Result<(), ConfigError>;
+
 /// What becomes of the files of a slapd.d.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChanges {
@@ -115,7 +118,7 @@ impl FileChanges {
         &self,
         disk: &mut dyn Disk,
         lock: impl Fn(&Path) -> Result<Lock, ConfigError>,
-        first: Option<fn(&mut dyn Disk, &Path) -> Result<(), ConfigError>>,
+        first: Option<Arrange>,
     ) -> Result<(), ConfigError> {
         if self.files.is_empty() {
             return Ok(());
