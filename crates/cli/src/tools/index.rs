@@ -187,8 +187,6 @@ fn show(progress: &RebuildProgress) {
 mod tests {
     use larix_configuration::Config;
 
-    use super::*;
-
     #[test]
     fn attributes_with_an_index() {
         let folder = tempfile::tempdir().unwrap();

@@ -228,7 +228,7 @@ mod tests {
             let args = SelectionArgs { filter: None, subtree, url: Some(url.to_owned()) };
             let database = DatabaseArgs { suffix: None, number: Some(number), no_glue: false };
             let base = args.base().unwrap();
-            let chosen = database.choose_below(&config, base.as_deref()).unwrap();
+            let chosen = database.choose_to_read_below(&config, base.as_deref()).unwrap();
             let selection = Selection::new(&args, &config, &chosen).unwrap();
             let holds = |name: &&str| selection.holds_name(&config.schema.parse_dn(name).unwrap());
             let found: Vec<&str> = NAMES.into_iter().filter(holds).collect();
