@@ -100,14 +100,14 @@ fn blocks(text: &str) -> Vec<(usize, Vec<&str>)> {
 }
 
 /// Where examples are tried: a folder with the files that they name.
-struct Place {
+struct ExampleFolder {
     folder: tempfile::TempDir,
     /// What stands in pages, and what it is here.
     files: Vec<(&'static str, String)>,
     made: usize,
 }
 
-impl Place {
+impl ExampleFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("ca");
@@ -165,7 +165,7 @@ impl Place {
 
 #[test]
 fn the_server_takes_the_lines_of_the_guide() {
-    let mut place = Place::new();
+    let mut folder = ExampleFolder::new();
     let (mut taken, mut left_out, mut faults) = (0, 0, Vec::new());
     for page in pages() {
         let name = page.file_name().unwrap().to_str().unwrap();
@@ -194,11 +194,11 @@ fn the_server_takes_the_lines_of_the_guide() {
             let has_database =
                 example.iter().any(|line| line.lines().any(|line| line.starts_with("database ")));
             let fault = match has_database {
-                true => place.fault(&example),
+                true => folder.fault(&example),
                 // Lines of a database, or those that stand before the first one.
-                false => place
+                false => folder
                     .fault(&[&[DATABASE][..], &example[..]].concat())
-                    .filter(|_| place.fault(&[&example[..], &[DATABASE][..]].concat()).is_some()),
+                    .filter(|_| folder.fault(&[&example[..], &[DATABASE][..]].concat()).is_some()),
             };
             match fault {
                 None => taken += 1,

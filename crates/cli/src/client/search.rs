@@ -380,7 +380,7 @@ impl Search<'_> {
         let Some(session) = &mut self.session else { return Ok(None) };
         let id =
             session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
-        let mut held = Held::default();
+        let mut held = BufferedAnswers::default();
         loop {
             let message = session.connection.receive()?;
             if message.id != id {
@@ -421,13 +421,13 @@ fn next_cookie(controls: &[ControlBuf]) -> Vec<u8> {
 
 /// What a search with `-S` has found, until all of it is there.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct BufferedAnswers {
     entries: Vec<BufferedEntry>,
     /// BER of the URLs.
     references: Vec<(Vec<u8>, Vec<ControlBuf>)>,
 }
 
-impl Held {
+impl BufferedAnswers {
     pub(super) fn entry(&mut self, entry: &SearchResultEntry<'_>, by: &str, controls: Vec<ControlBuf>) {
         self.entries.push(BufferedEntry::of(entry, by, controls));
     }

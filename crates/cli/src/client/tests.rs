@@ -6,7 +6,7 @@ use larix_proto::ldif::Writer;
 use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope, oid};
 
 use super::controls::{self, Paging};
-use super::search::{Held, filter_and_attributes};
+use super::search::{BufferedAnswers, filter_and_attributes};
 use super::search_output::{Format, Heading, Output, friendly};
 use super::session::{check_identity, credentials, name_a_server, name_the_place, name_what_lacks};
 use super::*;
@@ -424,8 +424,11 @@ fn reference_message(url: &str) -> Vec<u8> {
 /// References come behind the sorted entries, as ldapsearch writes them.
 #[test]
 fn what_is_sorted_here() {
-    let mut held = Held::default();
-    let take = |held: &mut Held, pdu: &[u8]| match Response::decode_message(pdu).expect("decodes").response {
+    let mut held = BufferedAnswers::default();
+    let take = |held: &mut BufferedAnswers, pdu: &[u8]| match Response::decode_message(pdu)
+        .expect("decodes")
+        .response
+    {
         Response::Entry(entry) => held.entry(&entry, "cn", Vec::new()),
         Response::Reference(urls) => held.reference(urls, Vec::new()),
         other => panic!("{other:?}"),
