@@ -1,8 +1,9 @@
 //! How often operations wait for the engine, as the monitor counts it.
 
+use larix_proto::Scope;
 use larix_testkit::postgresql::Engine;
 use larix_tests::client::Client;
-use larix_tests::raw::{Raw, bind, replace};
+use larix_tests::raw::{Raw, bind, replace, search};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
 use super::{change, fill, larix, nodes_with, until};
@@ -128,6 +129,16 @@ pub(super) fn count(address: &str, most: &Most) {
     assert_eq!(ask(&mut user, &format!("as {} right", person(309))), "=> 0\n");
     let cost = reading.trips() - before;
     assert!(cost <= most.bind, "{cost} round trips, not {}: a bind", most.bind);
+
+    // Reads of what the node knows that wait at the same time share a question.
+    let mut crowd = Raw::connect(nodes[1].address()).expect("a connection");
+    let requests = (0..32).flat_map(|number| search(number + 1, &person(308), Scope::Base, "(sn=nobody)"));
+    let before = reading.trips();
+    assert!(crowd.send(&requests.collect::<Vec<u8>>()));
+    let codes: Vec<_> = (0..32).map(|_| crowd.answer().map(|answer| answer.code)).collect();
+    assert_eq!(codes, [Some(0); 32]);
+    let cost = reading.trips() - before;
+    assert!(cost <= 16, "{cost} round trips for 32 searches at once");
 
     // One that writes, and remembers nothing either.
     nodes[1].stop();

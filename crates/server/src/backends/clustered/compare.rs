@@ -9,7 +9,7 @@ use larix_schema::NormalDn;
 
 use super::{CancelToken, ClusteredBackend, SharedDatabase, too_late, too_many};
 use crate::backends::bind_judge::compared_attempt;
-use crate::cluster::Turn;
+use crate::cluster::{Confirmed, Turn};
 use larix_backend::{Compare, Context, Done, End, Later, Reply};
 
 /// A compare that is answered later.
@@ -92,10 +92,14 @@ impl ClusteredBackend {
             return Reply::Later(pending);
         };
         let (node, store) = (Arc::clone(&compare.handle.node), Arc::clone(compare.handle.store()));
-        let waiter = move |confirmed| match confirmed {
+        let waiter = move |confirmed: Confirmed| match confirmed {
+            _ if compare.cancel_token.is_given_up() => {}
             Ok(newest) if newest == as_of => (compare.done)((result, Vec::new())),
             Ok(_) => compare.send_out(),
-            Err(why) => (compare.done)((compare.handle.unconfirmed(why), Vec::new())),
+            Err(why) => {
+                let result = compare.handle.unconfirmed(why);
+                (compare.done)((result, Vec::new()));
+            }
         };
         node.confirm(&store, Box::new(waiter));
         Reply::Later(pending)

@@ -1,6 +1,7 @@
 //! `database kv`: a database in an engine that several servers share. An event loop reads what the node's cache has; whatever may
 //! wait for the engine runs on the threads of the [node](crate::cluster); changes go to the node's writer where this node leads, and are referred elsewhere.
 
+mod bind;
 mod compare;
 mod digests;
 mod held;
@@ -27,18 +28,16 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use super::bind_judge::Judge;
 use super::engine_database::{self, EngineDatabase, internal_error};
-use super::passwords::AccountPasswords;
 use super::{Common, identities};
 use crate::access_log::Gate;
 use crate::background_pool::{may_wait, note_missed_lookup};
-use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Turn, Unconfirmed};
+use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Unconfirmed};
 use crate::statistics::latency::in_database;
 use larix_backend::{
-    Alone, Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer,
-    ExtendedOperation, First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof,
-    Reply, Search, Secret, SharedContent, Verdict,
+    Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
+    First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret,
+    SharedContent, Verdict,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -343,64 +342,7 @@ impl Backend for ClusteredBackend {
     }
 
     fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
-        let handle = self.handle();
-        if let Some(stored) = AccountPasswords::of_root(&self.node().database_settings(), bind) {
-            let judge =
-                handle.map_or_else(|_| Judge::without_database(&self.common), |handle| handle.judge());
-            return self.common.bind(judge, context, bind, stored, later);
-        }
-        let handle = match handle {
-            Ok(handle) => handle,
-            Err(result) => return Reply::Now(result.into()),
-        };
-        let Proof::Password(password) = bind.proof else {
-            return self.common.bind(handle.judge(), context, bind, AccountPasswords::none(), later);
-        };
-        if let Some(stored) =
-            handle.at_hand(|| AccountPasswords::of(handle.chosen(), (bind.dn, context.subject), password))
-        {
-            return self.common.bind(handle.judge(), context, bind, stored, later);
-        }
-        let permit = match self.permit() {
-            Ok(permit) => permit,
-            Err(result) => return Reply::Now(result.into()),
-        };
-        let (subject, cancel_token) = (Arc::clone(context.subject), CancelToken::default());
-        let (dn, password, controls) =
-            (bind.dn.clone(), Zeroizing::new(password.to_vec()), bind.controls.clone());
-        let (by_mechanism, policy_control, began) = (bind.by_mechanism, bind.policy_control, context.began);
-        let (pending, done) = (cancel_token.pending(), later());
-        permit.take(move |turn| {
-            if cancel_token.is_given_up() {
-                return;
-            }
-            if turn == Turn::Late {
-                return done(too_late().into());
-            }
-            let stored =
-                match handle.read(|| AccountPasswords::of(handle.chosen(), (&dn, &subject), &password)) {
-                    Ok(stored) => stored,
-                    Err(result) => return done(result.into()),
-                };
-            let bind = Bind {
-                dn: &dn,
-                proof: Proof::Password(&password),
-                by_mechanism,
-                policy_control,
-                controls: &controls,
-            };
-            let clock = &*handle.common.services.clock;
-            let context = Context { subject: &subject, router: &Alone, client: &Alone, clock, began };
-            let mut done = Some(done);
-            let mut later = || done.take().unwrap_or_else(|| Box::new(|_| {}));
-            if let Reply::Now(verdict) =
-                handle.common.bind(handle.judge(), &context, &bind, stored, &mut later)
-                && let Some(done) = done
-            {
-                done(verdict);
-            }
-        });
-        Reply::Later(pending)
+        self.answer_bind(context, bind, later)
     }
 
     fn modify_password(
