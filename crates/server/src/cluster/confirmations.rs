@@ -40,6 +40,11 @@ impl Confirmations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads that wait for the next question.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     /// Has `ask` called on a thread later than this, unless another one's call begins later than this, and `waiter` with what it says.
     pub(crate) fn join(
         self: &Arc<Self>,

@@ -111,7 +111,7 @@ pub(crate) struct NodeFigures {
     pub(crate) role: Role,
     /// Whether the configuration, or cn=Monitor, lets nobody change it.
     pub(crate) read_only: bool,
-    /// Operations that wait for a thread, and changes that wait for the writer.
+    /// Operations that wait for a thread or for the question that confirms them, and changes that wait for the writer.
     pub(crate) waiting: u64,
     pub(crate) changes_waiting: u64,
     pub(crate) configuration: ConfigurationState,
@@ -362,7 +362,7 @@ impl Node {
             },
             role,
             read_only: self.database_settings().read_only,
-            waiting: self.pool.waiting() as u64,
+            waiting: (self.pool.waiting() + self.confirmations.waiting()) as u64,
             changes_waiting: self.served().map_or(0, |served| served.waiting_writes() as u64),
             configuration: self.following.state(),
             store,
