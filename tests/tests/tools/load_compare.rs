@@ -121,8 +121,9 @@ fn both_log_levels_and_redis() {
     match row("read by DN, 16 connections, lines a request") {
         Some(lines) => {
             let lines = lines["figures"][0][0].as_f64().expect("lines");
-            // An operation, its result, and the connections'; a machine that is very busy may lose some.
-            assert!((1.5..3.0).contains(&lines), "{lines}");
+            // An operation, its result, and those of the connections. A machine that is very busy may lose some, and makes few requests
+            // a connection: with one on each there are seven.
+            assert!((1.5..8.0).contains(&lines), "{lines}");
             assert!(note("Lines sent to syslog with `loglevel stats`: larix "), "{notes:?}");
             assert!(note("Lines sent to syslog with `loglevel 0`: larix "), "{notes:?}");
         }

@@ -23,6 +23,8 @@ use crate::clock::{SystemClock, SystemRandom};
 /// How long a node that starts waits for another one that makes the database.
 const MAKING_SECONDS: u64 = 30;
 const MAKING_PAUSE: Duration = Duration::from_millis(100);
+/// How often the database is opened again because what was read had been changed meanwhile.
+const AGAIN_MAX: usize = 16;
 /// The first pause before an engine is tried again, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_LONGEST: Duration = Duration::from_secs(10);
@@ -41,6 +43,8 @@ pub(super) struct Plan {
 pub(super) enum Failure {
     /// The engine is away: this passes without a change of the configuration.
     Away(String),
+    /// Somebody committed meanwhile: to be tried again at once.
+    Overtaken(String),
     /// Somebody has to mend it.
     Refused(String),
 }
@@ -48,7 +52,7 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn text(self) -> String {
         match self {
-            Self::Away(why) | Self::Refused(why) => why,
+            Self::Away(why) | Self::Overtaken(why) | Self::Refused(why) => why,
         }
     }
 }
@@ -56,6 +60,17 @@ impl Failure {
 impl Plan {
     /// Connects to the engine, makes the database there if it is new, and starts its writer.
     pub(super) fn open(&self, clock: &SystemClock) -> Result<Arc<ServedDatabase<SharedStore>>, Failure> {
+        let mut opened = self.open_once(clock);
+        for _ in 1..AGAIN_MAX {
+            match opened {
+                Err(Failure::Overtaken(_)) => opened = self.open_once(clock),
+                opened => return opened,
+            }
+        }
+        opened.map_err(|failure| Failure::Away(failure.text()))
+    }
+
+    fn open_once(&self, clock: &SystemClock) -> Result<Arc<ServedDatabase<SharedStore>>, Failure> {
         let settings = &self.settings;
         let engine =
             settings.engine.as_ref().ok_or_else(|| Failure::Refused("there is no engine".to_owned()))?;
@@ -74,9 +89,14 @@ impl Plan {
             name: settings.connection_name(&settings.node),
             beginnings: &READ_FIRST,
         };
-        let failure = |is_away: bool, error: &dyn fmt::Display| {
+        let failure = |passes: bool, error: &dyn fmt::Display| {
             let text = format!("{}: {error}", engine.address);
-            if is_away { Failure::Away(text) } else { Failure::Refused(text) }
+            match take_read_fault() {
+                Some(ReadFault::Stale) => Failure::Overtaken(text),
+                Some(ReadFault::Unavailable) => Failure::Away(text),
+                _ if passes => Failure::Away(text),
+                _ => Failure::Refused(text),
+            }
         };
         take_read_fault();
         let store = KvStore::open(&engine.address, &TABLES, &options)
@@ -84,11 +104,11 @@ impl Plan {
         let store = Arc::new(store);
         let opened = self.database(&store, clock);
         let opened = opened.map_err(|error| failure(passes(&error), &error))?;
-        if let Some(why) = why_foreign(&opened).map_err(|fault| failure(was_away(), &fault))? {
+        if let Some(why) = why_foreign(&opened).map_err(|fault| failure(false, &fault))? {
             return Err(failure(false, &why));
         }
         let served = ServedDatabase::start(Arc::new(opened), self.environment.clone());
-        let served = served.map_err(|error| failure(was_away(), &error))?;
+        let served = served.map_err(|error| failure(false, &error))?;
         Ok(Arc::new(served))
     }
 
@@ -129,22 +149,16 @@ impl Plan {
 
 /// Whether a fault in opening the database passes by itself: the engine went away, or another node came in between.
 fn passes(error: &DatabaseOpenError) -> bool {
-    let was_away = was_away();
-    let of_commit = matches!(
+    matches!(
         error,
-        DatabaseOpenError::Commit(
-            CommitError::Conflict
-                | CommitError::Fenced
-                | CommitError::OutcomeUnknown(_)
-                | CommitError::Unavailable(_)
-        )
-    );
-    was_away || of_commit || matches!(error, DatabaseOpenError::Empty)
-}
-
-/// Whether this thread has met an engine that does not answer.
-fn was_away() -> bool {
-    matches!(take_read_fault(), Some(ReadFault::Unavailable | ReadFault::Stale))
+        DatabaseOpenError::Empty
+            | DatabaseOpenError::Commit(
+                CommitError::Conflict
+                    | CommitError::Fenced
+                    | CommitError::OutcomeUnknown(_)
+                    | CommitError::Unavailable(_)
+            )
+    )
 }
 
 /// The database of a node: to be opened, or open.
