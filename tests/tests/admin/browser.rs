@@ -291,6 +291,16 @@ fn entries_are_browsed_and_edited() {
     desk.browser.fill("#val", "S*");
     desk.browser.run("document.querySelector('[data-add-term]').click()");
     assert_eq!(desk.browser.run("document.getElementById('filter').value"), "(&(uid=ann)(sn=S\\2a))");
+    // As ldapsearch takes it: one item without parentheses.
+    desk.browser.fill("#filter", "uid=ann");
+    desk.browser.fill("#val", "S");
+    desk.browser.run("document.querySelector('[data-add-term]').click()");
+    assert_eq!(desk.browser.run("document.getElementById('filter').value"), "(&(uid=ann)(sn=S))");
+    // In a narrow window no name is cut off.
+    desk.browser.resize(320, 844);
+    let hidden = "(() => { const box = document.querySelector('.scroll'); return box.scrollWidth - box.clientWidth })()";
+    assert_eq!(desk.browser.run(hidden), 0);
+    desk.browser.resize(1280, 900);
 
     desk.open("/entry/delete?dn=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
     desk.shows("2 entries below it will be deleted with it.");

@@ -267,6 +267,14 @@ pub(in crate::admin) fn with_condition(filter: &str, attribute: &str, operator: 
         "most" => format!("({attribute}<={value})"),
         _ => format!("({attribute}={value})"),
     };
+    // A filter of one item may lack its parentheses, as for ldapsearch.
+    let bracketed;
+    let filter = if filter.is_empty() || filter.starts_with('(') || condition.is_empty() {
+        filter
+    } else {
+        bracketed = format!("({filter})");
+        bracketed.as_str()
+    };
     match (filter, condition.as_str()) {
         ("", "") => "(objectClass=*)".to_owned(),
         ("" | "(objectClass=*)", condition) if !condition.is_empty() => condition.to_owned(),
@@ -288,6 +296,8 @@ mod tests {
             ("(sn=x)", "cn", "absent", "", "(&(sn=x)(!(cn=*)))"),
             ("(sn=x)", "cn", "is", "", "(sn=x)"),
             ("", "uidNumber", "least", "5", "(uidNumber>=5)"),
+            ("sn=x", "cn", "is", "a", "(&(sn=x)(cn=a))"),
+            ("sn=x", "", "", "", "sn=x"),
         ] {
             assert_eq!(with_condition(filter, attribute, operator, value), expected);
         }
