@@ -279,7 +279,13 @@ fn nor_is_it_deleted() {
     // The answer is about the entry as it is now.
     let seen = state_in(&late.body);
     assert_eq!(http.post("/entry/delete", &[("dn", bob), ("csn", &seen)]).status, 303);
-    assert_eq!(http.get(&format!("/entry/delete?dn={}", escape(bob))).status, 404);
+    // What another administrator still has open says so.
+    for path in ["/entry/delete", "/entry/edit", "/entry/copy", "/people/one", "/groups/one"] {
+        let gone = http.get(&format!("{path}?dn={}", escape(bob)));
+        assert_eq!(gone.status, 404, "{path}");
+        let said = gone.body.contains(&format!("There is no entry <code>{bob}</code>"));
+        assert!(said, "{path}: {}", gone.body);
+    }
     assert!(fixture.server.stop());
 }
 

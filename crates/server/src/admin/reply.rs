@@ -28,10 +28,18 @@ pub(super) enum Problem {
     Refused { what: String, result: LdapResult },
     /// No such page.
     NotFound,
+    /// No entry of this name that the user may see.
+    NoEntry(String),
     /// The request makes no sense, and why.
     Bad(String),
     /// The LDAP connection has ended: to be logged in again.
     LoggedOut,
+}
+
+impl Problem {
+    pub(super) fn no_entry(dn: &str) -> Self {
+        Self::NoEntry(dn.to_owned())
+    }
 }
 
 pub(super) type PageResult = Result<Reply, Problem>;

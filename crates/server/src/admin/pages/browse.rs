@@ -74,8 +74,11 @@ pub(super) async fn value(visit: &Visit<'_>) -> PageResult {
         return Err(Problem::NotFound);
     }
     let mut client = visit.session.client.lock().await;
-    let entry =
-        client.read(dn, &[attribute]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let entry = client
+        .read(dn, &[attribute])
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let found = entry.attributes.iter().find(|a| a.name.eq_ignore_ascii_case(attribute));
     let bytes = found.and_then(|a| a.values.get(number)).ok_or(Problem::NotFound)?.clone();
     // Only what a browser does nothing but paint is shown by it; the rest is a file.

@@ -94,7 +94,7 @@ pub(super) async fn copy(visit: &Visit<'_>) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let read = client.read(dn, &["*", "structuralObjectClass"]).await.attempt(format!("Reading {dn}"));
     drop(client);
-    let entry = read?.ok_or(Problem::NotFound)?;
+    let entry = read?.ok_or_else(|| Problem::no_entry(dn))?;
     let schema = visit.admin.server.config().schema.clone();
     let (fields, values) = copied(&schema, &entry);
     let content = values_form(visit, &schema, &fields, html! {}, &values);

@@ -30,7 +30,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             .read(dn, &["*", "entryCSN"])
             .await
             .attempt(format!("Reading {dn}"))?
-            .ok_or(Problem::NotFound)?
+            .ok_or_else(|| Problem::no_entry(dn))?
     };
     let schema = visit.admin.server.config().schema.clone();
     let Some(form) = visit.form else {

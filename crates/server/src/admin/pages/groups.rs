@@ -71,7 +71,11 @@ fn kind(group: &ReceivedEntry) -> (&'static str, &'static str) {
 pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     let mut client = visit.session.client.lock().await;
-    let group = client.read(dn, &["*"]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let group = client
+        .read(dn, &["*"])
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let offered = offered(visit, &mut client, dn).await;
     drop(client);
     let (attribute, kind) = kind(&group);
@@ -162,8 +166,11 @@ pub(super) async fn member(visit: &Visit<'_>) -> PageResult {
     let (dn, who) = (form.get("dn"), form.trimmed("who"));
     let add = form.get("action") == "add";
     let mut client = visit.session.client.lock().await;
-    let group =
-        client.read(dn, &["objectClass"]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let group = client
+        .read(dn, &["objectClass"])
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let (attribute, _) = kind(&group);
     let person = match add {
         true => find(visit, &mut client, dn, who).await?,

@@ -94,6 +94,14 @@ pub(super) fn problem(visit: &Visit<'_>, problem: &Problem) -> Reply {
         Problem::NotFound => {
             (StatusCode::NOT_FOUND, "Not found", html! { p { "There is no page at this address." } })
         }
+        Problem::NoEntry(dn) => (
+            StatusCode::NOT_FOUND,
+            "There is no such entry",
+            html! {
+                p { "There is no entry " code { (dn) } ", or you may not see it." }
+                p.help { "It may have been deleted or renamed meanwhile." }
+            },
+        ),
         Problem::Bad(why) => (StatusCode::BAD_REQUEST, "This does not work", html! { p { (why) } }),
         Problem::LoggedOut => (StatusCode::UNAUTHORIZED, "Logged out", html! {}),
         Problem::Refused { what, result } => (

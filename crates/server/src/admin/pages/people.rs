@@ -71,7 +71,11 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let wanted =
         ["*", "pwdAccountLockedTime", "pwdChangedTime", "pwdReset", "createTimestamp", "modifyTimestamp"];
-    let person = client.read(dn, &wanted).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let person = client
+        .read(dn, &wanted)
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let base = suffix_of(visit, dn);
     let mine = groups_of(&mut client, &base, &person).await;
     let all = client

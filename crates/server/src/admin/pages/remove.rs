@@ -22,7 +22,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
     let dn = fields.get("dn");
     let mut client = visit.session.client.lock().await;
     let read = client.read(dn, &["entryCSN"]).await.attempt(format!("Reading {dn}"))?;
-    let entry = read.ok_or(Problem::NotFound)?;
+    let entry = read.ok_or_else(|| Problem::no_entry(dn))?;
     let (seen, csn) = (fields.get("csn"), entry.text("entryCSN").unwrap_or_default());
     let below = client
         .page(dn, Scope::Children, "(objectClass=*)", &["1.1"], (COUNTED_MAX, b""))
