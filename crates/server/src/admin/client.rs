@@ -14,7 +14,8 @@ use larix_engine::time::Clock as _;
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
 use larix_proto::control::{
-    ControlValue as _, PagedResults, PasswordPolicyRequest, PasswordPolicyResponse, SortKey, SortRequest,
+    AccountUsability, AccountUsabilityRequest, ControlValue as _, PagedResults, PasswordPolicyRequest,
+    PasswordPolicyResponse, SortKey, SortRequest,
 };
 use larix_proto::extended::{ExtendedValue as _, PasswordModify, PasswordModifyResponse};
 use larix_proto::{
@@ -54,6 +55,8 @@ pub(super) struct LdapClient {
 pub(super) struct Answer {
     pub(super) entries: Vec<ReceivedEntry>,
     pub(super) controls: Vec<ControlBuf>,
+    /// Those of the last entry.
+    entry_controls: Vec<ControlBuf>,
     /// Of an extended response.
     pub(super) value: Option<Vec<u8>>,
 }
@@ -231,6 +234,19 @@ impl LdapClient {
             _ if result.is_success() => Ok(answer.entries.into_iter().next()),
             _ => Err(result),
         }
+    }
+
+    /// Whether an account can log in, as far as its state and its password policy go (the account usability control). `None`: the server
+    /// does not say, as to those who may not compare the password, and of an account without a policy or a password.
+    pub(super) async fn is_usable(&mut self, dn: &str) -> Option<bool> {
+        let filter = FilterBuf::parse("(objectClass=*)").ok()?;
+        let mut search = Search::new(dn, Scope::Base, filter.as_filter());
+        search.attributes = &["1.1"];
+        let control = [AccountUsabilityRequest.to_control(false)];
+        let (_, answer) = self.exchange(|out, id| client::search(out, id, &search, &control)).await;
+        let control = answer.entry_controls.iter().find(|control| control.oid == AccountUsability::OID)?;
+        let usability = AccountUsability::decode(control.value.as_deref()).ok()?;
+        Some(matches!(usability, AccountUsability::Available { .. }))
     }
 
     /// One page of a search. What a size or time limit left is given, as if it were all.
@@ -499,6 +515,7 @@ fn take(id: MessageId, pdu: &[u8], answer: &mut Answer) -> Result<Option<LdapRes
                 name: attribute.description.to_owned(),
                 values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
             });
+            answer.entry_controls = message.controls.iter().map(|control| control.to_owned()).collect();
             answer.entries.push(ReceivedEntry { dn: entry.dn.to_owned(), attributes: attributes.collect() });
         }
         Response::Extended { value, .. } => answer.value = value.map(<[u8]>::to_vec),

@@ -13,7 +13,7 @@ use super::values::entry_url;
 use crate::admin::client::{AttributeChange, LdapClient, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
@@ -76,6 +76,11 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
         .await
         .attempt(format!("Reading {dn}"))?
         .ok_or_else(|| Problem::no_entry(dn))?;
+    let lock = if is_locked(&person) {
+        lock_notice(client.is_usable(dn).await)
+    } else {
+        html! {}
+    };
     let base = suffix_of(visit, dn);
     let mine = groups_of(&mut client, &base, &person).await;
     let all = client
@@ -95,7 +100,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
         ("Home", "homeDirectory"),
     ];
     let content = html! {
-        @if is_locked(&person) { div.notice.warning { p { "This account is locked: nobody can log in with it." } } }
+        (lock)
         dl.facts {
             @for (title, attribute) in facts {
                 @if let Some(text) = person.text(attribute) { dt { (title) } dd { (text) } }
@@ -143,6 +148,22 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::People, &name, content)))
+}
+
+/// What the lock of an account means; `is_usable`: whether the account can log in, if the server says.
+fn lock_notice(is_usable: Option<bool>) -> Markup {
+    html! {
+        div.notice.warning {
+            @if is_usable == Some(true) {
+                p {
+                    "This account has a lock, and can log in all the same: the lock is over, or the account's password policy has no "
+                    code { "pwdLockout: TRUE" } "."
+                }
+            } @else {
+                p { "This account is locked: nobody can log in with it." }
+            }
+        }
+    }
 }
 
 fn lock_button(visit: &Visit<'_>, person: &ReceivedEntry) -> Markup {
@@ -234,9 +255,14 @@ pub(super) async fn lock(visit: &Visit<'_>) -> PageResult {
     } else {
         "Unlocking the account"
     })?;
-    visit
-        .session
-        .notice(NoticeKind::Done, if lock { "The account is locked." } else { "The account is open again." });
+    // What keeps nobody out is no lock: the next page says why.
+    let is_usable = if lock { client.is_usable(dn).await } else { None };
+    let done = match is_usable {
+        _ if !lock => "The account is open again.",
+        Some(true) => "The lock is written.",
+        _ => "The account is locked.",
+    };
+    visit.session.notice(NoticeKind::Done, done);
     Ok(Reply::SeeOther(one_url(dn)))
 }
 
@@ -330,10 +356,19 @@ async fn make(
     let dn = names::below(&names::rdn("uid", uid), parent);
     client.add(&dn, &entry.0).await.attempt("Making the user")?;
     visit.session.notice(NoticeKind::Done, format!("{cn} is a user now."));
-    match password {
-        FirstPassword::None => {}
-        FirstPassword::Own(new) => set_password(visit, client, &dn, new).await?,
-        FirstPassword::MadeUp => set_password(visit, client, &dn, "").await?,
+    let set = match password {
+        FirstPassword::None => Ok(()),
+        FirstPassword::Own(new) => set_password(visit, client, &dn, new).await,
+        FirstPassword::MadeUp => set_password(visit, client, &dn, "").await,
+    };
+    match set {
+        Ok(()) => {}
+        // The user is there: what is left to do is done on the user's page.
+        Err(Problem::Refused { result, .. }) => visit.session.notice(
+            NoticeKind::Warning,
+            format!("The password is not set. {} ({result}) Set one below.", explain(&result)),
+        ),
+        Err(other) => return Err(other),
     }
     Ok(dn)
 }

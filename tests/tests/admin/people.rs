@@ -1,0 +1,48 @@
+//! Users on the admin page: made, locked and put out, and what is said when only a part of it is done.
+
+use super::http::{ENTRIES, Fixture, Http, escape, start_with};
+
+const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
+/// Ann looks after the people, and a password policy binds her and them. It locks nobody out.
+const RULES: &str = "overlay ppolicy\nppolicy_default cn=policy,dc=example,dc=com\n\
+    access to dn.subtree=ou=people,dc=example,dc=com by dn.exact=uid=ann,ou=people,dc=example,dc=com write by * break";
+const POLICY: &str = "\ndn: cn=policy,dc=example,dc=com\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\n\
+    cn: policy\npwdAttribute: userPassword\npwdMinLength: 8\npwdCheckQuality: 2\n\n\
+    dn: uid=eve,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: eve\ncn: Eve\nsn: Example\n\
+    userPassword: evespassword\n";
+const EVE: &str = "uid=eve,ou=people,dc=example,dc=com";
+
+fn start() -> Fixture {
+    start_with("", RULES, &format!("{ENTRIES}{POLICY}"))
+}
+
+#[test]
+fn a_user_whose_first_password_is_refused_gets_another_one() {
+    let fixture = start();
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in(ANN, "annpass").status, 303);
+    let fields = [("sn", "Way"), ("uid", "half"), ("password", "own"), ("new", "short")];
+    let made = http.post("/people/new", &fields);
+    let half = "uid=half,ou=people,dc=example,dc=com";
+    let one = format!("/people/one?dn={}", escape(half));
+    assert_eq!((made.status, made.header("location")), (303, one.as_str()), "{}", made.body);
+    let page = http.get(&one).body;
+    assert!(page.contains("Way is a user now.") && page.contains("The password is not set."), "{page}");
+    assert_eq!(http.post("/people/password", &[("dn", half), ("new", "long enough")]).status, 303);
+    assert_eq!(Http::new(fixture.http).log_in("half", "long enough").status, 303);
+    assert!(fixture.server.stop());
+}
+
+/// Without `pwdLockout: TRUE` a lock keeps nobody out (draft-behera-ldap-password-policy-10 section 5.2.11).
+#[test]
+fn a_lock_that_keeps_nobody_out_is_not_called_one() {
+    let fixture = start();
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    assert_eq!(admin.post("/people/lock", &[("dn", EVE), ("action", "lock")]).status, 303);
+    let page = admin.get(&format!("/people/one?dn={}", escape(EVE))).body;
+    assert!(page.contains("The lock is written.") && page.contains("can log in all the same"), "{page}");
+    assert!(!page.contains("nobody can log in"), "{page}");
+    assert_eq!(Http::new(fixture.http).log_in("eve", "evespassword").status, 303);
+    assert!(fixture.server.stop());
+}
