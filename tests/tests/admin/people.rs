@@ -46,3 +46,39 @@ fn a_lock_that_keeps_nobody_out_is_not_called_one() {
     assert_eq!(Http::new(fixture.http).log_in("eve", "evespassword").status, 303);
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn sessions_end_with_the_password_and_with_the_account() {
+    let fixture = start();
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let eve = |password: &str| {
+        let mut http = Http::new(fixture.http);
+        assert_eq!(http.log_in("eve", password).status, 303, "{password}");
+        http
+    };
+    let goes_on = |http: &mut Http| http.get("/account").status == 200;
+
+    // Somebody else sets the password.
+    let (mut one, mut other) = (eve("evespassword"), eve("evespassword"));
+    assert!(goes_on(&mut one) && goes_on(&mut other));
+    assert_eq!(admin.post("/people/password", &[("dn", EVE), ("new", "second one")]).status, 303);
+    assert!(!goes_on(&mut one) && !goes_on(&mut other) && goes_on(&mut admin));
+
+    // Eve does: the session in which she does it goes on.
+    let (mut one, mut other) = (eve("second one"), eve("second one"));
+    one.get("/password");
+    let fields = [("old", "second one"), ("new", "third one"), ("again", "third one")];
+    assert_eq!(one.post("/password", &fields).status, 303);
+    assert!(goes_on(&mut one) && !goes_on(&mut other));
+
+    // Her account is locked, and later deleted. The name may be spelt in another way.
+    let spelt = "UID=eve, ou=People,dc=example,dc=com";
+    assert_eq!(admin.post("/people/lock", &[("dn", spelt), ("action", "lock")]).status, 303);
+    assert!(!goes_on(&mut one));
+    assert_eq!(admin.post("/people/lock", &[("dn", EVE), ("action", "unlock")]).status, 303);
+    let mut one = eve("third one");
+    assert_eq!(admin.post("/entries/delete", &[("dn", EVE), ("step", "run")]).status, 303);
+    assert!(!goes_on(&mut one) && goes_on(&mut admin));
+    assert!(fixture.server.stop());
+}

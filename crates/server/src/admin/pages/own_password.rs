@@ -1,5 +1,6 @@
 //! One's own password: whenever one likes, and before anything else where the policy demands it.
 
+use larix_proto::Scope;
 use larix_proto::extended::PasswordModify;
 use maud::html;
 
@@ -28,6 +29,8 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             match changed {
                 Ok(_) => {
                     visit.session.must_change.set(false);
+                    let dn = &visit.session.dn;
+                    super::end_sessions(visit.admin, dn, Scope::Base, Some(visit.session));
                     visit.session.notice(NoticeKind::Done, "Your password is changed.");
                     return Ok(Reply::SeeOther("/account".to_owned()));
                 }

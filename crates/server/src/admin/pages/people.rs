@@ -211,6 +211,7 @@ pub(super) async fn password(visit: &Visit<'_>) -> PageResult {
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
     set_password(visit, &mut client, dn, form.get("new")).await?;
+    super::end_sessions(visit.admin, dn, Scope::Base, Some(visit.session));
     Ok(Reply::SeeOther(one_url(dn)))
 }
 
@@ -255,6 +256,9 @@ pub(super) async fn lock(visit: &Visit<'_>) -> PageResult {
     } else {
         "Unlocking the account"
     })?;
+    if lock {
+        super::end_sessions(visit.admin, dn, Scope::Base, None);
+    }
     // What keeps nobody out is no lock: the next page says why.
     let is_usable = if lock { client.is_usable(dn).await } else { None };
     let done = match is_usable {

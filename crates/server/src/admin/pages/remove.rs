@@ -43,6 +43,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
         let controls: Vec<_> = unchanged(csn, seen).into_iter().chain(tree).collect();
         match client.delete(dn, &controls).await {
             Ok(_) => {
+                super::end_sessions(visit.admin, dn, Scope::Subtree, None);
                 visit.session.notice(NoticeKind::Done, format!("{name} is deleted."));
                 return Ok(Reply::SeeOther(
                     names::parent(dn).map_or_else(|| "/browse".to_owned(), |up| entry_url(&up)),
