@@ -82,3 +82,31 @@ fn sessions_end_with_the_password_and_with_the_account() {
     assert!(!goes_on(&mut one) && goes_on(&mut admin));
     assert!(fixture.server.stop());
 }
+
+/// The page lists 200 members.
+#[test]
+fn a_member_that_a_large_group_does_not_list_is_removed_by_name() {
+    let fixture = start();
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let (names, logins) = ("cn=names,dc=example,dc=com", "cn=logins,dc=example,dc=com");
+    let mut text = format!("dn: {names}\nobjectClass: groupOfNames\ncn: names\n");
+    (0..220).for_each(|n| text += &format!("member: uid=gone{n},dc=example,dc=com\n"));
+    text += &format!("member: {EVE}\n\ndn: {logins}\nobjectClass: posixGroup\ncn: logins\ngidNumber: 500\n");
+    (0..220).for_each(|n| text += &format!("memberUid: gone{n}\n"));
+    let done = admin.post("/import", &[("format", "ldif"), ("text", &text), ("step", "run")]);
+    assert!(done.body.contains("All 2 records were imported."), "{}", done.body);
+    for (group, who, left) in
+        [(names, "eve", 220), (names, "uid=gone219,dc=example,dc=com", 219), (logins, "gone219", 219)]
+    {
+        let address = format!("/groups/one?dn={}", escape(group));
+        let page = admin.get(&address).body;
+        assert!(page.contains("name=\"action\" value=\"remove\">Remove from the group"), "{page}");
+        let fields = [("dn", group), ("who", who), ("action", "remove"), ("back", "group")];
+        let removed = admin.post("/groups/member", &fields);
+        assert_eq!((removed.status, removed.header("location")), (303, address.as_str()), "{}", removed.body);
+        let page = admin.get(&address).body;
+        assert!(page.contains(&format!("{left} members")), "{page}");
+    }
+    assert!(fixture.server.stop());
+}

@@ -80,6 +80,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     drop(client);
     let (attribute, kind) = kind(&group);
     let members = group.texts(attribute);
+    let has_more = members.len() > MEMBERS_SHOWN;
     let content = html! {
         dl.facts {
             @if let Some(text) = group.text("description") { dt { "Description" } dd { (text) } }
@@ -106,19 +107,19 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
                     }
                 }
             } }
-            @if members.len() > MEMBERS_SHOWN { p.soft { "and " (members.len() - MEMBERS_SHOWN) " more" } }
+            @if has_more { p.soft { "and " (members.len() - MEMBERS_SHOWN) " more, which the field below removes" } }
             form method="post" action="/groups/member" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(dn);
-                input type="hidden" name="action" value="add";
                 input type="hidden" name="back" value="group";
                 div.row {
                     div {
-                        label for="who" { "Add somebody" }
+                        label for="who" { @if has_more { "Add or remove somebody" } @else { "Add somebody" } }
                         input #who name="who" list="people" required autocomplete="off" aria-describedby="who-help";
                         datalist #people { @for (login, name) in &offered { option value=(login) { (name) } } }
                     }
-                    button.fix type="submit" { "Add to the group" }
+                    button.fix type="submit" name="action" value="add" { "Add to the group" }
+                    @if has_more { button.fix type="submit" name="action" value="remove" { "Remove from the group" } }
                 }
                 p.help #who-help { "A login, a mail address, a name or a DN." }
             }
@@ -175,7 +176,10 @@ pub(super) async fn member(visit: &Visit<'_>) -> PageResult {
     let person = match add {
         true => find(visit, &mut client, dn, who).await?,
         // As it stands in the group, whatever became of the person; but memberUid holds a login.
-        false => Person { dn: who.to_owned(), login: names::called(who) },
+        false if attribute == "memberUid" || who.contains('=') => {
+            Person { dn: who.to_owned(), login: names::called(who) }
+        }
+        false => find(visit, &mut client, dn, who).await?,
     };
     let value = if attribute == "memberUid" { &person.login } else { &person.dn };
     let change = AttributeChange {
@@ -185,6 +189,7 @@ pub(super) async fn member(visit: &Visit<'_>) -> PageResult {
     };
     let what = match add {
         true => "Adding to the group",
+        false if attribute == "memberUid" => "Removing from the group",
         false => "Removing from the group (a group of this kind needs a member)",
     };
     client.modify(dn, &[change], &[]).await.attempt(what)?;
