@@ -87,6 +87,11 @@ fn what_does_not_come_from_its_own_pages_is_refused() {
     check("GET", "", "", 404);
     check("POST", FORM, &"x".repeat(4_200_000), 413);
     check("POST", &own, &body, 303);
+    // As behind a proxy that speaks TLS to browsers, and none to the page: it says what to do.
+    let origin = format!("{FORM}Origin: https://{}\r\nSec-Fetch-Site: same-origin\r\n", fixture.http);
+    let answer = http.ask("POST", path, &origin, &body);
+    let says = answer.body.contains("an admin-listener with https:// must be behind the proxy");
+    assert!(answer.status == 403 && says, "{}", answer.body);
 
     let host = |host: &str| {
         send(fixture.http, &format!("GET /login HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))

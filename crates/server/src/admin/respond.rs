@@ -132,8 +132,8 @@ async fn get(admin: &Admin, connection: &ClientConnection, request: &Request<Inc
 }
 
 async fn post(admin: &Rc<Admin>, connection: &ClientConnection, request: Request<Incoming>) -> Answer {
-    if !guard::is_own_origin(request.headers(), connection) {
-        return plain(StatusCode::FORBIDDEN, "this form was sent from another site\n");
+    if let Some(why) = guard::not_own_origin(request.headers(), connection) {
+        return plain(StatusCode::FORBIDDEN, &why);
     }
     let kind =
         request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
