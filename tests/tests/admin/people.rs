@@ -110,3 +110,22 @@ fn a_member_that_a_large_group_does_not_list_is_removed_by_name() {
     }
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn groups_for_linux_machines_take_the_next_free_number() {
+    let fixture = start();
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    for (name, typed, number) in [("one", "", "10000"), ("two", "12000", "12000"), ("three", "", "12001")] {
+        let made = admin.post("/groups/new", &[("cn", name), ("kind", "posixGroup"), ("gidNumber", typed)]);
+        assert_eq!(made.status, 303, "{name}: {}", made.body);
+        let page = admin.get(made.header("location")).body;
+        assert!(page.contains(&format!("<dd>{number}</dd>")), "{name}: {page}");
+    }
+    // A class that is none is named before anything is filled in.
+    let path = "/entry/new?parent=dc%3Dexample%2Cdc%3Dcom&class=person&auxiliary=posixAccount+nonsense";
+    let refused = admin.get(path);
+    let says = refused.body.contains("There is no object class nonsense in the schema.");
+    assert!(refused.status == 400 && says, "{}", refused.body);
+    assert!(fixture.server.stop());
+}

@@ -37,9 +37,8 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             kinds(&schema, parent),
         )));
     }
-    let class = fields.trimmed("class");
-    if schema.object_class(class).is_none() {
-        return Err(Problem::Bad(format!("There is no object class {class} in the schema.")));
+    if let Some(unknown) = classes(fields).into_iter().find(|class| schema.object_class(class).is_none()) {
+        return Err(Problem::Bad(format!("There is no object class {unknown} in the schema.")));
     }
     let Some(form) = visit.form else {
         return Ok(Reply::page(layout::page(

@@ -283,7 +283,11 @@ async fn make(
     entry.add("cn", cn);
     entry.add("description", form.trimmed("description"));
     if posix {
-        entry.add("gidNumber", form.trimmed("gidNumber"));
+        let number = match form.trimmed("gidNumber") {
+            "" => people::next_number(client, base, "gidNumber").await.to_string(),
+            typed => typed.to_owned(),
+        };
+        entry.add("gidNumber", &number);
     }
     if let Some(first) = &first {
         let (attribute, value) = if posix { ("memberUid", &first.login) } else { ("member", &first.dn) };
@@ -323,7 +327,8 @@ fn new_page(
                     label.inline { input type="radio" name="kind" value="groupOfNames" checked[!posix]; "For programs (groupOfNames)" }
                     label.inline { input type="radio" name="kind" value="posixGroup" checked[posix]; "For Linux machines (posixGroup)" }
                     label for="gidNumber" { "Group number, for Linux machines" }
-                    input.narrow #gidNumber name="gidNumber" value=(form.get("gidNumber")) inputmode="numeric";
+                    input.narrow #gidNumber name="gidNumber" value=(form.get("gidNumber")) inputmode="numeric" aria-describedby="gidNumber-help";
+                    p.help #gidNumber-help { "Empty: the next free number." }
                 }
                 label for="parent" { "Below" }
                 input #parent name="parent" value=(Some(form.get("parent")).filter(|p| !p.is_empty()).unwrap_or(parent)) autocomplete="off";

@@ -19,8 +19,8 @@ use crate::admin::sessions::NoticeKind;
 
 /// Groups of one person that are listed.
 const GROUPS_MAX: u32 = 200;
-/// Where numbers for POSIX accounts begin when there is none yet.
-const FIRST_UID_NUMBER: u64 = 10_000;
+/// Where numbers for POSIX accounts and groups begin when there is none yet.
+const FIRST_NUMBER: u64 = 10_000;
 const PEOPLE: &str = "(|(objectClass=person)(objectClass=posixAccount)(objectClass=account))";
 /// A time that never ends (draft-behera-ldap-password-policy-10 section 5.3.3).
 const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
@@ -350,7 +350,7 @@ async fn make(
         entry.add(name, value);
     }
     if form.has("posix") {
-        let next = next_uid_number(client, base).await;
+        let next = next_number(client, base, "uidNumber").await;
         entry.add("objectClass", "posixAccount");
         entry.add("uidNumber", &next.to_string());
         entry.add("gidNumber", Some(form.trimmed("gidNumber")).filter(|n| !n.is_empty()).unwrap_or("100"));
@@ -442,12 +442,12 @@ pub(super) async fn guess_parent(
     names::below(&names::rdn("ou", first), base)
 }
 
-/// One more than the highest number there is.
-async fn next_uid_number(client: &mut LdapClient, base: &str) -> u64 {
-    let keys = vec![SortKey { attribute: "uidNumber", ordering_rule: None, reverse: true }];
+/// One more than the highest number there is; `attribute`: uidNumber or gidNumber.
+pub(super) async fn next_number(client: &mut LdapClient, base: &str, attribute: &str) -> u64 {
+    let keys = vec![SortKey { attribute, ordering_rule: None, reverse: true }];
     let control = SortRequest { keys }.to_control(true);
-    let highest = client.highest(base, "(uidNumber=*)", "uidNumber", control).await;
-    highest.map_or(FIRST_UID_NUMBER, |highest| highest.saturating_add(1).max(FIRST_UID_NUMBER))
+    let highest = client.highest(base, &format!("({attribute}=*)"), attribute, control).await;
+    highest.map_or(FIRST_NUMBER, |highest| highest.saturating_add(1).max(FIRST_NUMBER))
 }
 
 fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Markup {
