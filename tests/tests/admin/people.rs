@@ -1,5 +1,7 @@
 //! Users on the admin page: made, locked and put out, and what is said when only a part of it is done.
 
+use base64::Engine as _;
+
 use super::http::{ENTRIES, Fixture, Http, escape, start_with};
 
 const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
@@ -127,5 +129,51 @@ fn groups_for_linux_machines_take_the_next_free_number() {
     let refused = admin.get(path);
     let says = refused.body.contains("There is no object class nonsense in the schema.");
     assert!(refused.status == 400 && says, "{}", refused.body);
+    assert!(fixture.server.stop());
+}
+
+/// A form holds 500 values of an attribute, and 2.5 MiB.
+#[test]
+fn what_a_form_does_not_hold_it_does_not_take_away() {
+    let fixture = start();
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let (names, logins) = ("cn=names,dc=example,dc=com", "cn=logins,dc=example,dc=com");
+    let mut text = format!("dn: {names}\nobjectClass: groupOfNames\ncn: names\n");
+    (0..501).for_each(|n| text += &format!("member: uid=m{n},dc=example,dc=com\n"));
+    text += &format!("\ndn: {logins}\nobjectClass: posixGroup\ncn: logins\ngidNumber: 500\n");
+    (0..501).for_each(|n| text += &format!("memberUid: m{n}\n"));
+    let done = admin.post("/import", &[("format", "ldif"), ("text", &text), ("step", "run")]);
+    assert!(done.body.contains("All 2 records were imported."), "{}", done.body);
+    for (group, attribute) in [(names, "member"), (logins, "memberUid")] {
+        let form = admin.get(&format!("/entry/edit?dn={}&add={attribute}", escape(group))).body;
+        let left = format!("Too long for a form, and left as they are: {attribute}.");
+        assert!(form.contains(&left) && !form.contains(&format!("name=\"v:{attribute}\"")), "{form}");
+        let copy = admin.get(&format!("/entry/copy?dn={}", escape(group))).body;
+        assert!(copy.contains(&format!("left out: {attribute}.")) && !copy.contains("m499"), "{copy}");
+        // Also if a form sends one value.
+        let field = format!("v:{attribute}");
+        let one = admin.post(
+            "/entry/edit",
+            &[("dn", group), (field.as_str(), "uid=m1,dc=example,dc=com"), ("step", "save")],
+        );
+        assert!(
+            one.status == 422 && one.body.contains("is too long for a form: it has more than 500 values"),
+            "{}",
+            one.body
+        );
+        let fields = [("dn", group), (field.as_str(), ""), ("v:description", "Many"), ("step", "save")];
+        assert_eq!(admin.post("/entry/edit", &fields).status, 303, "{group}");
+        let page = admin.get(&format!("/groups/one?dn={}", escape(group))).body;
+        assert!(page.contains("501 members") && page.contains("<dd>Many</dd>"), "{page}");
+    }
+    // A picture that no form could send back does not keep the rest from being changed.
+    let photo: Vec<u8> = [0xff, 0xd8].into_iter().chain(std::iter::repeat_n(0, 2_700_000)).collect();
+    let photo = base64::engine::general_purpose::STANDARD.encode(photo);
+    let text = format!("dn: {EVE}\nchangetype: modify\nadd: jpegPhoto\njpegPhoto:: {photo}\n");
+    let done = admin.post("/import", &[("format", "ldif"), ("text", &text), ("step", "run")]);
+    assert!(done.body.contains("All 1 records were imported."), "{}", done.body);
+    let form = admin.get(&format!("/entry/edit?dn={}", escape(EVE))).body;
+    assert!(form.contains("left as they are: jpegPhoto.") && form.len() < 100_000, "{} bytes", form.len());
     assert!(fixture.server.stop());
 }

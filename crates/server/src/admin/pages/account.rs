@@ -3,6 +3,7 @@
 use larix_schema::Schema;
 use maud::{Markup, html};
 
+use super::edit::is_too_long;
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
@@ -155,7 +156,10 @@ fn writable(entry: &ReceivedEntry) -> Vec<&str> {
     rights
         .filter(|(name, rights)| {
             let may = rights.values.iter().any(|value| has_write(&String::from_utf8_lossy(value)));
-            may && !name.eq_ignore_ascii_case("objectClass") && entry.values(name).len() <= VALUES_MAX
+            let values = entry.values(name);
+            may && !name.eq_ignore_ascii_case("objectClass")
+                && values.len() <= VALUES_MAX
+                && !is_too_long(values)
         })
         .map(|(name, _)| name)
         .collect()

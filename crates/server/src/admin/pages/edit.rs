@@ -19,6 +19,13 @@ use crate::admin::{names, schema};
 
 /// Values of one attribute that a form holds; more are for tools.
 const VALUES_MAX: usize = 500;
+/// Bytes of one attribute that a form holds: in base64 they fit into what a browser may send.
+const BYTES_MAX: usize = 5 * 512 * 1024;
+
+/// Whether a form does not hold the values of an attribute.
+pub(super) fn is_too_long(values: &[Vec<u8>]) -> bool {
+    values.len() > VALUES_MAX || values.iter().map(Vec::len).sum::<usize>() > BYTES_MAX
+}
 
 /// `/entry/edit`: GET the form, POST `step` = `add`, `review`, `back` or `save`.
 pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
@@ -44,6 +51,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             return Ok(edit_page(visit, &schema, &entry, &shown, Vec::new(), Some(Trouble::Text(why))));
         }
     };
+    // What a form has of such an attribute is not all of it.
+    let is_held = |a: &ReceivedAttribute| !is_too_long(entry.values(&a.name));
+    let (form_attributes, beyond): (Vec<_>, Vec<_>) = form_attributes.into_iter().partition(is_held);
+    if let Some(one) = beyond.iter().find(|a| !a.values.is_empty()) {
+        let why = format!(
+            "{} is too long for a form: it has more than {VALUES_MAX} values, or {BYTES_MAX} bytes. The page of a group adds and removes \
+             members, larix modify other values.",
+            one.name
+        );
+        return Ok(edit_page(visit, &schema, &entry, &form_attributes, Vec::new(), Some(Trouble::Text(why))));
+    }
     let changes = changes::between(&schema, &entry, &form_attributes);
     match form.get("step") {
         "add" | "back" => {
@@ -192,7 +210,7 @@ fn as_stored(schema: &Schema, entry: &ReceivedEntry) -> Vec<ReceivedAttribute> {
     let shown = |a: &&ReceivedAttribute| {
         schema::is_editable(schema, &a.name)
             && !schema::is_operational(schema, &a.name)
-            && a.values.len() <= VALUES_MAX
+            && !is_too_long(&a.values)
     };
     entry.attributes.iter().filter(shown).cloned().collect()
 }
@@ -211,12 +229,14 @@ fn edit_page(
     });
     let allowed = schema::allowed(schema, classes.iter().map(String::as_str));
     let is_shown = |name: &str| shown.iter().any(|a| a.name.eq_ignore_ascii_case(name));
+    let hidden = entry.attributes.iter().filter(|a| is_too_long(&a.values)).map(|a| a.name.as_str());
+    let hidden: Vec<_> = hidden.collect();
+    let is_absent =
+        |name: &str| !is_shown(name) && !hidden.iter().any(|hidden| hidden.eq_ignore_ascii_case(name));
     let mut blank: Vec<String> =
-        allowed.must.iter().chain(&added).filter(|name| !is_shown(name)).cloned().collect();
+        allowed.must.iter().chain(&added).filter(|name| is_absent(name)).cloned().collect();
     blank.dedup();
     let fault = trouble.as_ref().map_or_else(String::new, |trouble| trouble.text().to_ascii_lowercase());
-    let hidden = entry.attributes.iter().filter(|a| a.values.len() > VALUES_MAX).map(|a| a.name.as_str());
-    let hidden: Vec<_> = hidden.collect();
     let content = html! {
         (trouble_shown(trouble.as_ref()))
         p { code { (entry.dn) } }
@@ -238,7 +258,7 @@ fn edit_page(
             @if !hidden.is_empty() {
                 p.help { "Too long for a form, and left as they are: " (hidden.join(", ")) "." }
             }
-            (one_more_attribute(allowed.may.iter().filter(|name| !is_shown(name))))
+            (one_more_attribute(allowed.may.iter().filter(|name| is_absent(name))))
             div.actions {
                 button.primary type="submit" name="step" value="review" { "Review the change" }
                 a.button href=(back_to(visit.form.unwrap_or(visit.query), &entry.dn)) { "Cancel" }
