@@ -177,3 +177,23 @@ fn what_a_form_does_not_hold_it_does_not_take_away() {
     assert!(form.contains("left as they are: jpegPhoto.") && form.len() < 100_000, "{} bytes", form.len());
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn a_review_shows_no_secret() {
+    let fixture = start();
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let database = "olcDatabase={2}mdb,cn=config";
+    let fields =
+        [("dn", database), ("v:olcRootPW", "another one"), ("v:olcReadOnly", "FALSE"), ("step", "review")];
+    let review = admin.post("/entry/edit", &fields).body;
+    assert!(
+        review.contains("− olcRootPW: (hidden here)") && review.contains("+ olcRootPW: (hidden here)"),
+        "{review}"
+    );
+    assert!(!review.contains("olcRootPW: secret") && !review.contains("olcRootPW: another one"), "{review}");
+    assert!(review.contains("olcRootPW: (hidden here)\n"), "as LDIF: {review}");
+    let review = admin.post("/entry/edit", &[("dn", EVE), ("v:userPassword", ""), ("step", "review")]).body;
+    assert!(review.contains("− userPassword: (hidden here)") && !review.contains("evespassword"), "{review}");
+    assert!(fixture.server.stop());
+}

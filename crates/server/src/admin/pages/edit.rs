@@ -16,11 +16,15 @@ use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 use crate::admin::{names, schema};
+use crate::secrets::is_secret_in;
 
 /// Values of one attribute that a form holds; more are for tools.
 const VALUES_MAX: usize = 500;
 /// Bytes of one attribute that a form holds: in base64 they fit into what a browser may send.
 const BYTES_MAX: usize = 5 * 512 * 1024;
+
+/// Stands in a review for a secret, the old one and the new one.
+const HIDDEN: &str = "(hidden here)";
 
 /// Whether a form does not hold the values of an attribute.
 pub(super) fn is_too_long(values: &[Vec<u8>]) -> bool {
@@ -73,7 +77,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             let none = Trouble::Text("Nothing is changed yet.".to_owned());
             Ok(edit_page(visit, &schema, &entry, &form_attributes, Vec::new(), Some(none)))
         }
-        _ => Ok(review_page(visit, &entry, form, &changes)),
+        _ => Ok(review_page(visit, &schema, &entry, form, &changes)),
     }
 }
 
@@ -331,13 +335,19 @@ pub(super) fn refused(title: &str, result: &LdapResult) -> Markup {
     layout::alert(title, html! { p { (explain(result)) } (layout::result(result)) })
 }
 
-fn review_page(visit: &Visit<'_>, entry: &ReceivedEntry, form: &Form, changes: &[AttributeChange]) -> Reply {
+fn review_page(
+    visit: &Visit<'_>,
+    schema: &Schema,
+    entry: &ReceivedEntry,
+    form: &Form,
+    changes: &[AttributeChange],
+) -> Reply {
     let content = html! {
         p { "This will be changed in " code { (entry.dn) } ":" }
-        (difference(entry, changes))
+        (difference(schema, entry, changes))
         details {
             summary { "As LDIF" }
-            pre { (ldif(&entry.dn, changes)) }
+            pre { (ldif(schema, &entry.dn, changes)) }
         }
         form method="post" action="/entry/edit" {
             (layout::csrf(visit))
@@ -354,8 +364,9 @@ fn review_page(visit: &Visit<'_>, entry: &ReceivedEntry, form: &Form, changes: &
     Reply::page(layout::page(visit, menu_item(form), "Review the change", content))
 }
 
-fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
-    let text = |value: &[u8]| match std::str::from_utf8(value) {
+fn difference(schema: &Schema, entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
+    let text = |name: &str, value: &[u8]| match std::str::from_utf8(value) {
+        _ if is_secret_in(schema, name) => HIDDEN.to_owned(),
         Ok(text) => text.to_owned(),
         Err(_) => format!("({} bytes)", value.len()),
     };
@@ -365,21 +376,21 @@ fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
                 @let old = entry.values(&change.name);
                 @match change.operation {
                     ModifyOperation::Add | ModifyOperation::Increment => {
-                        @for value in &change.values { span.plus { "+ " (change.name) ": " (text(value)) } }
+                        @for value in &change.values { span.plus { "+ " (change.name) ": " (text(&change.name, value)) } }
                     }
                     ModifyOperation::Delete if !change.values.is_empty() => {
-                        @for value in &change.values { span.minus { "− " (change.name) ": " (text(value)) } }
+                        @for value in &change.values { span.minus { "− " (change.name) ": " (text(&change.name, value)) } }
                     }
                     ModifyOperation::Delete => {
-                        @for value in old { span.minus { "− " (change.name) ": " (text(value)) } }
+                        @for value in old { span.minus { "− " (change.name) ": " (text(&change.name, value)) } }
                     }
                     ModifyOperation::Replace => {
                         @for value in old.iter().filter(|value| !change.values.contains(value)) {
-                            span.minus { "− " (change.name) ": " (text(value)) }
+                            span.minus { "− " (change.name) ": " (text(&change.name, value)) }
                         }
                         @for value in &change.values {
-                            @if old.contains(value) { span.same { "  " (change.name) ": " (text(value)) } }
-                            @else { span.plus { "+ " (change.name) ": " (text(value)) } }
+                            @if old.contains(value) { span.same { "  " (change.name) ": " (text(&change.name, value)) } }
+                            @else { span.plus { "+ " (change.name) ": " (text(&change.name, value)) } }
                         }
                     }
                 }
@@ -388,13 +399,17 @@ fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
     }
 }
 
-fn ldif(dn: &str, changes: &[AttributeChange]) -> String {
+fn ldif(schema: &Schema, dn: &str, changes: &[AttributeChange]) -> String {
     let writer = Writer::new(Some(78));
     let mut out = Vec::new();
     writer.value(&mut out, "dn", dn.as_bytes());
     out.extend_from_slice(b"changetype: modify\n");
     for change in changes {
-        let (description, values) = (change.name.clone(), change.values.clone());
+        let description = change.name.clone();
+        let values = match is_secret_in(schema, &description) {
+            true => change.values.iter().map(|_| HIDDEN.as_bytes().to_vec()).collect(),
+            false => change.values.clone(),
+        };
         writer.modification(&mut out, &Modification { operation: change.operation, description, values });
     }
     String::from_utf8_lossy(&out).into_owned()
