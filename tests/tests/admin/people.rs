@@ -67,6 +67,11 @@ fn sessions_end_with_the_password_and_with_the_account() {
     assert_eq!(admin.post("/people/password", &[("dn", EVE), ("new", "second one")]).status, 303);
     assert!(!goes_on(&mut one) && !goes_on(&mut other) && goes_on(&mut admin));
 
+    // The root DN has no entry whose password it could change: the page says where its password is.
+    let fields = [("old", "secret"), ("new", "another one"), ("again", "another one")];
+    let refused = admin.post("/password", &fields).body;
+    assert!(refused.contains("is not changed") && refused.contains("<code>olcRootPW</code>"), "{refused}");
+
     // Eve does: the session in which she does it goes on.
     let (mut one, mut other) = (eve("second one"), eve("second one"));
     one.get("/password");

@@ -64,15 +64,19 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             Some((entry, state)) => (account(visit, &schema, entry, state)),
             None => {
                 p { "You are logged in as " code { (dn) } "." }
-                p.help {
-                    "There is no entry of this name, or you may not see it. The password of a root DN without an entry is "
-                    code { "olcRootPW" } " of its database, in the configuration."
-                }
+                p.help { "There is no entry of this name, or you may not see it. " (root_password()) }
                 (password())
             }
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Account, "My account", content)))
+}
+
+/// Where the password of those is who need no entry.
+pub(super) fn root_password() -> Markup {
+    html! {
+        "The password of a root DN without an entry is " code { "olcRootPW" } " of its database, in the configuration."
+    }
 }
 
 fn password() -> Markup {
