@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 
-use super::http::{ENTRIES, Fixture, Http, escape, start_with};
+use super::http::{ADMIN, ENTRIES, Fixture, Http, escape, start_with};
 
 const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
 /// Ann looks after the people, and a password policy binds her and them. It locks nobody out.
@@ -200,5 +200,38 @@ fn a_review_shows_no_secret() {
     assert!(review.contains("olcRootPW: (hidden here)\n"), "as LDIF: {review}");
     let review = admin.post("/entry/edit", &[("dn", EVE), ("v:userPassword", ""), ("step", "review")]).body;
     assert!(review.contains("− userPassword: (hidden here)") && !review.contains("evespassword"), "{review}");
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn users_go_to_the_naming_context_that_was_chosen() {
+    let other = format!("database mdb\nsuffix o=other\nrootdn {ADMIN}\ndirectory @DATA@/other");
+    let fixture = start_with(&other, "", ENTRIES);
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in(ADMIN, "secret").status, 303);
+    // The first one is empty; the list leads to the other one.
+    let page = admin.get("/people").body;
+    assert!(
+        page.contains("Nobody is here yet") && page.contains("<option value=\"dc=example,dc=com\">"),
+        "{page}"
+    );
+    for (base, parent) in
+        [("dc=example,dc=com", "ou=people,dc=example,dc=com"), ("o=other", "ou=people,o=other")]
+    {
+        let new = format!("/people/new?base={}", escape(base));
+        let page = admin.get(&format!("/people?base={}", escape(base))).body;
+        assert!(page.contains(&format!("href=\"{new}\"")), "{page}");
+        let page = admin.get(&new).body;
+        assert!(page.contains(&format!("name=\"parent\" value=\"{parent}\"")), "{page}");
+        let fields = [("uid", "new"), ("sn", "New"), ("password", "none"), ("parent", parent)];
+        let made = admin.post("/people/new", &fields);
+        let one = format!("/people/one?dn={}", escape(&format!("uid=new,{parent}")));
+        assert_eq!((made.status, made.header("location")), (303, one.as_str()), "{}", made.body);
+        let fields = [("cn", "news"), ("who", "new"), ("parent", parent)];
+        let made = admin.post("/groups/new", &fields);
+        assert_eq!(made.status, 303, "{}", made.body);
+        let page = admin.get(made.header("location")).body;
+        assert!(page.contains(&format!("uid=new,{parent}")), "{page}");
+    }
     assert!(fixture.server.stop());
 }

@@ -195,7 +195,7 @@ fn missing(visit: &Visit<'_>, dn: &str) -> Markup {
             @if is_suffix {
                 h2 { "This directory is empty" }
                 p { "Nothing is in it yet, not even " code { (dn) } " itself." }
-                p { a.button.primary href="/people/new" { "Make your first user" } }
+                p { a.button.primary href=(url("/people/new", &[("base", dn)])) { "Make your first user" } }
             } @else {
                 h2 { "Nothing to see here" }
                 p { "There is no entry " code { (dn) } ", or you may not see it." }

@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use super::edit::refused;
 use super::layout::{self, MenuItem};
 use super::listing::Listing;
-use super::login::suffixes;
 use super::people::{self, Builder};
 use super::values::entry_url;
 use crate::admin::client::{AttributeChange, LdapClient, ReceivedEntry};
@@ -25,6 +24,7 @@ pub(super) const GROUPS: &str =
 
 /// `/groups?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
+    let new = people::new_url(visit, "/groups/new");
     let listing = Listing {
         place: MenuItem::Groups,
         path: "/groups",
@@ -37,9 +37,9 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
         empty: html! {
             h2 { "There is no group yet" }
             p { "Programs ask which group somebody is in to decide what they may do." }
-            p { a.button.primary href="/groups/new" { "Make your first group" } }
+            p { a.button.primary href=(new) { "Make your first group" } }
         },
-        beside: html! { a.button.primary href="/groups/new" { "New group" } },
+        beside: html! { a.button.primary href=(new) { "New group" } },
         header: html! { th { "Name" } th { "Kind" } th { "Description" } },
     };
     let row = |group: &ReceivedEntry| {
@@ -239,7 +239,7 @@ async fn find(visit: &Visit<'_>, client: &mut LdapClient, near: &str, who: &str)
 
 /// `/groups/new`.
 pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
-    let base = suffixes(visit.admin).into_iter().next().unwrap_or_default();
+    let base = people::new_base(visit);
     let mut client = visit.session.client.lock().await;
     let guessed = people::guess_parent(&mut client, &base, GROUPS, &["groups"], "groups").await;
     let offered = offered(visit, &mut client, &base).await;
@@ -247,7 +247,7 @@ pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
         drop(client);
         return Ok(Reply::page(new_page(visit, &Form::default(), &guessed, &offered, html! {})));
     };
-    let made = make(visit, &mut client, form, &base, &guessed).await;
+    let made = make(visit, &mut client, form, &guessed).await;
     drop(client);
     let trouble = match made {
         Ok(dn) => return Ok(Reply::SeeOther(one_url(&dn))),
@@ -263,7 +263,6 @@ async fn make(
     visit: &Visit<'_>,
     client: &mut LdapClient,
     form: &Form,
-    base: &str,
     guessed: &str,
 ) -> Result<String, Problem> {
     let cn = form.trimmed("cn");
@@ -271,6 +270,7 @@ async fn make(
         return Err(Problem::Bad("A group needs a name.".to_owned()));
     }
     let parent = Some(form.trimmed("parent")).filter(|parent| !parent.is_empty()).unwrap_or(guessed);
+    let base = &people::suffix_of(visit, parent);
     let mut entry = Builder::default();
     let posix = form.get("kind") == "posixGroup";
     let who = form.trimmed("who");

@@ -27,6 +27,7 @@ const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
 
 /// `/people?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
+    let new = new_url(visit, "/people/new");
     let listing = Listing {
         place: MenuItem::People,
         path: "/people",
@@ -39,9 +40,9 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
         empty: html! {
             h2 { "Nobody is here yet" }
             p { "A user is a person or a program that logs in. Making one takes a name and nothing else." }
-            p { a.button.primary href="/people/new" { "Make your first user" } }
+            p { a.button.primary href=(new) { "Make your first user" } }
         },
-        beside: html! { a.button.primary href="/people/new" { "New user" } },
+        beside: html! { a.button.primary href=(new) { "New user" } },
         header: html! { th { "Name" } th { "Login" } th { "Mail" } },
     };
     let row = |person: &ReceivedEntry| {
@@ -283,6 +284,21 @@ pub(super) fn suffix_of(visit: &Visit<'_>, dn: &str) -> String {
     all.into_iter().next().unwrap_or_default()
 }
 
+/// The way to the form of a new entry in the naming context that a list shows.
+pub(super) fn new_url(visit: &Visit<'_>, path: &str) -> String {
+    match visit.query.get("base") {
+        "" => path.to_owned(),
+        base => url(path, &[("base", base)]),
+    }
+}
+
+/// The naming context of a new entry: the one that the address names, or the first.
+pub(super) fn new_base(visit: &Visit<'_>) -> String {
+    let all = suffixes(visit.admin);
+    let named = all.iter().find(|suffix| names::same(suffix, visit.query.get("base"))).cloned();
+    named.or_else(|| all.into_iter().next()).unwrap_or_default()
+}
+
 async fn groups_of(client: &mut LdapClient, base: &str, person: &ReceivedEntry) -> Vec<ReceivedEntry> {
     let dn = names::filter_value(&person.dn);
     let login =
@@ -294,7 +310,7 @@ async fn groups_of(client: &mut LdapClient, base: &str, person: &ReceivedEntry) 
 
 /// `/people/new`.
 pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
-    let base = suffixes(visit.admin).into_iter().next().unwrap_or_default();
+    let base = new_base(visit);
     let mut client = visit.session.client.lock().await;
     let guessed = guess_parent(&mut client, &base, PEOPLE, &["people", "users"], "people").await;
     let Some(form) = visit.form else {
@@ -305,7 +321,7 @@ pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
         "" => guessed.clone(),
         parent => parent.to_owned(),
     };
-    let made = make(visit, &mut client, form, &base, &parent).await;
+    let made = make(visit, &mut client, form, &suffix_of(visit, &parent), &parent).await;
     drop(client);
     match made {
         Ok(dn) => Ok(Reply::SeeOther(one_url(&dn))),
