@@ -300,6 +300,11 @@ fn entries_are_browsed_and_edited() {
     desk.browser.resize(320, 844);
     let hidden = "(() => { const box = document.querySelector('.scroll'); return box.scrollWidth - box.clientWidth })()";
     assert_eq!(desk.browser.run(hidden), 0);
+    // Nor is a field squeezed by what stands beside it, or a word broken.
+    desk.open("/entry/edit?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom&add=jpegPhoto");
+    assert_eq!(desk.browser.run("document.getElementById('field-jpegPhoto').clientWidth > 200"), true);
+    desk.open("/import");
+    assert_eq!(desk.browser.run("document.querySelector('label.inline code').offsetHeight < 32"), true);
     desk.browser.resize(1280, 900);
 
     desk.open("/entry/delete?dn=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");

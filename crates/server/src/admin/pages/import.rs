@@ -133,7 +133,7 @@ fn begin(visit: &Visit<'_>, form: &Form, trouble: Option<&str>) -> Reply {
             fieldset {
                 legend { "Kind of file" }
                 label.inline { input type="radio" name="format" value="ldif" checked[!is_csv];
-                    "LDIF: entries to be added, or changes with " code { "changetype" } }
+                    span { "LDIF: entries to be added, or changes with " code { "changetype" } } }
                 label.inline { input type="radio" name="format" value="csv" checked[is_csv];
                     "CSV: a table whose first line names attributes" }
             }
