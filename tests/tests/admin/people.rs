@@ -235,3 +235,17 @@ fn users_go_to_the_naming_context_that_was_chosen() {
     }
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn a_replica_says_where_changes_go() {
+    let replica = "syncrepl rid=001 provider=ldap://127.0.0.1:1/ searchbase=dc=example,dc=com bindmethod=simple \
+                   retry=\"60 +\"\nupdateref ldap://provider.example.com/";
+    let fixture = start_with("", replica, ENTRIES);
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let refused = admin.post("/entry/edit", &[("dn", ANN), ("v:title", "Chief"), ("step", "save")]);
+    assert_eq!(refused.status, 422);
+    let says = refused.body.contains("another server does.");
+    assert!(says && refused.body.contains("<code>ldap://provider.example.com/"), "{}", refused.body);
+    assert!(fixture.server.stop());
+}

@@ -103,6 +103,7 @@ impl<T> Attempt<T> for Result<T, LdapResult> {
 pub(super) fn explain(result: &LdapResult) -> &'static str {
     match result.code {
         ResultCode::INSUFFICIENT_ACCESS_RIGHTS => "You do not have the rights for this.",
+        ResultCode::REFERRAL => "This server does not do this: another server does.",
         ResultCode::NO_SUCH_OBJECT => "There is no such entry, or you may not see it.",
         ResultCode::ENTRY_ALREADY_EXISTS => "There is an entry of this name already.",
         ResultCode::OBJECT_CLASS_VIOLATION => "This does not fit the entry's object classes.",
