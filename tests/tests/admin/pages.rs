@@ -460,6 +460,23 @@ fn a_password_policy_holds_here_as_well() {
     assert!(server.stop());
 }
 
+/// As Debian's slapd is set up.
+#[test]
+fn a_short_name_is_that_of_the_root_dn_over_the_users() {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "admin-listener http://127.0.0.1:0/\ndatabase config\nrootdn cn=admin,cn=config\n\
+             database mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n"
+        ),
+    );
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut http = Http::new(SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1])));
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    assert!(http.get("/about").body.contains(&format!("<code>{ADMIN}</code>")));
+    assert!(server.stop());
+}
+
 #[test]
 fn users_log_in_by_their_name_though_anonymous_may_not_search() {
     let fixture = start("");
