@@ -196,6 +196,26 @@ fn the_configuration_shows_databases_by_whatever_classes_they_were_added() {
     assert!(fixture.server.stop());
 }
 
+/// A level that was not shown as on would be turned off by the next change.
+#[test]
+fn levels_of_the_log_are_shown_however_they_are_written() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    for (written, on) in
+        [("768", &["stats", "stats2"][..]), ("0x4100", &["stats", "sync"]), ("stats", &["stats"])]
+    {
+        let fields = [("dn", "cn=config"), ("v:olcLogLevel", written), ("step", "save")];
+        assert_eq!(http.post("/entry/edit", &fields).status, 303, "{written}");
+        let page = http.get("/config").body;
+        for level in ["trace", "acl", "stats", "stats2", "sync", "none"] {
+            let is_on = page.contains(&format!("name=\"v:olcLogLevel\" value=\"{level}\" checked"));
+            assert_eq!(is_on, on.contains(&level), "{level} of {written}: {page}");
+        }
+    }
+    assert!(fixture.server.stop());
+}
+
 #[test]
 fn an_entry_that_changed_meanwhile_is_not_overwritten() {
     let fixture = start("");
