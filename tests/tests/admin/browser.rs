@@ -317,6 +317,31 @@ fn entries_are_browsed_and_edited() {
     desk.end();
 }
 
+/// The tree asks for 200 entries at once.
+#[test]
+fn the_keyboard_comes_to_the_rest_of_a_long_list() {
+    let mut entries = ENTRIES.to_owned();
+    for number in 0..205 {
+        entries += &format!(
+            "\ndn: cn=number {number:03},ou=people,dc=example,dc=com\nobjectClass: device\ncn: number {number:03}\n"
+        );
+    }
+    let Some(mut desk) = Desk::new(&entries) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/browse?dn=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.browser.until("document.querySelector('[data-tree]').dataset.ready === 'yes'");
+    assert_eq!(
+        desk.browser.run("document.querySelectorAll('[role=group] [role=group] > [role=treeitem]').length"),
+        200
+    );
+    desk.browser.run("document.querySelector('.side button').focus()");
+    desk.browser.press("Enter");
+    desk.browser
+        .until("document.querySelectorAll('[role=group] [role=group] > [role=treeitem]').length === 207");
+    desk.browser.until("document.activeElement.dataset.dn === 'cn=number 198,ou=people,dc=example,dc=com'");
+    desk.end();
+}
+
 #[test]
 fn the_configuration_is_changed_while_it_serves() {
     let Some(mut desk) = Desk::new(ENTRIES) else { return };
