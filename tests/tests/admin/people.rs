@@ -1,8 +1,12 @@
 //! Users on the admin page: made, locked and put out, and what is said when only a part of it is done.
 
-use base64::Engine as _;
+use std::io::Write as _;
+use std::net::TcpStream;
 
-use super::http::{ADMIN, ENTRIES, Fixture, Http, escape, start_with};
+use base64::Engine as _;
+use larix_testkit::until;
+
+use super::http::{ADMIN, ENTRIES, FORM, Fixture, Http, escape, start_with};
 
 const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
 /// Ann looks after the people, and a password policy binds her and them. It locks nobody out.
@@ -247,5 +251,34 @@ fn a_replica_says_where_changes_go() {
     assert_eq!(refused.status, 422);
     let says = refused.body.contains("another server does.");
     assert!(says && refused.body.contains("<code>ldap://provider.example.com/"), "{}", refused.body);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn a_change_is_carried_out_though_its_browser_leaves() {
+    let fixture = start();
+    let (mut admin, mut other) = (Http::new(fixture.http), Http::new(fixture.http));
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    assert_eq!(other.log_in("admin", "secret").status, 303);
+    let name = |number: usize| format!("cn=number {number},ou=people,dc=example,dc=com");
+    let mut text = String::new();
+    (0..1_500).for_each(|n| text += &format!("dn: {}\nobjectClass: device\ncn: number {n}\n\n", name(n)));
+    let body = format!("csrf={}&format=ldif&step=run&text={}", admin.csrf, escape(&text));
+    let cookies: Vec<String> = admin.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let request = format!(
+        "POST /import HTTP/1.1\r\nHost: {}\r\nCookie: {}\r\n{FORM}Content-Length: {}\r\n\r\n{body}",
+        fixture.http,
+        cookies.join("; "),
+        body.len()
+    );
+    let mut is_there = |number: usize| {
+        let page = other.get(&format!("/browse?dn={}", escape(&name(number)))).body;
+        !page.contains("Nothing to see here")
+    };
+    let mut browser = TcpStream::connect(fixture.http).expect("a connection");
+    browser.write_all(request.as_bytes()).expect("a request");
+    until("the first record", || is_there(0));
+    drop(browser);
+    until("the last record", || is_there(1_499));
     assert!(fixture.server.stop());
 }
