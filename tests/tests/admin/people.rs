@@ -181,7 +181,7 @@ fn what_a_form_does_not_hold_it_does_not_take_away() {
     let photo = base64::engine::general_purpose::STANDARD.encode(photo);
     let text = format!("dn: {EVE}\nchangetype: modify\nadd: jpegPhoto\njpegPhoto:: {photo}\n");
     let done = admin.post("/import", &[("format", "ldif"), ("text", &text), ("step", "run")]);
-    assert!(done.body.contains("All 1 records were imported."), "{}", done.body);
+    assert!(done.body.contains("The record was imported."), "{}", done.body);
     let form = admin.get(&format!("/entry/edit?dn={}", escape(EVE))).body;
     assert!(form.contains("left as they are: jpegPhoto.") && form.len() < 100_000, "{} bytes", form.len());
     assert!(fixture.server.stop());

@@ -230,7 +230,7 @@ fn done(visit: &Visit<'_>, steps: &[Step], report: &Report) -> Reply {
     let rest = report.rest.and_then(|number| steps.get(number));
     let content = html! {
         @if whole {
-            div.notice.done role="status" { p { "All " (report.done) " records were imported." } }
+            div.notice.done role="status" { p { @if report.done == 1 { "The record was imported." } @else { "All " (report.done) " records were imported." } } }
         } @else {
             (layout::alert("Not all of it was imported", html! {
                 p { (report.done) " of " (steps.len()) " records were carried out, and stay. " (report.refused_in_all) " were refused." }
