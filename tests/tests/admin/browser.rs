@@ -166,6 +166,8 @@ fn from_nothing_to_a_user_in_a_group() {
     charts_have_ranges(&mut desk);
     picture(&mut desk.browser, "admin-overview");
     desk.browser.resize(390, 844);
+    // Columns that one scrolls to are not squeezed: they would make the rows tall.
+    assert_eq!(desk.browser.run("document.querySelector('.scroll table').offsetHeight < 200"), true);
     picture(&mut desk.browser, "admin-narrow");
     desk.end();
 }
@@ -291,12 +293,52 @@ fn entries_are_browsed_and_edited() {
     desk.browser.fill("#val", "S*");
     desk.browser.run("document.querySelector('[data-add-term]').click()");
     assert_eq!(desk.browser.run("document.getElementById('filter').value"), "(&(uid=ann)(sn=S\\2a))");
+    // As ldapsearch takes it: one item without parentheses.
+    desk.browser.fill("#filter", "uid=ann");
+    desk.browser.fill("#val", "S");
+    desk.browser.run("document.querySelector('[data-add-term]').click()");
+    assert_eq!(desk.browser.run("document.getElementById('filter').value"), "(&(uid=ann)(sn=S))");
+    // In a narrow window no name is cut off.
+    desk.browser.resize(320, 844);
+    let hidden = "(() => { const box = document.querySelector('.scroll'); return box.scrollWidth - box.clientWidth })()";
+    assert_eq!(desk.browser.run(hidden), 0);
+    // Nor is a field squeezed by what stands beside it, or a word broken.
+    desk.open("/entry/edit?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom&add=jpegPhoto");
+    assert_eq!(desk.browser.run("document.getElementById('field-jpegPhoto').clientWidth > 200"), true);
+    desk.open("/import");
+    assert_eq!(desk.browser.run("document.querySelector('label.inline code').offsetHeight < 32"), true);
+    desk.browser.resize(1280, 900);
 
     desk.open("/entry/delete?dn=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
     desk.shows("2 entries below it will be deleted with it.");
     desk.browser.fill("#name", "ou=people");
     desk.browser.click("button.danger");
     desk.shows("ou=people is deleted.");
+    desk.end();
+}
+
+/// The tree asks for 200 entries at once.
+#[test]
+fn the_keyboard_comes_to_the_rest_of_a_long_list() {
+    let mut entries = ENTRIES.to_owned();
+    for number in 0..205 {
+        entries += &format!(
+            "\ndn: cn=number {number:03},ou=people,dc=example,dc=com\nobjectClass: device\ncn: number {number:03}\n"
+        );
+    }
+    let Some(mut desk) = Desk::new(&entries) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/browse?dn=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.browser.until("document.querySelector('[data-tree]').dataset.ready === 'yes'");
+    assert_eq!(
+        desk.browser.run("document.querySelectorAll('[role=group] [role=group] > [role=treeitem]').length"),
+        200
+    );
+    desk.browser.run("document.querySelector('.side button').focus()");
+    desk.browser.press("Enter");
+    desk.browser
+        .until("document.querySelectorAll('[role=group] [role=group] > [role=treeitem]').length === 207");
+    desk.browser.until("document.activeElement.dataset.dn === 'cn=number 198,ou=people,dc=example,dc=com'");
     desk.end();
 }
 

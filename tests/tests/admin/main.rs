@@ -8,6 +8,7 @@ mod device;
 mod http;
 mod overview;
 mod pages;
+mod people;
 mod reset;
 mod reset_mail;
 mod searching;

@@ -87,6 +87,11 @@ fn what_does_not_come_from_its_own_pages_is_refused() {
     check("GET", "", "", 404);
     check("POST", FORM, &"x".repeat(4_200_000), 413);
     check("POST", &own, &body, 303);
+    // As behind a proxy that speaks TLS to browsers, and none to the page: it says what to do.
+    let origin = format!("{FORM}Origin: https://{}\r\nSec-Fetch-Site: same-origin\r\n", fixture.http);
+    let answer = http.ask("POST", path, &origin, &body);
+    let says = answer.body.contains("an admin-listener with https:// must be behind the proxy");
+    assert!(answer.status == 403 && says, "{}", answer.body);
 
     let host = |host: &str| {
         send(fixture.http, &format!("GET /login HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
@@ -191,6 +196,26 @@ fn the_configuration_shows_databases_by_whatever_classes_they_were_added() {
     assert!(fixture.server.stop());
 }
 
+/// A level that was not shown as on would be turned off by the next change.
+#[test]
+fn levels_of_the_log_are_shown_however_they_are_written() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    for (written, on) in
+        [("768", &["stats", "stats2"][..]), ("0x4100", &["stats", "sync"]), ("stats", &["stats"])]
+    {
+        let fields = [("dn", "cn=config"), ("v:olcLogLevel", written), ("step", "save")];
+        assert_eq!(http.post("/entry/edit", &fields).status, 303, "{written}");
+        let page = http.get("/config").body;
+        for level in ["trace", "acl", "stats", "stats2", "sync", "none"] {
+            let is_on = page.contains(&format!("name=\"v:olcLogLevel\" value=\"{level}\" checked"));
+            assert_eq!(is_on, on.contains(&level), "{level} of {written}: {page}");
+        }
+    }
+    assert!(fixture.server.stop());
+}
+
 #[test]
 fn an_entry_that_changed_meanwhile_is_not_overwritten() {
     let fixture = start("");
@@ -279,7 +304,13 @@ fn nor_is_it_deleted() {
     // The answer is about the entry as it is now.
     let seen = state_in(&late.body);
     assert_eq!(http.post("/entry/delete", &[("dn", bob), ("csn", &seen)]).status, 303);
-    assert_eq!(http.get(&format!("/entry/delete?dn={}", escape(bob))).status, 404);
+    // What another administrator still has open says so.
+    for path in ["/entry/delete", "/entry/edit", "/entry/copy", "/people/one", "/groups/one"] {
+        let gone = http.get(&format!("{path}?dn={}", escape(bob)));
+        assert_eq!(gone.status, 404, "{path}");
+        let said = gone.body.contains(&format!("There is no entry <code>{bob}</code>"));
+        assert!(said, "{path}: {}", gone.body);
+    }
     assert!(fixture.server.stop());
 }
 
@@ -446,6 +477,23 @@ fn a_password_policy_holds_here_as_well() {
     assert_eq!(Http::new(address).log_in(ann, "third").status, 401);
     assert_eq!(lock(&mut admin, "unlock").status, 303);
     assert_eq!(Http::new(address).log_in(ann, "third").status, 303);
+    assert!(server.stop());
+}
+
+/// As Debian's slapd is set up.
+#[test]
+fn a_short_name_is_that_of_the_root_dn_over_the_users() {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "admin-listener http://127.0.0.1:0/\ndatabase config\nrootdn cn=admin,cn=config\n\
+             database mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n"
+        ),
+    );
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut http = Http::new(SocketAddr::from((Ipv4Addr::LOCALHOST, server.ports[1])));
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    assert!(http.get("/about").body.contains(&format!("<code>{ADMIN}</code>")));
     assert!(server.stop());
 }
 

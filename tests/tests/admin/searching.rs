@@ -148,3 +148,35 @@ fn several_entries_are_deleted_after_a_look_at_them() {
     assert!(exists(&mut http, b));
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn a_star_is_a_column_for_each_attribute() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    let found = http.get("/search?base=dc%3Dexample%2Cdc%3Dcom&filter=(uid%3Dann)&attributes=sn,*");
+    let head =
+        found.body.split("<thead>").nth(1).and_then(|rest| rest.split("</thead>").next()).unwrap_or("");
+    let place = |name: &str| head.find(&format!(">{name}<")).unwrap_or_else(|| panic!("{name}: {head}"));
+    assert!(place("sn") < place("cn") && place("sn") < place("objectClass"), "{head}");
+    assert!(found.body.contains("<td>Ann Example</td>") && !found.body.contains("annpass"), "{}", found.body);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn a_search_shows_no_secret_whatever_its_attribute_is_called() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    for (base, filter, attribute, secret) in [
+        ("cn=config", "(olcRootPW=*)", "olcRootPW", "secret"),
+        ("cn=config", "(olcRootPW=*)", "OLCROOTPW", "secret"),
+        ("dc=example,dc=com", "(uid=ann)", "userPassword", "annpass"),
+    ] {
+        let path = format!("/search?base={}&filter={}&attributes={attribute}", escape(base), escape(filter));
+        let found = http.get(&path);
+        assert!(found.body.contains("<td>••••</td>"), "{path}: {}", found.body);
+        assert!(!found.body.contains(&format!("<td>{secret}")), "{path}: {}", found.body);
+    }
+    assert!(fixture.server.stop());
+}

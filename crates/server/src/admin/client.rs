@@ -14,12 +14,13 @@ use larix_engine::time::Clock as _;
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
 use larix_proto::control::{
-    ControlValue as _, PagedResults, PasswordPolicyRequest, PasswordPolicyResponse, SortKey, SortRequest,
+    AccountUsability, AccountUsabilityRequest, ControlValue as _, PagedResults, PasswordPolicyRequest,
+    PasswordPolicyResponse, SortKey, SortRequest,
 };
 use larix_proto::extended::{ExtendedValue as _, PasswordModify, PasswordModifyResponse};
 use larix_proto::{
-    ControlBuf, FilterBuf, Frame, LdapResult, MessageId, ModifyOperation, Response, ResultCode, Scope, frame,
-    oid,
+    ControlBuf, FilterBuf, Frame, FrameError, LdapResult, MessageId, ModifyOperation, Response, ResultCode,
+    Scope, frame, oid,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -45,6 +46,8 @@ pub(super) struct LdapClient {
     stream: UnixStream,
     input: Vec<u8>,
     last_id: u32,
+    /// Bytes of a message too large for a page that are still to come.
+    passed_over: usize,
     /// Nothing more comes from there, or a request has gone in part: no other may follow it.
     gone: bool,
 }
@@ -54,6 +57,8 @@ pub(super) struct LdapClient {
 pub(super) struct Answer {
     pub(super) entries: Vec<ReceivedEntry>,
     pub(super) controls: Vec<ControlBuf>,
+    /// Those of the last entry.
+    entry_controls: Vec<ControlBuf>,
     /// Of an extended response.
     pub(super) value: Option<Vec<u8>>,
 }
@@ -144,7 +149,7 @@ impl LdapClient {
         if !served {
             server.statistics.closed(number);
         }
-        Ok(Self { stream, input: Vec::new(), last_id: 0, gone: false })
+        Ok(Self { stream, input: Vec::new(), last_id: 0, passed_over: 0, gone: false })
     }
 
     /// Whether the server has ended the connection, as `idletimeout` does.
@@ -231,6 +236,19 @@ impl LdapClient {
             _ if result.is_success() => Ok(answer.entries.into_iter().next()),
             _ => Err(result),
         }
+    }
+
+    /// Whether an account can log in, as far as its state and its password policy go (the account usability control). `None`: the server
+    /// does not say, as to those who may not compare the password, and of an account without a policy or a password.
+    pub(super) async fn is_usable(&mut self, dn: &str) -> Option<bool> {
+        let filter = FilterBuf::parse("(objectClass=*)").ok()?;
+        let mut search = Search::new(dn, Scope::Base, filter.as_filter());
+        search.attributes = &["1.1"];
+        let control = [AccountUsabilityRequest.to_control(false)];
+        let (_, answer) = self.exchange(|out, id| client::search(out, id, &search, &control)).await;
+        let control = answer.entry_controls.iter().find(|control| control.oid == AccountUsability::OID)?;
+        let usability = AccountUsability::decode(control.value.as_deref()).ok()?;
+        Some(matches!(usability, AccountUsability::Available { .. }))
     }
 
     /// One page of a search. What a size or time limit left is given, as if it were all.
@@ -434,18 +452,29 @@ impl LdapClient {
         self.gone = true;
         self.stream.write_all(request).await.map_err(lost)?;
         self.gone = false;
-        let mut bytes = 0;
+        let (mut bytes, mut is_too_large) = (0, false);
         loop {
-            match frame(&self.input, ANSWER_MAX) {
+            let passed = self.passed_over.min(self.input.len());
+            self.input.drain(..passed);
+            self.passed_over -= passed;
+            let framed = match self.passed_over {
+                0 => frame(&self.input, ANSWER_MAX),
+                needed => Ok(Frame::Incomplete { needed }),
+            };
+            match framed {
                 Ok(Frame::Complete { len }) => {
                     let pdu = Zeroizing::new(self.input.drain(..len).collect::<Vec<u8>>());
-                    bytes += len;
-                    if bytes > ANSWER_MAX {
-                        let text = "the answer is larger than 16 MiB: too much for a page";
-                        return Err(LdapResult::with(ResultCode::SIZE_LIMIT_EXCEEDED, text));
+                    let taken = take(id, &pdu, answer)?;
+                    bytes += if taken == Taken::OfAnotherRequest { 0 } else { len };
+                    is_too_large |= bytes > ANSWER_MAX;
+                    if is_too_large {
+                        answer.entries.clear();
                     }
-                    if let Some(result) = take(id, &pdu, answer)? {
-                        return Ok(result);
+                    match taken {
+                        // All that belongs to the answer has come: the connection is as good as before.
+                        Taken::Last(_) if is_too_large => return Ok(too_large()),
+                        Taken::Last(result) => return Ok(result),
+                        Taken::Part | Taken::OfAnotherRequest => {}
                     }
                 }
                 Ok(Frame::Incomplete { .. }) => {
@@ -454,10 +483,22 @@ impl LdapClient {
                         return Err(lost(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
+                Err(FrameError::TooLarge { .. }) => {
+                    self.passed_over = match frame(&self.input, usize::MAX) {
+                        Ok(Frame::Complete { len } | Frame::Incomplete { needed: len }) => len,
+                        Err(error) => return Err(LdapResult::with(ResultCode::OTHER, error.to_string())),
+                    };
+                    is_too_large = true;
+                }
                 Err(error) => return Err(LdapResult::with(ResultCode::OTHER, error.to_string())),
             }
         }
     }
+}
+
+fn too_large() -> LdapResult {
+    let text = "the answer is larger than 16 MiB: too much for a page";
+    LdapResult::with(ResultCode::SIZE_LIMIT_EXCEEDED, text)
 }
 
 impl Drop for LdapClient {
@@ -481,17 +522,25 @@ fn effective_rights(identity: &str, attributes: &[&str]) -> ControlBuf {
     ControlBuf { oid: oid::EFFECTIVE_RIGHTS.into(), critical: true, value: Some(value) }
 }
 
-/// Takes one message; the result, if it was the last of this request.
-fn take(id: MessageId, pdu: &[u8], answer: &mut Answer) -> Result<Option<LdapResult>, LdapResult> {
+/// What a message was.
+#[derive(Debug, PartialEq, Eq)]
+enum Taken {
+    /// Of one that was given up: it is passed over.
+    OfAnotherRequest,
+    Part,
+    Last(LdapResult),
+}
+
+/// Takes one message.
+fn take(id: MessageId, pdu: &[u8], answer: &mut Answer) -> Result<Taken, LdapResult> {
     let message = Response::decode_message(pdu)
         .map_err(|error| LdapResult::with(ResultCode::OTHER, error.to_string()))?;
     if message.id == MessageId(0) {
         let result = message.response.result().map(|(_, result)| result.to_owned());
         return Err(result.unwrap_or_else(|| LdapResult::new(ResultCode::UNAVAILABLE)));
     }
-    // Those of a request that was given up are passed over.
     if message.id != id {
-        return Ok(None);
+        return Ok(Taken::OfAnotherRequest);
     }
     match message.response {
         Response::Entry(entry) => {
@@ -499,14 +548,15 @@ fn take(id: MessageId, pdu: &[u8], answer: &mut Answer) -> Result<Option<LdapRes
                 name: attribute.description.to_owned(),
                 values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
             });
+            answer.entry_controls = message.controls.iter().map(|control| control.to_owned()).collect();
             answer.entries.push(ReceivedEntry { dn: entry.dn.to_owned(), attributes: attributes.collect() });
         }
         Response::Extended { value, .. } => answer.value = value.map(<[u8]>::to_vec),
         _ => {}
     }
-    let Some((_, result)) = message.response.result() else { return Ok(None) };
+    let Some((_, result)) = message.response.result() else { return Ok(Taken::Part) };
     answer.controls = message.controls.iter().map(|control| control.to_owned()).collect();
-    Ok(Some(result.to_owned()))
+    Ok(Taken::Last(result.to_owned()))
 }
 
 fn bad_filter(error: larix_proto::FilterSyntaxError) -> LdapResult {
@@ -540,6 +590,60 @@ impl ReceivedEntry {
 mod tests {
     use super::*;
 
+    fn client(stream: UnixStream) -> LdapClient {
+        LdapClient { stream, input: Vec::new(), last_id: 0, passed_over: 0, gone: false }
+    }
+
+    /// An entry with a value of 1 MiB, for the first request.
+    fn entry() -> Vec<u8> {
+        let mut out = Vec::new();
+        write::constructed(&mut out, Tag::SEQUENCE, |out| {
+            write::integer(out, Tag::INTEGER, 1);
+            write::constructed(out, Tag::application_constructed(4), |out| {
+                write::octets(out, Tag::OCTET_STRING, b"cn=x");
+                write::constructed(out, Tag::SEQUENCE, |out| {
+                    write::constructed(out, Tag::SEQUENCE, |out| {
+                        write::octets(out, Tag::OCTET_STRING, b"cn");
+                        write::constructed(out, Tag::SET, |out| {
+                            write::octets(out, Tag::OCTET_STRING, &vec![b'x'; 1 << 20]);
+                        });
+                    });
+                });
+            });
+        });
+        out
+    }
+
+    #[test]
+    fn what_is_too_large_is_passed_over() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let content = ANSWER_MAX + 1;
+        let mut large = vec![0x30, 0x84];
+        large.extend(u32::try_from(content).unwrap().to_be_bytes());
+        large.resize(large.len() + content, 0);
+        // That a comparison is true.
+        let answer = |id: u8| [0x30, 12, 2, 1, id, 0x6f, 7, 10, 1, 6, 4, 0, 4, 0];
+        // One message, and several that are too much together.
+        for before in [large, entry().repeat(17)] {
+            runtime.block_on(async {
+                let (stream, mut server) = UnixStream::pair().unwrap();
+                let mut client = client(stream);
+                let serve = async {
+                    for bytes in [&before[..], &answer(1), &answer(2)] {
+                        server.write_all(bytes).await.unwrap();
+                    }
+                };
+                let ask = async {
+                    let refused = client.compare("cn=x", "cn", b"x").await.map_err(|result| result.code);
+                    assert_eq!(refused, Err(ResultCode::SIZE_LIMIT_EXCEEDED));
+                    assert!(!client.is_gone());
+                    assert!(client.compare("cn=x", "cn", b"x").await.is_ok_and(|is_there| is_there));
+                };
+                tokio::join!(serve, ask);
+            });
+        }
+    }
+
     #[test]
     fn behind_a_request_that_went_in_part_no_other_goes() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -547,7 +651,7 @@ mod tests {
             // More than the sockets hold, and what goes whole.
             for (bytes, is_gone) in [(8 << 20, true), (10, false)] {
                 let (stream, mut server) = UnixStream::pair().unwrap();
-                let mut client = LdapClient { stream, input: Vec::new(), last_id: 0, gone: false };
+                let mut client = client(stream);
                 let value = vec![b'x'; bytes];
                 let mut first = [0; 10];
                 tokio::select! {

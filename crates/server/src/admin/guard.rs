@@ -13,19 +13,21 @@ pub(super) fn host(headers: &HeaderMap) -> &str {
     text(headers, header::HOST)
 }
 
-/// Whether the request comes from a page of this origin. Browsers send one of these headers with every form.
-pub(super) fn is_own_origin(headers: &HeaderMap, connection: &ClientConnection) -> bool {
+/// Why a form is not taken for one of this origin's pages; `None` if it is. Browsers send one of these headers with every form.
+pub(super) fn not_own_origin(headers: &HeaderMap, connection: &ClientConnection) -> Option<String> {
     let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
     if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
-        return false;
+        return Some("this form was sent from another site\n".to_owned());
     }
-    match headers.get(header::ORIGIN) {
-        None => true,
-        Some(origin) => {
-            let scheme = if connection.address.tls { "https" } else { "http" };
-            origin.to_str().is_ok_and(|origin| origin == format!("{scheme}://{}", host(headers)))
-        }
-    }
+    let origin = headers.get(header::ORIGIN)?.to_str().unwrap_or("elsewhere");
+    let scheme = if connection.address.tls { "https" } else { "http" };
+    let own = format!("{scheme}://{}", host(headers));
+    (origin != own).then(|| {
+        format!(
+            "this form was sent from {origin}, and this page is {own}. A proxy in front of it must pass the Host header on, and where \
+             browsers come with https://, an admin-listener with https:// must be behind the proxy.\n"
+        )
+    })
 }
 
 /// A cookie's value.

@@ -106,6 +106,8 @@ struct Admin {
     mail_limits: RefCell<MailLimits>,
     /// Names that are looked up for a code by mail.
     looking_up: Cell<usize>,
+    /// Changes that are carried out to their end.
+    changing: Cell<usize>,
     /// From the first mail on.
     mailer: RefCell<Option<Mailer>>,
     /// The machine's own name.
@@ -160,7 +162,7 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let figures = RefCell::new(Figures::open(&server));
-        let (sessions, reset_codes, mail_limits, looking_up, mailer) = Default::default();
+        let (sessions, reset_codes, mail_limits, looking_up, changing, mailer) = Default::default();
         let admin = Admin {
             server,
             workers,
@@ -169,6 +171,7 @@ pub(crate) fn start(
             reset_codes,
             mail_limits,
             looking_up,
+            changing,
             mailer,
             machine,
         };

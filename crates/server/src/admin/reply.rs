@@ -28,10 +28,18 @@ pub(super) enum Problem {
     Refused { what: String, result: LdapResult },
     /// No such page.
     NotFound,
+    /// No entry of this name that the user may see.
+    NoEntry(String),
     /// The request makes no sense, and why.
     Bad(String),
     /// The LDAP connection has ended: to be logged in again.
     LoggedOut,
+}
+
+impl Problem {
+    pub(super) fn no_entry(dn: &str) -> Self {
+        Self::NoEntry(dn.to_owned())
+    }
 }
 
 pub(super) type PageResult = Result<Reply, Problem>;
@@ -95,6 +103,7 @@ impl<T> Attempt<T> for Result<T, LdapResult> {
 pub(super) fn explain(result: &LdapResult) -> &'static str {
     match result.code {
         ResultCode::INSUFFICIENT_ACCESS_RIGHTS => "You do not have the rights for this.",
+        ResultCode::REFERRAL => "This server does not do this: another server does.",
         ResultCode::NO_SUCH_OBJECT => "There is no such entry, or you may not see it.",
         ResultCode::ENTRY_ALREADY_EXISTS => "There is an entry of this name already.",
         ResultCode::OBJECT_CLASS_VIOLATION => "This does not fit the entry's object classes.",

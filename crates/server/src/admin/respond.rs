@@ -24,6 +24,8 @@ const LOGIN_MAX: usize = 16 * 1024;
 const BODY_MAX: usize = 4 * 1024 * 1024;
 /// How long a form may take to arrive.
 const BODY_PATIENCE: Duration = Duration::from_secs(20);
+/// Changes that are carried out to their end also if their browser leaves. Others end with it.
+const CHANGES_MAX: usize = 64;
 /// How long a page may take.
 const PAGE_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -132,8 +134,8 @@ async fn get(admin: &Admin, connection: &ClientConnection, request: &Request<Inc
 }
 
 async fn post(admin: &Rc<Admin>, connection: &ClientConnection, request: Request<Incoming>) -> Answer {
-    if !guard::is_own_origin(request.headers(), connection) {
-        return plain(StatusCode::FORBIDDEN, "this form was sent from another site\n");
+    if let Some(why) = guard::not_own_origin(request.headers(), connection) {
+        return plain(StatusCode::FORBIDDEN, &why);
     }
     let kind =
         request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -182,7 +184,43 @@ async fn post(admin: &Rc<Admin>, connection: &ClientConnection, request: Request
         return log_out(admin, connection, &request);
     }
     let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
-    show(&Visit { admin, session: &session, path, query: &query, form: Some(&form) }).await
+    let permit = ChangePermit::take(admin);
+    let goes_on = permit.is_some();
+    let (admin, path) = (admin.clone(), path.to_owned());
+    let change = async move {
+        let _permit = permit;
+        show(&Visit { admin: &admin, session: &session, path: &path, query: &query, form: Some(&form) }).await
+    };
+    if !goes_on {
+        return change.await;
+    }
+    // A browser that leaves, as at a second click, would leave a user without the password, or half an import.
+    match tokio::task::spawn_local(change).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            let text = format!("the change was cut off ({error}): look at how far it came\n");
+            plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
+        }
+    }
+}
+
+/// One of [`CHANGES_MAX`], given back however the change ends.
+struct ChangePermit(Rc<Admin>);
+
+impl ChangePermit {
+    fn take(admin: &Rc<Admin>) -> Option<Self> {
+        let changing = admin.changing.get();
+        (changing < CHANGES_MAX).then(|| {
+            admin.changing.set(changing + 1);
+            Self(admin.clone())
+        })
+    }
+}
+
+impl Drop for ChangePermit {
+    fn drop(&mut self) {
+        self.0.changing.set(self.0.changing.get().saturating_sub(1));
+    }
 }
 
 async fn show(visit: &Visit<'_>) -> Answer {

@@ -175,6 +175,11 @@ impl Sessions {
         self.0.remove(&key(token));
     }
 
+    /// Ends the sessions that are to end.
+    pub(super) fn end(&mut self, ends: impl Fn(&Session) -> bool) {
+        self.0.retain(|_, session| !ends(session));
+    }
+
     /// Ends what is over.
     pub(super) fn sweep(&mut self, now: Monotonic) {
         self.0.retain(|_, session| !session.is_over(now));

@@ -110,7 +110,9 @@ if (builder) {
     event.preventDefault();
     const field = (name) => builder.querySelector(`[name="${name}"]`);
     const next = term[field("op").value](field("attr").value.trim(), field("val").value);
-    const old = filter.value.trim();
+    const typed = filter.value.trim();
+    // A filter of one item may lack its parentheses.
+    const old = typed === "" || typed.startsWith("(") ? typed : `(${typed})`;
     if (old === "" || old === "(objectClass=*)") filter.value = next;
     else if (/^\(&\(/.test(old)) filter.value = old.slice(0, -1) + next + ")";
     else filter.value = `(&${old}${next})`;

@@ -78,9 +78,11 @@ async function fill(list, dn, page) {
 }
 
 async function more(button) {
-  const item = button.closest("li"), list = item.parentElement;
+  const item = button.closest("li"), list = item.parentElement, count = list.childElementCount - 1;
   item.remove();
   await fill(list, button.dataset.dn, button.dataset.page);
+  // The keyboard goes on with what has come.
+  list.children[count]?.focus();
 }
 
 async function open(item) {
@@ -116,6 +118,8 @@ function visible(tree) {
 }
 
 async function keys(event) {
+  // "More …" is within an entry and none itself: its keys are a button's.
+  if (event.target.closest("button")) return;
   const item = event.target.closest("[role=treeitem]");
   if (!item) return;
   const items = visible(event.currentTarget), at = items.indexOf(item);

@@ -3,6 +3,7 @@
 use larix_schema::Schema;
 use maud::{Markup, html};
 
+use super::edit::is_too_long;
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
@@ -63,15 +64,19 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             Some((entry, state)) => (account(visit, &schema, entry, state)),
             None => {
                 p { "You are logged in as " code { (dn) } "." }
-                p.help {
-                    "There is no entry of this name, or you may not see it. The password of a root DN without an entry is "
-                    code { "olcRootPW" } " of its database, in the configuration."
-                }
+                p.help { "There is no entry of this name, or you may not see it. " (root_password()) }
                 (password())
             }
         }
     };
     Ok(Reply::page(layout::page(visit, MenuItem::Account, "My account", content)))
+}
+
+/// Where the password of those is who need no entry.
+pub(super) fn root_password() -> Markup {
+    html! {
+        "The password of a root DN without an entry is " code { "olcRootPW" } " of its database, in the configuration."
+    }
 }
 
 fn password() -> Markup {
@@ -155,7 +160,10 @@ fn writable(entry: &ReceivedEntry) -> Vec<&str> {
     rights
         .filter(|(name, rights)| {
             let may = rights.values.iter().any(|value| has_write(&String::from_utf8_lossy(value)));
-            may && !name.eq_ignore_ascii_case("objectClass") && entry.values(name).len() <= VALUES_MAX
+            let values = entry.values(name);
+            may && !name.eq_ignore_ascii_case("objectClass")
+                && values.len() <= VALUES_MAX
+                && !is_too_long(values)
         })
         .map(|(name, _)| name)
         .collect()

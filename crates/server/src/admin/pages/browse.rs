@@ -74,8 +74,11 @@ pub(super) async fn value(visit: &Visit<'_>) -> PageResult {
         return Err(Problem::NotFound);
     }
     let mut client = visit.session.client.lock().await;
-    let entry =
-        client.read(dn, &[attribute]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let entry = client
+        .read(dn, &[attribute])
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let found = entry.attributes.iter().find(|a| a.name.eq_ignore_ascii_case(attribute));
     let bytes = found.and_then(|a| a.values.get(number)).ok_or(Problem::NotFound)?.clone();
     // Only what a browser does nothing but paint is shown by it; the rest is a file.
@@ -192,7 +195,7 @@ fn missing(visit: &Visit<'_>, dn: &str) -> Markup {
             @if is_suffix {
                 h2 { "This directory is empty" }
                 p { "Nothing is in it yet, not even " code { (dn) } " itself." }
-                p { a.button.primary href="/people/new" { "Make your first user" } }
+                p { a.button.primary href=(url("/people/new", &[("base", dn)])) { "Make your first user" } }
             } @else {
                 h2 { "Nothing to see here" }
                 p { "There is no entry " code { (dn) } ", or you may not see it." }

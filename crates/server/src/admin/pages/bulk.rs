@@ -1,7 +1,7 @@
 //! Several entries deleted at once, after a look at them.
 
 use hyper::StatusCode;
-use larix_proto::Dn;
+use larix_proto::{Dn, Scope};
 use maud::{Markup, html};
 
 use super::layout::{self, MenuItem};
@@ -75,7 +75,7 @@ async fn run(visit: &Visit<'_>, chosen: &[&str]) -> PageResult {
     let mut refused = Vec::new();
     for dn in chosen {
         match client.delete(dn, &[]).await {
-            Ok(_) => {}
+            Ok(_) => super::end_sessions(visit.admin, dn, Scope::Base, None),
             Err(_) if client.is_gone() => return Err(Problem::LoggedOut),
             Err(result) => refused.push((*dn, result)),
         }

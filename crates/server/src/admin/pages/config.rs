@@ -159,12 +159,9 @@ fn state(attributes: &str, states: &[IndexStatus]) -> String {
 }
 
 fn log_level(visit: &Visit<'_>, global: &ReceivedEntry) -> Markup {
-    let on: Vec<String> = global
-        .texts("olcLogLevel")
-        .iter()
-        .flat_map(|value| value.split([' ', ',']))
-        .map(str::to_ascii_lowercase)
-        .collect();
+    // Names, or numbers as in C.
+    let words = global.texts("olcLogLevel").into_iter().flat_map(|value| value.split([' ', ',']));
+    let on = LogLevel(words.filter_map(LogLevel::parse_word).fold(0, |on, level| on | level.0));
     let names = LogLevel::NAMES.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("any"));
     html! {
         section aria-labelledby="log" {
@@ -174,13 +171,15 @@ fn log_level(visit: &Visit<'_>, global: &ReceivedEntry) -> Markup {
                 input type="hidden" name="dn" value=(global.dn);
                 input type="hidden" name="csn" value=(changes::state(global));
                 input type="hidden" name="from" value="config";
-                @for (name, _) in names {
+                @for (name, bits) in names {
                     label.inline {
                         input type="checkbox" name={ (TEXT) "olcLogLevel" } value=(name.to_ascii_lowercase())
-                            checked[on.contains(&name.to_ascii_lowercase())];
+                            checked[on.has(*bits)];
                         (name.to_ascii_lowercase())
                     }
                 }
+                // It has no box, and stays on.
+                @if on.has(LogLevel::PCACHE) { input type="hidden" name={ (TEXT) "olcLogLevel" } value="pcache"; }
                 p.help { code { "stats" } " writes a line for every operation and its result; " code { "none" } " leaves what is important." }
                 button type="submit" name="step" value="review" { "Review the change" }
             }

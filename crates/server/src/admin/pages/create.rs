@@ -3,7 +3,7 @@
 use larix_schema::{ClassKind, Schema};
 use maud::{Markup, html};
 
-use super::edit::refused;
+use super::edit::{is_too_long, refused};
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
@@ -37,9 +37,8 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             kinds(&schema, parent),
         )));
     }
-    let class = fields.trimmed("class");
-    if schema.object_class(class).is_none() {
-        return Err(Problem::Bad(format!("There is no object class {class} in the schema.")));
+    if let Some(unknown) = classes(fields).into_iter().find(|class| schema.object_class(class).is_none()) {
+        return Err(Problem::Bad(format!("There is no object class {unknown} in the schema.")));
     }
     let Some(form) = visit.form else {
         return Ok(Reply::page(layout::page(
@@ -94,10 +93,15 @@ pub(super) async fn copy(visit: &Visit<'_>) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let read = client.read(dn, &["*", "structuralObjectClass"]).await.attempt(format!("Reading {dn}"));
     drop(client);
-    let entry = read?.ok_or(Problem::NotFound)?;
+    let entry = read?.ok_or_else(|| Problem::no_entry(dn))?;
     let schema = visit.admin.server.config().schema.clone();
-    let (fields, values) = copied(&schema, &entry);
-    let content = values_form(visit, &schema, &fields, html! {}, &values);
+    let (fields, mut values) = copied(&schema, &entry);
+    let left_out: Vec<String> =
+        values.extract_if(.., |attribute| is_too_long(&attribute.values)).map(|one| one.name).collect();
+    let note = html! {
+        @if !left_out.is_empty() { p.help { "Too long for a form, and left out: " (left_out.join(", ")) "." } }
+    };
+    let content = values_form(visit, &schema, &fields, note, &values);
     Ok(Reply::page(layout::page(
         visit,
         MenuItem::Browse,

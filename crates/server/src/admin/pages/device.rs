@@ -74,7 +74,7 @@ async fn read(visit: &Visit<'_>, client: &mut LdapClient, dn: &str) -> Result<Re
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
-    read.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)
+    read.attempt(format!("Reading {dn}"))?.ok_or_else(|| Problem::no_entry(dn))
 }
 
 fn may_enrol(entry: &ReceivedEntry, kind: Kind) -> bool {

@@ -16,9 +16,20 @@ use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 use crate::admin::{names, schema};
+use crate::secrets::is_secret_in;
 
 /// Values of one attribute that a form holds; more are for tools.
 const VALUES_MAX: usize = 500;
+/// Bytes of one attribute that a form holds: in base64 they fit into what a browser may send.
+const BYTES_MAX: usize = 5 * 512 * 1024;
+
+/// Stands in a review for a secret, the old one and the new one.
+const HIDDEN: &str = "(hidden here)";
+
+/// Whether a form does not hold the values of an attribute.
+pub(super) fn is_too_long(values: &[Vec<u8>]) -> bool {
+    values.len() > VALUES_MAX || values.iter().map(Vec::len).sum::<usize>() > BYTES_MAX
+}
 
 /// `/entry/edit`: GET the form, POST `step` = `add`, `review`, `back` or `save`.
 pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
@@ -30,7 +41,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             .read(dn, &["*", "entryCSN"])
             .await
             .attempt(format!("Reading {dn}"))?
-            .ok_or(Problem::NotFound)?
+            .ok_or_else(|| Problem::no_entry(dn))?
     };
     let schema = visit.admin.server.config().schema.clone();
     let Some(form) = visit.form else {
@@ -44,6 +55,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             return Ok(edit_page(visit, &schema, &entry, &shown, Vec::new(), Some(Trouble::Text(why))));
         }
     };
+    // What a form has of such an attribute is not all of it.
+    let is_held = |a: &ReceivedAttribute| !is_too_long(entry.values(&a.name));
+    let (form_attributes, beyond): (Vec<_>, Vec<_>) = form_attributes.into_iter().partition(is_held);
+    if let Some(one) = beyond.iter().find(|a| !a.values.is_empty()) {
+        let why = format!(
+            "{} is too long for a form: it has more than {VALUES_MAX} values, or {BYTES_MAX} bytes. The page of a group adds and removes \
+             members, larix modify other values.",
+            one.name
+        );
+        return Ok(edit_page(visit, &schema, &entry, &form_attributes, Vec::new(), Some(Trouble::Text(why))));
+    }
     let changes = changes::between(&schema, &entry, &form_attributes);
     match form.get("step") {
         "add" | "back" => {
@@ -55,7 +77,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             let none = Trouble::Text("Nothing is changed yet.".to_owned());
             Ok(edit_page(visit, &schema, &entry, &form_attributes, Vec::new(), Some(none)))
         }
-        _ => Ok(review_page(visit, &entry, form, &changes)),
+        _ => Ok(review_page(visit, &schema, &entry, form, &changes)),
     }
 }
 
@@ -192,7 +214,7 @@ fn as_stored(schema: &Schema, entry: &ReceivedEntry) -> Vec<ReceivedAttribute> {
     let shown = |a: &&ReceivedAttribute| {
         schema::is_editable(schema, &a.name)
             && !schema::is_operational(schema, &a.name)
-            && a.values.len() <= VALUES_MAX
+            && !is_too_long(&a.values)
     };
     entry.attributes.iter().filter(shown).cloned().collect()
 }
@@ -211,12 +233,14 @@ fn edit_page(
     });
     let allowed = schema::allowed(schema, classes.iter().map(String::as_str));
     let is_shown = |name: &str| shown.iter().any(|a| a.name.eq_ignore_ascii_case(name));
+    let hidden = entry.attributes.iter().filter(|a| is_too_long(&a.values)).map(|a| a.name.as_str());
+    let hidden: Vec<_> = hidden.collect();
+    let is_absent =
+        |name: &str| !is_shown(name) && !hidden.iter().any(|hidden| hidden.eq_ignore_ascii_case(name));
     let mut blank: Vec<String> =
-        allowed.must.iter().chain(&added).filter(|name| !is_shown(name)).cloned().collect();
+        allowed.must.iter().chain(&added).filter(|name| is_absent(name)).cloned().collect();
     blank.dedup();
     let fault = trouble.as_ref().map_or_else(String::new, |trouble| trouble.text().to_ascii_lowercase());
-    let hidden = entry.attributes.iter().filter(|a| a.values.len() > VALUES_MAX).map(|a| a.name.as_str());
-    let hidden: Vec<_> = hidden.collect();
     let content = html! {
         (trouble_shown(trouble.as_ref()))
         p { code { (entry.dn) } }
@@ -238,7 +262,7 @@ fn edit_page(
             @if !hidden.is_empty() {
                 p.help { "Too long for a form, and left as they are: " (hidden.join(", ")) "." }
             }
-            (one_more_attribute(allowed.may.iter().filter(|name| !is_shown(name))))
+            (one_more_attribute(allowed.may.iter().filter(|name| is_absent(name))))
             div.actions {
                 button.primary type="submit" name="step" value="review" { "Review the change" }
                 a.button href=(back_to(visit.form.unwrap_or(visit.query), &entry.dn)) { "Cancel" }
@@ -311,13 +335,19 @@ pub(super) fn refused(title: &str, result: &LdapResult) -> Markup {
     layout::alert(title, html! { p { (explain(result)) } (layout::result(result)) })
 }
 
-fn review_page(visit: &Visit<'_>, entry: &ReceivedEntry, form: &Form, changes: &[AttributeChange]) -> Reply {
+fn review_page(
+    visit: &Visit<'_>,
+    schema: &Schema,
+    entry: &ReceivedEntry,
+    form: &Form,
+    changes: &[AttributeChange],
+) -> Reply {
     let content = html! {
         p { "This will be changed in " code { (entry.dn) } ":" }
-        (difference(entry, changes))
+        (difference(schema, entry, changes))
         details {
             summary { "As LDIF" }
-            pre { (ldif(&entry.dn, changes)) }
+            pre { (ldif(schema, &entry.dn, changes)) }
         }
         form method="post" action="/entry/edit" {
             (layout::csrf(visit))
@@ -334,8 +364,9 @@ fn review_page(visit: &Visit<'_>, entry: &ReceivedEntry, form: &Form, changes: &
     Reply::page(layout::page(visit, menu_item(form), "Review the change", content))
 }
 
-fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
-    let text = |value: &[u8]| match std::str::from_utf8(value) {
+fn difference(schema: &Schema, entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
+    let text = |name: &str, value: &[u8]| match std::str::from_utf8(value) {
+        _ if is_secret_in(schema, name) => HIDDEN.to_owned(),
         Ok(text) => text.to_owned(),
         Err(_) => format!("({} bytes)", value.len()),
     };
@@ -345,21 +376,21 @@ fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
                 @let old = entry.values(&change.name);
                 @match change.operation {
                     ModifyOperation::Add | ModifyOperation::Increment => {
-                        @for value in &change.values { span.plus { "+ " (change.name) ": " (text(value)) } }
+                        @for value in &change.values { span.plus { "+ " (change.name) ": " (text(&change.name, value)) } }
                     }
                     ModifyOperation::Delete if !change.values.is_empty() => {
-                        @for value in &change.values { span.minus { "− " (change.name) ": " (text(value)) } }
+                        @for value in &change.values { span.minus { "− " (change.name) ": " (text(&change.name, value)) } }
                     }
                     ModifyOperation::Delete => {
-                        @for value in old { span.minus { "− " (change.name) ": " (text(value)) } }
+                        @for value in old { span.minus { "− " (change.name) ": " (text(&change.name, value)) } }
                     }
                     ModifyOperation::Replace => {
                         @for value in old.iter().filter(|value| !change.values.contains(value)) {
-                            span.minus { "− " (change.name) ": " (text(value)) }
+                            span.minus { "− " (change.name) ": " (text(&change.name, value)) }
                         }
                         @for value in &change.values {
-                            @if old.contains(value) { span.same { "  " (change.name) ": " (text(value)) } }
-                            @else { span.plus { "+ " (change.name) ": " (text(value)) } }
+                            @if old.contains(value) { span.same { "  " (change.name) ": " (text(&change.name, value)) } }
+                            @else { span.plus { "+ " (change.name) ": " (text(&change.name, value)) } }
                         }
                     }
                 }
@@ -368,13 +399,17 @@ fn difference(entry: &ReceivedEntry, changes: &[AttributeChange]) -> Markup {
     }
 }
 
-fn ldif(dn: &str, changes: &[AttributeChange]) -> String {
+fn ldif(schema: &Schema, dn: &str, changes: &[AttributeChange]) -> String {
     let writer = Writer::new(Some(78));
     let mut out = Vec::new();
     writer.value(&mut out, "dn", dn.as_bytes());
     out.extend_from_slice(b"changetype: modify\n");
     for change in changes {
-        let (description, values) = (change.name.clone(), change.values.clone());
+        let description = change.name.clone();
+        let values = match is_secret_in(schema, &description) {
+            true => change.values.iter().map(|_| HIDDEN.as_bytes().to_vec()).collect(),
+            false => change.values.clone(),
+        };
         writer.modification(&mut out, &Modification { operation: change.operation, description, values });
     }
     String::from_utf8_lossy(&out).into_owned()

@@ -8,8 +8,8 @@ use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
 use crate::admin::respond::Visit;
 use crate::admin::{export, names};
 
-/// Entries that are asked for at once.
-const PAGE: u32 = 500;
+/// Entries that are asked for at once: with a picture each they fit into what is kept of an answer.
+const PAGE: u32 = 50;
 /// Bytes of a file.
 const FILE_MAX: usize = 64 * 1024 * 1024;
 

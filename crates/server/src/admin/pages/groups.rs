@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use super::edit::refused;
 use super::layout::{self, MenuItem};
 use super::listing::Listing;
-use super::login::suffixes;
 use super::people::{self, Builder};
 use super::values::entry_url;
 use crate::admin::client::{AttributeChange, LdapClient, ReceivedEntry};
@@ -25,6 +24,7 @@ pub(super) const GROUPS: &str =
 
 /// `/groups?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
+    let new = people::new_url(visit, "/groups/new");
     let listing = Listing {
         place: MenuItem::Groups,
         path: "/groups",
@@ -37,9 +37,9 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
         empty: html! {
             h2 { "There is no group yet" }
             p { "Programs ask which group somebody is in to decide what they may do." }
-            p { a.button.primary href="/groups/new" { "Make your first group" } }
+            p { a.button.primary href=(new) { "Make your first group" } }
         },
-        beside: html! { a.button.primary href="/groups/new" { "New group" } },
+        beside: html! { a.button.primary href=(new) { "New group" } },
         header: html! { th { "Name" } th { "Kind" } th { "Description" } },
     };
     let row = |group: &ReceivedEntry| {
@@ -71,11 +71,16 @@ fn kind(group: &ReceivedEntry) -> (&'static str, &'static str) {
 pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     let dn = visit.query.get("dn");
     let mut client = visit.session.client.lock().await;
-    let group = client.read(dn, &["*"]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let group = client
+        .read(dn, &["*"])
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let offered = offered(visit, &mut client, dn).await;
     drop(client);
     let (attribute, kind) = kind(&group);
     let members = group.texts(attribute);
+    let has_more = members.len() > MEMBERS_SHOWN;
     let content = html! {
         dl.facts {
             @if let Some(text) = group.text("description") { dt { "Description" } dd { (text) } }
@@ -102,19 +107,19 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
                     }
                 }
             } }
-            @if members.len() > MEMBERS_SHOWN { p.soft { "and " (members.len() - MEMBERS_SHOWN) " more" } }
+            @if has_more { p.soft { "and " (members.len() - MEMBERS_SHOWN) " more, which the field below removes" } }
             form method="post" action="/groups/member" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(dn);
-                input type="hidden" name="action" value="add";
                 input type="hidden" name="back" value="group";
                 div.row {
                     div {
-                        label for="who" { "Add somebody" }
+                        label for="who" { @if has_more { "Add or remove somebody" } @else { "Add somebody" } }
                         input #who name="who" list="people" required autocomplete="off" aria-describedby="who-help";
                         datalist #people { @for (login, name) in &offered { option value=(login) { (name) } } }
                     }
-                    button.fix type="submit" { "Add to the group" }
+                    button.fix type="submit" name="action" value="add" { "Add to the group" }
+                    @if has_more { button.fix type="submit" name="action" value="remove" { "Remove from the group" } }
                 }
                 p.help #who-help { "A login, a mail address, a name or a DN." }
             }
@@ -162,13 +167,19 @@ pub(super) async fn member(visit: &Visit<'_>) -> PageResult {
     let (dn, who) = (form.get("dn"), form.trimmed("who"));
     let add = form.get("action") == "add";
     let mut client = visit.session.client.lock().await;
-    let group =
-        client.read(dn, &["objectClass"]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let group = client
+        .read(dn, &["objectClass"])
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
     let (attribute, _) = kind(&group);
     let person = match add {
         true => find(visit, &mut client, dn, who).await?,
         // As it stands in the group, whatever became of the person; but memberUid holds a login.
-        false => Person { dn: who.to_owned(), login: names::called(who) },
+        false if attribute == "memberUid" || who.contains('=') => {
+            Person { dn: who.to_owned(), login: names::called(who) }
+        }
+        false => find(visit, &mut client, dn, who).await?,
     };
     let value = if attribute == "memberUid" { &person.login } else { &person.dn };
     let change = AttributeChange {
@@ -178,6 +189,7 @@ pub(super) async fn member(visit: &Visit<'_>) -> PageResult {
     };
     let what = match add {
         true => "Adding to the group",
+        false if attribute == "memberUid" => "Removing from the group",
         false => "Removing from the group (a group of this kind needs a member)",
     };
     client.modify(dn, &[change], &[]).await.attempt(what)?;
@@ -227,7 +239,7 @@ async fn find(visit: &Visit<'_>, client: &mut LdapClient, near: &str, who: &str)
 
 /// `/groups/new`.
 pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
-    let base = suffixes(visit.admin).into_iter().next().unwrap_or_default();
+    let base = people::new_base(visit);
     let mut client = visit.session.client.lock().await;
     let guessed = people::guess_parent(&mut client, &base, GROUPS, &["groups"], "groups").await;
     let offered = offered(visit, &mut client, &base).await;
@@ -235,7 +247,7 @@ pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
         drop(client);
         return Ok(Reply::page(new_page(visit, &Form::default(), &guessed, &offered, html! {})));
     };
-    let made = make(visit, &mut client, form, &base, &guessed).await;
+    let made = make(visit, &mut client, form, &guessed).await;
     drop(client);
     let trouble = match made {
         Ok(dn) => return Ok(Reply::SeeOther(one_url(&dn))),
@@ -251,7 +263,6 @@ async fn make(
     visit: &Visit<'_>,
     client: &mut LdapClient,
     form: &Form,
-    base: &str,
     guessed: &str,
 ) -> Result<String, Problem> {
     let cn = form.trimmed("cn");
@@ -259,6 +270,7 @@ async fn make(
         return Err(Problem::Bad("A group needs a name.".to_owned()));
     }
     let parent = Some(form.trimmed("parent")).filter(|parent| !parent.is_empty()).unwrap_or(guessed);
+    let base = &people::suffix_of(visit, parent);
     let mut entry = Builder::default();
     let posix = form.get("kind") == "posixGroup";
     let who = form.trimmed("who");
@@ -271,7 +283,11 @@ async fn make(
     entry.add("cn", cn);
     entry.add("description", form.trimmed("description"));
     if posix {
-        entry.add("gidNumber", form.trimmed("gidNumber"));
+        let number = match form.trimmed("gidNumber") {
+            "" => people::next_number(client, base, "gidNumber").await.to_string(),
+            typed => typed.to_owned(),
+        };
+        entry.add("gidNumber", &number);
     }
     if let Some(first) = &first {
         let (attribute, value) = if posix { ("memberUid", &first.login) } else { ("member", &first.dn) };
@@ -311,7 +327,8 @@ fn new_page(
                     label.inline { input type="radio" name="kind" value="groupOfNames" checked[!posix]; "For programs (groupOfNames)" }
                     label.inline { input type="radio" name="kind" value="posixGroup" checked[posix]; "For Linux machines (posixGroup)" }
                     label for="gidNumber" { "Group number, for Linux machines" }
-                    input.narrow #gidNumber name="gidNumber" value=(form.get("gidNumber")) inputmode="numeric";
+                    input.narrow #gidNumber name="gidNumber" value=(form.get("gidNumber")) inputmode="numeric" aria-describedby="gidNumber-help";
+                    p.help #gidNumber-help { "Empty: the next free number." }
                 }
                 label for="parent" { "Below" }
                 input #parent name="parent" value=(Some(form.get("parent")).filter(|p| !p.is_empty()).unwrap_or(parent)) autocomplete="off";

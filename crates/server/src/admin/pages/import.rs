@@ -133,7 +133,7 @@ fn begin(visit: &Visit<'_>, form: &Form, trouble: Option<&str>) -> Reply {
             fieldset {
                 legend { "Kind of file" }
                 label.inline { input type="radio" name="format" value="ldif" checked[!is_csv];
-                    "LDIF: entries to be added, or changes with " code { "changetype" } }
+                    span { "LDIF: entries to be added, or changes with " code { "changetype" } } }
                 label.inline { input type="radio" name="format" value="csv" checked[is_csv];
                     "CSV: a table whose first line names attributes" }
             }
@@ -230,7 +230,7 @@ fn done(visit: &Visit<'_>, steps: &[Step], report: &Report) -> Reply {
     let rest = report.rest.and_then(|number| steps.get(number));
     let content = html! {
         @if whole {
-            div.notice.done role="status" { p { "All " (report.done) " records were imported." } }
+            div.notice.done role="status" { p { @if report.done == 1 { "The record was imported." } @else { "All " (report.done) " records were imported." } } }
         } @else {
             (layout::alert("Not all of it was imported", html! {
                 p { (report.done) " of " (steps.len()) " records were carried out, and stay. " (report.refused_in_all) " were refused." }

@@ -127,6 +127,7 @@ pub(in crate::admin) fn result(result: &LdapResult) -> Markup {
         p.result {
             "The server's answer: " code { (result.code.text()) " (" (result.code.0) ")" }
             @if !result.diagnostic.is_empty() { " " q { (result.diagnostic) } }
+            @for url in &result.referrals { " It refers to " code { (url) } "." }
             @if !result.matched_dn.is_empty() { " The nearest entry that exists is " code { (result.matched_dn) } "." }
         }
     }

@@ -62,6 +62,8 @@ impl Listing {
         let none = found.as_ref().is_none_or(|page| page.entries.is_empty());
         let content = html! {
             @if none && question.is_empty() && cookie.is_empty() {
+                // There may be some in another naming context.
+                @if all.len() > 1 { (super::search_row(self.path, self.question, question, &all, base, html! {})) }
                 div.empty { (self.empty) }
             } @else {
                 (super::search_row(self.path, self.question, question, &all, base, self.beside))

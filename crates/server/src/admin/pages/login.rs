@@ -153,9 +153,13 @@ async fn manages(admin: &Admin, client: &mut LdapClient, dn: &str) -> bool {
     client.shows("cn=config", "objectClass").await
 }
 
+/// Those of databases that hold users come first: `admin` is theirs, also where `cn=admin,cn=config` is another one.
 fn roots(admin: &Admin) -> Vec<String> {
     let config = admin.server.config();
-    config.databases.iter().filter_map(|database| Some(database.root_dn.as_ref()?.to_string())).collect()
+    let (of_users, others): (Vec<_>, Vec<_>) =
+        config.databases.iter().partition(|database| database.kind.own_suffix().is_none());
+    let all = of_users.into_iter().chain(others);
+    all.filter_map(|database| Some(database.root_dn.as_ref()?.to_string())).collect()
 }
 
 /// The DN that a name stands for. One that stands for nothing, or for several, becomes a DN that is not there, so that the bind

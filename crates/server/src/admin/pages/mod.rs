@@ -31,13 +31,17 @@ pub(super) mod search;
 mod search_results;
 pub(super) mod values;
 
+use std::rc::Rc;
+
 use hyper::StatusCode;
+use larix_proto::Scope;
 use maud::{Markup, html};
 
 use super::client::LdapClient;
-use super::names;
 use super::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use super::respond::Visit;
+use super::sessions::Session;
+use super::{Admin, names};
 use layout::MenuItem;
 
 /// The page of a path.
@@ -94,6 +98,14 @@ pub(super) fn problem(visit: &Visit<'_>, problem: &Problem) -> Reply {
         Problem::NotFound => {
             (StatusCode::NOT_FOUND, "Not found", html! { p { "There is no page at this address." } })
         }
+        Problem::NoEntry(dn) => (
+            StatusCode::NOT_FOUND,
+            "There is no such entry",
+            html! {
+                p { "There is no entry " code { (dn) } ", or you may not see it." }
+                p.help { "It may have been deleted or renamed meanwhile." }
+            },
+        ),
         Problem::Bad(why) => (StatusCode::BAD_REQUEST, "This does not work", html! { p { (why) } }),
         Problem::LoggedOut => (StatusCode::UNAUTHORIZED, "Logged out", html! {}),
         Problem::Refused { what, result } => (
@@ -132,6 +144,17 @@ pub(super) async fn is_there(client: &mut LdapClient, dn: &str) -> Result<bool, 
         return Err(Problem::LoggedOut);
     }
     Ok(read.attempt(format!("Reading {dn}"))?.is_some())
+}
+
+/// Ends the sessions of an account that was locked or deleted, with `scope` also of those below it, or that has another password. `kept`
+/// goes on.
+fn end_sessions(admin: &Admin, dn: &str, scope: Scope, kept: Option<&Rc<Session>>) {
+    let schema = admin.server.config().schema.clone();
+    let Ok(ended) = schema.parse_dn(dn) else { return };
+    let is_kept = |session: &Session| kept.is_some_and(|kept| std::ptr::eq(Rc::as_ptr(kept), session));
+    let is_ended =
+        |session: &Session| schema.parse_dn(&session.dn).is_ok_and(|dn| dn.is_in_scope(&ended, scope));
+    admin.sessions.borrow_mut().end(|session| !is_kept(session) && is_ended(session));
 }
 
 /// Makes the suffix's own entry and a container in it, where they are not there yet.

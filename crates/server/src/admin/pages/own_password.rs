@@ -1,8 +1,10 @@
 //! One's own password: whenever one likes, and before anything else where the policy demands it.
 
 use larix_proto::extended::PasswordModify;
+use larix_proto::{ResultCode, Scope};
 use maud::html;
 
+use super::account::root_password;
 use super::edit::refused;
 use super::layout::{self, MenuItem};
 use crate::admin::reply::{PageResult, Problem, Reply};
@@ -28,10 +30,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             match changed {
                 Ok(_) => {
                     visit.session.must_change.set(false);
+                    let dn = &visit.session.dn;
+                    super::end_sessions(visit.admin, dn, Scope::Base, Some(visit.session));
                     visit.session.notice(NoticeKind::Done, "Your password is changed.");
                     return Ok(Reply::SeeOther("/account".to_owned()));
                 }
-                Err(result) => trouble = refused("The password is not changed", &result),
+                Err(result) => {
+                    trouble = html! {
+                        (refused("The password is not changed", &result))
+                        @if result.code == ResultCode::NO_SUCH_OBJECT { p.help { (root_password()) } }
+                    };
+                }
             }
         }
     }

@@ -13,20 +13,21 @@ use super::values::entry_url;
 use crate::admin::client::{AttributeChange, LdapClient, ReceivedAttribute, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply};
+use crate::admin::reply::{Attempt as _, PageResult, Problem, Reply, explain};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
 /// Groups of one person that are listed.
 const GROUPS_MAX: u32 = 200;
-/// Where numbers for POSIX accounts begin when there is none yet.
-const FIRST_UID_NUMBER: u64 = 10_000;
+/// Where numbers for POSIX accounts and groups begin when there is none yet.
+const FIRST_NUMBER: u64 = 10_000;
 const PEOPLE: &str = "(|(objectClass=person)(objectClass=posixAccount)(objectClass=account))";
 /// A time that never ends (draft-behera-ldap-password-policy-10 section 5.3.3).
 const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
 
 /// `/people?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
+    let new = new_url(visit, "/people/new");
     let listing = Listing {
         place: MenuItem::People,
         path: "/people",
@@ -39,9 +40,9 @@ pub(super) async fn list(visit: &Visit<'_>) -> PageResult {
         empty: html! {
             h2 { "Nobody is here yet" }
             p { "A user is a person or a program that logs in. Making one takes a name and nothing else." }
-            p { a.button.primary href="/people/new" { "Make your first user" } }
+            p { a.button.primary href=(new) { "Make your first user" } }
         },
-        beside: html! { a.button.primary href="/people/new" { "New user" } },
+        beside: html! { a.button.primary href=(new) { "New user" } },
         header: html! { th { "Name" } th { "Login" } th { "Mail" } },
     };
     let row = |person: &ReceivedEntry| {
@@ -71,7 +72,16 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     let mut client = visit.session.client.lock().await;
     let wanted =
         ["*", "pwdAccountLockedTime", "pwdChangedTime", "pwdReset", "createTimestamp", "modifyTimestamp"];
-    let person = client.read(dn, &wanted).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let person = client
+        .read(dn, &wanted)
+        .await
+        .attempt(format!("Reading {dn}"))?
+        .ok_or_else(|| Problem::no_entry(dn))?;
+    let lock = if is_locked(&person) {
+        lock_notice(client.is_usable(dn).await)
+    } else {
+        html! {}
+    };
     let base = suffix_of(visit, dn);
     let mine = groups_of(&mut client, &base, &person).await;
     let all = client
@@ -91,7 +101,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
         ("Home", "homeDirectory"),
     ];
     let content = html! {
-        @if is_locked(&person) { div.notice.warning { p { "This account is locked: nobody can log in with it." } } }
+        (lock)
         dl.facts {
             @for (title, attribute) in facts {
                 @if let Some(text) = person.text(attribute) { dt { (title) } dd { (text) } }
@@ -141,6 +151,22 @@ pub(super) async fn one(visit: &Visit<'_>) -> PageResult {
     Ok(Reply::page(layout::page(visit, MenuItem::People, &name, content)))
 }
 
+/// What the lock of an account means; `is_usable`: whether the account can log in, if the server says.
+fn lock_notice(is_usable: Option<bool>) -> Markup {
+    html! {
+        div.notice.warning {
+            @if is_usable == Some(true) {
+                p {
+                    "This account has a lock, and can log in all the same: the lock is over, or the account's password policy has no "
+                    code { "pwdLockout: TRUE" } "."
+                }
+            } @else {
+                p { "This account is locked: nobody can log in with it." }
+            }
+        }
+    }
+}
+
 fn lock_button(visit: &Visit<'_>, person: &ReceivedEntry) -> Markup {
     let config = visit.admin.server.config();
     let has_locks = config
@@ -186,6 +212,7 @@ pub(super) async fn password(visit: &Visit<'_>) -> PageResult {
     let dn = form.get("dn");
     let mut client = visit.session.client.lock().await;
     set_password(visit, &mut client, dn, form.get("new")).await?;
+    super::end_sessions(visit.admin, dn, Scope::Base, Some(visit.session));
     Ok(Reply::SeeOther(one_url(dn)))
 }
 
@@ -230,9 +257,17 @@ pub(super) async fn lock(visit: &Visit<'_>) -> PageResult {
     } else {
         "Unlocking the account"
     })?;
-    visit
-        .session
-        .notice(NoticeKind::Done, if lock { "The account is locked." } else { "The account is open again." });
+    if lock {
+        super::end_sessions(visit.admin, dn, Scope::Base, None);
+    }
+    // What keeps nobody out is no lock: the next page says why.
+    let is_usable = if lock { client.is_usable(dn).await } else { None };
+    let done = match is_usable {
+        _ if !lock => "The account is open again.",
+        Some(true) => "The lock is written.",
+        _ => "The account is locked.",
+    };
+    visit.session.notice(NoticeKind::Done, done);
     Ok(Reply::SeeOther(one_url(dn)))
 }
 
@@ -249,6 +284,21 @@ pub(super) fn suffix_of(visit: &Visit<'_>, dn: &str) -> String {
     all.into_iter().next().unwrap_or_default()
 }
 
+/// The way to the form of a new entry in the naming context that a list shows.
+pub(super) fn new_url(visit: &Visit<'_>, path: &str) -> String {
+    match visit.query.get("base") {
+        "" => path.to_owned(),
+        base => url(path, &[("base", base)]),
+    }
+}
+
+/// The naming context of a new entry: the one that the address names, or the first.
+pub(super) fn new_base(visit: &Visit<'_>) -> String {
+    let all = suffixes(visit.admin);
+    let named = all.iter().find(|suffix| names::same(suffix, visit.query.get("base"))).cloned();
+    named.or_else(|| all.into_iter().next()).unwrap_or_default()
+}
+
 async fn groups_of(client: &mut LdapClient, base: &str, person: &ReceivedEntry) -> Vec<ReceivedEntry> {
     let dn = names::filter_value(&person.dn);
     let login =
@@ -260,7 +310,7 @@ async fn groups_of(client: &mut LdapClient, base: &str, person: &ReceivedEntry) 
 
 /// `/people/new`.
 pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
-    let base = suffixes(visit.admin).into_iter().next().unwrap_or_default();
+    let base = new_base(visit);
     let mut client = visit.session.client.lock().await;
     let guessed = guess_parent(&mut client, &base, PEOPLE, &["people", "users"], "people").await;
     let Some(form) = visit.form else {
@@ -271,7 +321,7 @@ pub(super) async fn new(visit: &Visit<'_>) -> PageResult {
         "" => guessed.clone(),
         parent => parent.to_owned(),
     };
-    let made = make(visit, &mut client, form, &base, &parent).await;
+    let made = make(visit, &mut client, form, &suffix_of(visit, &parent), &parent).await;
     drop(client);
     match made {
         Ok(dn) => Ok(Reply::SeeOther(one_url(&dn))),
@@ -316,7 +366,7 @@ async fn make(
         entry.add(name, value);
     }
     if form.has("posix") {
-        let next = next_uid_number(client, base).await;
+        let next = next_number(client, base, "uidNumber").await;
         entry.add("objectClass", "posixAccount");
         entry.add("uidNumber", &next.to_string());
         entry.add("gidNumber", Some(form.trimmed("gidNumber")).filter(|n| !n.is_empty()).unwrap_or("100"));
@@ -326,10 +376,19 @@ async fn make(
     let dn = names::below(&names::rdn("uid", uid), parent);
     client.add(&dn, &entry.0).await.attempt("Making the user")?;
     visit.session.notice(NoticeKind::Done, format!("{cn} is a user now."));
-    match password {
-        FirstPassword::None => {}
-        FirstPassword::Own(new) => set_password(visit, client, &dn, new).await?,
-        FirstPassword::MadeUp => set_password(visit, client, &dn, "").await?,
+    let set = match password {
+        FirstPassword::None => Ok(()),
+        FirstPassword::Own(new) => set_password(visit, client, &dn, new).await,
+        FirstPassword::MadeUp => set_password(visit, client, &dn, "").await,
+    };
+    match set {
+        Ok(()) => {}
+        // The user is there: what is left to do is done on the user's page.
+        Err(Problem::Refused { result, .. }) => visit.session.notice(
+            NoticeKind::Warning,
+            format!("The password is not set. {} ({result}) Set one below.", explain(&result)),
+        ),
+        Err(other) => return Err(other),
     }
     Ok(dn)
 }
@@ -399,12 +458,12 @@ pub(super) async fn guess_parent(
     names::below(&names::rdn("ou", first), base)
 }
 
-/// One more than the highest number there is.
-async fn next_uid_number(client: &mut LdapClient, base: &str) -> u64 {
-    let keys = vec![SortKey { attribute: "uidNumber", ordering_rule: None, reverse: true }];
+/// One more than the highest number there is; `attribute`: uidNumber or gidNumber.
+pub(super) async fn next_number(client: &mut LdapClient, base: &str, attribute: &str) -> u64 {
+    let keys = vec![SortKey { attribute, ordering_rule: None, reverse: true }];
     let control = SortRequest { keys }.to_control(true);
-    let highest = client.highest(base, "(uidNumber=*)", "uidNumber", control).await;
-    highest.map_or(FIRST_UID_NUMBER, |highest| highest.saturating_add(1).max(FIRST_UID_NUMBER))
+    let highest = client.highest(base, &format!("({attribute}=*)"), attribute, control).await;
+    highest.map_or(FIRST_NUMBER, |highest| highest.saturating_add(1).max(FIRST_NUMBER))
 }
 
 fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Markup {

@@ -22,7 +22,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
     let dn = fields.get("dn");
     let mut client = visit.session.client.lock().await;
     let read = client.read(dn, &["entryCSN"]).await.attempt(format!("Reading {dn}"))?;
-    let entry = read.ok_or(Problem::NotFound)?;
+    let entry = read.ok_or_else(|| Problem::no_entry(dn))?;
     let (seen, csn) = (fields.get("csn"), entry.text("entryCSN").unwrap_or_default());
     let below = client
         .page(dn, Scope::Children, "(objectClass=*)", &["1.1"], (COUNTED_MAX, b""))
@@ -43,6 +43,7 @@ pub(super) async fn delete(visit: &Visit<'_>) -> PageResult {
         let controls: Vec<_> = unchanged(csn, seen).into_iter().chain(tree).collect();
         match client.delete(dn, &controls).await {
             Ok(_) => {
+                super::end_sessions(visit.admin, dn, Scope::Subtree, None);
                 visit.session.notice(NoticeKind::Done, format!("{name} is deleted."));
                 return Ok(Reply::SeeOther(
                     names::parent(dn).map_or_else(|| "/browse".to_owned(), |up| entry_url(&up)),

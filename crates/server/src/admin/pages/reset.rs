@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use larix_configuration::values::PasswordReset;
 use larix_engine::time::Clock as _;
 use larix_proto::extended::PasswordModify;
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{LdapResult, ResultCode, Scope};
 use maud::{Markup, html};
 use zeroize::Zeroizing;
 
@@ -213,6 +213,9 @@ pub(in crate::admin) async fn set(
         printable(&user),
         printable(&by)
     ));
+    if changed.is_ok() {
+        super::end_sessions(admin, &user, Scope::Base, None);
+    }
     changed.map_err(|result| {
         let text = match result.code {
             ResultCode::UNAVAILABLE | ResultCode::INSUFFICIENT_ACCESS_RIGHTS => {

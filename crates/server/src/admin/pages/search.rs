@@ -12,6 +12,7 @@ use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::search_results::SearchResults;
 use crate::admin::assets;
+use crate::admin::client::ReceivedEntry;
 use crate::admin::form::{Form, url};
 use crate::admin::names;
 use crate::admin::reply::{PageResult, Problem, Reply};
@@ -79,7 +80,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             section aria-labelledby="found" {
                 h2 #found { (search_results.heading(found)) }
                 (plan)
-                (search_results.results(visit, &found.entries, &columns))
+                (search_results.results(visit, &found.entries, &columns_of(&columns, &found.entries)))
                 @if !found.entries.is_empty() { (files(base, &filter, query)) }
                 (search_results.pages(found))
             }
@@ -117,6 +118,23 @@ fn scope(query: &Form) -> Scope {
 
 fn attributes(query: &Form) -> Vec<&str> {
     query.get("attributes").split([',', ' ']).filter(|name| !name.is_empty()).collect()
+}
+
+/// The columns of the table: `*` and `+` stand for the attributes that were found.
+fn columns_of<'a>(wanted: &[&'a str], entries: &'a [ReceivedEntry]) -> Vec<&'a str> {
+    let is_wildcard = |name: &&str| matches!(*name, "*" | "+");
+    if !wanted.iter().any(is_wildcard) {
+        return wanted.to_vec();
+    }
+    let named = wanted.iter().copied().filter(|name| !is_wildcard(name));
+    let found = entries.iter().flat_map(|entry| entry.attributes.iter().map(|one| one.name.as_str()));
+    let mut columns: Vec<&str> = Vec::new();
+    for name in named.chain(found) {
+        if !columns.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            columns.push(name);
+        }
+    }
+    columns
 }
 
 /// The ways to all that was found as a file.
@@ -267,6 +285,14 @@ pub(in crate::admin) fn with_condition(filter: &str, attribute: &str, operator: 
         "most" => format!("({attribute}<={value})"),
         _ => format!("({attribute}={value})"),
     };
+    // A filter of one item may lack its parentheses, as for ldapsearch.
+    let bracketed;
+    let filter = if filter.is_empty() || filter.starts_with('(') || condition.is_empty() {
+        filter
+    } else {
+        bracketed = format!("({filter})");
+        bracketed.as_str()
+    };
     match (filter, condition.as_str()) {
         ("", "") => "(objectClass=*)".to_owned(),
         ("" | "(objectClass=*)", condition) if !condition.is_empty() => condition.to_owned(),
@@ -288,6 +314,8 @@ mod tests {
             ("(sn=x)", "cn", "absent", "", "(&(sn=x)(!(cn=*)))"),
             ("(sn=x)", "cn", "is", "", "(sn=x)"),
             ("", "uidNumber", "least", "5", "(uidNumber>=5)"),
+            ("sn=x", "cn", "is", "a", "(&(sn=x)(cn=a))"),
+            ("sn=x", "", "", "", "sn=x"),
         ] {
             assert_eq!(with_condition(filter, attribute, operator, value), expected);
         }

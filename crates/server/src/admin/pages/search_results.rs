@@ -11,6 +11,7 @@ use super::values::entry_url;
 use crate::admin::client::{EntryPage, ReceivedEntry};
 use crate::admin::form::{Form, url};
 use crate::admin::respond::Visit;
+use crate::secrets::is_secret_in;
 
 /// Values of an attribute in a row.
 const VALUES_SHOWN: usize = 3;
@@ -111,7 +112,7 @@ impl<'a> SearchResults<'a> {
                         tbody { @for entry in entries { tr {
                             td { @if !entry.dn.is_empty() { input type="checkbox" name="dn" value=(entry.dn) aria-label={ "Choose " (entry.dn) }; } }
                             td { a href=(entry_url(&entry.dn)) { (if entry.dn.is_empty() { "(root)" } else { &entry.dn }) } }
-                            @for name in columns { td { (cell(entry, name)) } }
+                            @for name in columns { td { (cell(&schema, entry, name)) } }
                         } } }
                     } }
                     div.actions { button.danger type="submit" { "Delete what is ticked…" } }
@@ -148,13 +149,14 @@ fn longer(trail: &str, page: &str) -> String {
     longer
 }
 
-fn cell(entry: &ReceivedEntry, name: &str) -> String {
+fn cell(schema: &Schema, entry: &ReceivedEntry, name: &str) -> String {
     let values = entry.values(name);
+    let is_secret = is_secret_in(schema, name);
     let mut text: Vec<String> = values
         .iter()
         .take(VALUES_SHOWN)
         .map(|value| match std::str::from_utf8(value) {
-            _ if name.eq_ignore_ascii_case("userPassword") => "••••".to_owned(),
+            _ if is_secret => "••••".to_owned(),
             Ok(text) => text.chars().take(200).collect(),
             Err(_) => format!("({} bytes)", value.len()),
         })
