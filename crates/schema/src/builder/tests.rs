@@ -133,6 +133,8 @@ fn faults_name_what_is_wrong() {
         ("attributetype ( 1.2.3 NAME 'x_1' SUP name )", "Invalid NAME: \"x_1\""),
         ("attributetype ( 1.2.3 NAME 'x' )", "attribute type without syntax or superior"),
         ("attributetype ( 1.2.3 NAME 'cn' SUP name )", "Duplicate attributeType: \"cn\""),
+        ("attributetype ( 2.5.4.3 NAME 'x' SUP name )", "Inconsistent duplicate attributeType: \"2.5.4.3\""),
+        ("objectclass ( 2.5.6.1 NAME 'x' )", "Inconsistent duplicate objectClass: \"2.5.6.1\""),
         ("attributetype ( Foo:1 NAME 'x' SUP name )", "OID could not be expanded: \"Foo:1\""),
         (
             "attributetype ( 1.2.3 NAME 'x' SUP name",
@@ -152,6 +154,18 @@ fn faults_name_what_is_wrong() {
         let error = SchemaBuilder::system().add_schema_text(&format!("# x\n\n{text}\n"), "f").unwrap_err();
         assert_eq!(error.to_string(), format!("f: line 3: {expected}"), "{text}");
     }
+}
+
+#[test]
+fn definitions_of_what_is_built_in_are_passed_over() {
+    let mut builder = SchemaBuilder::system();
+    let before = builder.clone().build();
+    let text = "attributetype ( 2.5.4.3 NAME ( 'x' 'COMMONNAME' ) SUP name SINGLE-VALUE )\n\
+        attributetype ( 2.5.4.3 SUP name )\nobjectclass ( 2.5.6.1 NAME 'Alias' SUP top STRUCTURAL )\n";
+    builder.add_schema_text(text, "f").unwrap();
+    let after = builder.build();
+    assert_eq!(before.fingerprint(), after.fingerprint());
+    assert!(!after.attribute_type("cn").unwrap().single_value);
 }
 
 #[test]
