@@ -21,7 +21,7 @@ pub(super) fn is_printables(value: &[u8]) -> bool {
 
 /// Digits and spaces (RFC 4517 §3.3.23); not empty.
 pub(super) fn is_numeric(value: &[u8]) -> bool {
-    !value.is_empty() && value.iter().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace())
+    !value.is_empty() && value.iter().all(|b| b.is_ascii_digit() || *b == b' ')
 }
 
 /// A number without leading zeros (RFC 4517 §3.3.16). Any length.
@@ -34,7 +34,7 @@ pub(super) fn is_integer(value: &[u8]) -> bool {
     }
 }
 
-/// RFC 4517 §3.3.5.
+/// Methods with dollar signs between them, around which spaces may stand (RFC 4517 §3.3.5).
 pub(super) fn is_delivery_method(value: &[u8]) -> bool {
     const METHODS: [&[u8]; 10] = [
         b"any",
@@ -48,10 +48,20 @@ pub(super) fn is_delivery_method(value: &[u8]) -> bool {
         b"videotex",
         b"telephone",
     ];
-    value.split(|&b| b == b'$').all(|method| {
-        let method = method.trim_ascii();
-        METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
-    })
+    let is_trimmed = !value.starts_with(b" ") && !value.ends_with(b" ");
+    is_trimmed
+        && value.split(|&b| b == b'$').all(|method| {
+            let method = trim_spaces(method);
+            METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
+        })
+}
+
+/// Without the spaces (WSP, RFC 4512 §1.4) at either end.
+fn trim_spaces(mut text: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = text {
+        text = rest;
+    }
+    text
 }
 
 /// Lines with dollar signs between them, in which `\24` and `\5C` are the only escapes (RFC 4517 §3.3.28).
