@@ -1,5 +1,7 @@
 //! Syntaxes whose values are short texts.
 
+use larix_proto::url::LdapUrl;
+
 use crate::definition::strip_ordering_prefix;
 use crate::dn::pretty_dn_text;
 use crate::error::InvalidValue;
@@ -111,7 +113,12 @@ pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, Inval
     let number = value.strip_suffix(rule).map(str::trim).filter(|number| !number.contains('-'));
     let number = number.unwrap_or_default();
     let group = |head: &str| if names_group(schema, head) { Ok(head.to_owned()) } else { Err(InvalidValue) };
-    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?))
+    let rule = authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?;
+    let is_url = rule.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ldap:"));
+    if is_url && !is_search(schema, &rule) {
+        return Err(InvalidValue);
+    }
+    Ok(format!("{number}{rule}"))
 }
 
 /// What equal authorization rules have in common: the rule without its number, and with its DN in normal form. A class or an attribute
@@ -149,6 +156,14 @@ fn authz_rule(
         // A colon within a DN.
         _ => exact(rule),
     }
+}
+
+/// Whether an LDAP URL is a search by which a rule can find somebody: with a DN, a scope and a filter that can be read, and without
+/// attributes and extensions.
+fn is_search(schema: &Schema, url: &str) -> bool {
+    LdapUrl::parse(url).is_ok_and(|url| {
+        url.attributes.is_empty() && url.extensions.is_empty() && schema.parse_dn(&url.dn).is_ok()
+    })
 }
 
 /// Whether the schema has the class and the attribute of `group[/class[/attribute]]`.
