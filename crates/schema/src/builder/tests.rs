@@ -46,6 +46,37 @@ fn bundled_schemas_load_together_but_for_rivals() {
     }
 }
 
+/// Values that slapd stored under the schema files of Samba and sudo fit. A second definition is taken if it means the same.
+#[test]
+fn attributes_of_samba_and_sudo_are_as_in_their_own_files() {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "nis", "samba", "sudo"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let (text, ia5) = ("1.3.6.1.4.1.1466.115.121.1.15", "1.3.6.1.4.1.1466.115.121.1.26");
+    for (oid, name, clauses) in [
+        ("7165.2.1.37", "sambaHomePath", format!("EQUALITY caseIgnoreMatch SYNTAX {text}")),
+        ("7165.2.1.53", "sambaTrustFlags", format!("EQUALITY caseIgnoreIA5Match SYNTAX {ia5}")),
+        ("7165.2.1.73", "sambaTrustPartner", format!("EQUALITY caseIgnoreMatch SYNTAX {text}")),
+        ("7165.2.1.74", "sambaFlatName", format!("EQUALITY caseIgnoreMatch SYNTAX {text}")),
+        ("7165.2.1.75", "sambaTrustAuthOutgoing", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        ("7165.2.1.76", "sambaTrustAuthIncoming", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        ("7165.2.1.78", "sambaTrustForestTrustInfo", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        (
+            "15953.9.1.1",
+            "sudoUser",
+            format!("EQUALITY caseExactMatch SUBSTR caseExactSubstringsMatch SYNTAX {text}"),
+        ),
+        ("15953.9.1.6", "sudoRunAsUser", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        ("15953.9.1.7", "sudoRunAsGroup", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+    ] {
+        let definition = format!("( 1.3.6.1.4.1.{oid} NAME '{name}' {clauses} )");
+        if let Err(error) = builder.add_attribute_type(&definition) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
 /// Adds the definitions of entries below cn=schema,cn=config, value by value as cn=config gets them.
 fn add_ldif(builder: &mut SchemaBuilder, text: &str) -> Result<(), SchemaError> {
     for record in Reader::new(text.as_bytes()) {
