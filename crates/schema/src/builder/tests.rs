@@ -77,6 +77,19 @@ fn attributes_of_samba_and_sudo_are_as_in_their_own_files() {
     }
 }
 
+/// As eduPerson 202208 defines them; the substrings rules are an addition.
+#[test]
+fn tags_of_eduperson_differ_in_case_and_pronouns_are_one_value() {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "eduperson"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let schema = builder.build();
+    let tag = schema.attribute_type("eduPersonAnalyticsTag").unwrap();
+    assert_eq!(tag.equality.map(|rule| rule.oid), Some("2.5.13.5"), "caseExactMatch");
+    assert!(schema.attribute_type("eduPersonDisplayPronouns").unwrap().single_value);
+}
+
 /// Adds the definitions of entries below cn=schema,cn=config, value by value as cn=config gets them.
 fn add_ldif(builder: &mut SchemaBuilder, text: &str) -> Result<(), SchemaError> {
     for record in Reader::new(text.as_bytes()) {
