@@ -29,7 +29,7 @@ const HIDDEN: &str = "X-HIDDEN";
 #[derive(Clone, Debug)]
 pub struct SchemaBuilder {
     schema: Schema,
-    /// Attribute types and classes below these numbers are built in: an included definition of the same OID is
+    /// Attribute types and classes below these numbers are built in: an included definition of the same OID and one of the same names is
     /// passed over.
     built_in: (usize, usize),
     /// Numbers that elements of earlier schemas had: an element that is defined again gets its old number.
@@ -334,7 +334,7 @@ impl SchemaBuilder {
         let mut names = std::iter::once(&new.oid).chain(&new.names);
         let Some(id) = names.find_map(|name| self.schema.attribute_type_id(name)) else { return Ok(None) };
         let known = self.schema.attribute(id);
-        let built_in = (known.id.0 as usize) < self.built_in.0;
+        let built_in = (known.id.0 as usize) < self.built_in.0 && shares_name(&known.names, &new.names);
         if known.oid == new.oid && (built_in || same_attribute(known, new)) {
             return Ok(Some(id));
         }
@@ -426,7 +426,7 @@ impl SchemaBuilder {
         let mut names = std::iter::once(&new.oid).chain(&new.names);
         let Some(id) = names.find_map(|name| self.schema.object_class_id(name)) else { return Ok(None) };
         let known = self.schema.class(id);
-        let built_in = (known.id.0 as usize) < self.built_in.1;
+        let built_in = (known.id.0 as usize) < self.built_in.1 && shares_name(&known.names, &new.names);
         if known.oid == new.oid && (built_in || same_class(known, new)) {
             return Ok(Some(id));
         }
@@ -580,6 +580,12 @@ fn same_class(a: &ObjectClass, b: &ObjectClass) -> bool {
     same_names(&a.names, &b.names)
         && a.kind == b.kind
         && (&a.superiors, &a.all_must, &a.all_may) == (&b.superiors, &b.all_must, &b.all_may)
+}
+
+/// Whether a definition of the OID of a built-in element means that one. Under other names alone it is something else, and what used these
+/// names would not find it.
+fn shares_name(known: &[String], new: &[String]) -> bool {
+    new.is_empty() || new.iter().any(|name| known.iter().any(|other| other.eq_ignore_ascii_case(name)))
 }
 
 fn same_names(a: &[String], b: &[String]) -> bool {

@@ -55,7 +55,7 @@ pub fn check_entry(
             recorded.values.push(list.structural().to_vec());
         }
         let before = entry.attributes.len();
-        check_naming(schema, entry, mode, sets)?;
+        check_naming((schema, known), entry, mode, sets)?;
         // The name may have brought an attribute that the list has not seen.
         if entry.attributes.len() == before || list.covers(known, entry, mode) {
             return Ok(());
@@ -68,7 +68,7 @@ pub fn check_entry(
     let structural = settle_structural_class(schema, known, entry, &checked, mode)?;
     record_structural_class(schema, known, entry, structural);
     if known.classes.glue != Some(structural.id) {
-        check_naming(schema, entry, mode, sets)?;
+        check_naming((schema, known), entry, mode, sets)?;
     }
     let rule = schema.content_rule(structural.id);
     if let Some(rule) = rule {
@@ -311,9 +311,10 @@ fn record_structural_class(
     }
 }
 
-/// Every value of the RDN stands in the entry (RFC 4512 section 2.3). An add supplies what is missing.
+/// Every value of the RDN stands in the entry (RFC 4512 section 2.3). An add supplies what is missing, but for classes: the entry's
+/// have been looked at by then.
 fn check_naming(
-    schema: &Schema,
+    (schema, known): (&Schema, &KnownSchema),
     entry: &mut Entry,
     mode: CheckMode,
     sets: &dyn LargeSets,
@@ -348,7 +349,9 @@ fn check_naming(
             continue;
         }
         let missing_value = match existing {
-            Some(_) if !mode.add => Some("value of naming attribute '{}' is not present in entry"),
+            Some(_) if !mode.add || kind.id == known.object_class => {
+                Some("value of naming attribute '{}' is not present in entry")
+            }
             Some(_) if kind.single_value => {
                 Some("value of single-valued naming attribute '{}' conflicts with value present in entry")
             }

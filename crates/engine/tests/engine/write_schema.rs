@@ -83,6 +83,24 @@ fn adds() {
 }
 
 #[test]
+fn a_name_brings_no_object_class() {
+    let fixture = fixture();
+    let check = |rdn: &str, classes: &str, expected: &str| {
+        let ldif = format!("dn: {rdn},{SUFFIX}\nchangetype: add\ncn: x\n{classes}\n");
+        assert_eq!(fixture.change(&ldif), expected, "{rdn}");
+    };
+    let missing = "64 value of naming attribute 'objectClass' is not present in entry";
+    check("objectClass=tRuled", "objectClass: tThing", missing);
+    check("cn=x+objectClass=uidObject", "objectClass: tThing", missing);
+    check("objectClass=tThing", "objectClass: tThing", "0");
+    check(
+        "objectClass=uidObject",
+        "objectClass: tThing\nobjectClass: uidObject",
+        "65 object class 'uidObject' requires attribute 'uid'",
+    );
+}
+
+#[test]
 fn modifications() {
     let fixture = fixture();
     let dn = format!("cn=x,{SUFFIX}");

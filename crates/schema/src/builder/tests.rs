@@ -46,6 +46,50 @@ fn bundled_schemas_load_together_but_for_rivals() {
     }
 }
 
+/// Values that slapd stored under the schema files of Samba and sudo fit. A second definition is taken if it means the same.
+#[test]
+fn attributes_of_samba_and_sudo_are_as_in_their_own_files() {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "nis", "samba", "sudo"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let (text, ia5) = ("1.3.6.1.4.1.1466.115.121.1.15", "1.3.6.1.4.1.1466.115.121.1.26");
+    for (oid, name, clauses) in [
+        ("7165.2.1.37", "sambaHomePath", format!("EQUALITY caseIgnoreMatch SYNTAX {text}")),
+        ("7165.2.1.53", "sambaTrustFlags", format!("EQUALITY caseIgnoreIA5Match SYNTAX {ia5}")),
+        ("7165.2.1.73", "sambaTrustPartner", format!("EQUALITY caseIgnoreMatch SYNTAX {text}")),
+        ("7165.2.1.74", "sambaFlatName", format!("EQUALITY caseIgnoreMatch SYNTAX {text}")),
+        ("7165.2.1.75", "sambaTrustAuthOutgoing", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        ("7165.2.1.76", "sambaTrustAuthIncoming", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        ("7165.2.1.78", "sambaTrustForestTrustInfo", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        (
+            "15953.9.1.1",
+            "sudoUser",
+            format!("EQUALITY caseExactMatch SUBSTR caseExactSubstringsMatch SYNTAX {text}"),
+        ),
+        ("15953.9.1.6", "sudoRunAsUser", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+        ("15953.9.1.7", "sudoRunAsGroup", format!("EQUALITY caseExactMatch SYNTAX {text}")),
+    ] {
+        let definition = format!("( 1.3.6.1.4.1.{oid} NAME '{name}' {clauses} )");
+        if let Err(error) = builder.add_attribute_type(&definition) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+/// As eduPerson 202208 defines them; the substrings rules are an addition.
+#[test]
+fn tags_of_eduperson_differ_in_case_and_pronouns_are_one_value() {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "eduperson"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let schema = builder.build();
+    let tag = schema.attribute_type("eduPersonAnalyticsTag").unwrap();
+    assert_eq!(tag.equality.map(|rule| rule.oid), Some("2.5.13.5"), "caseExactMatch");
+    assert!(schema.attribute_type("eduPersonDisplayPronouns").unwrap().single_value);
+}
+
 /// Adds the definitions of entries below cn=schema,cn=config, value by value as cn=config gets them.
 fn add_ldif(builder: &mut SchemaBuilder, text: &str) -> Result<(), SchemaError> {
     for record in Reader::new(text.as_bytes()) {
@@ -133,6 +177,8 @@ fn faults_name_what_is_wrong() {
         ("attributetype ( 1.2.3 NAME 'x_1' SUP name )", "Invalid NAME: \"x_1\""),
         ("attributetype ( 1.2.3 NAME 'x' )", "attribute type without syntax or superior"),
         ("attributetype ( 1.2.3 NAME 'cn' SUP name )", "Duplicate attributeType: \"cn\""),
+        ("attributetype ( 2.5.4.3 NAME 'x' SUP name )", "Inconsistent duplicate attributeType: \"2.5.4.3\""),
+        ("objectclass ( 2.5.6.1 NAME 'x' )", "Inconsistent duplicate objectClass: \"2.5.6.1\""),
         ("attributetype ( Foo:1 NAME 'x' SUP name )", "OID could not be expanded: \"Foo:1\""),
         (
             "attributetype ( 1.2.3 NAME 'x' SUP name",
@@ -152,6 +198,18 @@ fn faults_name_what_is_wrong() {
         let error = SchemaBuilder::system().add_schema_text(&format!("# x\n\n{text}\n"), "f").unwrap_err();
         assert_eq!(error.to_string(), format!("f: line 3: {expected}"), "{text}");
     }
+}
+
+#[test]
+fn definitions_of_what_is_built_in_are_passed_over() {
+    let mut builder = SchemaBuilder::system();
+    let before = builder.clone().build();
+    let text = "attributetype ( 2.5.4.3 NAME ( 'x' 'COMMONNAME' ) SUP name SINGLE-VALUE )\n\
+        attributetype ( 2.5.4.3 SUP name )\nobjectclass ( 2.5.6.1 NAME 'Alias' SUP top STRUCTURAL )\n";
+    builder.add_schema_text(text, "f").unwrap();
+    let after = builder.build();
+    assert_eq!(before.fingerprint(), after.fingerprint());
+    assert!(!after.attribute_type("cn").unwrap().single_value);
 }
 
 #[test]

@@ -89,7 +89,9 @@ impl AttributeTypeDefinition {
             "ORDERING" => self.ordering = Some(lexer.word("a matching rule")?.to_owned()),
             "SUBSTR" => self.substring = Some(lexer.word("a matching rule")?.to_owned()),
             "SYNTAX" => {
-                let (syntax, length) = split_length(lexer.word("a syntax")?);
+                let at = lexer.clone();
+                let (syntax, length) = split_length(lexer.word("a syntax")?)
+                    .ok_or_else(|| at.error("a syntax with nothing but a number in braces behind it"))?;
                 self.syntax = Some(syntax.to_owned());
                 self.syntax_length = length;
             }
@@ -199,6 +201,7 @@ fn read(
     let mut lexer = Lexer::new(text);
     lexer.expect(Token::Open, "an opening parenthesis")?;
     let mut heading = Heading { oid: lexer.oid("an OID")?.to_owned(), ..Heading::default() };
+    let mut given: Vec<Cow<'_, str>> = Vec::new();
     loop {
         let at = lexer.clone();
         let word = match lexer.next()? {
@@ -206,15 +209,21 @@ fn read(
             Token::Word(word) => word,
             _ => return Err(at.error("a keyword or a closing parenthesis")),
         };
-        match &*upper_case(word) {
+        let keyword = upper_case(word);
+        if given.iter().any(|earlier| is_same_clause(earlier, &keyword)) {
+            return Err(at.error("each keyword once"));
+        }
+        match &*keyword {
             "NAME" => heading.names = lexer.strings("a name")?,
             "DESC" => heading.description = Some(lexer.string("a description")?),
-            keyword if keyword.starts_with("X-") && keyword.len() > 2 => {
+            extension if extension.starts_with("X-") && extension.len() > 2 => {
                 heading.extensions.push(word.to_owned(), lexer.strings("a string")?);
+                continue;
             }
-            keyword if take(keyword, &mut lexer)? => {}
+            other if take(other, &mut lexer)? => {}
             _ => return Err(at.error("a known keyword")),
         }
+        given.push(keyword);
     }
     // OpenLDAP does not look at what follows; closing parentheses too many are the slip that occurs.
     while lexer.peek()? == Token::Close {
@@ -233,9 +242,18 @@ fn upper_case(word: &str) -> Cow<'_, str> {
     }
 }
 
-fn split_length(word: &str) -> (&str, Option<u32>) {
-    let Some((syntax, rest)) = word.split_once('{') else { return (word, None) };
-    (syntax, rest.strip_suffix('}').and_then(|digits| digits.parse().ok()))
+/// Whether a description that has one keyword cannot have the other as well: none comes twice, and a class is of one kind.
+fn is_same_clause(one: &str, other: &str) -> bool {
+    let is_kind = |keyword: &str| matches!(keyword, "ABSTRACT" | "STRUCTURAL" | "AUXILIARY");
+    one == other || (is_kind(one) && is_kind(other))
+}
+
+/// A syntax and the upper bound in braces behind it (`noidlen`, RFC 4512 §4.1.2). Empty braces are none, as in OpenLDAP, and so is a bound
+/// beyond 32 bits.
+fn split_length(word: &str) -> Option<(&str, Option<u32>)> {
+    let Some((syntax, rest)) = word.split_once('{') else { return Some((word, None)) };
+    let digits = rest.strip_suffix('}').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    Some((syntax, digits.parse().ok()))
 }
 
 #[cfg(test)]

@@ -36,10 +36,49 @@ fn errors_point_at_the_fault() {
             "expected userApplications, directoryOperation, ... at character 13, found \"none\"",
         ),
         ("( 1.2 NAME ( 'x'", "expected a name at character 17, found the end"),
+        ("( 1.2 NAME 'x' name 'y' )", "expected each keyword once at character 16, found \"name\""),
+        (
+            "( 1.2 SYNTAX 1.3 X-A 'a' SYNTAX 1.4 )",
+            "expected each keyword once at character 26, found \"SYNTAX\"",
+        ),
+        ("( 1.2 OBSOLETE OBSOLETE )", "expected each keyword once at character 16, found \"OBSOLETE\""),
+        (
+            "( 1.2 SYNTAX 1.3{6a} )",
+            "expected a syntax with nothing but a number in braces behind it at character 14, found \"1.3{6a}\"",
+        ),
+        (
+            "( 1.2 SYNTAX 1.3{-1} )",
+            "expected a syntax with nothing but a number in braces behind it at character 14, found \"1.3{-1}\"",
+        ),
+        (
+            "( 1.2 SYNTAX 1.3{6 )",
+            "expected a syntax with nothing but a number in braces behind it at character 14, found \"1.3{6\"",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(AttributeTypeDefinition::parse(text).unwrap_err().to_string(), expected, "{text}");
     }
+}
+
+#[test]
+fn a_class_has_each_clause_once() {
+    for (text, expected) in [
+        ("( 1.2 MUST a MUST b )", "expected each keyword once at character 14, found \"MUST\""),
+        ("( 1.2 MAY a MUST b MAY c )", "expected each keyword once at character 20, found \"MAY\""),
+        ("( 1.2 STRUCTURAL AUXILIARY )", "expected each keyword once at character 18, found \"AUXILIARY\""),
+        (
+            "( 1.2 ABSTRACT SUP top ABSTRACT )",
+            "expected each keyword once at character 24, found \"ABSTRACT\"",
+        ),
+        ("( 1.2 DESC 'a' DESC 'b' )", "expected each keyword once at character 16, found \"DESC\""),
+    ] {
+        assert_eq!(ObjectClassDefinition::parse(text).unwrap_err().to_string(), expected, "{text}");
+    }
+    let rule = ContentRuleDefinition::parse("( 1.2 NOT a NOT b )").unwrap_err();
+    assert_eq!(rule.to_string(), "expected each keyword once at character 13, found \"NOT\"");
+    // An extension may come again, and braces without a number are no bound.
+    let attribute = AttributeTypeDefinition::parse("( 1.2 SYNTAX 1.3{} X-ORIGIN 'a' X-ORIGIN 'b' )").unwrap();
+    assert_eq!((attribute.syntax.as_deref(), attribute.syntax_length), (Some("1.3"), None));
 }
 
 #[test]

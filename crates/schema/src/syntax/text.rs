@@ -1,5 +1,7 @@
 //! Syntaxes whose values are short texts.
 
+use larix_proto::url::LdapUrl;
+
 use crate::definition::strip_ordering_prefix;
 use crate::dn::pretty_dn_text;
 use crate::error::InvalidValue;
@@ -21,7 +23,7 @@ pub(super) fn is_printables(value: &[u8]) -> bool {
 
 /// Digits and spaces (RFC 4517 §3.3.23); not empty.
 pub(super) fn is_numeric(value: &[u8]) -> bool {
-    !value.is_empty() && value.iter().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace())
+    !value.is_empty() && value.iter().all(|b| b.is_ascii_digit() || *b == b' ')
 }
 
 /// A number without leading zeros (RFC 4517 §3.3.16). Any length.
@@ -34,7 +36,7 @@ pub(super) fn is_integer(value: &[u8]) -> bool {
     }
 }
 
-/// RFC 4517 §3.3.5.
+/// Methods with dollar signs between them, around which spaces may stand (RFC 4517 §3.3.5).
 pub(super) fn is_delivery_method(value: &[u8]) -> bool {
     const METHODS: [&[u8]; 10] = [
         b"any",
@@ -48,10 +50,20 @@ pub(super) fn is_delivery_method(value: &[u8]) -> bool {
         b"videotex",
         b"telephone",
     ];
-    value.split(|&b| b == b'$').all(|method| {
-        let method = method.trim_ascii();
-        METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
-    })
+    let is_trimmed = !value.starts_with(b" ") && !value.ends_with(b" ");
+    is_trimmed
+        && value.split(|&b| b == b'$').all(|method| {
+            let method = trim_spaces(method);
+            METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
+        })
+}
+
+/// Without the spaces (WSP, RFC 4512 §1.4) at either end.
+fn trim_spaces(mut text: &[u8]) -> &[u8] {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = text {
+        text = rest;
+    }
+    text
 }
 
 /// Lines with dollar signs between them, in which `\24` and `\5C` are the only escapes (RFC 4517 §3.3.28).
@@ -101,7 +113,12 @@ pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, Inval
     let number = value.strip_suffix(rule).map(str::trim).filter(|number| !number.contains('-'));
     let number = number.unwrap_or_default();
     let group = |head: &str| if names_group(schema, head) { Ok(head.to_owned()) } else { Err(InvalidValue) };
-    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?))
+    let rule = authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?;
+    let is_url = rule.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ldap:"));
+    if is_url && !is_search(schema, &rule) {
+        return Err(InvalidValue);
+    }
+    Ok(format!("{number}{rule}"))
 }
 
 /// What equal authorization rules have in common: the rule without its number, and with its DN in normal form. A class or an attribute
@@ -139,6 +156,14 @@ fn authz_rule(
         // A colon within a DN.
         _ => exact(rule),
     }
+}
+
+/// Whether an LDAP URL is a search by which a rule can find somebody: with a DN, a scope and a filter that can be read, and without
+/// attributes and extensions.
+fn is_search(schema: &Schema, url: &str) -> bool {
+    LdapUrl::parse(url).is_ok_and(|url| {
+        url.attributes.is_empty() && url.extensions.is_empty() && schema.parse_dn(&url.dn).is_ok()
+    })
 }
 
 /// Whether the schema has the class and the attribute of `group[/class[/attribute]]`.
