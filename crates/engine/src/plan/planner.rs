@@ -42,9 +42,29 @@ pub struct Plan {
     node: Node,
     /// Ids expected; `u64::MAX` when all.
     estimate: u64,
+    /// How exact it is if all of it is read: reading may stop sooner.
     exactness: Exactness,
-    /// The term of an AND that the first index read answers exactly.
-    proved: Option<usize>,
+    proof: Proof,
+}
+
+/// Which term of an AND a plan answers exactly, if what is said here was read exactly.
+#[derive(Copy, Clone, Debug)]
+enum Proof {
+    Nothing,
+    /// The whole plan is of this term.
+    Whole(usize),
+    /// The first plan of an intersection is.
+    First(usize),
+}
+
+impl Proof {
+    /// The term, if the whole plan was read exactly, and nothing is said of its first one.
+    fn of_whole(self, read: Exactness) -> Option<usize> {
+        match self {
+            Self::Whole(term) if read == Exactness::Exact => Some(term),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +85,7 @@ enum Node {
 
 impl Plan {
     fn new(node: Node, estimate: u64, exactness: Exactness) -> Self {
-        Self { node, estimate, exactness, proved: None }
+        Self { node, estimate, exactness, proof: Proof::Nothing }
     }
 
     /// The plan for a filter.
@@ -119,21 +139,28 @@ impl Plan {
             Node::Key(key, _) => read_key(snapshot, key, self.estimate)?,
             Node::Range(low, high) => read_range(snapshot, low, high)?,
             Node::Pending(ids) | Node::Computed(ids) => id_set(ids.clone()),
-            Node::Union(plans) => read_union(snapshot, plans)?,
+            Node::Union(plans) => {
+                let (ids, read) = read_union(snapshot, plans)?;
+                return Ok(self.found(ids, read));
+            }
             Node::Intersection(plans) => return self.read_intersection(snapshot, plans),
         };
-        Ok(self.found(ids))
+        Ok(self.found(ids, Exactness::Exact))
     }
 
-    fn found(&self, ids: IdSet) -> Candidates {
-        Candidates { ids, exactness: self.exactness, proved: self.proved }
+    /// What was read as exactly as `read` says, which may be less than was planned.
+    fn found(&self, ids: IdSet, read: Exactness) -> Candidates {
+        Candidates { ids, exactness: self.exactness.max(read), proved: self.proof.of_whole(read) }
     }
 
     fn read_intersection<S: Snapshot>(&self, snapshot: &S, plans: &[Self]) -> Result<Candidates, Fault> {
         let mut rest = plans.iter();
         let Some(first) = rest.next() else { return Ok(Candidates::everything()) };
         let mut found = first.read(snapshot)?;
-        (found.exactness, found.proved) = (self.exactness, self.proved);
+        let first_term = match self.proof {
+            Proof::First(term) if found.exactness == Exactness::Exact => Some(term),
+            _ => None,
+        };
         for plan in rest {
             let count = found.len().unwrap_or(u64::MAX);
             if count == 0 {
@@ -144,9 +171,10 @@ impl Plan {
                 found.exactness = found.exactness.max(Exactness::Partial);
                 break;
             }
-            found.ids = intersect(snapshot, found.ids, count, plan)?;
+            found = intersect(snapshot, found, count, plan)?;
         }
-        Ok(found)
+        let all = self.found(found.ids, found.exactness);
+        Ok(Candidates { proved: all.proved.or(first_term), ..all })
     }
 
     /// Calls `visit` with each index that the plan reads and how many ids it expects of it.
@@ -166,7 +194,7 @@ impl Plan {
 
     /// As [`Self::read`], of a plan that is not needed any more.
     pub fn into_candidates<S: Snapshot>(self, snapshot: &S) -> Result<Candidates, Fault> {
-        let (exactness, proved) = (self.exactness, self.proved);
+        let (exactness, proved) = (self.exactness, self.proof.of_whole(Exactness::Exact));
         match self.node {
             Node::Key(_, ids) if !ids.is_empty() => {
                 Ok(Candidates { ids: IdSet::List(ids), exactness, proved })
@@ -298,7 +326,9 @@ impl<S: Snapshot> Planner<'_, S> {
                 _ => {
                     exactness = exactness.max(plan.exactness);
                     least = least.min(plan.estimate);
-                    plans.push(Plan { proved: (plan.exactness == Exactness::Exact).then_some(term), ..plan });
+                    let is_exact = plan.exactness == Exactness::Exact;
+                    let proof = if is_exact { Proof::Whole(term) } else { Proof::Nothing };
+                    plans.push(Plan { proof, ..plan });
                 }
             }
         }
@@ -315,8 +345,11 @@ impl<S: Snapshot> Planner<'_, S> {
             }
             _ => {
                 let estimate = plans.first().map_or(0, |plan| plan.estimate);
-                let proved = plans.first().and_then(|first| first.proved);
-                Plan { node: Node::Intersection(plans.into_vec()), estimate, exactness, proved }
+                let proof = match plans.first().map(|first| first.proof) {
+                    Some(Proof::Whole(term)) => Proof::First(term),
+                    _ => Proof::Nothing,
+                };
+                Plan { node: Node::Intersection(plans.into_vec()), estimate, exactness, proof }
             }
         })
     }
@@ -609,7 +642,7 @@ fn union(mut plans: Vec<Plan>) -> Plan {
     plans.retain(|plan| plan.estimate > 0);
     match plans.len() {
         0 => nothing(),
-        1 => Plan { exactness, proved: None, ..plans.remove(0) },
+        1 => Plan { exactness, proof: Proof::Nothing, ..plans.remove(0) },
         _ => {
             let estimate = plans.iter().fold(0u64, |sum, plan| sum.saturating_add(plan.estimate));
             if plans.len() > UNION_FEW && estimate > UNION_IDS_LIMIT {
@@ -634,11 +667,13 @@ fn intersection(mut plans: Vec<Plan>) -> Plan {
 }
 
 /// Lists are put together first and sorted once: one by one they would be gone through as often as there are plans.
-fn read_union<S: Snapshot>(snapshot: &S, plans: &[Plan]) -> Result<IdSet, Fault> {
-    let (mut list, mut set) = (Vec::new(), RoaringTreemap::new());
+fn read_union<S: Snapshot>(snapshot: &S, plans: &[Plan]) -> Result<(IdSet, Exactness), Fault> {
+    let (mut list, mut set, mut read) = (Vec::new(), RoaringTreemap::new(), Exactness::Exact);
     for plan in plans {
-        match plan.read(snapshot)?.ids {
-            IdSet::Everything => return Ok(IdSet::Everything),
+        let found = plan.read(snapshot)?;
+        read = read.max(found.exactness);
+        match found.ids {
+            IdSet::Everything => return Ok((IdSet::Everything, Exactness::All)),
             IdSet::List(ids) => list.extend(ids),
             IdSet::Set(ids) => set |= ids,
         }
@@ -653,10 +688,10 @@ fn read_union<S: Snapshot>(snapshot: &S, plans: &[Plan]) -> Result<IdSet, Fault>
     list.sort_unstable();
     list.dedup();
     if set.is_empty() {
-        return Ok(IdSet::List(list));
+        return Ok((IdSet::List(list), read));
     }
     set.extend(list);
-    Ok(IdSet::Set(set))
+    Ok((IdSet::Set(set), read))
 }
 
 /// Ascending ids as a set of the form that suits their number.
@@ -694,28 +729,35 @@ fn read_range<S: Snapshot>(snapshot: &S, low: &[u8], high: &[u8]) -> Result<IdSe
     Ok(IdSet::Set(all))
 }
 
-fn intersect<S: Snapshot>(snapshot: &S, ids: IdSet, count: u64, plan: &Plan) -> Result<IdSet, Fault> {
+/// Those of the ids, so many, that the plan finds, too.
+fn intersect<S: Snapshot>(
+    snapshot: &S,
+    found: Candidates,
+    count: u64,
+    plan: &Plan,
+) -> Result<Candidates, Fault> {
     if let Node::Key(key, _) = &plan.node
         && count.saturating_mul(GALLOP) <= plan.estimate
     {
         let mut cursor = snapshot.postings(INDEX, key)?;
         let mut matching = Vec::new();
-        let all: Box<dyn Iterator<Item = u64>> = match &ids {
-            IdSet::Everything => return Ok(plan.read(snapshot)?.ids),
+        let all: Box<dyn Iterator<Item = u64>> = match &found.ids {
+            IdSet::Everything => return plan.read(snapshot),
             IdSet::List(list) => Box::new(list.iter().copied()),
             IdSet::Set(set) => Box::new(set.iter()),
         };
         for id in all {
             match cursor.seek(id)? {
-                Some(found) if found == id => matching.push(id),
+                Some(next) if next == id => matching.push(id),
                 Some(_) => {}
                 None => break,
             }
         }
-        return Ok(IdSet::List(matching));
+        return Ok(Candidates::new(IdSet::List(matching), found.exactness));
     }
-    let other = plan.read(snapshot)?.ids;
-    Ok(match (ids, other) {
+    let other = plan.read(snapshot)?;
+    let exactness = found.exactness.max(other.exactness);
+    let ids = match (found.ids, other.ids) {
         (IdSet::Everything, other) => other,
         (ids, IdSet::Everything) => ids,
         (IdSet::List(mut list), other) => {
@@ -727,5 +769,6 @@ fn intersect<S: Snapshot>(snapshot: &S, ids: IdSet, count: u64, plan: &Plan) -> 
             IdSet::List(list)
         }
         (IdSet::Set(a), IdSet::Set(b)) => IdSet::Set(a & b),
-    })
+    };
+    Ok(Candidates::new(ids, exactness))
 }

@@ -99,3 +99,31 @@ fn what_an_index_proves() {
         assert_eq!(plan.into_candidates(&snapshot).unwrap().proved, expected, "{filter}");
     }
 }
+
+#[test]
+fn a_list_that_is_left_out_proves_nothing() {
+    let lines = [("cn", "eq,sub"), ("title", "pres,eq"), ("sn", "eq")];
+    let fixture = Fixture::memory(&lines, &directory());
+    let snapshot = fixture.database.store().snapshot().unwrap();
+    let catalog = fixture.database.catalog();
+    // Of `(&(title=odd)(sn=s8))`, which no entry is, the list of the title is long and is not read.
+    for (filter, exactness, proved, read) in [
+        ("(&(title=odd)(sn=s8))", Exactness::Partial, Some(1), 1),
+        ("(|(&(title=odd)(sn=s8))(sn=s7))", Exactness::Partial, None, 2),
+        ("(&(|(&(title=odd)(sn=s8))(sn=s7))(title=*))", Exactness::Partial, None, 2),
+        ("(&(|(&(title=odd)(sn=s8))(cn=p1))(!(sn=x)))", Exactness::Partial, None, 2),
+        ("(&(&(title=odd)(sn=s8))(!(sn=x)))", Exactness::Partial, None, 1),
+        ("(&(title=*)(&(title=odd)(sn=s8)))", Exactness::Partial, None, 1),
+        ("(&(title=*)(|(&(title=odd)(sn=s8))(title=odd)))", Exactness::Partial, None, 101),
+        // Both lists are read.
+        ("(&(title=*)(title=odd))", Exactness::Exact, Some(1), 100),
+        ("(&(&(title=*)(title=odd))(!(sn=x)))", Exactness::Partial, Some(0), 100),
+        ("(|(&(title=*)(title=odd))(sn=s8))", Exactness::Exact, None, 101),
+    ] {
+        let text = FilterBuf::parse(filter).unwrap();
+        let bound = Filter::new(&schema(), &catalog, schema().bind_filter(text.as_filter()));
+        let candidates = Plan::of(&snapshot, &catalog, &bound).unwrap().into_candidates(&snapshot).unwrap();
+        let found = (candidates.exactness, candidates.proved, candidates.len());
+        assert_eq!(found, (exactness, proved, Some(read)), "{filter}");
+    }
+}

@@ -10,6 +10,7 @@ use crate::fixture::{Answered, Checks, Fixture, SUFFIX, SearchSpec, on_every_sto
 
 const INDEXES: &[(&str, &str)] = &[
     ("cn,sn,mail", "pres,eq,sub,approx"),
+    ("title", "pres,eq"),
     ("uid", "eq"),
     ("uidNumber", "eq"),
     ("member", "eq"),
@@ -557,6 +558,35 @@ fn between_slices() {
 }
 
 #[test]
+fn what_an_index_was_not_asked_is_verified() {
+    let mut ldif = many(40).replace("objectClass: person\n", "objectClass: inetOrgPerson\ntitle: crew\n");
+    ldif.push_str(&format!("\ndn: cn=x,{SUFFIX}\nobjectClass: inetOrgPerson\ncn: x\nsn: x\ntitle: guest\n"));
+    let referral = format!(
+        "dn: ou=far,{SUFFIX}\nobjectClass: referral\nobjectClass: extensibleObject\nou: far\nref: ldap://far/\n"
+    );
+    for lines in [&[("cn", "eq"), ("title", "eq"), ("objectClass", "eq")][..], &[]] {
+        let fixture = Fixture::memory(lines, &ldif);
+        let check = |cases: &[(&str, &str)]| {
+            for &(filter, expected) in cases {
+                let answered = fixture.search(&SearchSpec { filter, ..SearchSpec::default() });
+                assert_eq!(answered.names().join(","), expected, "{filter} {lines:?}");
+            }
+        };
+        // The list of the first term is long, that of the second short.
+        check(&[
+            ("(&(title=crew)(cn=x))", ""),
+            ("(|(&(title=crew)(cn=x))(cn=p001))", "p001"),
+            ("(&(|(&(title=crew)(cn=x))(cn=p001))(sn=*))", "p001"),
+            ("(&(&(title=crew)(cn=x))(!(sn=none)))", ""),
+            ("(&(title=crew)(|(cn=x)(cn=p001)))", "p001"),
+        ]);
+        // References are candidates, too.
+        fixture.load(&referral);
+        check(&[("(&(title=crew)(cn=x))", ""), ("(&(title=crew)(|(cn=x)(cn=p001)))", "p001")]);
+    }
+}
+
+#[test]
 fn access_rules() {
     let fixture = Fixture::memory(INDEXES, PEOPLE);
     fixture.restrict(&[
@@ -601,6 +631,7 @@ fn leaf() -> impl Strategy<Value = String> {
         Just("description"),
         Just("telephoneNumber"),
         Just("name"),
+        Just("title"),
         Just("uidNumber")
     ];
     let piece =
@@ -630,12 +661,14 @@ fn filter() -> impl Strategy<Value = String> {
 fn directory() -> impl Strategy<Value = String> {
     let value = "[abc]{1,7}";
     let entry = (value, prop::option::of(value), prop::option::of("[123]{1,4}"), prop::option::of(0..30u32));
-    prop::collection::vec(entry, 1..25).prop_map(|entries| {
+    // Most have the same title: its list is longer than what is verified without reading on.
+    prop::collection::vec((entry, 0..5u8), 1..40).prop_map(|entries| {
         let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
-        for (at, (sn, description, phone, number)) in entries.into_iter().enumerate() {
+        for (at, ((sn, description, phone, number), title)) in entries.into_iter().enumerate() {
             ldif.push_str(&format!(
                 "\ndn: cn=e{at},{SUFFIX}\nobjectClass: inetOrgPerson\nobjectClass: extensibleObject\ncn: e{at}\ncn: {sn}a\nsn: {sn}\nmail: {sn}@abc\n"
             ));
+            ldif.push_str(if title == 0 { "title: ab\n" } else { "title: a\n" });
             description.into_iter().for_each(|d| ldif.push_str(&format!("description: {d}\n")));
             phone.into_iter().for_each(|p| ldif.push_str(&format!("telephoneNumber: {p}\n")));
             number.into_iter().for_each(|n| ldif.push_str(&format!("uidNumber: {n}\n")));
