@@ -354,6 +354,12 @@ impl Tried<'_> {
                     "the same, not proved: a rule is about the operation, which slapd's tool cannot be told of",
                 )
             }
+            ("32", "32") if self.is_hidden(slapd) || self.asks_for_requests() => {
+                Some("what may not be disclosed looks missing: the nearest superior that may be is named")
+            }
+            ("32", "33") if case.request.contains(" deref=") && self.leads_somewhere(slapd) => {
+                Some("an alias of what may not be disclosed looks like one of what is missing")
+            }
             (_, "8") => Some("anonymous changes are refused before their values are looked at"),
             _ => None,
         }
@@ -378,6 +384,15 @@ impl Tried<'_> {
             is_there
                 && (result_code(&slapd.ask(&case.identity, &format!("{search}{proxied}\n"))) == "32"
                     || !slapd.discloses(&case.identity, name))
+        })
+    }
+
+    /// Whether an alias on the way to what is asked for is one of an entry, as slapd itself says.
+    fn leads_somewhere(&self, slapd: &mut Peer) -> bool {
+        let root = Identity::root(&self.database.tree);
+        names_of(&self.case, &self.database.tree.suffix).first().is_some_and(|name| {
+            let search = format!("search \"{name}\" base (objectClass=*) 1.1 deref=finding\n");
+            result_code(&slapd.ask(&root, &search)) != "33"
         })
     }
 
