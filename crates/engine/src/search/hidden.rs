@@ -8,7 +8,7 @@ use super::gate::Gate;
 use super::scope::{self, Followed};
 use crate::access::Privilege;
 use crate::database::View;
-use crate::entry::EntryId;
+use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
 
 /// The DN of an entry, if the requester may know that it exists.
@@ -54,8 +54,8 @@ pub(crate) fn missing_with<N: Snapshot>(
             }
             continue;
         }
-        let Some(superior) = view.names.superior(at)? else { return Ok(absent) };
-        at = superior.parent;
+        let Some(record) = view.record(at)? else { return Ok(absent) };
+        at = EntryView::parse(at, &record)?.parent();
         if at == EntryId::ROOT {
             return Ok(absent);
         }
