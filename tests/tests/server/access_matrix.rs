@@ -360,9 +360,18 @@ impl Tried<'_> {
             ("32", "33") if case.request.contains(" deref=") && self.leads_somewhere(slapd) => {
                 Some("an alias of what may not be disclosed looks like one of what is missing")
             }
+            _ if self.hides_values() && asks_by_parts(&case.request) => {
+                Some("slapd finds values that rules hide by their parts, by order and by presence")
+            }
             (_, "8") => Some("anonymous changes are refused before their values are looked at"),
             _ => None,
         }
+    }
+
+    /// Whether rules speak of single values.
+    fn hides_values(&self) -> bool {
+        let mut rules = self.database.rules.iter().chain(&self.round.frontend);
+        rules.any(|rule| rule.contains(" val"))
     }
 
     /// Whether rules speak of operations or controls.
@@ -542,6 +551,12 @@ fn lacks_reading(case: &Case, answer: &str) -> bool {
 
 fn is_change(case: &Case) -> bool {
     ["add ", "modify ", "delete ", "modrdn "].iter().any(|verb| case.request.starts_with(verb))
+}
+
+/// Whether a filter of the request asks for more than equality.
+fn asks_by_parts(request: &str) -> bool {
+    let filters = request.replace("(objectClass=*)", "");
+    ["=*", "*)", ">=", "<=", "~=", ":="].iter().any(|sign| filters.contains(sign))
 }
 
 /// The entries that a change is about: its target, where it leads to, and all above them up to the suffix.

@@ -453,6 +453,17 @@ impl<N: Snapshot> FilterContext for GuardedEntry<'_, N> {
         self.allows(description, value, privilege)
     }
 
+    fn judges_values(&self, description: &AttributeDescription) -> Result<bool, Fault> {
+        let privilege = if self.gate.identity { Privilege::Auth } else { Privilege::Search };
+        if self.is_open(privilege) {
+            return Ok(false);
+        }
+        Ok(match self.verdict(ItemKind::Attribute(description), privilege)? {
+            Some(Verdict::Granted | Verdict::Denied) => false,
+            Some(Verdict::PerEntry | Verdict::PerValue) | None => self.gate.policy.asks_about_values(),
+        })
+    }
+
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
         self.name().cloned()
     }

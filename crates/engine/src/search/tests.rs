@@ -593,6 +593,34 @@ fn access_rules() {
     );
 }
 
+#[test]
+fn values_that_rules_hide_are_not_found_by_their_parts() {
+    for indexes in [INDEXES, &[][..]] {
+        let fixture = Fixture::memory(indexes, PEOPLE);
+        fixture.restrict(&[
+            "to attrs=mail val.regex=\"^robert\" by * none",
+            "to attrs=description val.regex=\"gardens\" by * none",
+            "to attrs=uidNumber val=10 by * none",
+            "to * by * read",
+        ]);
+        for (filter, expected) in [
+            ("(mail=*example*)", "Ann Smith,Bob Jones"),
+            ("(mail=rob*)", ""),
+            ("(mail=*ert@*)", ""),
+            // As if the value were not there.
+            ("(&(objectClass=person)(!(mail=*ert@*)))", "Ann Smith,Bob Jones,Zoe"),
+            ("(description=*)", ""),
+            ("(description=*trees*)", ""),
+            ("(uidNumber>=9)", "Ann Smith"),
+            ("(uidNumber<=12)", "Ann Smith"),
+            ("(uidNumber:1.2.840.113556.1.4.803:=2)", ""),
+        ] {
+            let answered = fixture.search(&SearchSpec { filter, ..SearchSpec::default() });
+            assert_eq!(answered.names().join(","), expected, "{filter}");
+        }
+    }
+}
+
 fn leaf() -> impl Strategy<Value = String> {
     let attribute = prop_oneof![
         Just("cn"),
