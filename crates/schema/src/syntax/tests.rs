@@ -54,7 +54,7 @@ const VALUES: &[Row] = &[
     ("1.3.6.1.4.1.4203.666.2.7",
         &[b"dn:cn=a", b"cn=a", b"dn.regex:^cn=.*$", b"dn:*", b"dn.subtree:dc=x", b"u:me", b"u.digest-md5/realm:me",
           b"group/groupOfNames/member:cn=g", b"ldap:///dc=x??sub?(cn=a)"],
-        &[b"dn:nothing", b"u:", b"x:y", b"\xff"]),
+        &[b"dn:nothing", b"u:", b"x:y", b"\xff", b"ldap:///dc=x?cn?sub?(cn=a)", b"ldap:///dc=x??sub?(cn=a", b"ldap:///nothing??sub?(cn=a)"]),
     ("1.3.6.1.1.15.1", &[b"{ serialNumber 5, issuer rdnSequence:\"cn=ca\" }", b"5$cn=ca", b"{issuer \"cn=ca\", serialNumber 05}"],
         &[b"", b"{}", b"x$cn=ca", b"{ serialNumber 5 }", b"{ serialNumber 5, issuer rdnSequence:\"cn\" }"]),
     ("1.3.6.1.1.15.5", &[b"{ issuer rdnSequence:\"cn=ca\", thisUpdate \"20240101000000Z\" }"],

@@ -1,5 +1,7 @@
 //! Syntaxes whose values are short texts.
 
+use larix_proto::url::LdapUrl;
+
 use crate::definition::strip_ordering_prefix;
 use crate::dn::pretty_dn_text;
 use crate::error::InvalidValue;
@@ -101,22 +103,25 @@ pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, Inval
     let number = value.strip_suffix(rule).map(str::trim).filter(|number| !number.contains('-'));
     let number = number.unwrap_or_default();
     let group = |head: &str| if names_group(schema, head) { Ok(head.to_owned()) } else { Err(InvalidValue) };
-    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?))
+    let url = |url: &str| if is_search(schema, url) { Ok(url.to_owned()) } else { Err(InvalidValue) };
+    Ok(format!("{number}{}", authz_rule(rule, |dn| pretty_dn_text(schema, dn), group, url)?))
 }
 
 /// What equal authorization rules have in common: the rule without its number, and with its DN in normal form. A class or an attribute
 /// that the schema does not have is no error here: a stored value keeps its key when the schema changes.
 pub(crate) fn normal_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let normal = |dn: &str| schema.parse_dn(dn).map(|dn| dn.as_str().to_owned()).map_err(|_| InvalidValue);
-    authz_rule(strip_ordering_prefix(value), normal, |head| Ok(head.to_ascii_lowercase()))
+    let group = |head: &str| Ok(head.to_ascii_lowercase());
+    authz_rule(strip_ordering_prefix(value), normal, group, |url| Ok(url.to_owned()))
 }
 
 /// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too, and `*` is `dn:*`. `name` writes its DN, `group` what stands
-/// before the DN of a group.
+/// before the DN of a group, `url` a URL.
 fn authz_rule(
     rule: &str,
     name: impl Fn(&str) -> Result<String, InvalidValue>,
     group: impl Fn(&str) -> Result<String, InvalidValue>,
+    url: impl Fn(&str) -> Result<String, InvalidValue>,
 ) -> Result<String, InvalidValue> {
     let exact = |dn: &str| name(dn).map(|dn| format!("dn:{dn}"));
     if rule == "*" {
@@ -125,7 +130,7 @@ fn authz_rule(
     let Some((head, given)) = rule.split_once(':') else { return exact(rule) };
     let (lower, rest) = (head.to_ascii_lowercase(), given.trim_start_matches(' '));
     match lower.as_str() {
-        "ldap" if given.starts_with("///") => Ok(rule.to_owned()),
+        "ldap" if given.starts_with("///") => url(rule),
         "u" if !rest.is_empty() => Ok(rule.to_owned()),
         "u" => Err(InvalidValue),
         "dn.regex" | "dn.pattern" => Ok(format!("{lower}:{rest}")),
@@ -139,6 +144,13 @@ fn authz_rule(
         // A colon within a DN.
         _ => exact(rule),
     }
+}
+
+/// Whether a URL of an authorization rule can be searched: it asks for no attributes, has no extensions, and its DN and filter can be read.
+fn is_search(schema: &Schema, url: &str) -> bool {
+    LdapUrl::parse(url).is_ok_and(|url| {
+        url.attributes.is_empty() && url.extensions.is_empty() && schema.parse_dn(&url.dn).is_ok()
+    })
 }
 
 /// Whether the schema has the class and the attribute of `group[/class[/attribute]]`.
