@@ -416,6 +416,27 @@ fn pages_cover_everything_once() {
 }
 
 #[test]
+fn the_estimate_beside_a_page_tells_nothing_of_what_is_hidden() {
+    use larix_proto::control::ControlValue as _;
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let estimate = |filter: &str| {
+        let pages = each_page(&fixture, &SearchSpec { filter, ..SearchSpec::default() }, 1);
+        let control = pages[0].controls.iter().find(|c| c.oid == larix_proto::oid::PAGED_RESULTS);
+        let value = control.and_then(|control| control.value.as_deref());
+        larix_proto::control::PagedResults::decode(value).expect("the control").size
+    };
+    let found = "(|(uid=ann)(uid=bob))";
+    assert_ne!(estimate(found), 0);
+    fixture.restrict(&["to attrs=mail by * none", "to * by * read"]);
+    assert_ne!(estimate(found), 0);
+    for mail in ["bob@example.com", "nobody@example.com"] {
+        assert_eq!(estimate(&format!("(|(uid=ann)(uid=bob)(mail={mail}))")), 0, "{mail}");
+    }
+    fixture.restrict(&["to dn.base=\"cn=zoe,ou=people,dc=example,dc=com\" by * none", "to * by * read"]);
+    assert_eq!(estimate("(|(uid=ann)(uid=bob)(sn=zander))"), 0);
+}
+
+#[test]
 fn references_come_with_one_page() {
     let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
     for i in 0..4 {
