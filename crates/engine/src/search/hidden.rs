@@ -5,7 +5,7 @@ use larix_store::Snapshot;
 
 use super::entry::GuardedEntry;
 use super::gate::Gate;
-use super::scope::{self, Followed};
+use super::scope::{self, FollowedAlias};
 use crate::access::Privilege;
 use crate::database::View;
 use crate::entry::{EntryId, EntryView};
@@ -31,7 +31,7 @@ pub(crate) fn missing<N: Snapshot>(
     view: &View<'_, N>,
     gate: &Gate<'_>,
     hidden: EntryId,
-    followed: &[Followed],
+    followed: &[FollowedAlias],
 ) -> Result<LdapResult, Fault> {
     missing_with(view, hidden, followed, |id| disclosed(view, gate, id))
 }
@@ -40,7 +40,7 @@ pub(crate) fn missing<N: Snapshot>(
 pub(crate) fn missing_with<N: Snapshot>(
     view: &View<'_, N>,
     hidden: EntryId,
-    followed: &[Followed],
+    followed: &[FollowedAlias],
     disclosed: impl Fn(EntryId) -> Result<Option<String>, Fault>,
 ) -> Result<LdapResult, Fault> {
     let absent = LdapResult::new(ResultCode::NO_SUCH_OBJECT);

@@ -37,7 +37,7 @@ pub enum Base {
 
 /// An alias that was followed on the way to a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowedAlias {
     pub alias: EntryId,
     /// The entry that it stands for.
     pub target: EntryId,
@@ -58,7 +58,7 @@ pub fn find_base<N: Snapshot>(
     view: &View<'_, N>,
     dn: &NormalDn,
     deref: DerefAliases,
-    followed: &mut Vec<Followed>,
+    followed: &mut Vec<FollowedAlias>,
 ) -> Result<Base, Fault> {
     let mut dn = dn.clone();
     for _ in 0..=view.settings.max_deref_depth.max(1) {
@@ -80,7 +80,7 @@ pub fn find_base<N: Snapshot>(
         }
         match follow(view, &entry)? {
             Ok(target) => {
-                followed.push(Followed { alias: at, target });
+                followed.push(FollowedAlias { alias: at, target });
                 match beyond(view, &target, &dn, &resolved)? {
                     Some(next) => dn = next,
                     None => return Ok(Base::Found(target)),

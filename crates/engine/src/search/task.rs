@@ -25,7 +25,7 @@ use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
 use super::rights::Rights;
 use super::run::{CandidateOutcome, IndexProof, State};
-use super::scope::{self, Base, Followed};
+use super::scope::{self, Base, FollowedAlias};
 use super::selection::Selection;
 use super::sort::Order;
 use super::synchronised::Refresh;
@@ -450,7 +450,7 @@ impl SearchTask {
         &self,
         view: &View<'_, N>,
         gate: &Gate<'_>,
-    ) -> Result<(EntryId, Vec<Followed>), End> {
+    ) -> Result<(EntryId, Vec<FollowedAlias>), End> {
         let mut followed = Vec::new();
         match scope::find_base(view, &self.base, self.deref, &mut followed)? {
             Base::Found(id) => Ok((id, followed)),
@@ -472,7 +472,7 @@ impl SearchTask {
         &self,
         seen: &GuardedEntry<'_, N>,
         gate: &Gate<'_>,
-        followed: &[Followed],
+        followed: &[FollowedAlias],
     ) -> Result<(), End> {
         let view = seen.view;
         if !seen.granted(seen.allows_entry(Privilege::Search))? {
@@ -500,7 +500,7 @@ impl SearchTask {
         view: &View<'_, N>,
         gate: &Gate<'_>,
         nearest: Option<EntryId>,
-        followed: &[Followed],
+        followed: &[FollowedAlias],
     ) -> Result<LdapResult, Fault> {
         let Some(id) = nearest else {
             let are_asked_for = |urls: &&Arc<[String]>| !urls.is_empty() && !self.controls.domain_scope;
