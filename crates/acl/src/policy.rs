@@ -103,6 +103,11 @@ impl AccessPolicy {
         self.rules.iter().any(|rule| rule.operation.is_some() || rule.control.is_some())
     }
 
+    /// Whether a rule is about single values of an attribute (`val=`).
+    pub fn asks_about_values(&self) -> bool {
+        self.rules.iter().any(|rule| rule.value.is_some())
+    }
+
     /// Whether a rule asks for the client's host name (`domain=`), which is then to be looked up.
     pub fn asks_about_domain(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);

@@ -499,6 +499,10 @@ impl FilterContext for GuardedEntry<'_> {
         Ok(self.allows(Item::Attribute { description, value }, Privilege::Search))
     }
 
+    fn judges_values(&self, _: &AttributeDescription) -> Result<bool, Fault> {
+        Ok(self.tree.policy.asks_about_values())
+    }
+
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
         Ok(self.dn.clone())
     }

@@ -20,7 +20,7 @@ use crate::record::{AttributeLookup, AttributesIter};
 use crate::search::answer::computed_values;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
-use crate::search::{Gate, GuardedEntry, referral, shown};
+use crate::search::{Gate, GuardedEntry, hidden, referral, shown};
 use crate::tree::{self, DnLookup};
 use crate::write::read_controls::ASSERTION_STEPS;
 
@@ -129,18 +129,18 @@ fn answer<N: Snapshot>(
     let shown = shown_by(view, context);
     gate.shown = &shown;
     let record = view.unpacked_behind(&head, &stored)?;
-    let seen = GuardedEntry::new(view, view.reader_of(head, &stored, &record), gate);
+    let seen = GuardedEntry::new(view, view.reader_of(head, &stored, &record), gate.clone());
     let found = missing == 0;
     if found {
         seen.name_is(dn);
     }
     let is_referral = seen.reader.view.flags().has(RecordFlags::REFERRAL);
     if is_referral && (!found || !context.controls.manage_dsa_it) {
-        return refer(&seen, request.entry);
+        return refer(&seen, &gate, request.entry);
     }
     if !found {
         if !is_disclosed(&seen)? {
-            return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+            return absent(view, &gate, nearest);
         }
         return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?));
     }
@@ -151,7 +151,7 @@ fn answer<N: Snapshot>(
         Err(fault) => matches!(fault, Fault::StepsSpent),
     };
     if is_telling && !is_disclosed(&seen)? {
-        return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        return absent(view, &gate, nearest);
     }
     compared.map(LdapResult::new)
 }
@@ -164,9 +164,21 @@ fn is_disclosed<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<bool, Fault> 
     }
 }
 
-fn refer<N: Snapshot>(seen: &GuardedEntry<'_, N>, target: &str) -> Result<LdapResult, Fault> {
+/// The answer about an entry that the client may not know of. Rules that take too much deny, here too.
+fn absent<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, id: EntryId) -> Result<LdapResult, Fault> {
+    hidden::missing_with(view, id, &[], |id| match hidden::disclosed(view, gate, id) {
+        Err(Fault::StepsSpent) => Ok(None),
+        disclosed => disclosed,
+    })
+}
+
+fn refer<N: Snapshot>(
+    seen: &GuardedEntry<'_, N>,
+    gate: &Gate<'_>,
+    target: &str,
+) -> Result<LdapResult, Fault> {
     if !is_disclosed(seen)? {
-        return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        return absent(seen.view, gate, seen.reader.view.id());
     }
     let dn = seen.view.dn(&seen.reader.view)?;
     let urls = referral::urls(&seen.reader)?;

@@ -70,6 +70,11 @@ pub trait FilterContext {
     fn meter(&self) -> Option<&Meter> {
         None
     }
+    /// Whether the rules may say of one value of the attribute otherwise than of another (`val=`): then a value that matches has to be
+    /// asked about, too.
+    fn judges_values(&self, _: &AttributeDescription) -> Result<bool, Fault> {
+        Ok(false)
+    }
     /// Whether [`Self::may_search`] is true of everything.
     fn may_search_all(&self) -> bool {
         false
@@ -254,7 +259,7 @@ impl Test {
         let mut scratch = Scratch::default();
         match &self.assertion {
             Assertion::Everywhere => Ok(Match::True),
-            Assertion::Present if self.is_simple(context, entry) => {
+            Assertion::Present if self.is_simple(context, entry) && !self.judges(context)? => {
                 entry.is_present(&self.target).map(Match::from)
             }
             Assertion::Present => self.any(context, entry, |_| Match::True),
@@ -294,6 +299,31 @@ impl Test {
         }
     }
 
+    /// Whether what matches has to be asked about by value. What is equal to the assertion value need not: that was asked about.
+    fn judges_matches(&self) -> bool {
+        match &self.assertion {
+            Assertion::Present
+            | Assertion::Substrings(_)
+            | Assertion::Approx(_)
+            | Assertion::GreaterOrEqual(_)
+            | Assertion::LessOrEqual(_)
+            | Assertion::Extensible(_) => true,
+            Assertion::Equality(_)
+            | Assertion::InChain(_)
+            | Assertion::EntryDn(_)
+            | Assertion::HasSubordinates(_)
+            | Assertion::Everywhere => false,
+        }
+    }
+
+    /// Whether values of the attribute itself that match have to be asked about.
+    fn judges(&self, context: &dyn FilterContext) -> Result<bool, Fault> {
+        match self.target.description().filter(|_| self.judges_matches() && !context.may_search_all()) {
+            Some(description) => context.judges_values(description),
+            None => Ok(false),
+        }
+    }
+
     /// Whether no subtype or option has to be asked about by itself.
     pub(super) fn is_simple(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> bool {
         context.may_search_all() || entry.has_only_itself(&self.target)
@@ -310,14 +340,24 @@ impl Test {
         let mut result = Match::False;
         let (meter, mut spent) = (context.meter(), false);
         let weight = if matches!(self.assertion, Assertion::Approx(_)) { APPROX_STEPS } else { 1 };
-        let mut ask = |value: &[u8]| {
+        let mut fault = None;
+        // `judged`: the attribute, where the rules are asked about the value.
+        let mut ask = |judged: Option<&AttributeDescription>, value: &[u8]| {
             spent = !meter.is_none_or(|meter| meter.take(weight * value_steps(value)));
-            result = result.or(test(value));
+            match unless_hidden(context, judged, value, test(value)) {
+                Ok(found) => result = result.or(found),
+                Err(error) => {
+                    fault = Some(error);
+                    return false;
+                }
+            }
             !result.is_true() && !spent
         };
         let Some(own) = self.target.description().filter(|_| !self.is_simple(context, entry)) else {
-            entry.visit(&self.target, &mut ask)?;
-            return unless_spent(spent, result);
+            let judges = self.judges(context)?;
+            let judged = self.target.description().filter(|_| judges);
+            entry.visit(&self.target, &mut |value| ask(judged, value))?;
+            return fault.map_or_else(|| unless_spent(spent, result), Err);
         };
         let (mut covered, mut descriptions) = (Vec::new(), 0_u64);
         entry.descriptions(&mut |description| {
@@ -334,7 +374,12 @@ impl Test {
                 hidden = true;
                 continue;
             }
-            entry.visit_exact(&description, &mut ask)?;
+            let judges = self.judges_matches() && context.judges_values(&description)?;
+            let judged = judges.then_some(&description);
+            entry.visit_exact(&description, &mut |value| ask(judged, value))?;
+        }
+        if let Some(fault) = fault {
+            return Err(fault);
         }
         unless_spent(spent, if hidden { result.or(Match::Undefined) } else { result })
     }
@@ -361,6 +406,20 @@ impl Test {
             return Ok(Match::True);
         }
         Ok(result)
+    }
+}
+
+/// What was found of a value. One that may not be searched for is as one that is not there: what a filter matches would tell it piece by
+/// piece. `judged`: the attribute; `None` where no rule is about values.
+fn unless_hidden(
+    context: &dyn FilterContext,
+    judged: Option<&AttributeDescription>,
+    value: &[u8],
+    found: Match,
+) -> Result<Match, Fault> {
+    match judged.filter(|_| found.is_true()) {
+        Some(description) if !context.may_search(description, Some(value))? => Ok(Match::False),
+        _ => Ok(found),
     }
 }
 
@@ -449,13 +508,24 @@ fn applicable(
         if !context.may_search(&description, Some(assertion.value.raw()))? {
             continue;
         }
+        let judges = !context.may_search_all() && context.judges_values(&description)?;
+        let judged = judges.then_some(&description);
         let mut scratch = Scratch::default();
-        let (meter, mut spent) = (context.meter(), false);
+        let (meter, mut spent, mut fault) = (context.meter(), false, None);
         entry.visit_exact(&description, &mut |value| {
             spent = !meter.is_none_or(|meter| meter.take(value_steps(value)));
-            result = result.or(assertion.matches(schema, value, &mut scratch));
+            match unless_hidden(context, judged, value, assertion.matches(schema, value, &mut scratch)) {
+                Ok(found) => result = result.or(found),
+                Err(error) => {
+                    fault = Some(error);
+                    return false;
+                }
+            }
             !result.is_true() && !spent
         })?;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         result = unless_spent(spent, result)?;
         if result == Match::True {
             break;

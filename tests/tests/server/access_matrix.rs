@@ -354,9 +354,24 @@ impl Tried<'_> {
                     "the same, not proved: a rule is about the operation, which slapd's tool cannot be told of",
                 )
             }
+            ("32", "32") if self.is_hidden(slapd) || self.asks_for_requests() => {
+                Some("what may not be disclosed looks missing: the nearest superior that may be is named")
+            }
+            ("32", "33") if case.request.contains(" deref=") && self.leads_somewhere(slapd) => {
+                Some("an alias of what may not be disclosed looks like one of what is missing")
+            }
+            _ if self.hides_values() && asks_by_parts(&case.request) => {
+                Some("slapd finds values that rules hide by their parts, by order and by presence")
+            }
             (_, "8") => Some("anonymous changes are refused before their values are looked at"),
             _ => None,
         }
+    }
+
+    /// Whether rules speak of single values.
+    fn hides_values(&self) -> bool {
+        let mut rules = self.database.rules.iter().chain(&self.round.frontend);
+        rules.any(|rule| rule.contains(" val"))
     }
 
     /// Whether rules speak of operations or controls.
@@ -378,6 +393,15 @@ impl Tried<'_> {
             is_there
                 && (result_code(&slapd.ask(&case.identity, &format!("{search}{proxied}\n"))) == "32"
                     || !slapd.discloses(&case.identity, name))
+        })
+    }
+
+    /// Whether an alias on the way to what is asked for is one of an entry, as slapd itself says.
+    fn leads_somewhere(&self, slapd: &mut Peer) -> bool {
+        let root = Identity::root(&self.database.tree);
+        names_of(&self.case, &self.database.tree.suffix).first().is_some_and(|name| {
+            let search = format!("search \"{name}\" base (objectClass=*) 1.1 deref=finding\n");
+            result_code(&slapd.ask(&root, &search)) != "33"
         })
     }
 
@@ -527,6 +551,12 @@ fn lacks_reading(case: &Case, answer: &str) -> bool {
 
 fn is_change(case: &Case) -> bool {
     ["add ", "modify ", "delete ", "modrdn "].iter().any(|verb| case.request.starts_with(verb))
+}
+
+/// Whether a filter of the request asks for more than equality.
+fn asks_by_parts(request: &str) -> bool {
+    let filters = request.replace("(objectClass=*)", "");
+    ["=*", "*)", ">=", "<=", "~=", ":="].iter().any(|sign| filters.contains(sign))
 }
 
 /// The entries that a change is about: its target, where it leads to, and all above them up to the suffix.

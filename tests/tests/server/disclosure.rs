@@ -26,6 +26,7 @@ fn directory(global: &str, overlay: &str) -> (Site, Server) {
         &format!(
             "{global}database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\nindex objectClass eq\n\
              access to dn.subtree=\"ou=hidden,{SUFFIX}\" by * none\n\
+             access to dn.regex=\"(^|,)cn=leaf,ou=[^,]+,{SUFFIX}$\" by * none\n\
              access to dn.subtree=\"ou=open,{SUFFIX}\" by users write by * read\n\
              access to attrs=userPassword by self write by * auth\n\
              access to * by self write by users read\n\
@@ -40,12 +41,20 @@ fn directory(global: &str, overlay: &str) -> (Site, Server) {
     for unit in ["hidden", "seen", "open"] {
         ldif += &format!("dn: ou={unit},{SUFFIX}\nobjectClass: organizationalUnit\nou: {unit}\n\n");
         ldif += &person(&format!("cn=user,ou={unit},{SUFFIX}"), "user");
+        ldif += &person(&format!("cn=leaf,ou={unit},{SUFFIX}"), "leaf");
+        ldif += &person(&format!("cn=inner,cn=leaf,ou={unit},{SUFFIX}"), "inner");
         ldif += &format!(
             "dn: cn=referral,ou={unit},{SUFFIX}\nobjectClass: referral\nobjectClass: extensibleObject\ncn: referral\n\
              ref: ldap://elsewhere.example/cn=there\n\n\
              dn: cn=alias,ou={unit},{SUFFIX}\nobjectClass: alias\nobjectClass: extensibleObject\ncn: alias\n\
              aliasedObjectName: cn=user,ou={unit},{SUFFIX}\n\n"
         );
+        for (alias, target) in [("door", "leaf"), ("deep", "inner,cn=leaf"), ("nowhere", "nobody")] {
+            ldif += &format!(
+                "dn: cn={alias},ou={unit},{SUFFIX}\nobjectClass: alias\nobjectClass: extensibleObject\ncn: {alias}\n\
+                 aliasedObjectName: cn={target},ou={unit},{SUFFIX}\n\n"
+            );
+        }
     }
     for n in 1..4 {
         ldif += &person(&format!("cn=user{n},{SUFFIX}"), &format!("user{n}"));
@@ -194,6 +203,41 @@ fn what_is_hidden_looks_missing_to_every_operation() {
                 let (hidden, missing) = (ask(&server, hidden), ask(&server, missing));
                 assert_eq!(hidden.what_is_told(), missing.what_is_told(), "{overlay}{kind}: {name}");
             }
+        }
+    }
+}
+
+/// The names of superiors tell nothing either: what is hidden stands here beside what is seen.
+#[test]
+fn what_is_hidden_beside_what_is_seen_looks_missing_to_every_operation() {
+    for overlay in OVERLAYS {
+        let (_site, server) = directory("", overlay);
+        for unit in ["seen", "open"] {
+            for (hidden, missing) in [
+                ("cn=leaf", "cn=nobody"),
+                ("cn=inner,cn=leaf", "cn=inner,cn=nobody"),
+                ("cn=no,cn=inner,cn=leaf", "cn=no,cn=inner,cn=nobody"),
+            ] {
+                let of = |name: &str| requests(&format!("{name},ou={unit},{SUFFIX}"));
+                for ((name, hidden), (_, missing)) in of(hidden).iter().zip(&of(missing)) {
+                    let (hidden, missing) = (ask(&server, hidden), ask(&server, missing));
+                    assert_eq!(hidden.what_is_told(), missing.what_is_told(), "{overlay}{unit}: {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_alias_of_what_is_hidden_looks_like_one_of_what_is_missing() {
+    let (_site, server) = directory("", "");
+    for below in ["", "cn=below,"] {
+        for alias in ["door", "deep", "nowhere"] {
+            let dn = format!("cn={alias},ou=seen,{SUFFIX}");
+            let request = search(&format!("{below}{dn}"), Scope::Base, DerefAliases::FindingBase);
+            let answer = ask(&server, &request);
+            let told = (answer.code, answer.matched.as_str(), answer.text.as_str());
+            assert_eq!(told, (33, dn.as_str(), "aliasedObject not found"), "{below}{alias}");
         }
     }
 }

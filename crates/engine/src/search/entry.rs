@@ -213,6 +213,22 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         self.judged(self.gate.policy.check(self.gate.subject, &self.target()?, item, privilege))
     }
 
+    /// Whether the subject may search every entry for all that the filter names: then how many candidates there are tells nothing hidden.
+    pub fn finds_freely(&self, filter: &Filter) -> bool {
+        let Gate { policy, subject, search_all, .. } = self.gate;
+        let granted =
+            |item: ItemKind<'_>| policy.verdict(subject, None, item, Privilege::Search) == Verdict::Granted;
+        let of_attribute = |description: &AttributeDescription| {
+            // Subtypes, and descriptions with more options, are asked about by themselves.
+            let mut subtypes = self.view.schema.subtypes(description.attribute).iter();
+            granted(ItemKind::Attribute(description))
+                && subtypes
+                    .all(|&subtype| granted(ItemKind::Attribute(&AttributeDescription::plain(subtype))))
+        };
+        search_all
+            || (granted(ItemKind::Entry) && policy.treats_options_alike() && filter.asks_only(&of_attribute))
+    }
+
     /// Whether all values of all entries may be read.
     pub fn reads_all(&self) -> bool {
         self.gate.read_all
@@ -451,6 +467,17 @@ impl<N: Snapshot> FilterContext for GuardedEntry<'_, N> {
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
         let privilege = if self.gate.identity { Privilege::Auth } else { Privilege::Search };
         self.allows(description, value, privilege)
+    }
+
+    fn judges_values(&self, description: &AttributeDescription) -> Result<bool, Fault> {
+        let privilege = if self.gate.identity { Privilege::Auth } else { Privilege::Search };
+        if self.is_open(privilege) {
+            return Ok(false);
+        }
+        Ok(match self.verdict(ItemKind::Attribute(description), privilege)? {
+            Some(Verdict::Granted | Verdict::Denied) => false,
+            Some(Verdict::PerEntry | Verdict::PerValue) | None => self.gate.policy.asks_about_values(),
+        })
     }
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {

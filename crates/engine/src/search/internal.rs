@@ -140,7 +140,8 @@ fn find_base<N: Snapshot>(
     if query.base.is_root() && query.scope != Scope::Base {
         return Ok(Some(EntryId::ROOT));
     }
-    let Base::Found(id) = scope::find_base(view, query.base, DerefAliases::Never)? else { return Ok(None) };
+    let found = scope::find_base(view, query.base, DerefAliases::Never, &mut Vec::new())?;
+    let Base::Found(id) = found else { return Ok(None) };
     if id == EntryId::ROOT || (gate.search_all && query.manage_dsa_it) {
         return Ok(Some(id));
     }

@@ -19,6 +19,7 @@ pub mod entry;
 mod extension_tests;
 mod found_entries;
 mod gate;
+pub(crate) mod hidden;
 pub mod internal;
 #[cfg(test)]
 mod internal_tests;

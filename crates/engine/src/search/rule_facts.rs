@@ -173,6 +173,10 @@ impl<V: Snapshot> FilterContext for FilterAccess<'_, '_, V> {
         unless_overdrawn(sight.meter, sight.policy.check(self.subject, &target, item, Privilege::Search))
     }
 
+    fn judges_values(&self, _: &AttributeDescription) -> Result<bool, Fault> {
+        Ok(self.facts.sight.policy.asks_about_values())
+    }
+
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
         self.facts.normal_dn()
     }

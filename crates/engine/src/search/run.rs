@@ -390,7 +390,8 @@ impl SearchTask {
             }
         };
         // The next page begins with this match: it looks at no candidate before it again, and sends no reference again.
-        if let Some(control) = self.page_is_full(progress.last, Vec::new(), progress.candidates.len()) {
+        let candidates = || progress.candidates.len().filter(|_| seen.finds_freely(&self.filter));
+        if let Some(control) = self.page_is_full(progress.last, Vec::new(), candidates) {
             self.response_controls.push(control);
             return Err(ResultCode::SUCCESS.into());
         }
@@ -398,15 +399,16 @@ impl SearchTask {
         Ok(None)
     }
 
-    /// The control that ends a full page. The next page begins behind `last`.
+    /// The control that ends a full page. The next page begins behind `last`. `estimate`: how many entries all pages may have, as far as
+    /// the client may know it.
     pub(super) fn page_is_full(
         &self,
         last: EntryId,
         sort_key: Vec<u8>,
-        candidates: Option<u64>,
+        estimate: impl FnOnce() -> Option<u64>,
     ) -> Option<ControlBuf> {
         let pages = self.pages.as_ref().filter(|pages| self.entries >= pages.size())?;
-        let estimate = if self.limits.no_estimate { 0 } else { candidates.unwrap_or(0) };
+        let estimate = if self.limits.no_estimate { 0 } else { estimate().unwrap_or(0) };
         Some(pages.more(self.entries, last, sort_key, u32::try_from(estimate).unwrap_or(u32::MAX)))
     }
 

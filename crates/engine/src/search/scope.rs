@@ -35,6 +35,14 @@ pub enum Base {
     AliasProblem(LdapResult, Option<EntryId>),
 }
 
+/// An alias that was followed on the way to a base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FollowedAlias {
+    pub alias: EntryId,
+    /// The entry that it stands for.
+    pub target: EntryId,
+}
+
 /// Whether aliases on the way to the base are followed.
 pub fn finds(deref: DerefAliases) -> bool {
     matches!(deref, DerefAliases::FindingBase | DerefAliases::Always)
@@ -45,8 +53,13 @@ pub fn searches(deref: DerefAliases) -> bool {
     matches!(deref, DerefAliases::InSearching | DerefAliases::Always)
 }
 
-/// Finds the base entry.
-pub fn find_base<N: Snapshot>(view: &View<'_, N>, dn: &NormalDn, deref: DerefAliases) -> Result<Base, Fault> {
+/// Finds the base entry. The aliases on the way are added to `followed`, in their order.
+pub fn find_base<N: Snapshot>(
+    view: &View<'_, N>,
+    dn: &NormalDn,
+    deref: DerefAliases,
+    followed: &mut Vec<FollowedAlias>,
+) -> Result<Base, Fault> {
     let mut dn = dn.clone();
     for _ in 0..=view.settings.max_deref_depth.max(1) {
         let Some(resolved) = view.resolve(&dn)? else { return Ok(Base::Missing(None)) };
@@ -66,10 +79,13 @@ pub fn find_base<N: Snapshot>(view: &View<'_, N>, dn: &NormalDn, deref: DerefAli
             return Ok(found());
         }
         match follow(view, &entry)? {
-            Ok(target) => match beyond(view, &target, &dn, &resolved)? {
-                Some(next) => dn = next,
-                None => return Ok(Base::Found(target)),
-            },
+            Ok(target) => {
+                followed.push(FollowedAlias { alias: at, target });
+                match beyond(view, &target, &dn, &resolved)? {
+                    Some(next) => dn = next,
+                    None => return Ok(Base::Found(target)),
+                }
+            }
             Err(problem) => return Ok(Base::AliasProblem(problem, missing())),
         }
     }
@@ -97,6 +113,11 @@ fn beyond<N: Snapshot>(
     Ok(Some(next))
 }
 
+/// The answer about an alias whose entry is not there.
+pub fn target_not_found() -> LdapResult {
+    LdapResult::with(ResultCode::ALIAS_PROBLEM, "aliasedObject not found")
+}
+
 /// Follows an alias to an entry that is none.
 pub fn follow<N: Snapshot>(
     view: &View<'_, N>,
@@ -108,7 +129,7 @@ pub fn follow<N: Snapshot>(
     loop {
         let Some(target) = dn else { return problem("alias missing or bad aliasedObjectName") };
         let Some(id) = view.resolve(&target)?.and_then(|resolved| resolved.id) else {
-            return problem("aliasedObject not found");
+            return Ok(Err(target_not_found()));
         };
         if seen.contains(&id) {
             return problem("circular alias");

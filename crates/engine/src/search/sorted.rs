@@ -103,7 +103,7 @@ fn answer<N: Snapshot>(
             // Nothing is before the first: a page of no entries ends there.
             let previous = done.checked_sub(1).and_then(|at| matches.get(at));
             let (key, last) = previous.map_or((Vec::new(), EntryId::ROOT), |(key, id)| (key.clone(), *id));
-            if let Some(control) = task.page_is_full(last, key, Some(matches.len() as u64)) {
+            if let Some(control) = task.page_is_full(last, key, || Some(matches.len() as u64)) {
                 task.response_controls.push(control);
                 return Ok(task.done(LdapResult::success()));
             }

@@ -25,11 +25,11 @@ use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
 use super::rights::Rights;
 use super::run::{CandidateOutcome, IndexProof, State};
-use super::scope::{self, Base};
+use super::scope::{self, Base, FollowedAlias};
 use super::selection::Selection;
 use super::sort::Order;
 use super::synchronised::Refresh;
-use super::{referral, shown, sorted, window};
+use super::{hidden, referral, shown, sorted, window};
 use crate::access::{Privilege, Subject};
 use crate::budget::{LimitExceeded, RequestLimit};
 use crate::controls::RequestControls;
@@ -401,14 +401,14 @@ impl SearchTask {
         gate: &Gate<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Step, End> {
-        let id = self.locate(view, gate)?;
+        let (id, followed) = self.locate(view, gate)?;
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         if matches!(self.deref, DerefAliases::Never | DerefAliases::InSearching) {
             // Nothing was dereferenced on the way: it is the entry that was asked for.
             seen.name_is(&self.base);
         }
-        self.check_base(&seen)?;
+        self.check_base(&seen, gate, &followed)?;
         self.looked = 1;
         if matches!(self.look(&seen, id, IndexProof::Nothing)?, CandidateOutcome::Match) {
             self.send(&seen, out)?;
@@ -421,13 +421,13 @@ impl SearchTask {
         if let Some(id) = self.known_base(view, gate) {
             return Ok(id);
         }
-        let id = self.locate(view, gate)?;
+        let (id, followed) = self.locate(view, gate)?;
         if self.base_id.is_some() || id == EntryId::ROOT {
             return Ok(id);
         }
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
-        self.check_base(&seen)?;
+        self.check_base(&seen, gate, &followed)?;
         if let Some(facts) = view.facts.filter(|_| !scope::finds(self.deref)) {
             facts.remember_base(&self.base, id, seen.reader.view.flags());
         }
@@ -445,33 +445,41 @@ impl SearchTask {
         is_checked.then_some(id)
     }
 
-    /// The base's id.
-    fn locate<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<EntryId, End> {
-        match scope::find_base(view, &self.base, self.deref)? {
-            Base::Found(id) => Ok(id),
+    /// The base's id, and the aliases on the way to it.
+    fn locate<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+    ) -> Result<(EntryId, Vec<FollowedAlias>), End> {
+        let mut followed = Vec::new();
+        match scope::find_base(view, &self.base, self.deref, &mut followed)? {
+            Base::Found(id) => Ok((id, followed)),
             _ if self.base_id.is_some() => {
                 Err(LdapResult::with(ResultCode::BUSY, "search base is gone").into())
             }
-            Base::Missing(nearest) => Err(self.missing(view, gate, nearest)?.into()),
+            Base::Missing(nearest) => Err(self.missing(view, gate, nearest, &followed)?.into()),
             Base::AliasProblem(problem, None) => Err(problem.into()),
             // One that the requester may not know of is answered as one that is not there.
-            Base::AliasProblem(problem, Some(alias)) => Err(match self.disclosed(view, gate, alias)? {
+            Base::AliasProblem(problem, Some(alias)) => Err(match hidden::disclosed(view, gate, alias)? {
                 Some(dn) => problem.matched(dn).into(),
-                None => ResultCode::NO_SUCH_OBJECT.into(),
+                None => hidden::missing(view, gate, alias, &followed)?.into(),
             }),
         }
     }
 
-    /// Whether the base may be searched.
-    fn check_base<N: Snapshot>(&self, seen: &GuardedEntry<'_, N>) -> Result<(), End> {
+    /// Whether the base may be searched. `followed`: the aliases on the way to it.
+    fn check_base<N: Snapshot>(
+        &self,
+        seen: &GuardedEntry<'_, N>,
+        gate: &Gate<'_>,
+        followed: &[FollowedAlias],
+    ) -> Result<(), End> {
         let view = seen.view;
         if !seen.granted(seen.allows_entry(Privilege::Search))? {
-            let code = if seen.granted(seen.discloses_refusal())? {
-                ResultCode::INSUFFICIENT_ACCESS_RIGHTS
-            } else {
-                ResultCode::NO_SUCH_OBJECT
-            };
-            return Err(code.into());
+            if seen.granted(seen.discloses_refusal())? {
+                return Err(ResultCode::INSUFFICIENT_ACCESS_RIGHTS.into());
+            }
+            return Err(hidden::missing(view, gate, seen.reader.view.id(), followed)?.into());
         }
         if !self.controls.manage_dsa_it && seen.reader.view.flags().has(RecordFlags::REFERRAL) {
             return Err(self.refer(seen)?.into());
@@ -492,6 +500,7 @@ impl SearchTask {
         view: &View<'_, N>,
         gate: &Gate<'_>,
         nearest: Option<EntryId>,
+        followed: &[FollowedAlias],
     ) -> Result<LdapResult, Fault> {
         let Some(id) = nearest else {
             let are_asked_for = |urls: &&Arc<[String]>| !urls.is_empty() && !self.controls.domain_scope;
@@ -506,7 +515,7 @@ impl SearchTask {
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         if !seen.granted(seen.allows_entry(Privilege::Disclose))? {
-            return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+            return hidden::missing(view, gate, id, followed);
         }
         if seen.reader.view.flags().has(RecordFlags::REFERRAL) {
             return self.refer(&seen);
@@ -525,19 +534,6 @@ impl SearchTask {
         let target = Some(target.as_str());
         let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), target, Some(self.scope));
         Ok(referral::answer(urls, dn))
-    }
-
-    /// The DN of an entry, if the subject may know that it exists.
-    fn disclosed<N: Snapshot>(
-        &self,
-        view: &View<'_, N>,
-        gate: &Gate<'_>,
-        id: EntryId,
-    ) -> Result<Option<String>, Fault> {
-        let Some(record) = view.record(id)? else { return Ok(None) };
-        let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
-        let may = seen.granted(seen.allows_entry(Privilege::Disclose))?;
-        if may { view.dn(&seen.reader.view).map(Some) } else { Ok(None) }
     }
 }
 

@@ -417,6 +417,27 @@ fn pages_cover_everything_once() {
 }
 
 #[test]
+fn the_estimate_beside_a_page_tells_nothing_of_what_is_hidden() {
+    use larix_proto::control::ControlValue as _;
+    let fixture = Fixture::memory(INDEXES, PEOPLE);
+    let estimate = |filter: &str| {
+        let pages = each_page(&fixture, &SearchSpec { filter, ..SearchSpec::default() }, 1);
+        let control = pages[0].controls.iter().find(|c| c.oid == larix_proto::oid::PAGED_RESULTS);
+        let value = control.and_then(|control| control.value.as_deref());
+        larix_proto::control::PagedResults::decode(value).expect("the control").size
+    };
+    let found = "(|(uid=ann)(uid=bob))";
+    assert_ne!(estimate(found), 0);
+    fixture.restrict(&["to attrs=mail by * none", "to * by * read"]);
+    assert_ne!(estimate(found), 0);
+    for mail in ["bob@example.com", "nobody@example.com"] {
+        assert_eq!(estimate(&format!("(|(uid=ann)(uid=bob)(mail={mail}))")), 0, "{mail}");
+    }
+    fixture.restrict(&["to dn.base=\"cn=zoe,ou=people,dc=example,dc=com\" by * none", "to * by * read"]);
+    assert_eq!(estimate("(|(uid=ann)(uid=bob)(sn=zander))"), 0);
+}
+
+#[test]
 fn references_come_with_one_page() {
     let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
     for i in 0..4 {
@@ -621,6 +642,34 @@ fn access_rules() {
         fixture.search(&SearchSpec { base: zoe, ..SearchSpec::default() }).result.code,
         ResultCode::NO_SUCH_OBJECT
     );
+}
+
+#[test]
+fn values_that_rules_hide_are_not_found_by_their_parts() {
+    for indexes in [INDEXES, &[][..]] {
+        let fixture = Fixture::memory(indexes, PEOPLE);
+        fixture.restrict(&[
+            "to attrs=mail val.regex=\"^robert\" by * none",
+            "to attrs=description val.regex=\"gardens\" by * none",
+            "to attrs=uidNumber val=10 by * none",
+            "to * by * read",
+        ]);
+        for (filter, expected) in [
+            ("(mail=*example*)", "Ann Smith,Bob Jones"),
+            ("(mail=rob*)", ""),
+            ("(mail=*ert@*)", ""),
+            // As if the value were not there.
+            ("(&(objectClass=person)(!(mail=*ert@*)))", "Ann Smith,Bob Jones,Zoe"),
+            ("(description=*)", ""),
+            ("(description=*trees*)", ""),
+            ("(uidNumber>=9)", "Ann Smith"),
+            ("(uidNumber<=12)", "Ann Smith"),
+            ("(uidNumber:1.2.840.113556.1.4.803:=2)", ""),
+        ] {
+            let answered = fixture.search(&SearchSpec { filter, ..SearchSpec::default() });
+            assert_eq!(answered.names().join(","), expected, "{filter}");
+        }
+    }
 }
 
 fn leaf() -> impl Strategy<Value = String> {

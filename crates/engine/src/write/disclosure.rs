@@ -5,18 +5,23 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
+use super::modify_dn;
 use super::operator::Operator;
 use crate::access::Privilege;
 use crate::budget::{LimitExceeded, RequestLimit};
+use crate::change::prepare::{PreparedChange, PreparedModifyDn};
 use crate::entry::EntryId;
+use crate::failure::Failure;
 use crate::fault::Fault;
+use crate::search::hidden;
 
-/// The answer to a refused change of the entry `dn`.
+/// The answer to a refused change.
 pub(crate) fn disclosed<V: Snapshot>(
     operator: &Operator<'_, V>,
-    dn: &NormalDn,
+    operation: &PreparedChange,
     refused: LdapResult,
 ) -> Result<LdapResult, Fault> {
+    let dn = operation.dn();
     let telling = [
         ResultCode::INSUFFICIENT_ACCESS_RIGHTS,
         ResultCode::NO_SUCH_OBJECT,
@@ -45,14 +50,41 @@ pub(crate) fn disclosed<V: Snapshot>(
     if matched(operator, &name, nearest)?.is_some() {
         return Ok(refused);
     }
-    let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-    let superior = name.parent().filter(|_| resolved.id.is_some() && !operator.is_suffix(&name));
-    let Some(superior) = superior else { return Ok(missing) };
-    let Some(id) = operator.resolve(&superior)?.id else { return Ok(missing) };
-    Ok(match matched(operator, &superior, id)? {
-        Some(text) => missing.matched(text),
-        None => missing,
+    match operation {
+        PreparedChange::ModifyDn(rename) => renamed(operator, rename),
+        _ => absent(operator, nearest),
+    }
+}
+
+/// The answer about an entry that the requester may not know of, and about a name below it.
+fn absent<V: Snapshot>(operator: &Operator<'_, V>, hidden: EntryId) -> Result<LdapResult, Fault> {
+    hidden::missing_with(&operator.view, hidden, &[], |id| {
+        let current = operator.current_entry(id)?;
+        matched(operator, &operator.view.names.normal_dn(&current.view()?)?, id)
     })
+}
+
+/// The answer to the rename of an entry that the requester may not know of: the rights to its superior come first, as where no such
+/// entry is.
+fn renamed<V: Snapshot>(operator: &Operator<'_, V>, rename: &PreparedModifyDn) -> Result<LdapResult, Fault> {
+    let dn = rename.dn.parent().unwrap_or_else(NormalDn::root);
+    let superior = match operator.resolve(&dn)?.id {
+        Some(id) => matched(operator, &dn, id)?,
+        None => None,
+    };
+    let Some(superior) = superior else { return Ok(modify_dn::missing_parent(operator)) };
+    match modify_dn::check_old_parent(operator, rename) {
+        Ok(_) => Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(superior)),
+        Err(Failure::Refused(refused)) => Ok(refused),
+        Err(Failure::Storage(Fault::StepsSpent)) => Ok(steps_spent(operator)),
+        Err(Failure::Storage(fault)) => Err(fault),
+    }
+}
+
+/// The answer where rules take more than a request has.
+fn steps_spent<V: Snapshot>(operator: &Operator<'_, V>) -> LdapResult {
+    let most = operator.context.settings.request_limits.most(RequestLimit::Steps);
+    LimitExceeded { limit: RequestLimit::Steps, most }.into()
 }
 
 /// The answer to the adding of an entry that is there. A requester that may neither add beside it nor know of it is
@@ -70,10 +102,7 @@ fn taken<V: Snapshot>(
     let otherwise = match operator.may_change_children(&superior, Some(&current), Privilege::Add) {
         Ok(true) => return Ok(refused),
         Ok(false) => LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "no write access to parent"),
-        Err(Fault::StepsSpent) => {
-            let most = operator.context.settings.request_limits.most(RequestLimit::Steps);
-            LimitExceeded { limit: RequestLimit::Steps, most }.into()
-        }
+        Err(Fault::StepsSpent) => steps_spent(operator),
         Err(fault) => return Err(fault),
     };
     if matched(operator, dn, id)?.is_some() {
@@ -81,7 +110,7 @@ fn taken<V: Snapshot>(
     }
     Ok(match matched(operator, &superior, superior_id)? {
         Some(_) => otherwise,
-        None => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+        None => absent(operator, superior_id)?,
     })
 }
 

@@ -563,13 +563,13 @@ impl<'a, S: Store> Group<'a, S> {
         match carry_out_operation(&mut operator, &task.operation) {
             Ok(()) => {}
             Err(Failure::Refused(refused)) => {
-                return Err(disclosure::disclosed(&operator, task.operation.dn(), refused)?.into());
+                return Err(disclosure::disclosed(&operator, &task.operation, refused)?.into());
             }
             // This request alone used up its steps. The others of the group go on.
             Err(Failure::Storage(Fault::StepsSpent)) => {
                 let most = context.settings.request_limits.most(RequestLimit::Steps);
                 let exceeded = LdapResult::from(LimitExceeded { limit: RequestLimit::Steps, most });
-                return Err(disclosure::disclosed(&operator, task.operation.dn(), exceeded)?.into());
+                return Err(disclosure::disclosed(&operator, &task.operation, exceeded)?.into());
             }
             Err(failure) => return Err(failure),
         }

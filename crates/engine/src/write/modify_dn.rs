@@ -93,7 +93,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
 }
 
 /// The present superior: the requester must be allowed to take an entry away from it.
-fn check_old_parent<V: Snapshot>(
+pub(super) fn check_old_parent<V: Snapshot>(
     operator: &Operator<'_, V>,
     rename: &PreparedModifyDn,
 ) -> Result<EntryId, Failure> {
@@ -112,7 +112,8 @@ fn check_old_parent<V: Snapshot>(
     Ok(parent.map_or(EntryId::ROOT, |parent| parent.id))
 }
 
-fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
+/// The answer where the present superior is not there.
+pub(super) fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
     match operator.context.default_referrals {
         [] => larix_proto::LdapResult::new(ResultCode::NO_SUCH_OBJECT),
         referrals => operator.default_referral(referrals),

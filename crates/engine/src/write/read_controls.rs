@@ -47,6 +47,10 @@ impl<V: Snapshot> FilterContext for AssertionContext<'_, '_, V> {
         unless_overdrawn(Some(self.meter), policy.check(subject, &target, item, Privilege::Search))
     }
 
+    fn judges_values(&self, _: &AttributeDescription) -> Result<bool, Fault> {
+        Ok(self.operator.view.policy.asks_about_values())
+    }
+
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
         Ok(self.dn.clone())
     }
