@@ -136,13 +136,14 @@ fn answer<N: Snapshot>(
     }
     let is_referral = seen.reader.view.flags().has(RecordFlags::REFERRAL);
     if is_referral && (!found || !context.controls.manage_dsa_it) {
-        return refer(&seen, &gate, request.entry);
+        return refer(&seen, &gate, (dn, request.entry));
     }
     if !found {
         if !is_disclosed(&seen)? {
-            return absent(view, &gate, nearest);
+            return absent(view, &gate, (nearest, dn));
         }
-        return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?));
+        let answer = LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?);
+        return unless_hidden_by_name(view, &gate, (nearest, dn), answer);
     }
     let compared = compare_entry(&seen, context, request, asserted);
     // An error tells that there is such an entry, and so does the limit of steps.
@@ -151,7 +152,7 @@ fn answer<N: Snapshot>(
         Err(fault) => matches!(fault, Fault::StepsSpent),
     };
     if is_telling && !is_disclosed(&seen)? {
-        return absent(view, &gate, nearest);
+        return absent(view, &gate, (nearest, dn));
     }
     compared.map(LdapResult::new)
 }
@@ -165,20 +166,38 @@ fn is_disclosed<N: Snapshot>(seen: &GuardedEntry<'_, N>) -> Result<bool, Fault> 
 }
 
 /// The answer about an entry that the client may not know of. Rules that take too much deny, here too.
-fn absent<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, id: EntryId) -> Result<LdapResult, Fault> {
-    hidden::missing_with(view, id, &[], |id| match hidden::disclosed(view, gate, id) {
+fn absent<N: Snapshot>(
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    (id, asked): (EntryId, &NormalDn),
+) -> Result<LdapResult, Fault> {
+    let answer = hidden::missing_with(view, id, &[], |id| match hidden::disclosed(view, gate, id) {
         Err(Fault::StepsSpent) => Ok(None),
         disclosed => disclosed,
-    })
+    })?;
+    unless_hidden_by_name(view, gate, (id, asked), answer)
+}
+
+/// [`hidden::unless_hidden_by_name`], where rules that take too much deny.
+fn unless_hidden_by_name<N: Snapshot>(
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    name: (EntryId, &NormalDn),
+    answer: LdapResult,
+) -> Result<LdapResult, Fault> {
+    match hidden::unless_hidden_by_name(view, gate, name, &[], answer) {
+        Err(Fault::StepsSpent) => Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT)),
+        answer => answer,
+    }
 }
 
 fn refer<N: Snapshot>(
     seen: &GuardedEntry<'_, N>,
     gate: &Gate<'_>,
-    target: &str,
+    (asked, target): (&NormalDn, &str),
 ) -> Result<LdapResult, Fault> {
     if !is_disclosed(seen)? {
-        return absent(seen.view, gate, seen.reader.view.id());
+        return absent(seen.view, gate, (seen.reader.view.id(), asked));
     }
     let dn = seen.view.dn(&seen.reader.view)?;
     let urls = referral::urls(&seen.reader)?;

@@ -357,6 +357,9 @@ impl Tried<'_> {
             ("32", "32") if self.is_hidden(slapd) || self.asks_for_requests() => {
                 Some("what may not be disclosed looks missing: the nearest superior that may be is named")
             }
+            ("32", "32") if !ours.contains(" matched ") => {
+                Some("rules hide any entry of that name: no superior is named, whether it is there or not")
+            }
             ("32", "33") if case.request.contains(" deref=") && self.leads_somewhere(slapd) => {
                 Some("an alias of what may not be disclosed looks like one of what is missing")
             }

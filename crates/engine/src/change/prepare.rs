@@ -235,7 +235,6 @@ fn prepare_modify(
     } else {
         check_obsolete(schema, &mods, latitude)?;
         check_user_modification(schema, &mut mods, latitude)?;
-        check_identity(schema, &mods)?;
         return Ok(PreparedChange::Modify { dn, mods });
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
@@ -418,14 +417,16 @@ fn check_user_modification(
     Ok(())
 }
 
-/// Replicas, and what is remembered of deletes and conflicts, know an entry by its entryUUID: a manager may give it to a new entry alone.
-fn check_identity(schema: &Schema, mods: &[Change]) -> Result<(), LdapResult> {
+/// Whether a change leaves entries the entryUUID that replicas, and what is remembered of deletes and conflicts, know them by: in a database
+/// that is followed, a manager may give one to a new entry alone.
+pub(crate) fn check_identity(schema: &Schema, mods: &[Change]) -> Result<(), LdapResult> {
     let is_identity = |change: &Change| {
         change.access == RequiredAccess::Managing
             && schema.attribute(change.description.attribute).name() == "entryUUID"
     };
     if mods.iter().any(is_identity) {
-        let text = "entryUUID: replicas know the entry by it: delete the entry, and add it anew";
+        let text =
+            "entryUUID: consumers of this database know the entry by it: delete the entry, and add it anew";
         return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
     }
     Ok(())
@@ -616,6 +617,10 @@ mod tests {
             let change = Modification { operation: ModifyOperation::Replace, attribute };
             let operation = WriteOperation::Modify { object: "cn=x".to_owned(), changes: vec![change] };
             let found = prepare(&schema, operation, &NormalDn::from_normal("cn=subschema"), latitude);
+            let found = found.and_then(|prepared| match prepared {
+                PreparedChange::Modify { mods, .. } => check_identity(&schema, &mods),
+                _ => Ok(()),
+            });
             let found = found.err().map(|result| result.diagnostic);
             assert_eq!(found.as_deref(), refused, "{name} {latitude:?}");
         };
@@ -624,7 +629,8 @@ mod tests {
         check("createTimestamp", "20200101000000Z", relax, None);
         check("entryUUID", UUID, Latitude { update: true, ..relax }, None);
         check("entryUUID", UUID, Latitude::default(), Some("entryUUID: no user modification allowed"));
-        let kept = "entryUUID: replicas know the entry by it: delete the entry, and add it anew";
+        let kept =
+            "entryUUID: consumers of this database know the entry by it: delete the entry, and add it anew";
         check("entryUUID", UUID, relax, Some(kept));
     }
 

@@ -267,6 +267,11 @@ impl<S: Store> ChosenDatabase<'_, S> {
         {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }
+        if settings.provider.is_some()
+            && let PreparedChange::Modify { mods, .. } = &operation
+        {
+            prepare::check_identity(&self.frontend.schema, mods)?;
+        }
         let may_update = subject.dn.is_some() && subject.dn == settings.update_dn;
         if settings.shadow && origin == Origin::Client && !may_update && !is_import {
             return Err(self.shadow_refusal(&settings.update_referrals, &target));

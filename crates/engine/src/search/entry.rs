@@ -171,6 +171,15 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         self.judged(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
     }
 
+    /// Whether the subject may know of an entry of this name at all, as far as rules decide that without what else the entry has.
+    pub(crate) fn discloses_name(&self, dn: &NormalDn) -> Result<bool, Fault> {
+        if self.is_open(Privilege::Disclose) {
+            return Ok(true);
+        }
+        let target = AccessTarget { dn, entry: &NameAlone(self) };
+        self.judged(self.gate.policy.check(self.gate.subject, &target, Item::Entry, Privilege::Disclose))
+    }
+
     /// What the rules grant on an entry of which the client may not know. Rules that take more than a request has deny: the error would
     /// tell that the entry is there. A first try with fewer steps has no answer.
     ///
@@ -532,6 +541,45 @@ impl<N: Snapshot> FilterContext for UnguardedEntry<'_, '_, N> {
 
     fn may_search_all(&self) -> bool {
         true
+    }
+}
+
+/// An entry of which nothing is known but its name, beside one that there is.
+struct NameAlone<'e, E>(&'e E);
+
+impl<E: EntryFacts> EntryFacts for NameAlone<'_, E> {
+    fn visit(&self, _: &AttributeDescription, _: &mut dyn FnMut(&[u8]) -> bool) {}
+
+    fn matches(&self, _: &BoundFilter) -> Match {
+        Match::Undefined
+    }
+
+    fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
+        self.0.with_entry(dn, read)
+    }
+
+    fn search(
+        &self,
+        request: &EntrySearch<'_>,
+        visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Reach {
+        self.0.search(request, visit)
+    }
+
+    fn charge(&self, steps: u64) -> bool {
+        self.0.charge(steps)
+    }
+
+    fn steps_left(&self) -> u64 {
+        self.0.steps_left()
+    }
+
+    fn memo(&self) -> Option<&Memo> {
+        self.0.memo()
+    }
+
+    fn failed(&self) -> bool {
+        self.0.failed()
     }
 }
 

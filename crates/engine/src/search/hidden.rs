@@ -1,6 +1,10 @@
 //! Entries that the requester may not know of: they are answered as if they were not there.
+//!
+//! A name that no entry has, and one of a hidden entry, are answered with the nearest superior that the requester may know of, unless rules
+//! hide an entry of that name whatever else it has: then no superior is named, as in OpenLDAP. Either way it does not matter whether there is one.
 
 use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::entry::GuardedEntry;
@@ -26,14 +30,36 @@ pub(crate) fn disclosed<N: Snapshot>(
 /// The answer about a hidden entry, or about a name below it: noSuchObject with the nearest superior that the requester may know of, as
 /// about a name that no entry has. If an alias led to the entry, the alias is answered as one whose entry is not there.
 ///
-/// `followed`: the aliases on the way to the entry, in their order.
+/// `asked`: the name that was asked for. `followed`: the aliases on the way to the entry, in their order.
 pub(crate) fn missing<N: Snapshot>(
     view: &View<'_, N>,
     gate: &Gate<'_>,
-    hidden: EntryId,
+    (hidden, asked): (EntryId, &NormalDn),
     followed: &[FollowedAlias],
 ) -> Result<LdapResult, Fault> {
-    missing_with(view, hidden, followed, |id| disclosed(view, gate, id))
+    let answer = missing_with(view, hidden, followed, |id| disclosed(view, gate, id))?;
+    unless_hidden_by_name(view, gate, (hidden, asked), followed, answer)
+}
+
+/// The answer about a name that is not there, or that is to look so: without a superior if rules hide any entry of that name. `at`: an entry
+/// at or above the name.
+pub(crate) fn unless_hidden_by_name<N: Snapshot>(
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    (at, asked): (EntryId, &NormalDn),
+    followed: &[FollowedAlias],
+    answer: LdapResult,
+) -> Result<LdapResult, Fault> {
+    // Behind an alias the name is another one, and the alias is known.
+    if answer.matched_dn.is_empty() || !followed.is_empty() {
+        return Ok(answer);
+    }
+    let Some(record) = view.record(at)? else { return Ok(answer) };
+    let seen = GuardedEntry::new(view, view.reader(at, &record)?, gate.clone());
+    match seen.granted(seen.discloses_name(asked))? {
+        true => Ok(answer),
+        false => Ok(LdapResult { matched_dn: String::new(), ..answer }),
+    }
 }
 
 /// The same where `disclosed` says what the requester may know of.

@@ -462,7 +462,7 @@ impl SearchTask {
             // One that the requester may not know of is answered as one that is not there.
             Base::AliasProblem(problem, Some(alias)) => Err(match hidden::disclosed(view, gate, alias)? {
                 Some(dn) => problem.matched(dn).into(),
-                None => hidden::missing(view, gate, alias, &followed)?.into(),
+                None => hidden::missing(view, gate, (alias, &self.base), &followed)?.into(),
             }),
         }
     }
@@ -479,7 +479,8 @@ impl SearchTask {
             if seen.granted(seen.discloses_refusal())? {
                 return Err(ResultCode::INSUFFICIENT_ACCESS_RIGHTS.into());
             }
-            return Err(hidden::missing(view, gate, seen.reader.view.id(), followed)?.into());
+            let hidden = (seen.reader.view.id(), &self.base);
+            return Err(hidden::missing(view, gate, hidden, followed)?.into());
         }
         if !self.controls.manage_dsa_it && seen.reader.view.flags().has(RecordFlags::REFERRAL) {
             return Err(self.refer(seen)?.into());
@@ -515,12 +516,13 @@ impl SearchTask {
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let seen = GuardedEntry::new(view, view.reader(id, &record)?, gate.clone());
         if !seen.granted(seen.allows_entry(Privilege::Disclose))? {
-            return hidden::missing(view, gate, id, followed);
+            return hidden::missing(view, gate, (id, &self.base), followed);
         }
         if seen.reader.view.flags().has(RecordFlags::REFERRAL) {
             return self.refer(&seen);
         }
-        Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?))
+        let answer = LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?);
+        hidden::unless_hidden_by_name(view, gate, (id, &self.base), followed, answer)
     }
 
     /// The referral that an entry at or above the base stands for.
