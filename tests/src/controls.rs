@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use larix_proto::ber::{Tag, write};
+use larix_proto::ber::{DecodeError, Reader, Tag, write};
 use larix_proto::control::{
     ControlValue, DerefRequest, DerefResponse, DerefSpec, PagedResults, PasswordPolicyResponse,
     PasswordWarning, PostReadResponse, PreReadResponse, ProxiedAuthorizationV1, SortKey, SortRequest,
@@ -11,6 +11,9 @@ use larix_proto::control::{
 use larix_proto::{Control, ControlBuf, FilterBuf, oid};
 
 use crate::client::show_entry;
+
+/// The control of `overlay noopsrch`, of requests and of answers.
+const NO_OP_SEARCH: &str = "1.3.6.1.4.1.4203.666.5.18";
 
 /// `[!]name[=value]`: controls by OpenLDAP's short names or by OID; `cookie` is the last page's.
 pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
@@ -103,6 +106,14 @@ fn view(text: &str) -> Option<Vec<u8>> {
     VlvRequest { before_count, after_count, target, context_id: None }.encode()
 }
 
+/// What a search has counted: `counted: CODE ENTRIES REFERENCES`.
+fn counted(value: Option<&[u8]>) -> Result<String, DecodeError> {
+    let mut numbers = Reader::new(value.unwrap_or_default()).sequence("no-op search")?;
+    let (code, entries) = (numbers.integer("code")?, numbers.integer("entries")?);
+    let references = numbers.integer("references")?;
+    Ok(format!("counted: {code} {entries} {references}\n"))
+}
+
 /// The entries that an entry names, in its order of names made ours.
 fn named(response: &DerefResponse<'_>) -> String {
     let mut lines: Vec<String> = Vec::new();
@@ -156,6 +167,7 @@ pub fn show<'a>(controls: impl Iterator<Item = Control<'a>>) -> String {
             oid::POST_READ => PostReadResponse::decode(control.value)
                 .map(|entry| format!("after: {}", show_entry(entry.dn, entry.attributes))),
             oid::PASSWORD_POLICY => PasswordPolicyResponse::decode(control.value).map(policy),
+            NO_OP_SEARCH => counted(control.value),
             other => Ok(format!("control: {other}\n")),
         };
         let shown = shown.unwrap_or_else(|error| format!("control: {}: {error}\n", control.oid));

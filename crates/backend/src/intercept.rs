@@ -155,6 +155,12 @@ pub trait Interceptor: Debug + Send + Sync {
         false
     }
 
+    /// Whether it counts what is answered. The access rules in front of a database's other overlays are behind it: what they hide is not
+    /// counted.
+    fn counts_answers(&self) -> bool {
+        false
+    }
+
     /// The teller that it tells passing changes to.
     fn change_teller(&self) -> Option<&Arc<ChangeTeller>> {
         None

@@ -224,6 +224,27 @@ fn what_is_hidden_beside_what_is_seen_looks_missing_to_every_operation() {
     }
 }
 
+/// The rules forbid the name, though not what stands beside it: an add does not tell whether an entry has it.
+#[test]
+fn a_name_that_may_not_be_added_is_refused_whether_it_is_there_or_not() {
+    let (_site, server) = directory("", "");
+    let (leaf, mut add) = (format!("cn=leaf,ou=open,{SUFFIX}"), Vec::new());
+    let list = [
+        ClientAttribute { description: "objectClass", values: &["person"] },
+        ClientAttribute { description: "sn", values: &["x"] },
+    ];
+    client::add(&mut add, MessageId(2), &leaf, &list, &[]);
+    let there = ask(&server, &add);
+    let mut admin = Raw::connect(server.address).unwrap();
+    assert_eq!(admin.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    let mut rename = Vec::new();
+    client::modify_dn(&mut rename, MessageId(2), &leaf, "cn=away", true, None, &[]);
+    assert_eq!(admin.ask(&rename).unwrap().code, 0);
+    let missing = ask(&server, &add);
+    assert_eq!((missing.code, missing.text.as_str()), (50, "no write access to entry"));
+    assert_eq!(there.what_is_told(), missing.what_is_told());
+}
+
 #[test]
 fn an_alias_of_what_is_hidden_looks_like_one_of_what_is_missing() {
     let (_site, server) = directory("", "");

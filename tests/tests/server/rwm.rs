@@ -212,6 +212,25 @@ fn a_relay_has_rules_of_its_own() {
     assert!(found.contains("sn: New"), "{found}");
 }
 
+/// What the rules of a view hide is not counted either, wherever the overlay that counts is written.
+#[test]
+fn a_view_counts_what_its_rules_show() {
+    let rules = "access to dn.base=uid=bob,ou=people,o=view by * none\naccess to * by * read\n";
+    for overlays in [
+        "overlay rwm\nrwm-suffixmassage dc=real,dc=com\noverlay noopsrch\n",
+        "overlay noopsrch\noverlay rwm\nrwm-suffixmassage dc=real,dc=com\n",
+    ] {
+        let relay = format!("database relay\nsuffix o=view\nrelay dc=real,dc=com\n{rules}{overlays}");
+        let server = loaded(&format!("{REAL}{relay}"));
+        let mut client = server.client();
+        for (filter, count) in [("(uid=*)", 1), ("(uid=bob)", 0), ("(uid=ann)", 1)] {
+            let request = format!("search o=view sub {filter} 1.1 with !1.3.6.1.4.1.4203.666.5.18");
+            let found = run(&mut client, &request);
+            assert!(found.contains(&format!("counted: 0 {count} 0\n")), "{overlays}{filter}: {found}");
+        }
+    }
+}
+
 /// Two views that lead to each other end; a name that no database has is not found.
 #[test]
 fn relays_in_circles_end() {

@@ -44,6 +44,14 @@ impl Stack {
         Self::new(std::iter::once(outermost).chain(self.interceptors.iter().cloned()).collect())
     }
 
+    /// The same with access rules in front of all but what counts answers.
+    #[must_use]
+    pub fn behind_rules(&self, rules: Arc<dyn Interceptor>) -> Self {
+        let (counting, others): (Vec<_>, Vec<_>) =
+            self.interceptors.iter().cloned().partition(|interceptor| interceptor.counts_answers());
+        Self::new(counting.into_iter().chain(std::iter::once(rules)).chain(others).collect())
+    }
+
     fn before<'a>(&'a self, backend: &'a dyn Backend) -> Next<'a> {
         Next { interceptors: &self.interceptors, backend }
     }

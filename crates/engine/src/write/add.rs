@@ -167,7 +167,8 @@ fn find_parent<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Re
     Ok(Parent::Entry(parent))
 }
 
-fn check_access<V: Snapshot>(
+/// The requester's rights to the new entry itself.
+pub(super) fn check_access<V: Snapshot>(
     operator: &Operator<'_, V>,
     dn: &NormalDn,
     entry: &Entry,

@@ -5,8 +5,8 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::modify_dn;
 use super::operator::Operator;
+use super::{add, modify_dn};
 use crate::access::Privilege;
 use crate::budget::{LimitExceeded, RequestLimit};
 use crate::change::prepare::{PreparedChange, PreparedModifyDn};
@@ -37,7 +37,7 @@ pub(crate) fn disclosed<V: Snapshot>(
     }
     let resolved = operator.resolve(dn)?;
     if refused.code == ResultCode::ENTRY_ALREADY_EXISTS {
-        return taken(operator, dn, refused);
+        return taken(operator, operation, refused);
     }
     let nearest = resolved.id.unwrap_or(resolved.nearest);
     if nearest == EntryId::ROOT {
@@ -87,20 +87,26 @@ fn steps_spent<V: Snapshot>(operator: &Operator<'_, V>) -> LdapResult {
     LimitExceeded { limit: RequestLimit::Steps, most }.into()
 }
 
-/// The answer to the adding of an entry that is there. A requester that may neither add beside it nor know of it is
+/// The answer to the adding of an entry that is there. A requester that may neither add one of the name nor know of it is
 /// answered as if it did not exist.
 fn taken<V: Snapshot>(
     operator: &Operator<'_, V>,
-    dn: &NormalDn,
+    operation: &PreparedChange,
     refused: LdapResult,
 ) -> Result<LdapResult, Fault> {
+    let dn = operation.dn();
     let Some(superior) = dn.parent().filter(|_| !operator.is_suffix(dn)) else { return Ok(refused) };
     let resolved = (operator.resolve(dn)?.id, operator.resolve(&superior)?.id);
     let (Some(id), Some(superior_id)) = resolved else { return Ok(refused) };
     let current = operator.current_entry(superior_id)?;
     // What is answered where no such entry is.
     let otherwise = match operator.may_change_children(&superior, Some(&current), Privilege::Add) {
-        Ok(true) => return Ok(refused),
+        Ok(true) => match added(operator, operation) {
+            Ok(()) => return Ok(refused),
+            Err(Failure::Refused(otherwise)) => otherwise,
+            Err(Failure::Storage(Fault::StepsSpent)) => steps_spent(operator),
+            Err(Failure::Storage(fault)) => return Err(fault),
+        },
         Ok(false) => LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "no write access to parent"),
         Err(Fault::StepsSpent) => steps_spent(operator),
         Err(fault) => return Err(fault),
@@ -112,6 +118,14 @@ fn taken<V: Snapshot>(
         Some(_) => otherwise,
         None => absent(operator, superior_id)?,
     })
+}
+
+/// What rights to the new entry itself an add takes; a rename to a name takes none there.
+fn added<V: Snapshot>(operator: &Operator<'_, V>, operation: &PreparedChange) -> Result<(), Failure> {
+    match operation {
+        PreparedChange::Add { dn, entry, mods } => add::check_access(operator, dn, entry, mods),
+        _ => Ok(()),
+    }
 }
 
 /// The DN of an entry as it is shown, if the requester may know of it.

@@ -157,9 +157,25 @@ impl NestGroup {
             true
         })?;
         if *attribute == self.member {
-            self.visit_members(within, own, visit)
+            self.visit_members(within, (entry, own), visit)
         } else {
-            self.visit_parents(within, own, visit)
+            self.visit_parents(within, (entry, own), visit)
+        }
+    }
+
+    /// Whether the requester may search for a value that the entry has itself: what rules hide leads nowhere.
+    fn may_follow(
+        within: &ComputedIn<'_>,
+        entry: &dyn StoredEntry,
+        attribute: &AttributeDescription,
+        dn: &NormalDn,
+    ) -> Result<bool, Failure> {
+        if within.requester.is_none_or(|requester| within.entries.is_root(requester)) {
+            return Ok(true);
+        }
+        match equals(within.schema, attribute, dn) {
+            Some(filter) => Ok(entry.matches(&filter)?),
+            None => Ok(false),
         }
     }
 
@@ -167,13 +183,13 @@ impl NestGroup {
     fn visit_members(
         &self,
         within: &ComputedIn<'_>,
-        own: Vec<NormalDn>,
+        (entry, own): (&dyn StoredEntry, Vec<NormalDn>),
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
         let mut seen: HashSet<NormalDn> = own.iter().cloned().collect();
         let mut done: HashSet<NormalDn> = HashSet::new();
         for member in own {
-            let mut round = vec![member];
+            let (mut round, mut is_own) = (vec![member], true);
             while !round.is_empty() {
                 let mut next = Vec::new();
                 // What was found last comes first.
@@ -181,14 +197,24 @@ impl NestGroup {
                     if !self.is_within_base(&group) || !done.insert(group.clone()) {
                         continue;
                     }
-                    for (dn, shown) in self.children(within, &group)? {
+                    let children = self.children(within, &group)?;
+                    // Most members are no groups: only where one leads somewhere are the rules asked.
+                    if is_own
+                        && !children.is_empty()
+                        && !Self::may_follow(within, entry, &self.member, &group)?
+                    {
+                        // Another member may lead to it.
+                        done.remove(&group);
+                        continue;
+                    }
+                    for (dn, shown) in children {
                         if seen.insert(dn.clone()) && !visit(shown.as_bytes()) {
                             return Ok(());
                         }
                         next.push(dn);
                     }
                 }
-                round = next;
+                (round, is_own) = (next, false);
             }
         }
         Ok(())
@@ -198,14 +224,21 @@ impl NestGroup {
     fn visit_parents(
         &self,
         within: &ComputedIn<'_>,
-        own: Vec<NormalDn>,
+        (entry, own): (&dyn StoredEntry, Vec<NormalDn>),
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure> {
         let mut seen: HashSet<NormalDn> = own.iter().cloned().collect();
+        let mut own_left = own.len();
         let mut todo: VecDeque<NormalDn> = own.into();
         let mut found: Vec<(NormalDn, String)> = Vec::new();
         while let Some(group) = todo.pop_front() {
-            for (dn, shown) in self.parents(within, &group)? {
+            let parents = self.parents(within, &group)?;
+            let is_own = own_left > 0;
+            own_left = own_left.saturating_sub(1);
+            if is_own && !parents.is_empty() && !Self::may_follow(within, entry, &self.member_of, &group)? {
+                continue;
+            }
+            for (dn, shown) in parents {
                 if seen.insert(dn.clone()) {
                     todo.push_back(dn.clone());
                     found.push((dn, shown));
@@ -291,14 +324,20 @@ impl ComputedAttributes for NestGroup {
             return Ok(Some(false));
         }
         let leading = self.reaching(&of.within(), attribute, target)?;
-        let mut leads = false;
+        let mut through: Vec<NormalDn> = Vec::new();
         if !leading.is_empty() {
             of.entry.source().visit_exact(attribute, &mut |value| {
-                leads = name(of.schema, value).is_some_and(|(dn, _)| leading.contains(&dn));
-                !leads
+                let own = name(of.schema, value).map(|(dn, _)| dn);
+                through.extend(own.filter(|dn| leading.contains(dn)));
+                true
             })?;
         }
-        Ok(Some(leads))
+        for own in through {
+            if Self::may_follow(&of.within(), of.entry, attribute, &own)? {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
     }
 
     fn holders(

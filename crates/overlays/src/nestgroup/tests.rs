@@ -126,6 +126,27 @@ fn hidden_groups_lead_nowhere() {
 }
 
 #[test]
+fn hidden_values_lead_nowhere() {
+    let hidden =
+        &["to attrs=memberOf val.exact=cn=low,ou=Groups,dc=example,dc=com by * none", "to * by * read"];
+    let fixture = directory(ALL, hidden);
+    for (filter, attributes, expected) in [
+        ("(memberOf=cn=mid,ou=groups,dc=example,dc=com)", &["1.1"][..], "Bo; low; mid"),
+        ("(cn=ann lee)", &["memberOf"], "Ann Lee"),
+    ] {
+        assert_eq!(found(&fixture, filter, attributes), expected, "{filter}");
+    }
+    let hidden =
+        &["to attrs=member val.exact=cn=mid,ou=Groups,dc=example,dc=com by * none", "to * by * read"];
+    let fixture = directory(ALL, hidden);
+    for (filter, attributes, expected) in
+        [(ANN, &["1.1"][..], "low; mid"), ("(cn=top)", &["member"], "top: member=Bo")]
+    {
+        assert_eq!(found(&fixture, filter, attributes), expected, "{filter}");
+    }
+}
+
+#[test]
 fn mistakes_are_named() {
     let schema = schema("");
     for (lines, fault) in [

@@ -48,6 +48,10 @@ impl Interceptor for NoOpSearch {
         &CONTROLS
     }
 
+    fn counts_answers(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         next: Next<'_>,

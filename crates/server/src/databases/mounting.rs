@@ -375,7 +375,7 @@ fn program_context(
 
 fn judge_in_front(common: &Arc<Common>, policy: &Arc<AccessPolicy>, in_front: &mut Stack) {
     let (schema, policy) = (Arc::clone(&common.config.schema), Arc::clone(policy));
-    *in_front = in_front.behind(Arc::new(RulesInFront { schema, policy }));
+    *in_front = in_front.behind_rules(Arc::new(RulesInFront { schema, policy }));
 }
 
 fn with_root_and_limits(
