@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::catalog::Catalog;
 use crate::database::View;
 use crate::entry::record::{Form, StoredValue};
-use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView};
+use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
 use crate::failure::Failure;
 use crate::fault::Fault;
 use crate::index::{KeyKind, key, keys, pending};
@@ -25,6 +25,9 @@ use crate::tree;
 
 pub use finding::Finding;
 pub(crate) use known_keys::KnownKeys;
+
+/// Where the member key begins in a key of the table `values`: behind the entry's id and the attribute's number.
+const MEMBER_AT: usize = 12;
 
 /// What a check went through.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -236,10 +239,13 @@ fn check_outside<N: Snapshot>(
     mut blobs: BTreeSet<[u8; crate::entry::record::DIGEST_LENGTH]>,
     report: &mut dyn FnMut(Finding),
 ) -> Result<(), Fault> {
+    let mut misplaced = false;
     for row in view.snapshot.scan(VALUES, KeyRange::prefix(&id.to_bytes()), Direction::Forward)? {
-        let (key, _) = row?;
+        let (key, value) = row?;
         let number = key.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
-        match number.and_then(|number| members.get_mut(&AttributeNumber(number))) {
+        let number = number.map(AttributeNumber);
+        misplaced = misplaced || number.is_some_and(|number| !has_its_key(view, number, &key, &value));
+        match number.and_then(|number| members.get_mut(&number)) {
             Some(count) if *count > 0 => *count -= 1,
             _ => {
                 report(Finding::Outside {
@@ -249,6 +255,11 @@ fn check_outside<N: Snapshot>(
                 break;
             }
         }
+    }
+    if misplaced {
+        let what =
+            "a large set has a member under another key than the attribute's equality rule makes of it";
+        report(Finding::Outside { entry: id, what });
     }
     if members.values().any(|count| *count > 0) {
         report(Finding::Outside { entry: id, what: "a large set has fewer members than the record counts" });
@@ -266,6 +277,14 @@ fn check_outside<N: Snapshot>(
         report(Finding::Outside { entry: id, what: "a long value is missing" });
     }
     Ok(())
+}
+
+/// Whether a member of a large set has the key by which it is looked for. The rule may be another one than when it was stored.
+fn has_its_key<N: Snapshot>(view: &View<'_, N>, number: AttributeNumber, key: &[u8], value: &[u8]) -> bool {
+    // Of an attribute that the schema has lost nothing can be said.
+    let Some(rule) = view.catalog.row(number).and_then(|row| row.equality) else { return true };
+    values::member_key(&view.schema, rule, value)
+        .is_ok_and(|member| key.get(MEMBER_AT..) == Some(member.as_slice()))
 }
 
 fn check_tree<N: Snapshot>(

@@ -288,6 +288,24 @@ impl fixture::Checks for Large {
         assert_eq!(has(fixture, count), (true, true, count as u64));
         assert_eq!(findings(fixture), []);
 
+        // Another value than the one of its key.
+        let id = {
+            let snapshot = fixture.database.store().snapshot().unwrap();
+            let view = fixture.database.view(&snapshot).unwrap();
+            view.resolve(&schema.parse_dn(&dn).unwrap()).unwrap().unwrap().id.unwrap()
+        };
+        let row = values::set_key(id, number(fixture, "member"), &key(8));
+        damage(fixture, |set| set.put(VALUES, &row, name(7).into_bytes()));
+        let found = findings(fixture);
+        let is_told = |finding: &Finding| {
+            let told = finding.to_string();
+            told.contains("a large set has a member under another key")
+        };
+        assert!(found.iter().any(is_told), "{found:?}");
+        assert!(!found.iter().all(Finding::is_of_index), "{found:?}");
+        damage(fixture, |set| set.put(VALUES, &row, name(8).into_bytes()));
+        assert_eq!(findings(fixture), []);
+
         // Replaced by few: back in the record.
         let attribute = entry.attribute_mut(&member).unwrap();
         attribute.large = None;

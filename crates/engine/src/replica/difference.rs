@@ -57,10 +57,11 @@ pub(super) fn changes<V: Snapshot>(
         if values == wanted.values || !few && are_same(&values, &wanted.values) {
             continue;
         }
-        if stored.form() == Form::Large || stored.len() > REPLACED_MAX {
-            by_value(op, description, values, wanted, &mut changes);
-        } else {
+        // Without an equality rule no value can be named.
+        if few || op.schema().attribute(description.attribute).equality.is_none() {
             changes.push(replaced(description, wanted.values.clone(), wanted.keys.clone()));
+        } else {
+            by_value(op, description, values, wanted, &mut changes);
         }
     }
     // A consumer that receives these changes one by one (delta-syncrepl) may have other values than there are here, and an older

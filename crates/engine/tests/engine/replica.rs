@@ -42,6 +42,33 @@ fn a_put_makes_the_entry_exactly_that() {
 }
 
 #[test]
+fn many_values_without_an_equality_rule_become_those_of_the_provider() {
+    let f = filled();
+    let person = |number: i64, photos: &[String]| {
+        let mut more =
+            vec![("objectClass", "inetOrgPerson"), ("structuralObjectClass", "inetOrgPerson"), ("sn", "a")];
+        more.extend(photos.iter().map(|photo| ("jpegPhoto", photo.as_str())));
+        apply(&f, [put(1, A, csn(2, number), &more)])
+    };
+    let photos = |numbers: std::ops::Range<usize>| -> Vec<String> {
+        numbers.map(|number| format!("photo {number}")).collect()
+    };
+    let stored = || {
+        let attribute = f.schema.attribute_type("jpegPhoto").unwrap().id;
+        let values = f.entry(A).unwrap().values(attribute).to_vec();
+        values.into_iter().map(|value| String::from_utf8(value).unwrap()).collect::<Vec<_>>()
+    };
+    // More than an attribute is replaced with, more than a record has of one with an equality rule, and few.
+    for (number, wanted) in
+        (1..).zip([photos(0..70), photos(5..75), photos(0..300), photos(7..300), photos(8..9)])
+    {
+        assert_eq!(person(number, &wanted), "done", "change {number}");
+        assert_eq!(stored(), wanted, "change {number}");
+    }
+    find_nothing(&f);
+}
+
+#[test]
 fn what_is_replicated_is_logged_in_local_order_and_raises_its_own_csn() {
     let f = filled();
     let snapshot = f.database().store().snapshot().unwrap();

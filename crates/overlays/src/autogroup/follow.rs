@@ -114,7 +114,9 @@ impl Follow {
         };
         let (old, new) = (of(around.before, &self.before)?, of(around.after, &self.after)?);
         let changed = match (&old, &new) {
-            (Some(old), Some(new)) if self.before == self.after => Some(changed(old, new)),
+            (Some(old), Some(new)) if self.before == self.after && old.dn == new.dn => {
+                Some(changed(old, new))
+            }
             _ => None,
         };
         let wanted = |group: &Group| {
@@ -148,9 +150,16 @@ impl Follow {
             let (mut removed, mut added) =
                 (old.remove(&at).unwrap_or_default(), new.remove(&at).unwrap_or_default());
             let both: Vec<Vec<u8>> = removed.keys().filter(|key| added.contains_key(*key)).cloned().collect();
+            // Equal members in other letters are written anew.
+            let mut respelled = Members::new();
             for key in both {
-                removed.remove(&key);
-                added.remove(&key);
+                let is_same = removed.get(&key) == added.get(&key);
+                let Some(value) = removed.remove(&key) else { continue };
+                if is_same {
+                    added.remove(&key);
+                } else {
+                    respelled.insert(key, value);
+                }
             }
             if removed.is_empty() && added.is_empty() {
                 continue;
@@ -171,6 +180,7 @@ impl Follow {
                 members::retain_last((set, schema), group, around.after, &mut removed)?;
             }
             let moved = self.moved((set, schema), &removed, &added);
+            removed.extend(respelled);
             if removed.len() > ONE_BY_ONE_MAX {
                 retain_stored((set, schema), &dn, around.after, &mut removed)?;
             }

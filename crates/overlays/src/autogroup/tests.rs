@@ -178,6 +178,40 @@ fn a_member_in_other_letters_stays() {
     other("title", "labeledURI", "one");
 }
 
+/// By a rename of the entry, of one above it, and by a change of the value that is the member.
+#[test]
+fn a_member_is_written_as_its_entry_has_it_now() {
+    let fixture = tree();
+    let stored = |name: &str| {
+        let shown = fixture.show(&format!("cn={name},{SUFFIX}"));
+        shown.lines().filter_map(|line| line.strip_prefix("member: ")).collect::<Vec<_>>().join("|")
+    };
+    fixture.apply(&(person("p", "x") + &format!("manager: cn=m,{SUFFIX}\n")));
+    fixture.apply(&group("names", &[&format!("ldap:///ou=People,{SUFFIX}??sub?(sn=x)")]));
+    fixture.apply(&group("values", &[&format!("ldap:///ou=People,{SUFFIX}?manager?sub?(sn=x)")]));
+    let (p, people) = (format!("cn=p,ou=People,{SUFFIX}"), format!("ou=People,{SUFFIX}"));
+    for (change, names, values) in [
+        (
+            format!("dn: {p}\nchangetype: modrdn\nnewrdn: cn=P\ndeleteoldrdn: 1\n"),
+            format!("cn=P,ou=People,{SUFFIX}"),
+            format!("cn=m,{SUFFIX}"),
+        ),
+        (
+            format!("dn: {people}\nchangetype: modrdn\nnewrdn: ou=PEOPLE\ndeleteoldrdn: 1\n"),
+            format!("cn=P,ou=PEOPLE,{SUFFIX}"),
+            format!("cn=m,{SUFFIX}"),
+        ),
+        (
+            format!("dn: {p}\nchangetype: modify\nreplace: manager\nmanager: cn=M,{SUFFIX}\n"),
+            format!("cn=P,ou=PEOPLE,{SUFFIX}"),
+            format!("cn=M,{SUFFIX}"),
+        ),
+    ] {
+        fixture.apply(&change);
+        assert_eq!((stored("names"), stored("values")), (names, values), "{change}");
+    }
+}
+
 #[test]
 fn members_that_follow_make_no_others() {
     let (own, numbers) = ((&DESCRIPTOR, LINES), (&crate::usn::DESCRIPTOR, ""));
