@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     next: AtomicU64,
     /// Requests under way, and those that wait in `commands`: more while `commands` is locked, fewer while `exchange` is.
     pub(crate) jobs: AtomicUsize,
-    bound: Mutex<HashMap<usize, KnownCredentials>>,
+    bound: Mutex<Bound>,
     pub(crate) counts: Counts,
     /// The connections that are ready.
     pub(crate) open: Open,
@@ -111,6 +111,15 @@ pub struct TargetState {
     pub missed: u64,
     /// How long the last answer took.
     pub took: Duration,
+}
+
+/// Who is bound to the target.
+#[derive(Default)]
+struct Bound {
+    /// By where the record of a client's connection is.
+    clients: HashMap<usize, KnownCredentials>,
+    /// How many of the clients are bound by a name, as of the last sweep and the binds since then.
+    names: HashMap<NormalDn, usize>,
 }
 
 /// Somebody who is bound to the target through a connection of his.
@@ -376,14 +385,24 @@ impl Shared {
         }
     }
 
-    /// A client has bound through the proxy.
+    /// A client has bound through the proxy. Answers how many are bound by its name now; those that went since the last sweep count, too.
     pub(crate) fn note_bound(
         &self,
         client: Weak<dyn Any + Send + Sync>,
         dn: NormalDn,
         password: Option<Zeroizing<Vec<u8>>>,
-    ) {
-        self.bound().insert(key(&client), KnownCredentials { dn, password, client });
+    ) -> usize {
+        let mut bound = self.bound();
+        let Bound { clients, names } = &mut *bound;
+        let known = KnownCredentials { dn: dn.clone(), password, client };
+        if let Some(before) = clients.insert(key(&known.client), known)
+            && let Some(count) = names.get_mut(&before.dn)
+        {
+            *count = count.saturating_sub(1);
+        }
+        let count = names.entry(dn).or_default();
+        *count += 1;
+        *count
     }
 
     /// Whether this client has bound through the proxy as this name, and with what he can be bound again.
@@ -393,7 +412,7 @@ impl Shared {
         dn: &NormalDn,
     ) -> Option<Option<Credentials>> {
         let bound = self.bound();
-        let found = bound.get(&key(client)).filter(|bound| bound.dn == *dn)?;
+        let found = bound.clients.get(&key(client)).filter(|bound| bound.dn == *dn)?;
         let simple = |password: &Zeroizing<Vec<u8>>| Credentials::Simple {
             dn: dn.as_str().to_owned(),
             password: password.clone(),
@@ -404,25 +423,31 @@ impl Shared {
     /// The target does not take this password any more: nobody is bound with it again by itself.
     pub(crate) fn forget_password(&self, dn: &NormalDn, refused: &Zeroizing<Vec<u8>>) {
         let mut bound = self.bound();
-        let with_it = bound.values_mut().filter(|b| b.dn == *dn && b.password.as_ref() == Some(refused));
+        let with_it =
+            bound.clients.values_mut().filter(|b| b.dn == *dn && b.password.as_ref() == Some(refused));
         with_it.for_each(|bound| bound.password = None);
     }
 
     /// The target has a new password of this name: who is bound as that is bound with it again.
     pub(crate) fn note_password(&self, dn: &NormalDn, new: &Zeroizing<Vec<u8>>) {
         let mut bound = self.bound();
-        let with_one = bound.values_mut().filter(|bound| bound.dn == *dn && bound.password.is_some());
+        let with_one = bound.clients.values_mut().filter(|bound| bound.dn == *dn && bound.password.is_some());
         with_one.for_each(|bound| bound.password = Some(new.clone()));
     }
 
-    /// Forgets clients that are gone, and says who is still there.
-    pub(crate) fn sweep_bound(&self) -> std::collections::HashSet<NormalDn> {
+    /// Forgets clients that are gone, and says how many are still there by each name.
+    pub(crate) fn sweep_bound(&self) -> HashMap<NormalDn, usize> {
         let mut bound = self.bound();
-        bound.retain(|_, bound| bound.client.strong_count() > 0);
-        bound.values().map(|bound| bound.dn.clone()).collect()
+        let Bound { clients, names } = &mut *bound;
+        clients.retain(|_, bound| bound.client.strong_count() > 0);
+        names.clear();
+        for bound in clients.values() {
+            *names.entry(bound.dn.clone()).or_default() += 1;
+        }
+        names.clone()
     }
 
-    fn bound(&self) -> MutexGuard<'_, HashMap<usize, KnownCredentials>> {
+    fn bound(&self) -> MutexGuard<'_, Bound> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -85,6 +85,22 @@ fn submitted(shared: &Arc<Shared>, count: usize) -> Vec<u64> {
     (0..count).map(|_| shared.submit(job()).unwrap()).collect()
 }
 
+/// Clients that are bound by another name since, or that went before a sweep, do not count.
+#[test]
+fn bound_clients_are_counted_by_name() {
+    let shared = Shared::new(&[]).unwrap();
+    let [first, second] = [(); 2].map(|()| -> Arc<dyn Any + Send + Sync> { Arc::new(0_u8) });
+    let note = |client: &Arc<dyn Any + Send + Sync>, name| {
+        shared.note_bound(Arc::downgrade(client), NormalDn::from_normal(name), None)
+    };
+    let a = "cn=a";
+    assert_eq!([note(&first, a), note(&second, a), note(&second, a)], [1, 2, 2]);
+    assert_eq!([note(&first, "cn=b"), note(&second, a)], [1, 1]);
+    drop(first);
+    assert_eq!(shared.sweep_bound(), HashMap::from([(NormalDn::from_normal(a), 1)]));
+    assert_eq!(note(&second, a), 1);
+}
+
 #[test]
 fn requests_of_one_turn_of_a_loop_go_together() {
     let (shared, come) = begun(None);

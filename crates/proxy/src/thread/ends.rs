@@ -1,12 +1,13 @@
 //! How requests and connections end: given up, late, lost, idle.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use larix_client::{Credentials, PeerFault};
 use larix_proto::{LdapResult, MessageId, ResultCode};
+use larix_schema::NormalDn;
 
 use super::health::CHECKS;
 use super::{Exchange, SWEEP, leave};
@@ -290,8 +291,19 @@ impl Exchange {
         self.alarm = self.first_deadline();
     }
 
+    /// How many connections users have beyond one for each client by their names.
+    fn surplus(&self, bound: &HashMap<NormalDn, usize>) -> HashMap<Owner, usize> {
+        let users = self.pools.keys().filter_map(|owner| {
+            let Owner::User(dn) = owner else { return None };
+            let more = self.ready_connections(owner).saturating_sub(*bound.get(dn)?);
+            (more > 0).then(|| (owner.clone(), more))
+        });
+        users.collect()
+    }
+
     fn sweep(&mut self, now: Duration) {
-        let bound: HashSet<_> = self.context.shared.sweep_bound();
+        let bound = self.context.shared.sweep_bound();
+        let mut surplus = self.surplus(&bound);
         let settings = Arc::clone(&self.context.settings);
         let mut closed = Vec::new();
         // One at a time, where connections do not end all at once: the oldest first.
@@ -307,14 +319,19 @@ impl Exchange {
             overdue.extend(forlorn.map(|(number, _)| *number));
             let is_old = settings.connection_ttl.is_some_and(|ttl| now >= connection.opened + ttl);
             let is_idle = settings.idle_timeout.is_some_and(|idle| now >= connection.used + idle);
-            let is_nobodys = matches!(&connection.owner, Owner::User(dn) if !bound.contains(dn));
+            let is_nobodys = matches!(&connection.owner, Owner::User(dn) if !bound.contains_key(dn));
             let ends_in_turn = is_old && settings.reset_interval.is_some();
             if ends_in_turn && connection.is_ready() && !connection.is_closing {
                 oldest = oldest.into_iter().chain([(connection.opened, *id)]).min();
             }
             let is_over = connection.is_for_one && connection.has_served_its_one(now);
-            connection.is_closing |=
-                connection.is_ready() && (is_old && !ends_in_turn || is_nobodys || is_over);
+            let is_one_too_many = connection.credentials.is_none()
+                && connection.takes_more()
+                && connection.load() == 0
+                && !connection.is_paging(now)
+                && surplus.get_mut(&connection.owner).is_some_and(take_one);
+            connection.is_closing |= connection.is_ready()
+                && (is_old && !ends_in_turn || is_nobodys || is_over || is_one_too_many);
             connection.activity.note(connection.load(), connection.is_closing);
             if connection.load() == 0 && connection.is_ready() && (connection.is_closing || is_idle) {
                 closed.push(*id);
@@ -340,6 +357,13 @@ impl Exchange {
             self.give_up(number, Some(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)));
         }
     }
+}
+
+/// Whether one was left.
+fn take_one(left: &mut usize) -> bool {
+    let fewer = left.checked_sub(1);
+    *left = fewer.unwrap_or(0);
+    fewer.is_some()
 }
 
 /// The answer to a change that nobody waits for, and that no target has had.

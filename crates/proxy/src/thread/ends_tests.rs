@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
+use std::any::Any;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::slice;
@@ -16,9 +17,9 @@ use rustix::event::{Timespec, epoll};
 
 use super::*;
 use crate::cookie::Page;
-use crate::job::Outcome;
+use crate::job::{Binds, Outcome};
 use crate::request::{ANY, encoded};
-use crate::settings::ProxySettings;
+use crate::settings::{Kind, ProxySettings};
 use crate::shared::tests::job;
 use crate::shared::{Command, RequestCarrier as _, Shared};
 use crate::thread::{READ_BYTES, ThreadContext};
@@ -105,6 +106,39 @@ fn answer(target: &mut TcpStream, op: ResponseOp, controls: &[ControlBuf]) {
 fn compare() -> Job {
     let body = encoded(|out| client::compare(out, ANY, "dc=x", "cn", b"x", &[]));
     Job { body: body.into(), ..job() }
+}
+
+/// A connection for each client that is bound by a name, as its pages need: nobody can open one for it later. One that is left over closes.
+#[test]
+fn users_have_a_connection_for_each_client() {
+    let mut world = World::new();
+    let dn = NormalDn::from_normal("cn=x");
+    let owner = Owner::User(dn.clone());
+    let [first, second] = [(); 2].map(|()| -> Arc<dyn Any + Send + Sync> { Arc::new(0_u8) });
+    let bind = |whose: &Arc<dyn Any + Send + Sync>| {
+        let body = encoded(|out| client::simple_bind(out, ANY, "cn=x", b"secret", &[]));
+        let binds = Some(Binds { dn: dn.clone(), client: Some(Arc::downgrade(whose)), password: None });
+        Job { owner: Owner::Spare, kind: Kind::Bind, body: body.into(), binds, ..job() }
+    };
+    let mut targets = Vec::new();
+    // The third bind is of a client that has one.
+    for (number, whose, expected) in [(1, &first, 1), (2, &second, 2), (3, &second, 2)] {
+        world.submit(number, bind(whose));
+        let mut target = world.listener.accept().unwrap().0;
+        target.set_read_timeout(Some(Duration::from_secs(PATIENCE_SECONDS.into()))).unwrap();
+        world.turn();
+        answer(&mut target, ResponseOp::Bind, &[]);
+        world.turn();
+        targets.push(target);
+        assert_eq!(world.exchange.ready_connections(&owner), expected, "{number}");
+    }
+    assert_eq!(targets.len(), 3);
+    for (gone, expected) in [(second, 1), (first, 0)] {
+        drop(gone);
+        world.pass(2);
+        world.exchange.expire();
+        assert_eq!(world.exchange.ready_connections(&owner), expected);
+    }
 }
 
 /// A connection that has died without a word, as behind a firewall that has forgotten it, costs one request its deadline.

@@ -143,20 +143,13 @@ impl Exchange {
             if let Some(connection) = self.connections.get(&id) {
                 self.targets.note_bind(connection.target);
             }
-            if outcome.result.code == ResultCode::SUCCESS {
+            if outcome.result.code == ResultCode::SUCCESS
+                && let Some(client) = binds.client
+            {
                 let owner = Owner::User(binds.dn.clone());
-                let has_one = self.pools.get(&owner).is_some_and(|pool| {
-                    pool.iter().any(|id| {
-                        self.connections
-                            .get(id)
-                            .is_some_and(|c| !c.is_closing && !c.is_reserved && c.is_ready())
-                    })
-                });
-                if let Some(client) = binds.client {
-                    self.context.shared.note_bound(client, binds.dn, binds.password);
-                    if !has_one {
-                        self.change_owner(id, owner);
-                    }
+                let clients = self.context.shared.note_bound(client, binds.dn, binds.password);
+                if self.needs_another(&owner, clients) {
+                    self.change_owner(id, owner);
                 }
             }
             if let Some((number, job)) = self.binds.pop_front() {
@@ -187,6 +180,21 @@ impl Exchange {
                 _ => {}
             }
         }
+    }
+
+    /// Whether a user has fewer connections than there are clients by his name: those that read page by page need one each, and without
+    /// his password no more can be opened.
+    fn needs_another(&self, owner: &Owner, clients: usize) -> bool {
+        let connections = self.pools.get(owner).map_or(0, Vec::len);
+        let ready = self.ready_connections(owner);
+        ready == 0 || ready < clients && connections < self.context.settings.pool_max as usize
+    }
+
+    /// How many connections of an owner can take a request at once.
+    pub(super) fn ready_connections(&self, owner: &Owner) -> usize {
+        let pool = self.pools.get(owner).map(Vec::as_slice).unwrap_or_default();
+        let open = pool.iter().filter_map(|id| self.connections.get(id));
+        open.filter(|open| !open.is_closing && !open.is_reserved && open.is_ready()).count()
     }
 
     fn change_owner(&mut self, id: u64, owner: Owner) {
