@@ -345,6 +345,7 @@ scenarios! {
     configuration_security_global: "configuration-security-global.txt",
     configuration_security_simple_bind: "configuration-security-simple-bind.txt",
     access_doors: "access-doors.txt",
+    filters_and_indexes: "filters-and-indexes.txt",
     access_increment: "access-increment.txt",
     access_relax: "access-relax.txt",
     access_passwords: "access-passwords.txt",

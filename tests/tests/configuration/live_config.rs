@@ -105,7 +105,7 @@ fn valid(random: &mut Random, model: &mut Model, folder: &Path) -> String {
             modify(
                 MINE,
                 &format!(
-                    "add olcAttributeTypes: ( 1.3.6.1.4.1.4203.666.1.{number} NAME 'mine{number}' SUP name )"
+                    "add olcAttributeTypes: ( 1.3.6.1.4.1.4203.666.11.999.{number} NAME 'mine{number}' SUP name )"
                 ),
             )
         }
