@@ -185,7 +185,7 @@ fn unless_hidden_by_name<N: Snapshot>(
     name: (EntryId, &NormalDn),
     answer: LdapResult,
 ) -> Result<LdapResult, Fault> {
-    match hidden::unless_hidden_by_name(view, gate, name, &[], answer) {
+    match hidden::unless_hidden_by_name(view, gate, name, answer) {
         Err(Fault::StepsSpent) => Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT)),
         answer => answer,
     }

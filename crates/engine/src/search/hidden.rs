@@ -38,7 +38,7 @@ pub(crate) fn missing<N: Snapshot>(
     followed: &[FollowedAlias],
 ) -> Result<LdapResult, Fault> {
     let answer = missing_with(view, hidden, followed, |id| disclosed(view, gate, id))?;
-    unless_hidden_by_name(view, gate, (hidden, asked), followed, answer)
+    unless_hidden_by_name(view, gate, (hidden, asked), answer)
 }
 
 /// The answer about a name that is not there, or that is to look so: without a superior if rules hide any entry of that name. `at`: an entry
@@ -47,11 +47,9 @@ pub(crate) fn unless_hidden_by_name<N: Snapshot>(
     view: &View<'_, N>,
     gate: &Gate<'_>,
     (at, asked): (EntryId, &NormalDn),
-    followed: &[FollowedAlias],
     answer: LdapResult,
 ) -> Result<LdapResult, Fault> {
-    // Behind an alias the name is another one, and the alias is known.
-    if answer.matched_dn.is_empty() || !followed.is_empty() {
+    if answer.matched_dn.is_empty() {
         return Ok(answer);
     }
     let Some(record) = view.record(at)? else { return Ok(answer) };

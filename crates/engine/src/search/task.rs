@@ -522,7 +522,7 @@ impl SearchTask {
             return self.refer(&seen);
         }
         let answer = LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?);
-        hidden::unless_hidden_by_name(view, gate, (id, &self.base), followed, answer)
+        hidden::unless_hidden_by_name(view, gate, (id, &self.base), answer)
     }
 
     /// The referral that an entry at or above the base stands for.

@@ -26,6 +26,9 @@ use crate::log::Log;
 /// A node looks at the lease so many times while it lasts.
 const LOOKS: u32 = 3;
 
+/// How soon it looks again while changes wait for it to write.
+const SOON: Duration = Duration::from_millis(50);
+
 /// A node says what it is with a look at the lease, where that is another thing than before, or was said longer ago than this.
 const REPORT_AGAIN: Duration = Duration::from_secs(3);
 
@@ -393,6 +396,8 @@ impl Holder {
             if std::mem::replace(&mut seen, newest) != newest {
                 served.database().log_watch().tell();
             }
+            // Changes wait for it: what has failed is tried again at once.
+            let pause = if served.database().store().expects_take_over() { SOON } else { pause };
             if !self.watch.wait(pause) {
                 break;
             }
@@ -402,12 +407,12 @@ impl Holder {
         if store.leads() {
             self.publish(served, Role::Vacant);
             store.resign();
-            // Without it others wait for the lease's end.
+        }
+        if is_reached {
+            // Without it others wait for the lease's end: it may be this one's although it has not come to write.
             let _released = store.release_lease();
             // Before the rest: another one may wait for it.
             self.watch.leave();
-        }
-        if is_reached {
             // It is forgotten by itself otherwise.
             let _unsaid = store.unsay(&self.node);
         }
