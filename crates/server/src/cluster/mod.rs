@@ -321,6 +321,11 @@ impl Node {
         self.is_succeeded.load(Ordering::Acquire) || self.store().is_some_and(KvStore::expects_take_over)
     }
 
+    /// Whether the writer takes changes, whatever the role says yet: that is told once the configuration has been published.
+    pub(crate) fn takes_changes(&self) -> bool {
+        self.is_being_reopened() || self.store().is_some_and(KvStore::leads)
+    }
+
     /// Has this called after each change of the role, until it answers that nobody listens any more. It must not block.
     pub(crate) fn on_role_change(&self, listener: Box<dyn Fn() -> bool + Send>) {
         self.role.listen(listener);
@@ -340,7 +345,7 @@ impl Node {
         };
         match self.role() {
             Role::Leader => served.judge_bind(attempt, done),
-            _ if self.is_being_reopened() => served.judge_bind(attempt, done),
+            _ if self.takes_changes() => served.judge_bind(attempt, done),
             Role::Follower(_) => {
                 self.pending_binds.ask(served.database().store(), &attempt, self.clock.monotonic(), done);
             }

@@ -407,12 +407,12 @@ impl Holder {
         if store.leads() {
             self.publish(served, Role::Vacant);
             store.resign();
-        }
-        if is_reached {
-            // Without it others wait for the lease's end: it may be this one's although it has not come to write.
+            // Without it others wait for the lease's end.
             let _released = store.release_lease();
             // Before the rest: another one may wait for it.
             self.watch.leave();
+        }
+        if is_reached {
             // It is forgotten by itself otherwise.
             let _unsaid = store.unsay(&self.node);
         }

@@ -255,7 +255,7 @@ impl ClusteredBackend {
     fn leads(&self, target: &str, hops: u8) -> Result<(), LdapResult> {
         match self.node().role() {
             Role::Leader => Ok(()),
-            _ if self.node().is_being_reopened() => Ok(()),
+            _ if self.node().takes_changes() => Ok(()),
             // While nodes differ in who writes, they would send it to each other (`overlay chain`).
             Role::Follower(leader) if hops < SERVERS_MAX => {
                 let schema = &self.common.config.schema;
