@@ -404,7 +404,8 @@ impl Holder {
         }
         let store = served.database().store();
         let is_reached = self.watch.role() != Role::CutOff;
-        if store.leads() {
+        // One that is about to write may have the lease already.
+        if store.leads() || store.expects_take_over() {
             self.publish(served, Role::Vacant);
             store.resign();
             // Without it others wait for the lease's end.
