@@ -590,6 +590,10 @@ impl KvStore {
     /// The same where a view would have to ask first, and the number of the commit that the reads were as of. Nobody may be shown what was
     /// made of them before the engine was asked, later than this, and [told of no newer commit](Self::hear).
     pub fn as_known<T>(&self, read: impl FnOnce() -> T) -> Option<(u64, T)> {
+        // Where nothing has to be asked first, they were tried at hand.
+        if !self.asks_first() {
+            return None;
+        }
         let known = self.newest();
         let read = read_faults::asking_first(false, || read_faults::at_hand(read))?;
         Some((known, read))

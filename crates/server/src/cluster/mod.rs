@@ -321,7 +321,7 @@ impl Node {
         self.is_succeeded.load(Ordering::Acquire) || self.store().is_some_and(KvStore::expects_take_over)
     }
 
-    /// Whether the writer takes changes, whatever the role says yet: that is told once the configuration has been published.
+    /// Whether the writer takes changes, whatever the role says yet: it is set once the configuration has been published.
     pub(crate) fn takes_changes(&self) -> bool {
         self.is_being_reopened() || self.store().is_some_and(KvStore::leads)
     }
@@ -479,7 +479,7 @@ impl Node {
     /// The database has left the configuration, or `next` has it from now on, opened otherwise. Where this node writes, that one is about to:
     /// changes wait for it.
     pub(crate) fn retire(&self, next: Option<&Self>) {
-        let writes = self.role() == Role::Leader || self.is_being_reopened();
+        let writes = self.role() == Role::Leader || self.takes_changes();
         match (self.served(), next.and_then(Self::served)) {
             (Some(served), Some(next)) if writes => {
                 let expect = || next.database().store().expect_take_over(TURNOVER);
