@@ -137,10 +137,15 @@ impl File {
     }
 
     /// The settings of a database that a file may have. A slapd.d of an earlier version may have a suffix that nothing
-    /// reaches. A file with it is refused, and so is one with the password of a root DN that is below no other suffix.
+    /// reaches, and one may have the password of a root DN that is below no suffix. A file with either is refused.
     fn taken<'d>(&mut self, database: &'d Database, config: &Config) -> Cow<'d, Settings> {
         let unreached: Vec<&ConfigDn> = validate::unreached(database, config).collect();
-        if unreached.is_empty() {
+        let reached = database.suffixes.iter().filter(|suffix| !unreached.contains(suffix));
+        let reached: Vec<&NormalDn> = reached.map(|suffix| &suffix.normal).collect();
+        let has_stray_root = database.kind.own_suffix_normal().is_none()
+            && validate::stray_root(database, &reached).is_some();
+        let password = database.root_password.as_ref().filter(|_| has_stray_root);
+        if unreached.is_empty() && password.is_none() {
             return Cow::Borrowed(&database.settings);
         }
         let mut settings = database.settings.clone();
@@ -148,13 +153,8 @@ impl File {
             self.left_out(format!("suffix {suffix}, which nothing reaches"));
             settings.take_out("olcSuffix", suffix.text.as_bytes());
         }
-        let mut reached = database.suffixes.iter().filter(|suffix| !unreached.contains(suffix));
-        let root = database.root_dn.as_ref();
-        let is_below = root.is_some_and(|root| reached.any(|suffix| root.normal.is_within(&suffix.normal)));
-        if let Some(password) = &database.root_password
-            && !is_below
-        {
-            self.left_out("rootpw, whose rootdn is below no other suffix".to_owned());
+        if let Some(password) = password {
+            self.left_out("rootpw, whose rootdn is below no suffix that stands here".to_owned());
             settings.take_out("olcRootPW", password);
         }
         Cow::Owned(settings)

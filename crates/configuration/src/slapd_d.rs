@@ -540,7 +540,7 @@ mod tests {
         let directory = directory([Some(""), Some(root), None]);
         let exported = read(directory.path()).unwrap().to_slapd_conf();
         let left_out =
-            ["suffix cn=a,cn=config, which nothing reaches", "rootpw, whose rootdn is below no other suffix"];
+            ["suffix cn=a,cn=config, which nothing reaches", "rootpw, whose rootdn is below no suffix that stands here"];
         assert_eq!(exported.without_form, left_out);
         let file = directory.path().join("exported.conf");
         std::fs::write(&file, &exported.text).unwrap();
@@ -548,6 +548,34 @@ mod tests {
             Config::from_slapd_conf(&file).unwrap_or_else(|error| panic!("{error}\n{}", exported.text));
         let suffixes = again.databases.iter().flat_map(|database| &database.suffixes);
         assert_eq!(suffixes.map(ToString::to_string).collect::<Vec<_>>(), ["cn=one"]);
+    }
+
+    /// As the usual instructions for a new server have it: one after the other.
+    #[test]
+    fn a_suffix_and_a_rootdn_change_in_two_steps() {
+        let root = "olcRootDN: cn=r,cn=one\nolcRootPW: secret\nstructuralObjectClass: olcMdbConfig\n";
+        let directory = directory([Some(""), Some(root), None]);
+        let config = read(directory.path()).unwrap();
+        let warnings = |config: &Config| -> Vec<String> {
+            config.notes.iter().filter(|note| note.is_warning).map(ToString::to_string).collect()
+        };
+        let changed = |config: &Config, change: &str| {
+            let ldif = format!("dn: olcDatabase={{1}}mdb,cn=config\nchangetype: modify\n{change}\n");
+            TestSources::new().change(config, operations(&ldif).remove(0), RequestControls::default())
+        };
+        let warning = "olcDatabase={1}mdb,cn=config: olcDatabase: warning: rootpw is of no use: the rootdn \"cn=r,cn=one\" is \
+                       not below a suffix of this database (\"cn=two\"); give it another olcRootDN";
+        let between = changed(&config, "replace: olcSuffix\nolcSuffix: cn=two").unwrap().config;
+        assert_eq!(warnings(&between), [warning]);
+        // A server starts with it, and a file has what it may have.
+        let kept = Config::from_kept_entries(between.entries(), Source::QuickStart).unwrap();
+        assert_eq!(warnings(&kept), [warning]);
+        assert_eq!(kept.to_slapd_conf().without_form, ["rootpw, whose rootdn is below no suffix that stands here"]);
+        let after = changed(&between, "replace: olcRootDN\nolcRootDN: cn=r,cn=two").unwrap().config;
+        assert_eq!(warnings(&after), [""; 0]);
+        // A password that could never be used is as wrong as ever.
+        let refused = changed(&between, "replace: olcRootPW\nolcRootPW: other").unwrap_err();
+        assert!(refused.0.diagnostic.contains("rootpw is of no use"), "{refused}");
     }
 
     /// The server starts, and the suffix can be changed while it serves; none comes in that way.

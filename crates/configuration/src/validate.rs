@@ -32,15 +32,18 @@ pub(super) fn complete(config: Config) -> Result<Config, ConfigError> {
 /// As [`complete`].
 pub(super) fn complete_after(mut config: Config, earlier: Earlier<'_>) -> Result<Config, ConfigError> {
     let mut served: Vec<(NormalDn, usize)> = Vec::new();
-    let mut unreached: Vec<(Origin, String)> = Vec::new();
+    let mut useless: Vec<(Origin, String)> = Vec::new();
     let mut directories: Vec<(PathBuf, Origin)> = Vec::new();
     let mut found = Vec::new();
     for (number, database) in config.databases.iter().enumerate() {
         match suffixes(database, number, &config, earlier, &mut served) {
-            Ok(texts) => unreached.extend(texts.into_iter().map(|text| (database.origin.clone(), text))),
+            Ok(texts) => useless.extend(texts.into_iter().map(|text| (database.origin.clone(), text))),
             Err(fault) => found.push(fault),
         }
-        found.extend(root(database).err());
+        match root(database, earlier) {
+            Ok(text) => useless.extend(text.map(|text| (database.origin.clone(), text))),
+            Err(fault) => found.push(fault),
+        }
         if let Some(path) = database.kind.directory() {
             found.extend(directory(database, path, &mut directories).err());
         }
@@ -61,7 +64,7 @@ pub(super) fn complete_after(mut config: Config, earlier: Earlier<'_>) -> Result
     balance(&mut config)?;
     access(&config)?;
     access_notes(&mut config);
-    unreached.into_iter().for_each(|(origin, text)| config.notes.warn(origin, &text));
+    useless.into_iter().for_each(|(origin, text)| config.notes.warn(origin, &text));
     for database in &config.databases {
         if database.kind.is_stored() && database.suffixes.is_empty() {
             config.notes.push(database.origin.clone(), "this database has no suffix, so nothing reaches it");
@@ -275,6 +278,17 @@ impl Earlier<'_> {
         databases.flat_map(|database| &database.suffixes).any(|own| own.normal == *suffix)
             && kind_above(suffix, config).is_some()
     }
+
+    /// Whether a database has this rootpw.
+    fn has_root_password(self, password: &[u8]) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Kept => true,
+            Self::Before(config) => {
+                config.databases.iter().any(|database| database.root_password.as_deref() == Some(password))
+            }
+        }
+    }
 }
 
 /// Whether requests reach the database by its suffixes. Answers what is to be said of those that stand already, and that none does.
@@ -346,42 +360,48 @@ fn kind_above(name: &NormalDn, config: &Config) -> Option<(&'static str, &'stati
     })
 }
 
-fn root(database: &Database) -> Result<(), ConfigError> {
-    if database.root_password.is_none() {
-        return Ok(());
-    }
+/// The rootdn of a database that is below none of these suffixes, so that no bind with the rootpw reaches it.
+pub(super) fn stray_root<'d>(database: &'d Database, suffixes: &[&NormalDn]) -> Option<&'d ConfigDn> {
+    let root = database.root_dn.as_ref().filter(|_| !database.hidden);
+    root.filter(|root| !suffixes.iter().any(|suffix| root.normal.is_within(suffix)))
+}
+
+/// Whether binds with the rootpw reach the database. Answers what is to be said where they no longer do: who gives a database another
+/// suffix and another rootdn in two steps goes through that.
+fn root(database: &Database, earlier: Earlier<'_>) -> Result<Option<String>, ConfigError> {
+    let Some(password) = &database.root_password else { return Ok(None) };
     let error =
         |message: String, help: &str| Err(ConfigError::new(database.origin.clone(), message).with_help(help));
-    let own: Vec<NormalDn> = match database.kind.own_suffix_normal() {
-        Some(suffix) => vec![suffix],
-        None => database.suffixes.iter().map(|suffix| suffix.normal.clone()).collect(),
-    };
-    let Some(root) = &database.root_dn else {
+    if database.root_dn.is_none() {
         if database.effective_root().is_some() {
-            return Ok(());
+            return Ok(None);
         }
         return error(
             "there is a rootpw, but no rootdn to use it".to_owned(),
             "add `rootdn` before it, or take it out",
         );
-    };
-    if database.hidden || own.iter().any(|suffix| root.normal.is_within(suffix)) {
-        return Ok(());
     }
+    let by_kind = database.kind.own_suffix_normal();
+    let own: Vec<&NormalDn> = match &by_kind {
+        Some(suffix) => vec![suffix],
+        None => database.suffixes.iter().map(|suffix| &suffix.normal).collect(),
+    };
+    let Some(root) = stray_root(database, &own) else { return Ok(None) };
     if own.is_empty() {
         return error(
             "rootpw is of no use: this database has no suffix that the rootdn could be below".to_owned(),
             "add a line such as `suffix dc=example,dc=com`",
         );
     }
-    let names: Vec<&str> = own.iter().map(NormalDn::as_str).collect();
-    error(
-        format!(
-            "rootpw is of no use: the rootdn \"{root}\" is not below a suffix of this database (\"{}\")",
-            names.join("\", \"")
-        ),
-        "correct the one or the other, or give the entry itself a userPassword",
-    )
+    let names: Vec<&str> = own.iter().map(|suffix| suffix.as_str()).collect();
+    let message = format!(
+        "rootpw is of no use: the rootdn \"{root}\" is not below a suffix of this database (\"{}\")",
+        names.join("\", \"")
+    );
+    match earlier.has_root_password(password) {
+        true => Ok(Some(format!("{message}; give it another olcRootDN"))),
+        false => error(message, "correct the one or the other, or give the entry itself a userPassword"),
+    }
 }
 
 fn directory(
