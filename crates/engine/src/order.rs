@@ -6,6 +6,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use larix_store::Store;
+
 use crate::csn::{Csn, CsnGenerator};
 use crate::time::Timestamp;
 
@@ -33,6 +35,18 @@ impl CommitOrder {
     pub fn turn(&self) -> Turn<'_> {
         // The lock guards no data: a writer that panicked left nothing half done.
         Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same for a commit to this store. Who has yet to get the right to commit waits for it outside the turn, which the one that gives it up
+    /// needs for its last commits.
+    pub(crate) fn turn_to_commit<S: Store>(&self, store: &S) -> Turn<'_> {
+        loop {
+            store.await_right();
+            let turn = self.turn();
+            if !store.awaits_right() {
+                return turn;
+            }
+        }
     }
 
     /// Whether a writer has the turn just now.

@@ -93,6 +93,15 @@ impl Store for KvStore {
         self.epoch().is_err()
     }
 
+    fn awaits_right(&self) -> bool {
+        self.expects_take_over() && self.epoch().is_err()
+    }
+
+    fn await_right(&self) {
+        // If it does not come, the transaction says so.
+        let _late = self.epoch_in_time();
+    }
+
     fn value_bytes_max(&self) -> usize {
         self.sizes.value_bytes_max
     }

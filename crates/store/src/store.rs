@@ -99,6 +99,15 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Whether commits are refused: opened for reading only, or a sync failed.
     fn is_read_only(&self) -> bool;
 
+    /// Whether this handle has no right to commit yet, and is about to get it from another handle of this process. A transaction waits for
+    /// that: who holds what the other handle needs for its last commits must not begin one.
+    fn awaits_right(&self) -> bool {
+        false
+    }
+
+    /// Waits for that right, until it is there or does not come in time.
+    fn await_right(&self) {}
+
     /// The longest value that a commit may have, in bytes.
     fn value_bytes_max(&self) -> usize {
         VALUE_BYTES_MAX
@@ -168,6 +177,14 @@ impl<S: Store> Store for Arc<S> {
 
     fn is_read_only(&self) -> bool {
         (**self).is_read_only()
+    }
+
+    fn awaits_right(&self) -> bool {
+        (**self).awaits_right()
+    }
+
+    fn await_right(&self) {
+        (**self).await_right();
     }
 
     fn value_bytes_max(&self) -> usize {

@@ -139,8 +139,8 @@ impl<S: Store> Core<S> {
 
     /// Holds the turn of all databases that are glued to this one, and tries again if another server's commit came first.
     fn attempt_in_turn(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
-        let order = Arc::clone(&self.environment.order);
-        let _turn = order.turn();
+        let (order, database) = (Arc::clone(&self.environment.order), Arc::clone(&self.database));
+        let _turn = order.turn_to_commit(database.store());
         let mut again = false;
         self.unmade = None;
         retried(|| {

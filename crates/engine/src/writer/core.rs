@@ -285,7 +285,7 @@ impl<S: Store> Core<S> {
         }
         let durability = settings.durability();
         let order = Arc::clone(&self.environment.order);
-        let _turn = order.turn();
+        let _turn = order.turn_to_commit(self.database.store());
         let claimed = self.commit_own(durability, |own, transaction, set| {
             if !is_unclaimed(transaction).map_err(commit_fault)? {
                 return Ok(None);

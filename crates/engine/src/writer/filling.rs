@@ -91,7 +91,7 @@ impl<S: Store> Core<S> {
         let sampled = sampled.map_or(0, |id| id.0);
         let database = std::sync::Arc::clone(&self.database);
         let order = std::sync::Arc::clone(&self.environment.order);
-        let _turn = order.turn();
+        let _turn = order.turn_to_commit(database.store());
         let transaction = database.store().transaction()?;
         for csn in &context_csns {
             order.follow(csn, self.environment.clock.now());

@@ -467,15 +467,16 @@ pub(crate) fn changes_wait_for_one_that_is_about_to_take_over(engine: &impl Test
     one.take_over().expect("take over");
     let next = open(&place, &KvOptions { writes: false, ..unhurried() }).expect("open");
     assert!(matches!(next.transaction(), Err(CommitError::ReadOnly { .. })));
+    assert!(!next.awaits_right());
     next.expect_take_over(HOUR);
-    assert!(next.expects_take_over() && next.is_read_only());
+    assert!(next.expects_take_over() && next.awaits_right() && next.is_read_only());
     thread::scope(|scope| {
         let waiting = scope.spawn(|| commit(&next, &put(b"b", b"next")));
         commit(&one, &put(b"a", b"one")).expect("the other one has the right until then");
         next.take_over().expect("take over");
         waiting.join().expect("an answer").expect("commit");
     });
-    assert!(!next.expects_take_over());
+    assert!(!next.expects_take_over() && !next.awaits_right());
     assert_eq!(get(&next, b"a").as_deref(), Some(&b"one"[..]));
     // Where it has not heard of the other one, it learns first that another commit has come before.
     let late = || commit(&one, &put(b"a", b"late"));

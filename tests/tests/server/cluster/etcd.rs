@@ -69,7 +69,6 @@ fn a_node_goes_on_writing_under_another_configuration() {
 }
 
 #[test]
-#[ignore = "as of the same name in settings.rs (docs/gaps.md)"]
 fn changes_wait_for_a_database_that_is_opened_anew() {
     let Some(etcd) = Etcd::start() else { return };
     settings::wait_for_another_opening(&etcd.prefix());

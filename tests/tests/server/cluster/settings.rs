@@ -58,7 +58,6 @@ pub(super) fn go_on_writing(address: &str) {
 }
 
 #[test]
-#[ignore = "if changes of cn=config follow each other at once, one run in eight stands still for 10 s and answers 52 (docs/gaps.md)"]
 fn changes_wait_for_a_database_that_is_opened_anew() {
     let Some(engine) = Engine::start() else { return };
     wait_for_another_opening(&engine.database().1);
