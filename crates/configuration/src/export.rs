@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use larix_schema::NormalDn;
+
 use super::builder::DirectiveContext;
 use super::builder::directive::{Directive, Form, Scope};
 use super::defaults::is_default;
