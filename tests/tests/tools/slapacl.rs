@@ -179,7 +179,8 @@ fn explain_names_the_rule_that_decided() {
 /// What a server refuses as an authorization identity, the tool refuses, and `anonymous` is nobody.
 #[test]
 fn authorization_identities_are_those_of_the_server() {
-    let text = "database mdb\nsuffix dc=m\ndirectory @DATA@\nmaxsize 4194304\naccess to * by users write by * read\n";
+    let text = "database mdb\nsuffix dc=m\ndirectory @DATA@\nmaxsize 4194304\n\
+         access to * by users write by * read\n";
     for kind in [Kind::Slapd, Kind::Larix] {
         if kind.is_lacking() {
             continue;
