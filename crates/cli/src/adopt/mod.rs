@@ -99,7 +99,7 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
         // What was found is not so any more: the other one may have stopped slapd.
         ensure!(
             !Journal::is_in(place),
-            "another `larix adopt` has begun in {} meanwhile: `larix adopt --dry-run` says where it stands",
+            "another one has begun meanwhile: `larix adopt --dry-run --place {}` says where it stands",
             place.display()
         );
         let mut journal = Journal::begin(place, found)?;
