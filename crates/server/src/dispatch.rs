@@ -389,7 +389,7 @@ impl Dispatcher {
 impl Drop for Dispatcher {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            std::mem::take(&mut self.waiting).iter().for_each(|in_flight| self.forget(in_flight));
+            std::mem::take(&mut self.waiting).iter().for_each(|in_flight| self.forget(in_flight, None));
         }
     }
 }
@@ -555,7 +555,7 @@ impl Service for Dispatcher {
                 encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);
                 self.finish(&in_flight, &result, Some(effort));
             }
-            None => self.forget(&in_flight),
+            None => self.forget(&in_flight, Some(effort)),
         }
     }
 

@@ -173,7 +173,8 @@ impl RequestSummary {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct RequestEnd<'a> {
     pub(crate) serial: u64,
-    pub(crate) result: &'a LdapResult,
+    /// None of a request that was not answered: its client gave it up or went away. A change may be made all the same.
+    pub(crate) result: Option<&'a LdapResult>,
     /// Nanoseconds from its arrival to its start, and from there to its end.
     pub(crate) waited: u64,
     pub(crate) taken: u64,
@@ -189,7 +190,8 @@ pub(crate) fn tell(
     request: &RequestSummary,
     ended: &RequestEnd<'_>,
 ) {
-    let slow = log.is_slow(ended.waited.saturating_add(ended.taken));
+    // A search that follows changes lasts until its client gives it up.
+    let slow = ended.result.is_some() && log.is_slow(ended.waited.saturating_add(ended.taken));
     if !slow && !log.wants_records() {
         return;
     }
@@ -220,11 +222,16 @@ fn members(
     write!(out, "\"operation\":\"{}\",\"conn\":{},\"op\":{}", request.name(), record.number, ended.serial)?;
     write!(out, ",\"peer\":{},\"identity\":{}", Quoted(&record.peer), Quoted(&record.identity()))?;
     request.members(out)?;
-    write!(out, ",\"result\":{}", ended.result.code.0)?;
-    for (name, text) in [("matched", &ended.result.matched_dn), ("text", &ended.result.diagnostic)] {
-        if !text.is_empty() {
-            write!(out, ",\"{name}\":{}", Quoted(text))?;
+    match ended.result {
+        Some(result) => {
+            write!(out, ",\"result\":{}", result.code.0)?;
+            for (name, text) in [("matched", &result.matched_dn), ("text", &result.diagnostic)] {
+                if !text.is_empty() {
+                    write!(out, ",\"{name}\":{}", Quoted(text))?;
+                }
+            }
         }
+        None => out.push_str(",\"abandoned\":true"),
     }
     let micros = |nanoseconds: u64| nanoseconds / NANOS_A_MICROSECOND;
     write!(out, ",\"wait_us\":{},\"time_us\":{}", micros(ended.waited), micros(ended.taken))?;
@@ -251,7 +258,10 @@ fn words(
     write!(out, "conn={} op={} SLOW {}", record.number, ended.serial, request.word())?;
     request.words(out)?;
     let (waited, taken) = (Seconds(ended.waited), Seconds(ended.taken));
-    write!(out, " err={} qtime={waited} etime={taken}", ended.result.code.0)?;
+    if let Some(result) = ended.result {
+        write!(out, " err={}", result.code.0)?;
+    }
+    write!(out, " qtime={waited} etime={taken}")?;
     if let Some(effort) = ended.effort {
         write!(out, " nentries={} candidates={}", effort.entries, effort.candidates)?;
     }
@@ -305,7 +315,7 @@ mod tests {
 
     fn ended(result: &LdapResult) -> RequestEnd<'_> {
         let effort = Some(Effort { entries: 1, candidates: 5000 });
-        RequestEnd { serial: 2, result, waited: 17_000, taken: 463_079_000, effort }
+        RequestEnd { serial: 2, result: Some(result), waited: 17_000, taken: 463_079_000, effort }
     }
 
     fn plan(estimate: Option<u64>) -> Explain {
@@ -337,6 +347,18 @@ mod tests {
                         \"attributes\":[\"cn\"],\"result\":4,\"text\":\"enough\",\"wait_us\":17,\"time_us\":463079,\
                         \"entries\":1,\"candidates\":5000,\"slow\":true,\"indexed\":false,\
                         \"plan\":\"scan: all entries, the filter is tested on each\"";
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn a_request_without_an_answer_has_no_result() {
+        let result = LdapResult::success();
+        let mut out = String::new();
+        let ended = RequestEnd { result: None, effort: None, ..ended(&result) };
+        let request = RequestSummary::Delete { dn: "cn=a".to_owned() };
+        members(&mut out, &record(), &request, &ended, false, None).unwrap();
+        let expected = "\"operation\":\"delete\",\"conn\":7,\"op\":2,\"peer\":\"IP=192.0.2.7:4000\",\"identity\":\"\",\
+                        \"dn\":\"cn=a\",\"abandoned\":true,\"wait_us\":17,\"time_us\":463079";
         assert_eq!(out, expected);
     }
 }

@@ -7,7 +7,7 @@ use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::{Client, run};
-use larix_tests::raw::Raw;
+use larix_tests::raw::{Raw, bind, replace};
 use serde_json::Value;
 
 /// A server of an example whose log file is the first of these names, configured by these lines.
@@ -55,6 +55,24 @@ fn operations_are_objects_without_values() {
     assert!(operation["time_us"].is_u64() && operation["slow"].is_null(), "{operation}");
     assert!(!written.contains("hidden-value"), "{written}");
     assert!(objects.iter().any(|object| object["message"] == "slapd stopped."), "{written}");
+}
+
+/// A change is made though its client does not wait for the answer.
+#[test]
+fn a_request_without_an_answer_is_an_object_too() {
+    const CLIENTS: usize = 20;
+    let (_site, server, path) = start("log-format json");
+    for _ in 0..CLIENTS {
+        let mut connection = Raw::connect(server.address).expect("a connection");
+        assert!(connection.send(&bind(1, "cn=admin,dc=example,dc=com", "secret")));
+        assert!(connection.answer().is_some());
+        let mut requests = replace(2, "dc=example,dc=com", "description", "x");
+        client::unbind(&mut requests, MessageId(3));
+        assert!(connection.send(&requests));
+    }
+    let is_change = |line: &&str| line.contains("\"operation\":\"modify\"");
+    until("each change is in the log", || read(&path).lines().filter(is_change).count() == CLIENTS);
+    assert!(server.stop());
 }
 
 #[test]

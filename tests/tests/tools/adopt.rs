@@ -799,10 +799,60 @@ fn what_cannot_be_taken_over_is_refused_before_anything_is_done() {
     );
     check(&good, &["--back"], "nothing was adopted");
     check(&good, &["--slapd", "/nonexistent"], "there is no /nonexistent");
+    // It ends with success and copies nothing, whatever is asked of it.
+    check(&good, &["--slapd", "/bin/true"], "/bin/true is not OpenLDAP's slapd");
+    check(&good, &["--slapd", "/bin/true", "--dry-run"], "/bin/true is not OpenLDAP's slapd");
     let other = machine.site.path().join("other");
     fs::create_dir(&other).unwrap();
     check(&good.replace("/data\n", "/other\n"), &[], "no slapd has");
     fs::create_dir(machine.place()).unwrap();
     fs::write(machine.place().join("mine"), "").unwrap();
     check(&good, &[], "exists and is not empty");
+}
+
+/// The second one waits for the first, and does not begin anew over what serves by then.
+#[test]
+fn of_two_at_once_one_takes_over() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(PLAIN, true);
+    let start = || machine.command(&[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Both have found that nothing was begun; the lock lets one go on.
+    fs::create_dir(machine.place()).unwrap();
+    let lock = fs::File::create(machine.place().join("lock")).unwrap();
+    lock.lock().unwrap();
+    let both = [start(), start()];
+    until("both wait for the lock", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        let waits = |child: &Child| {
+            let id = child.id().to_string();
+            locks.lines().any(|line| line.contains("->") && line.split_whitespace().any(|word| word == id))
+        };
+        both.iter().all(waits)
+    });
+    drop(lock);
+    let ended = both.map(|child| child.wait_with_output().unwrap());
+    assert_eq!(ended.iter().filter(|output| output.status.success()).count(), 1, "{ended:?}");
+    let refused = ended.iter().find(|output| !output.status.success()).unwrap();
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(stderr.contains("another one has begun meanwhile"), "{stderr}");
+    assert_eq!(machine.serves(), Some(Kind::Larix));
+    machine.must(&["--back"]);
+    assert_eq!(machine.serves(), Some(Kind::Slapd));
+}
+
+/// Killed while the first step was being written: nothing was begun, and the same command begins.
+#[test]
+fn a_kill_before_the_first_step_leaves_nothing_in_the_way() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(PLAIN, true);
+    fs::create_dir(machine.place()).unwrap();
+    for name in ["lock", "state.next"] {
+        fs::write(machine.place().join(name), "").unwrap();
+    }
+    machine.must(&[]);
+    assert_eq!(machine.serves(), Some(Kind::Larix));
 }

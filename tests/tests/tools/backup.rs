@@ -148,6 +148,33 @@ fn a_restore_needs_no_note() {
     assert!(passes("cat", &other, &[]).contains("dn: dc=example,dc=com"));
 }
 
+/// The copy of one is damaged: the other is not older than it for that.
+#[test]
+fn of_several_databases_all_are_restored_or_none() {
+    let site = Site::new(
+        Kind::Larix,
+        "database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\n\
+         database mdb\nsuffix dc=other\ndirectory @DATA@-other\n",
+    );
+    site.load(SUFFIX);
+    site.load_into(Some("dc=other"), "dn: dc=other\nobjectClass: domain\ndc: other\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = folder.path().join("backup");
+    passes("backup", &site, &["--to", &text(&backup)]);
+    let copy = backup.join("database-2/data.mdb");
+    let mut bytes = std::fs::read(&copy).expect("the copy");
+    *bytes.last_mut().expect("a byte") ^= 1;
+    std::fs::write(&copy, bytes).expect("the copy");
+    let files = ["data", "data-other"].map(|name| site.path().join(name).join("data.mdb"));
+    let numbers = || files.each_ref().map(|file| std::fs::metadata(file).expect("a database").ino());
+    let before = numbers();
+    let from = text(&backup);
+    let arguments = ["--replace", "--from", &from, "-b", "dc=example,dc=com"];
+    fails_with("restore", &site, &arguments[..3], "is not what it was when the backup was made");
+    assert_eq!(numbers(), before);
+    passes("restore", &site, &arguments);
+}
+
 /// What these tools say is news: that it cannot be written does not end a restore between two databases. What a check has found is what
 /// somebody asked for.
 #[test]

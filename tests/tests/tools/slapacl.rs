@@ -175,3 +175,33 @@ fn explain_names_the_rule_that_decided() {
     assert_eq!(json[0]["decided_by"]["rule"]["index"], 2);
     assert_eq!(json[0]["rules"][0]["passed_over"]["because"], "another entry");
 }
+
+/// What a server refuses as an authorization identity, the tool refuses, and `anonymous` is nobody.
+#[test]
+fn authorization_identities_are_those_of_the_server() {
+    let text = "database mdb\nsuffix dc=m\ndirectory @DATA@\nmaxsize 4194304\n\
+         access to * by users write by * read\n";
+    for kind in [Kind::Slapd, Kind::Larix] {
+        if kind.is_lacking() {
+            continue;
+        }
+        let site = Site::new(kind, text);
+        site.load_into(
+            Some("dc=m"),
+            "dn: dc=m\nobjectClass: dcObject\nobjectClass: organization\ndc: m\no: m\n",
+        );
+        for (identity, answer) in [
+            ("u:ann", Some("write access to o: ALLOWED")),
+            ("dn:cn=ann", Some("write access to o: ALLOWED")),
+            ("anonymous", Some("write access to o: DENIED")),
+            ("ann", None),
+        ] {
+            let mut command = kind.tool("acl");
+            command.arg("-f").arg(site.configuration()).args(["-b", "dc=m", "-X", identity, "o/write"]);
+            let output = command.output().expect("the tool starts");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.success(), answer.is_some(), "{kind:?} {identity}: {stderr}");
+            assert!(stderr.contains(answer.unwrap_or("authentication")), "{kind:?} {identity}: {stderr}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! Where the move stands: one file, replaced whole before each step, so that a kill at any moment is gone on from or undone.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::slapd::FoundSlapd;
 
 const VERSION: u32 = 1;
+const STATE: &str = "state.json";
+/// What becomes the journal when it is on the disk.
+const NEXT_STATE: &str = "state.next";
+pub(super) const LOCK: &str = "lock";
 
 /// What is being done, or was done last. In the order of the way there and back.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -62,7 +67,12 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn path(place: &Path) -> PathBuf {
-        place.join("state.json")
+        place.join(STATE)
+    }
+
+    /// Whether a file of this name may be in the place before a move has begun: a kill leaves it there.
+    pub(super) fn may_lie_before(name: &OsStr) -> bool {
+        name == LOCK || name == NEXT_STATE
     }
 
     pub(super) fn is_in(place: &Path) -> bool {
@@ -106,7 +116,7 @@ impl Journal {
 
     fn write(&self) -> anyhow::Result<()> {
         let path = Self::path(&self.place);
-        let next = path.with_extension("next");
+        let next = self.place.join(NEXT_STATE);
         let written = || -> std::io::Result<()> {
             let mut file = fs::File::create(&next)?;
             file.write_all(&serde_json::to_vec_pretty(self)?)?;

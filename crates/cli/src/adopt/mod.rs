@@ -85,7 +85,7 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
         }
         if let Ok(mut entries) = fs::read_dir(place) {
             ensure!(
-                entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lock")),
+                entries.all(|entry| entry.is_ok_and(|entry| Journal::may_lie_before(&entry.file_name()))),
                 "{} exists and is not empty: move it away, or name another directory with --place",
                 place.display()
             );
@@ -96,6 +96,12 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
         }
         fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
         let lock = lock(place)?;
+        // What was found is not so any more: the other one may have stopped slapd.
+        ensure!(
+            !Journal::is_in(place),
+            "another one has begun meanwhile: `larix adopt --dry-run --place {}` says where it stands",
+            place.display()
+        );
         let mut journal = Journal::begin(place, found)?;
         return forward::run(&mut journal, &lock);
     }
@@ -131,7 +137,7 @@ fn run(arguments: &AdoptArgs) -> anyhow::Result<()> {
 
 /// Kept by every tool that is started, too: a tool that outlives a killed `larix adopt` still writes, and is waited for.
 fn lock(place: &std::path::Path) -> anyhow::Result<fs::File> {
-    let path = place.join("lock");
+    let path = place.join(journal::LOCK);
     let file = fs::OpenOptions::new()
         .create(true)
         .truncate(false)

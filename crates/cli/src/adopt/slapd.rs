@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use larix_configuration::Config;
@@ -133,6 +134,11 @@ pub(super) fn find(arguments: &AdoptArgs) -> anyhow::Result<FoundSlapd> {
         "there is no {}: --slapd names slapd's program, whose tools are needed",
         arguments.slapd.display()
     );
+    ensure!(
+        is_openldap(&arguments.slapd),
+        "{} is not OpenLDAP's slapd: --slapd names slapd's program, whose tools are needed",
+        arguments.slapd.display()
+    );
     let configuration = configuration_of(arguments, &defaults)?;
     let config = readable(&configuration)?;
     let databases = stored_databases(&config)?;
@@ -153,6 +159,15 @@ pub(super) fn find(arguments: &AdoptArgs) -> anyhow::Result<FoundSlapd> {
         gid: server.group,
         databases,
         service: Service::choose(arguments.service, &arguments.units),
+    })
+}
+
+/// Whether a program calls itself OpenLDAP's. Another one may end with success and have copied nothing.
+fn is_openldap(program: &Path) -> bool {
+    let output = Command::new(program).arg("-VV").stdin(Stdio::null()).output();
+    output.is_ok_and(|output| {
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).contains("OpenLDAP")
     })
 }
 

@@ -247,14 +247,8 @@ impl<'c> Names<'c> {
             .with_context(|| format!("-U {id:?}: {}", IdentityFault::Dn.text()))
     }
 
-    /// The DN of `dn:DN` or `u:NAME`; what has neither form is a name.
+    /// The DN of `dn:DN` or `u:NAME`, and the empty one of `anonymous`: what the server takes.
     fn of_authorization(&self, id: &str) -> anyhow::Result<NormalDn> {
-        let has_form = ["dn:", "u:"]
-            .iter()
-            .any(|form| id.get(..form.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(form)));
-        if !has_form {
-            return self.of_user(id);
-        }
         let found = self.mapper().authorization(id, "");
         found.map_err(|fault| anyhow::anyhow!("-X {id:?}: {}", fault.text()))
     }

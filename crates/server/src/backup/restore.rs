@@ -49,19 +49,22 @@ pub struct Restored {
     pub last: Option<Csn>,
 }
 
-/// Puts one database together beside its place, and renames it there when it is whole and on the disk.
+/// Puts each database together beside its place, and renames them there when all are whole and on the disk.
 ///
 /// # Errors
-/// What stood there before is untouched then.
+/// A backup that is damaged or does not reach the moment leaves all of them as they were. A directory that cannot be written leaves its
+/// own and those behind it.
 pub fn restore(
     chain: &Chain,
-    target: &Target<'_>,
+    targets: &[Target<'_>],
     config: &Config,
     until: Until,
     replace: bool,
     pace: &mut Pace<'_>,
-) -> Result<Restored, BackupError> {
-    Rebuilt::make(chain, target, config, until, pace)?.publish(replace)
+) -> Result<Vec<Restored>, BackupError> {
+    let rebuild = |target| Rebuilt::make(chain, target, config, until, pace);
+    let rebuilt = targets.iter().map(rebuild).collect::<Result<Vec<_>, _>>()?;
+    rebuilt.into_iter().map(|rebuilt| rebuilt.publish(replace)).collect()
 }
 
 /// Whether an earlier restore has set a database aside.

@@ -89,15 +89,21 @@ impl Dispatcher {
         let Some(in_flight) = self.take_waiting(operation) else { return true };
         match result {
             Some(result) => self.end_otherwise(&in_flight, &result, out),
-            None => self.forget(&in_flight),
+            None => self.forget(&in_flight, None),
         }
         true
     }
 
     /// Ends a request that is not answered.
-    pub(super) fn forget(&self, in_flight: &RequestInFlight) {
-        self.take_summary(in_flight.operation.serial);
-        self.take_recorded_request(in_flight.operation.serial);
+    pub(super) fn forget(&self, in_flight: &RequestInFlight, effort: Option<Effort>) {
+        let serial = in_flight.operation.serial;
+        if let Some(summary) = self.take_summary(serial) {
+            let waited = in_flight.started.0.saturating_sub(in_flight.arrived.0);
+            let taken = self.server.clock.monotonic().0.saturating_sub(in_flight.started.0);
+            let ended = RequestEnd { serial, result: None, waited, taken, effort };
+            operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &summary, &ended);
+        }
+        self.take_recorded_request(serial);
         self.counters.complete(in_flight.kind);
         add(&self.record.operations_completed, 1);
     }
@@ -142,7 +148,8 @@ impl Dispatcher {
             self.report_span(in_flight, result.code, (waited, taken), database, effort);
         }
         if let Some(summary) = self.take_summary(in_flight.operation.serial) {
-            let ended = RequestEnd { serial: in_flight.operation.serial, result, waited, taken, effort };
+            let serial = in_flight.operation.serial;
+            let ended = RequestEnd { serial, result: Some(result), waited, taken, effort };
             operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &summary, &ended);
         }
         if let Some(record) = self.take_recorded_request(in_flight.operation.serial) {

@@ -81,7 +81,7 @@ fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
     done
 }
 
-/// Nothing is touched until every target is known, free and locked.
+/// Nothing is touched until every target is known, free and locked, and every database is whole beside its place.
 fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
     let chain = Chain::read(from)?;
     let config = args.config.read()?;
@@ -91,8 +91,8 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
     }
     let until = args.to_time.or(args.to_csn).unwrap_or(Until::End);
     let mut pace = pace(args.throttle.unwrap_or(Throttle::Unlimited));
-    for target in &targets {
-        let restored = backup::restore(&chain, target, &config, until, args.replace, &mut pace)?;
+    let restored = backup::restore(&chain, &targets, &config, until, args.replace, &mut pace)?;
+    for (target, restored) in targets.iter().zip(restored) {
         let last = restored.last.map_or_else(|| "none".to_owned(), |csn| csn.to_string());
         say!(
             "{}: {} entries in {}, {} changes carried out; the last change is {last}",
