@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
-use larix_proto::{Frame, MessageId, client, frame};
+use larix_proto::{Frame, MessageId, Scope, client, frame};
 use larix_testkit::{Authority, Kind, Server, Site, accepted, packages};
-use larix_tests::raw::{Raw, bind, replace};
+use larix_tests::raw::{Raw, bind, replace, search};
 
 const CLIENT: &str = "/usr/bin/ldapwhoami";
 
@@ -267,6 +267,37 @@ fn an_answer_to_a_challenge_is_of_the_password_of_now() {
             assert_eq!(said, is_let_in, "{mechanism}: {output:?}");
         }
     }
+}
+
+/// Who has to change his password changes his own, also where he acts for somebody else.
+#[test]
+fn a_password_that_has_to_be_changed_is_that_of_the_login() {
+    let rules = "access to attrs=userPassword by self write by * auth\n";
+    let overlay = "overlay ppolicy\nppolicy_default cn=p,dc=example,dc=com\n";
+    let policy = "\ndn: cn=p,dc=example,dc=com\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: p\n\
+                  pwdAttribute: userPassword\npwdMustChange: TRUE\n";
+    let site = Site::new(Kind::Larix, &format!("{rules}{CONFIGURATION}{overlay}"));
+    site.load(&format!("{ENTRIES}{policy}"));
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let (ann, bob) = ("uid=ann,dc=example,dc=com", "uid=bob,dc=example,dc=com");
+    let connect = || Raw::connect(server.address).expect("the server");
+    let code = |connection: &mut Raw, request: &[u8]| connection.ask(request).expect("an answer").code;
+    let look = search(2, "dc=example,dc=com", Scope::Base, "(objectClass=*)");
+    let mut admin = connect();
+    assert_eq!(code(&mut admin, &bind(1, "cn=admin,dc=example,dc=com", "secret")), 0);
+    assert_eq!(code(&mut admin, &replace(2, bob, "pwdReset", "TRUE")), 0);
+    let mut as_ann = Vec::new();
+    let message = "u:ann\0bob\0b,o=b\u{20ac}";
+    client::sasl_bind(&mut as_ann, MessageId(1), "", "PLAIN", Some(message.as_bytes()), &[]);
+    let mut acting = connect();
+    assert_eq!(code(&mut acting, &as_ann), 0);
+    assert_eq!(code(&mut acting, &look), 50);
+    assert_eq!(code(&mut acting, &replace(3, ann, "userPassword", "another")), 0);
+    assert_eq!(code(&mut acting, &look), 50, "bob's password is still the one that was set for him");
+    let mut own = connect();
+    assert_eq!(code(&mut own, &bind(1, bob, "b,o=b\u{20ac}")), 0);
+    assert_eq!(code(&mut own, &replace(3, bob, "userPassword", "another")), 0);
+    assert_eq!(code(&mut own, &look), 0);
 }
 
 /// Larix's own client over TLS: bound to the channel, and to nothing else.
