@@ -185,7 +185,7 @@ impl Dispatcher {
             State::Begin if message.is_empty() => Err(malformed("an empty message")),
             State::Begin => self.sasl_begin(in_flight, mechanism, Some(message)),
             State::Scram { server, claim, secret } => {
-                self.scram_final(&in_flight, mechanism, (&server, secret.as_ref()), *claim, message)
+                self.scram_final(&in_flight, mechanism, (server.as_ref(), secret.as_ref()), *claim, message)
             }
             State::DigestMd5(server) => self.digest_response(&in_flight, &server, message),
             State::CramMd5 { challenge } => self.cram_response(&in_flight, &challenge, message),
