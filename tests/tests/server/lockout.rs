@@ -1,6 +1,9 @@
 //! Guessing passwords against a real server under a password policy.
 
-use larix_proto::{ControlBuf, MessageId, client, oid};
+use std::io::Read;
+
+use larix_proto::control::{AccountUsability, ControlValue, Unusable};
+use larix_proto::{ControlBuf, FilterBuf, Frame, MessageId, Response, Scope, client, frame, oid};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::{Client, run};
 use larix_tests::raw::{Raw, bind};
@@ -162,4 +165,67 @@ fn compares_that_ask_for_the_policy_count() {
     assert_eq!(compare(&mut connection, "right", true), 5);
     assert_eq!(compare(&mut connection, "right", false), 6);
     assert_eq!(ask(&server, "ann", "right"), 49);
+}
+
+/// What the account usability control says of an account to the administrator.
+fn usability(server: &Server, name: &str) -> AccountUsability {
+    let mut connection = Raw::connect(server.address).unwrap();
+    assert_eq!(connection.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    let control = ControlBuf { oid: oid::ACCOUNT_USABILITY.into(), critical: false, value: None };
+    let (base, filter) = (format!("cn={name},{SUFFIX}"), FilterBuf::parse("(cn=*)").unwrap());
+    let mut request = Vec::new();
+    let search = client::Search::new(&base, Scope::Base, filter.as_filter());
+    client::search(&mut request, MessageId(2), &search, &[control]);
+    assert!(connection.send(&request));
+    let mut input = Vec::new();
+    loop {
+        if let Ok(Frame::Complete { len }) = frame(&input, 1 << 20) {
+            let message = Response::decode_message(&input[..len]).unwrap();
+            let control = message.controls.iter().next().expect("a control with the entry");
+            assert_eq!(control.oid, oid::ACCOUNT_USABILITY);
+            return AccountUsability::decode(control.value).unwrap();
+        }
+        let mut chunk = [0; 4096];
+        let count = connection.socket.read(&mut chunk).unwrap();
+        assert!(count > 0, "the connection has ended");
+        input.extend_from_slice(&chunk[..count]);
+    }
+}
+
+/// An account that nobody used for long is no more and no less usable than a bind finds it.
+#[test]
+fn usability_of_an_idle_account_is_that_of_a_bind() {
+    for (last_bind, lockout, is_locked) in
+        [("lastbind on\n", "TRUE", true), ("lastbind on\n", "FALSE", false), ("", "TRUE", false)]
+    {
+        let site = Site::new(
+            Kind::Larix,
+            &format!(
+                "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n{last_bind}\
+                 overlay ppolicy\nppolicy_default cn=policy,{SUFFIX}\n"
+            ),
+        );
+        site.load(&format!(
+            "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+             dn: cn=policy,{SUFFIX}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+             pwdAttribute: userPassword\npwdLockout: {lockout}\npwdMaxIdle: 1000\npwdGraceAuthNLimit: 2\n\n\
+             dn: cn=ann,{SUFFIX}\nobjectClass: person\ncn: ann\nsn: a\nuserPassword: right\n\
+             pwdLastSuccess: 20200101000000Z\n"
+        ));
+        let server = site.start().unwrap();
+        let expected = if is_locked {
+            AccountUsability::NotAvailable(Unusable {
+                inactive: false,
+                reset: false,
+                expired: true,
+                remaining_grace: Some(-1),
+                seconds_before_unlock: Some(-1),
+            })
+        } else {
+            AccountUsability::Available { seconds_before_expiration: -1 }
+        };
+        let what = format!("{last_bind}pwdLockout: {lockout}");
+        assert_eq!(usability(&server, "ann"), expected, "{what}");
+        assert_eq!(ask(&server, "ann", "right"), if is_locked { 49 } else { 0 }, "{what}");
+    }
 }

@@ -1,9 +1,13 @@
 //! SASL with the clients of others: OpenLDAP's tools with Cyrus SASL ask Larix and a real slapd, which must agree about who is
 //! let in and as whom.
 
-use std::process::Command;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
 
-use larix_testkit::{Authority, Kind, Server, Site, packages};
+use larix_proto::{Frame, MessageId, Scope, client, frame};
+use larix_testkit::{Authority, Kind, Server, Site, accepted, packages};
+use larix_tests::raw::{Raw, bind, replace, search};
 
 const CLIENT: &str = "/usr/bin/ldapwhoami";
 
@@ -198,6 +202,102 @@ fn a_login_with_the_password_leaves_the_verifier() {
         assert_eq!(larix(&["whoami", "-Y", "SCRAM-SHA-256", "-U", "verified"]), named, "{settings}");
         assert!(server.stop());
     }
+}
+
+/// The next message, of a peer that sends one and waits.
+fn message(socket: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut input = Vec::new();
+    loop {
+        if let Ok(Frame::Complete { .. }) = frame(&input, 1 << 20) {
+            return Some(input);
+        }
+        let mut chunk = [0; 4096];
+        match socket.read(&mut chunk) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => input.extend_from_slice(&chunk[..count]),
+        }
+    }
+}
+
+/// Logs ann in by a mechanism that challenges, and sends the administrator's request before her answer to the challenge.
+fn login_around(server: &Server, mechanism: &str, request: &[u8]) -> Output {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let url = format!("ldap://{}", listener.local_addr().expect("an address"));
+    let client = Command::new(Kind::Larix.program().expect("a binary"))
+        .args(["whoami", "-H", &url, "-Y", mechanism, "-U", "ann", "-w", "annpw"])
+        .env("LDAPNOINIT", "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("larix");
+    let (mut near, mut far) = (accepted(&listener), TcpStream::connect(server.address).expect("the server"));
+    let mut requests = 0;
+    while let Some(sent) = message(&mut near) {
+        requests += 1;
+        if requests == 2 {
+            let mut admin = Raw::connect(server.address).expect("the server");
+            let bound = admin.ask(&bind(1, "cn=admin,dc=example,dc=com", "secret")).expect("an answer");
+            let changed = admin.ask(request).expect("an answer");
+            assert_eq!((bound.code, changed.code), (0, 0), "{changed:?}");
+        }
+        far.write_all(&sent).expect("the server takes it");
+        let Some(answer) = message(&mut far) else { break };
+        near.write_all(&answer).expect("the client takes it");
+    }
+    drop((near, far));
+    client.wait_with_output().expect("larix")
+}
+
+/// A client may let its challenge wait: what counts is the password that the user has when the answer comes.
+#[test]
+fn an_answer_to_a_challenge_is_of_the_password_of_now() {
+    let ann = "uid=ann,dc=example,dc=com";
+    let mut delete = Vec::new();
+    client::delete(&mut delete, MessageId(2), ann, &[]);
+    for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1"] {
+        for (request, is_let_in) in [
+            (replace(2, ann, "description", "x"), true),
+            (replace(2, ann, "userPassword", "another"), false),
+            (delete.clone(), false),
+        ] {
+            let (_site, server) = start(Kind::Larix);
+            let output = login_around(&server, mechanism, &request);
+            assert_eq!(output.status.success(), is_let_in, "{mechanism}: {output:?}");
+            let said = String::from_utf8_lossy(&output.stdout).contains(ann);
+            assert_eq!(said, is_let_in, "{mechanism}: {output:?}");
+        }
+    }
+}
+
+/// Who has to change his password changes his own, also where he acts for somebody else.
+#[test]
+fn a_password_that_has_to_be_changed_is_that_of_the_login() {
+    let rules = "access to attrs=userPassword by self write by * auth\n";
+    let overlay = "overlay ppolicy\nppolicy_default cn=p,dc=example,dc=com\n";
+    let policy = "\ndn: cn=p,dc=example,dc=com\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: p\n\
+                  pwdAttribute: userPassword\npwdMustChange: TRUE\n";
+    let site = Site::new(Kind::Larix, &format!("{rules}{CONFIGURATION}{overlay}"));
+    site.load(&format!("{ENTRIES}{policy}"));
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let (ann, bob) = ("uid=ann,dc=example,dc=com", "uid=bob,dc=example,dc=com");
+    let connect = || Raw::connect(server.address).expect("the server");
+    let code = |connection: &mut Raw, request: &[u8]| connection.ask(request).expect("an answer").code;
+    let look = search(2, "dc=example,dc=com", Scope::Base, "(objectClass=*)");
+    let mut admin = connect();
+    assert_eq!(code(&mut admin, &bind(1, "cn=admin,dc=example,dc=com", "secret")), 0);
+    assert_eq!(code(&mut admin, &replace(2, bob, "pwdReset", "TRUE")), 0);
+    let mut as_ann = Vec::new();
+    let message = "u:ann\0bob\0b,o=b\u{20ac}";
+    client::sasl_bind(&mut as_ann, MessageId(1), "", "PLAIN", Some(message.as_bytes()), &[]);
+    let mut acting = connect();
+    assert_eq!(code(&mut acting, &as_ann), 0);
+    assert_eq!(code(&mut acting, &look), 50);
+    assert_eq!(code(&mut acting, &replace(3, ann, "userPassword", "another")), 0);
+    assert_eq!(code(&mut acting, &look), 50, "bob's password is still the one that was set for him");
+    let mut own = connect();
+    assert_eq!(code(&mut own, &bind(1, bob, "b,o=b\u{20ac}")), 0);
+    assert_eq!(code(&mut own, &replace(3, bob, "userPassword", "another")), 0);
+    assert_eq!(code(&mut own, &look), 0);
 }
 
 /// Larix's own client over TLS: bound to the channel, and to nothing else.

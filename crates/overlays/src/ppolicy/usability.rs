@@ -32,9 +32,12 @@ pub(super) fn controls(
             grace = account.grace_left(policy, until.saturating_neg());
         }
     }
-    if !expired && policy.max_idle > 0 && account.has("pwdLastSuccess") {
+    let mut idle = false;
+    // As at a bind: where it counts there, and no login is left once it is over.
+    let counts_idle = policy.lockout && policy.max_idle > 0 && settings.last_bind;
+    if !expired && counts_idle && account.has("pwdLastSuccess") {
         let until = policy.max_idle.saturating_sub(account.idle(now).unwrap_or(0));
-        expired = until <= 0;
+        idle = until < 0;
         left = Some(left.map_or(until, |left| left.min(until)));
     }
     let usability = if expired || account.lock(policy, now, settings.last_bind) == Lock::Locked {
@@ -42,7 +45,7 @@ pub(super) fn controls(
         AccountUsability::NotAvailable(Unusable {
             inactive: end.is_some(),
             reset: policy.must_change && account.is_reset(),
-            expired,
+            expired: expired || idle,
             remaining_grace: Some(if expired { grace } else { -1 }),
             seconds_before_unlock: Some(end.flatten().map_or(-1, |end| end.saturating_sub(now.seconds()))),
         })

@@ -6,7 +6,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::write::{WriteOperation, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
-use larix_schema::{AttributeDescription, Schema};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
@@ -59,6 +59,11 @@ impl Dispatcher {
         })
     }
 
+    /// Whether an entry is that of the login, whatever identity acts.
+    pub(crate) fn is_of_login(&self, dn: &NormalDn) -> bool {
+        self.session.subject().authentication_dn() == Some(dn)
+    }
+
     /// Hands a change to its backend. It waits then.
     pub(crate) fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest) {
         let databases = self.server.databases();
@@ -73,7 +78,7 @@ impl Dispatcher {
         };
         if self.session.must_change_password && self.brings_password(&request.operation) {
             let target = databases.schema().parse_dn(request.operation.target()).ok();
-            if target.is_some() && target == self.session.subject().dn {
+            if target.is_some_and(|target| self.is_of_login(&target)) {
                 self.password_change = Some(in_flight.operation.serial);
             }
         }

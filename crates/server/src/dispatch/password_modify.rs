@@ -21,7 +21,7 @@ use larix_backend::{Done, PasswordChange, PasswordChangeOutcome, Reply};
 #[derive(Debug)]
 pub(crate) struct PasswordOutcome {
     changed: PasswordChangeOutcome,
-    /// It was the session's own.
+    /// It was that of the session's login.
     own: bool,
     /// For a wrong old password, where failed binds are counted for the client's address.
     paid: Option<PaidToken>,
@@ -87,7 +87,7 @@ impl Dispatcher {
             hops: controls.hops,
             proof_begins: &proof_begins,
         };
-        let own = self.session.subject().dn.as_ref() == Some(&dn);
+        let own = self.is_of_login(&dn);
         let about = WriteOperation::Modify { object: change.target.clone(), changes: Vec::new() };
         let mut record = self.note_change(&about, &subject);
         let mut origin = self.note_origin(about.target());

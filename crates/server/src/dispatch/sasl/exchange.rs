@@ -25,6 +25,8 @@ pub(crate) enum State {
     Scram {
         server: Box<scram::Server>,
         claim: Box<Claim>,
+        /// What the challenge was made of.
+        secret: Option<ScramSecret>,
     },
     DigestMd5(Box<digest_md5::Server>),
     CramMd5 {
@@ -59,7 +61,7 @@ pub(crate) struct ScramStart {
 
 impl ScramStart {
     /// The verifier to go on with. For a known and for an unknown user the same work is done, and the answer has the same form.
-    pub(crate) fn verifier(&mut self) -> Verifier {
+    pub(crate) fn verifier(&self) -> Verifier {
         let (hash, name) = (self.hash, &self.claim.identity);
         let salt = scram::salt_for(hash, &self.server_secret, name);
         let given: &[u8] = match &self.secret {
@@ -67,8 +69,8 @@ impl ScramStart {
             _ => b"nobody's password",
         };
         let derived = Verifier::derive(hash, given, &salt, scram::ITERATIONS);
-        match self.secret.take() {
-            Some(ScramSecret::Verifier(verifier)) => verifier,
+        match &self.secret {
+            Some(ScramSecret::Verifier(verifier)) => verifier.clone(),
             Some(ScramSecret::Password(_)) => derived,
             None => Verifier::of_nobody(hash, &self.server_secret, name, scram::ITERATIONS),
         }

@@ -184,8 +184,8 @@ impl Dispatcher {
         match state {
             State::Begin if message.is_empty() => Err(malformed("an empty message")),
             State::Begin => self.sasl_begin(in_flight, mechanism, Some(message)),
-            State::Scram { server, claim } => {
-                self.scram_final(&in_flight, mechanism, &server, *claim, message)
+            State::Scram { server, claim, secret } => {
+                self.scram_final(&in_flight, mechanism, (server.as_ref(), secret.as_ref()), *claim, message)
             }
             State::DigestMd5(server) => self.digest_response(&in_flight, &server, message),
             State::CramMd5 { challenge } => self.cram_response(&in_flight, &challenge, message),
@@ -233,7 +233,7 @@ impl Dispatcher {
         let secret = self.secret_of(&claim.dn, Some(hash))?;
         let source = self.job_source(&claim.dn);
         let server_secret = self.server.sasl_secret;
-        let mut start = ScramStart { first, hash, plus, claim, secret, server_secret };
+        let start = ScramStart { first, hash, plus, claim, secret, server_secret };
         let completer = self.completer(&in_flight);
         let job = move || {
             let verifier = start.verifier();
@@ -270,7 +270,7 @@ impl Dispatcher {
         start: ScramStart,
         verifier: scram::Verifier,
     ) -> Result<BindStep, LdapResult> {
-        let ScramStart { first, hash, plus, claim, .. } = start;
+        let ScramStart { first, hash, plus, claim, secret, .. } = start;
         let (configured, offers) = {
             let config = self.server.config();
             let settings = &config.global.sasl;
@@ -283,7 +283,7 @@ impl Dispatcher {
         let binding = ServerBinding { plus, offered: offers && !channels.is_empty(), channels: &channels };
         let started = scram::Server::start(&first, verifier, &nonce(), &binding);
         let (server, challenge) = started.map_err(|fault| faulty(&fault))?;
-        let state = State::Scram { server: Box::new(server), claim: Box::new(claim) };
+        let state = State::Scram { server: Box::new(server), claim: Box::new(claim), secret };
         Ok(self.challenge(Mechanism::Scram { hash, plus }, state, challenge.into_bytes()))
     }
 
@@ -291,7 +291,7 @@ impl Dispatcher {
         &mut self,
         in_flight: &RequestInFlight,
         mechanism: Mechanism,
-        server: &scram::Server,
+        (server, begun_with): (&scram::Server, Option<&ScramSecret>),
         claim: Claim,
         message: &[u8],
     ) -> Result<BindStep, LdapResult> {
@@ -300,7 +300,13 @@ impl Dispatcher {
             Err(Fault::Proof) => None,
             Err(fault) => return Err(faulty(&fault)),
         };
-        let matched = answer.is_some();
+        let hash = match mechanism {
+            Mechanism::Scram { hash, .. } => Some(hash),
+            _ => None,
+        };
+        // A client may take its time to answer: what counts is the password that the user has now.
+        let is_current = self.secret_of(&claim.dn, hash)?.as_ref() == begun_with;
+        let matched = answer.is_some() && is_current;
         self.conclude_claim(in_flight, mechanism, claim, matched, answer, None)
     }
 
