@@ -3,11 +3,11 @@
 use larix_engine::controls::RequestControls;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_proto::{LdapResult, MessageId, ResultCode, Scope, encode};
 use larix_schema::NormalDn;
 
 use crate::backend::{Backend, Below, Context};
-use crate::cursor::{Cursor, Effort, End, StepOutcome};
+use crate::cursor::{AnsweredSearch, Cursor, Effort, End, StepOutcome};
 use crate::glued_pages::{GluedPages, Next};
 use crate::operation::Search;
 
@@ -18,9 +18,14 @@ struct GluedSearch {
     asserted_base: Option<Box<dyn Cursor>>,
     /// The database that is searched now.
     part: Option<Box<dyn Cursor>>,
+    /// Whether that one holds the base.
+    holds_base: bool,
+    message: MessageId,
     /// Those that come after it, the next one last.
     later: Vec<Box<dyn Cursor>>,
     pages: Option<GluedPages>,
+    /// Entries that the size limit leaves for the parts that come, where a part that is done has one.
+    left: Option<u32>,
     /// Of parts that are done.
     done: Effort,
     end: Option<End>,
@@ -42,7 +47,7 @@ pub(super) fn open(
     let pages = pages.transpose().map_err(|result| Box::new((result, Vec::new())))?;
     let begin = pages.as_ref().map_or(0, GluedPages::at);
     let paged = |number| pages.as_ref().map(|pages| pages.control(number));
-    let part = |backend: &dyn Backend, controls: RequestControls, base, scope| {
+    let part = |controls: RequestControls, scope| {
         let mut request = request;
         request.scope = scope;
         backend.open(context, Search { request, base, controls, message })
@@ -50,26 +55,51 @@ pub(super) fn open(
     // Each page is a search of its own (RFC 4528 section 3).
     let asserted_base = (begin > 0 && controls.assertion.is_some()).then(|| {
         let controls = controls.with(|values| (values.paged, values.sort) = (None, None));
-        part(backend, controls, base, Scope::Base)
+        part(controls, Scope::Base)
     });
     let asserted_base = asserted_base.transpose()?;
-    let mut later = Vec::new();
+    let mut later: Vec<Box<dyn Cursor>> = Vec::new();
     for (at, (backend, suffix, scope)) in below.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin) {
         // Sorting is the first database's: sorted answers cannot be merged here.
         let controls = controls.with(|values| {
             (values.paged, values.sort) = (paged(at + 1), None);
             values.leave_assertion_out();
         });
-        later.push(part(*backend, controls, suffix, *scope)?);
+        let mut request = request;
+        (request.base, request.scope) = (suffix.as_str(), *scope);
+        later.push(match backend.open(context, Search { request, base: suffix, controls, message }) {
+            Ok(cursor) => cursor,
+            Err(end) if adds_nothing(&end.0) => {
+                Box::new(AnsweredSearch { messages: Vec::new(), result: end.0, entries: 0 })
+            }
+            Err(end) => return Err(end),
+        });
     }
     if begin == 0 {
         let paged = paged(0).or_else(|| controls.paged.clone());
         let controls = controls.with(|values| values.paged = paged);
-        later.push(part(backend, controls, base, request.scope)?);
+        later.push(part(controls, request.scope)?);
     }
-    let first = later.pop();
-    let done = Effort::default();
-    Ok(Box::new(GluedSearch { asserted_base, part: first, later, pages, done, end: None }))
+    Ok(Box::new(GluedSearch {
+        asserted_base,
+        part: later.pop(),
+        holds_base: begin == 0,
+        message,
+        later,
+        pages,
+        left: None,
+        done: Effort::default(),
+        end: None,
+    }))
+}
+
+/// Whether a database that is glued below has no entries for the search, which goes on in the next one: it is empty, the
+/// requester may not search its suffix, or that is a referral object.
+fn adds_nothing(result: &LdapResult) -> bool {
+    matches!(
+        result.code,
+        ResultCode::NO_SUCH_OBJECT | ResultCode::INSUFFICIENT_ACCESS_RIGHTS | ResultCode::REFERRAL
+    )
 }
 
 impl Cursor for GluedSearch {
@@ -90,12 +120,21 @@ impl Cursor for GluedSearch {
                 StepOutcome::Done(result, controls) => (result, controls),
                 goes_on => return goes_on,
             };
-            let (answered, limit) = (part.effort().entries, part.size_limit());
-            let answered = u32::try_from(answered).unwrap_or(u32::MAX);
+            let answered = u32::try_from(part.effort().entries).unwrap_or(u32::MAX);
+            self.left = part.size_limit().or(self.left).map(|limit| limit.saturating_sub(answered));
             self.done = self.done.plus(part.effort());
             self.part = self.later.pop();
-            if let (Some(limit), Some(next)) = (limit, &mut self.part) {
-                next.limit_size(limit.saturating_sub(answered));
+            let holds_base = std::mem::replace(&mut self.holds_base, false);
+            let result = if !holds_base && adds_nothing(&result) {
+                if !result.referrals.is_empty() {
+                    encode::search_reference(out, self.message, &result.referrals, &[]);
+                }
+                LdapResult::success()
+            } else {
+                result
+            };
+            if let (Some(left), Some(next)) = (self.left, &mut self.part) {
+                next.limit_size(left);
             }
             if let Some(pages) = &mut self.pages {
                 match (pages.ended(result, controls, answered, self.part.is_some()), &mut self.part) {
@@ -108,11 +147,9 @@ impl Cursor for GluedSearch {
                 }
                 continue;
             }
-            // What the first database says holds: those glued below only add entries, and may have none yet. Any other
-            // error ends the search.
-            let empty = self.end.is_some() && result.code == ResultCode::NO_SUCH_OBJECT;
-            if self.end.is_none() || !(result.is_success() || empty) {
-                let failed = !result.is_success();
+            // What the first database says holds: those glued below only add entries. An error ends the search.
+            let failed = !result.is_success();
+            if self.end.is_none() || failed {
                 self.end = Some((result, controls));
                 if failed {
                     break;

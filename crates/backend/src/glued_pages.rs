@@ -60,11 +60,9 @@ impl GluedPages {
         entries: u32,
         more: bool,
     ) -> Next {
-        let empty = self.at > 0 && result.code == ResultCode::NO_SUCH_OBJECT;
-        if !(result.is_success() || empty) || self.request.size == 0 {
+        if !result.is_success() || self.request.size == 0 {
             return Next::Answer(result, controls);
         }
-        let result = if empty { LdapResult::success() } else { result };
         let paged = controls.iter().find(|control| control.oid == oid::PAGED_RESULTS);
         let paged = paged.and_then(|control| control::PagedResults::decode(control.value.as_deref()).ok());
         let (size, cookie) = paged.map_or((0, Vec::new()), |paged| (paged.size, paged.cookie.to_vec()));
@@ -113,7 +111,7 @@ mod tests {
             (&[], ok(), Pages::end(), 3, true, answer(page(0, &[1]))),
             (&[], ok(), Pages::end(), 2, false, answer(Pages::end())),
             (&[], missing(), Pages::end(), 0, true, Next::Answer(missing(), vec![Pages::end()])),
-            (&[1, 7], missing(), Pages::end(), 0, false, answer(Pages::end())),
+            (&[1, 7], ok(), Pages::end(), 0, false, answer(Pages::end())),
             (&[1, 7], ok(), page(0, b"x"), 3, false, answer(page(0, b"\x01x"))),
         ] {
             let mut pages = GluedPages::new(&request(3, cookie), 2).unwrap();

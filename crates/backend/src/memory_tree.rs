@@ -373,6 +373,11 @@ impl OneByOne {
         self.matched.as_deref().is_none_or(|filters| is_matched(schema, description, filters, value))
     }
 
+    /// Whether single values are asked for (RFC 3876), and not all of an attribute.
+    pub fn is_about_values(&self) -> bool {
+        self.matched.is_some()
+    }
+
     /// Appends the message with what the tree's subject may read of the entry.
     pub fn write(&self, tree: &MemoryTree<'_>, dn: &NormalDn, entry: &Entry, out: &mut Vec<u8>) {
         let guarded = GuardedEntry { tree, entry, dn: dn.clone() };

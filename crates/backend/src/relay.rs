@@ -55,7 +55,13 @@ impl Relay {
         if hops >= HOPS_MAX {
             return Err(in_circles());
         }
-        context.router.backend(self.real.as_ref().unwrap_or(dn)).ok_or_else(nowhere)
+        let router = context.router;
+        let Some(real) = &self.real else { return router.backend(dn).ok_or_else(nowhere) };
+        // The name may be in a database that is glued below that one.
+        let below = router.glued_below(real, Scope::Subtree).into_iter();
+        let holders = below.filter(|(_, suffix, _)| dn.is_in_scope(suffix, Scope::Subtree));
+        let holder = holders.max_by_key(|(_, suffix, _)| suffix.depth()).map(|(backend, ..)| backend);
+        holder.or_else(|| router.backend(real)).ok_or_else(nowhere)
     }
 
     /// The controls of a request go with an overlay in front of the real database only if that heeds them.

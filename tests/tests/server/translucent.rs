@@ -363,3 +363,19 @@ fn limits_pages_and_what_is_stored() {
     let stored = run(&mut client, "search uid=ann,ou=users,o=x base (objectClass=*) with manageDSAit");
     assert!(!stored.contains("initials"), "{stored}");
 }
+
+/// A filter about values here is judged on whole entries, whatever values of them the client asks for (RFC 3876).
+#[test]
+fn matched_values_do_not_hide_entries() {
+    let lines = "translucent_local employeeType,roomNumber\ntranslucent_remote employeeType";
+    let requests = "as cn=root,o=x secret
+modify uid=ann,ou=users,o=x
+  replace roomNumber: 12
+search o=x sub (roomNumber=12) with !mv=(uid=*)
+search o=x sub (employeeType=guest) with !mv=(uid=*)
+";
+    let answers = answers(Kind::Larix, lines, requests);
+    has(&answers, "search o=x sub (roomNumber=12)", &["-> uid=ann,ou=users,o=x", "uid: ann", "=> 0"]);
+    has(&answers, "search o=x sub (employeeType=guest)", &["-> uid=eve,ou=users,o=x", "uid: eve", "=> 0"]);
+    assert!(answers.iter().all(|answer| !answer.contains("sn: ")), "{answers:?}");
+}

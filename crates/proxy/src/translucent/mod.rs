@@ -243,6 +243,9 @@ impl Interceptor for Translucent {
         let (search_context, asker) = (self.search_context(remote), self.asker(context));
         // Below a database that this one is glued to, the base is not what the request says.
         let is_own = self.schema.parse_dn(request.base).is_ok_and(|dn| dn == *search.base);
+        // Values are chosen here: the filter may have to be judged on all of them.
+        let remote_controls = search.controls.with(|values| values.matched_values = None);
+        let remote_controls = remote_controls.without(oid::MATCHED_VALUES);
         let remote_cursor = remote_part.as_ref().map(|remote_part| {
             let search = RemoteSearch {
                 base: if is_own { request.base } else { search.base.as_str() },
@@ -252,7 +255,7 @@ impl Interceptor for Translucent {
                 filter: remote_part.as_filter(),
                 names: &remote_names,
                 time_limit: limits.time,
-                controls: &search.controls,
+                controls: &remote_controls,
                 message: search.message,
             };
             search_context.ask(&asker, &search)

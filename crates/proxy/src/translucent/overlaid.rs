@@ -107,15 +107,14 @@ impl<'a> Overlaid<'a> {
     ) {
         let mut encoder = EntryEncoder::begin(out, message, self.dn);
         for attribute in self.attributes.iter().filter(|attribute| selection.has(attribute)) {
-            let is_requested = |value: &&&[u8]| match (&attribute.description, attribute.is_local) {
-                // Of its own the remote server has left out what is not asked for.
-                (Some(description), true) => {
-                    selection.search.selects_value(selection.schema, description, value)
-                }
-                _ => true,
+            let is_requested = |value: &&&[u8]| match &attribute.description {
+                Some(description) => selection.search.selects_value(selection.schema, description, value),
+                // A filter of values is not true of what the schema does not know.
+                None => !selection.search.is_about_values(),
             };
             let mut values = attribute.values.iter().filter(is_requested).peekable();
-            if values.peek().is_none() && attribute.is_local {
+            // Types alone are those of the attributes, as in OpenLDAP.
+            if values.peek().is_none() && selection.search.is_about_values() && !selection.types_only {
                 continue;
             }
             encoder.begin_attribute(&attribute.name);
@@ -184,6 +183,17 @@ mod tests {
         filter: &str,
         types_only: bool,
     ) -> Vec<String> {
+        seen_by(remote, local, names, filter, types_only, &RequestControls::default())
+    }
+
+    fn seen_by(
+        remote: Given<'_>,
+        local: Given<'_>,
+        names: &[&str],
+        filter: &str,
+        types_only: bool,
+        controls: &RequestControls,
+    ) -> Vec<String> {
         let schema = schema();
         let mut message = Vec::new();
         let mut encoder = EntryEncoder::begin(&mut message, MessageId(7), "cn=x,o=x");
@@ -214,8 +224,8 @@ mod tests {
         let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&request) else {
             panic!()
         };
-        let (limits, controls) = (RequestLimits::default(), RequestControls::default());
-        let one_by_one = OneByOne::new(&schema, &limits, &request, &controls, MessageId(7)).unwrap();
+        let limits = RequestLimits::default();
+        let one_by_one = OneByOne::new(&schema, &limits, &request, controls, MessageId(7)).unwrap();
         let mentioned = Mentioned::of(&schema, filter.as_filter());
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let selection = EntrySelection {
@@ -259,6 +269,19 @@ mod tests {
         assert_eq!(seen(remote, &[], &["cn"], filter, false), ["cn: x"]);
         assert_eq!(seen(&remote[1..], &[], &["unknownhere"], filter, false), ["unknownHere: u"]);
         assert_eq!(seen(remote, &[], &["*"], filter, false), ["cn: x", "uid: y", "unknownHere: u"]);
+    }
+
+    /// The remote server is asked for whole entries, so that the filter can be judged on them.
+    #[test]
+    fn matched_values_are_those_of_both() {
+        let filters = ["(sn=a*)", "(mail=*)"].map(|filter| FilterBuf::parse(filter).unwrap());
+        let controls = RequestControls::default().with(|values| values.matched_values = Some(filters.into()));
+        let remote: Given<'_> = &[("sn", &["a", "b"]), ("cn", &["x"]), ("unknownHere", &["u"])];
+        let local: Given<'_> = &[("mail", &["m@x"]), ("initials", &["i"])];
+        let every = "(objectClass=*)";
+        assert_eq!(seen_by(remote, local, &[], every, false, &controls), ["sn: a", "mail: m@x"]);
+        let types = seen_by(&remote[..2], local, &["sn", "cn", "initials"], every, true, &controls);
+        assert_eq!(types, ["sn: ", "cn: ", "initials: "]);
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl Translucent {
         remote: Option<TargetCursor>,
         candidates: Option<Box<dyn Cursor>>,
     ) -> Self {
-        let writes_anew = client_search.types_only || client_search.remote_names != client_search.names;
+        let has_more = client_search.remote_names != client_search.names;
+        let writes_anew = has_more || client_search.types_only || client_search.search.is_about_values();
         Self {
             context,
             client_search,

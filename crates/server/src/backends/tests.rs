@@ -503,6 +503,28 @@ fn a_search_goes_on_in_a_backend_that_is_glued_below() {
     assert_eq!(client.answers(), ["2 ou=toy,dc=example,dc=com", "2 0"]);
 }
 
+#[test]
+fn a_backend_glued_below_that_has_nothing_for_a_search_does_not_end_it() {
+    let bench = Bench::with("ou=toy,dc=example,dc=com", true);
+    let mut client = bench.bound();
+    client.ask(&add_top(1));
+    client.event();
+    assert_eq!(client.answers(), ["1 0"]);
+    for (id, code, expected) in [
+        (2, ResultCode::NO_SUCH_OBJECT, "2 0"),
+        (3, ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "3 0"),
+        (4, ResultCode::REFERRAL, "4 0"),
+        (5, ResultCode::UNAVAILABLE, "5 52"),
+    ] {
+        client.ask(&search(id, SUFFIX, 0));
+        assert_eq!(client.answers(), [format!("{id} {SUFFIX}")]);
+        let PendingRequest::Search(feed) = bench.toy.next() else { panic!("no search") };
+        on_other_thread(move || feed.end(code));
+        client.event();
+        assert_eq!(client.answers(), [expected]);
+    }
+}
+
 fn add_top(id: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let attributes = [("objectClass", vec!["domain"]), ("dc", vec!["example"])];
