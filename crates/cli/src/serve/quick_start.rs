@@ -311,7 +311,7 @@ impl Start<'_> {
             entries::load(self, &config, &clock).inspect_err(|_| entries::end_loading(data))?
         };
         let news = match loaded.entries {
-            0 if is_loaded => Some(entries::LOADED_EARLIER.to_owned()),
+            0 if is_loaded => Some(entries::loaded_earlier(arguments.sample)),
             0 => replicas.map(|_| "the entries come from the other servers".to_owned()),
             1 => Some("an entry was loaded".to_owned()),
             more => Some(format!("{more} entries were loaded")),

@@ -34,9 +34,6 @@ pub(super) struct Loaded {
 
 /// Is in the data directory from before a first start loads entries until the configuration is there.
 const LOADING_MARK: &str = "first-start.unfinished";
-/// What a start says that found entries and this mark.
-pub(super) const LOADED_EARLIER: &str = "an earlier start loaded the entries, and was ended before it was complete; the password of a sample's people was not \
-     shown then";
 
 /// Whose entry can be made.
 const USUAL: &str = "a suffix that begins with dc=, o=, ou= or c=";
@@ -94,6 +91,12 @@ pub(super) fn begin_loading(data: &Path) -> anyhow::Result<()> {
 /// Whether a first start was ended that had begun to load entries.
 pub(super) fn is_loading(data: &Path) -> bool {
     data.join(LOADING_MARK).try_exists().unwrap_or(false)
+}
+
+/// What a start says that found the mark beside entries.
+pub(super) fn loaded_earlier(is_sample: bool) -> String {
+    let password = if is_sample { "; the password of its people was not shown: set others" } else { "" };
+    format!("an earlier start loaded the entries, and was ended before it was complete{password}")
 }
 
 /// Takes the mark away. One that stays beside a configuration says nothing.
