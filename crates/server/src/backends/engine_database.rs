@@ -139,6 +139,7 @@ pub(super) fn failure(services: &Services, fault: &Fault) -> LdapResult {
     storage_failure(fault)
 }
 
+#[cfg(feature = "kv")]
 pub(super) fn internal_error() -> LdapResult {
     LdapResult::with(ResultCode::OTHER, "internal error")
 }
