@@ -525,6 +525,21 @@ fn a_full_store_is_full_until_a_commit_as_large_finds_room() {
     assert!(store.was_full() && !store.was_full());
 }
 
+/// It is whole when it gets this name, so somebody else or the disk has emptied it.
+#[test]
+fn an_empty_file_takes_no_place() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+    drop(store);
+    let next = root.path().join("data.mdb.next");
+    fs::write(&next, "").expect("write");
+    let error = open(root.path()).map(drop).expect_err("refused").to_string();
+    assert!(error.contains("data.mdb.next has no bytes"), "{error}");
+    fs::remove_file(&next).expect("it is there");
+    assert!(has(&open(root.path()).expect("open"), b"a"));
+}
+
 /// LMDB writes the root page by a descriptor of its own. A disk that refuses that write leaves an environment that begins no transaction:
 /// neither a full disk, which has room again, nor one that still reads.
 #[test]
