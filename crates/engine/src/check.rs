@@ -61,7 +61,10 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
     let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
     let settings = &view.settings;
-    let first_here = !(settings.shadow || settings.multi_provider || settings.keeps_states());
+    // An access log's entries have the CSNs of changes elsewhere, as they come.
+    let is_access_log = view.snapshot.get(META, meta::ACCESS_LOG_LACKS)?.is_some();
+    let first_here =
+        !(settings.shadow || settings.multi_provider || settings.keeps_states() || is_access_log);
     let mut of_log = |key, fault| report(Finding::Log { key, fault });
     checked.logged = log::check(view.snapshot, (last, first_here), &mut of_log)?;
     let is_here = &mut |uuid: &Uuid| Ok(replica::entry_of(view, uuid)?.is_some());

@@ -83,6 +83,7 @@ pub(crate) fn commit_failed(error: &CommitError) -> LdapResult {
         CommitError::Unavailable(_) | CommitError::Read(ReadError::Unavailable(_)) => {
             LdapResult::with(ResultCode::UNAVAILABLE, format!("{text}; nothing was changed"))
         }
+        CommitError::Read(ReadError::Unusable { .. }) => LdapResult::with(ResultCode::UNAVAILABLE, text),
         CommitError::Displaced | CommitError::Sync(_) | CommitError::ReadOnly { .. } => {
             LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
         }

@@ -38,7 +38,7 @@ impl Fault {
     pub fn code(&self) -> ResultCode {
         match self {
             Self::Store(ReadError::Stale) => ResultCode::BUSY,
-            Self::Store(ReadError::Unavailable(_)) => ResultCode::UNAVAILABLE,
+            Self::Store(ReadError::Unavailable(_) | ReadError::Unusable { .. }) => ResultCode::UNAVAILABLE,
             _ => ResultCode::OTHER,
         }
     }

@@ -27,6 +27,8 @@ pub enum ReadError {
     Stale,
     /// The store cannot be reached now: its servers are down, or elect a leader. LMDB never answers so.
     Unavailable(io::Error),
+    /// The root page of a commit could not be written: LMDB begins no transaction until the store is opened again.
+    Unusable { error: String },
     /// The table was not declared when the store was opened, or is of another kind.
     WrongTable(TableId),
 }
@@ -121,6 +123,10 @@ impl fmt::Display for ReadError {
             Self::SnapshotHeld => f.write_str("this thread holds a snapshot of the store already"),
             Self::Stale => f.write_str("the store no longer has the state that was being read: try again"),
             Self::Unavailable(error) => write!(f, "the store cannot be reached: {error}"),
+            Self::Unusable { error } => write!(
+                f,
+                "the disk refused the last page of a commit ({error}): nothing is read or written here until the server is started again"
+            ),
             Self::WrongTable(table) => write!(f, "table {} is not declared for this use", table.0),
         }
     }

@@ -332,7 +332,10 @@ fn what_is_refused_names_the_mend() {
     let manifest = std::fs::read_to_string(backup.join("backup.json")).expect("the manifest");
     let (right, wrong) = (digest(&whole), digest(&damaged));
     assert!(manifest.contains(&right), "{manifest}");
-    std::fs::write(backup.join("backup.json"), manifest.replace(&right, &wrong)).expect("the manifest");
+    let changed = manifest.replace(&right, &wrong);
+    std::fs::write(backup.join("backup.json"), &changed).expect("the manifest");
+    fails_with("restore", &empty, &["--from", &text(&backup)], "by its checksum");
+    std::fs::write(backup.join("backup.json"), without_checksum(&changed)).expect("the manifest");
     fails_with("restore", &empty, &["--from", &text(&backup)], "copied of a damaged database: page 3");
     assert!(!empty.path().join("data/data.mdb").exists());
     std::fs::write(backup.join("backup.json"), manifest).expect("the manifest");
@@ -340,6 +343,12 @@ fn what_is_refused_names_the_mend() {
     fails_with("backup", &site, &["--verify", &text(&backup)], "it was cut or changed");
     std::fs::write(backup.join("backup.json"), "{").expect("the manifest");
     fails_with("backup", &site, &["--verify", &text(&backup)], "is damaged");
+}
+
+/// A manifest as earlier versions made it.
+fn without_checksum(manifest: &str) -> String {
+    let (before, _) = manifest.rsplit_once(",\n  \"checksum\"").expect("a checksum");
+    format!("{before}\n}}\n")
 }
 
 /// Entries as `larix cat` writes them, by name.
@@ -783,9 +792,16 @@ fn a_chain_that_is_damaged_names_the_file() {
     check(
         &second.join("increment.json"),
         &|bytes| {
-            Some(String::from_utf8_lossy(bytes).replace("\"previous\": \"", "\"previous\": \"0").into_bytes())
+            let manifest = without_checksum(&String::from_utf8_lossy(bytes));
+            Some(manifest.replace("\"previous\": \"", "\"previous\": \"0").into_bytes())
         },
         "does not follow the backup before it",
+    );
+    // No manifest follows the last one, whose checksum would tell.
+    check(
+        &backup.join("increment-000003/increment.json"),
+        &|bytes| Some(String::from_utf8_lossy(bytes).replace("dc=example,", "dc=exampld,").into_bytes()),
+        "by its checksum",
     );
     passes("backup", &site, &["--verify", &text(&backup), "--load"]);
     // One that was killed leaves this; nobody minds.

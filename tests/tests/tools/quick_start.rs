@@ -624,6 +624,21 @@ fn a_first_start_loads_entries() {
     let again = newcomer.start("ldap://127.0.0.1:0", &given[2..]).stop();
     assert!(shown(&again, "note").contains("--ldif: no effect"), "{again}");
 
+    // One that was killed between its entries and its configuration leaves this.
+    let killed = Newcomer::new();
+    killed.start("ldap://127.0.0.1:0", &["--base-entry"]).stop();
+    fs::remove_dir_all(killed.data.join("slapd.d")).unwrap();
+    let message = killed.refused(&["--suffix", "dc=example,dc=com", "--base-entry"]);
+    assert!(message.contains("exists already"), "{message}");
+    let mark = killed.data.join("first-start.unfinished");
+    fs::write(&mark, "").unwrap();
+    let server = killed.start("ldap://127.0.0.1:0", &["--base-entry"]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split_whitespace().next().unwrap();
+    server.check(password, "dc=example,dc=com", &["o: example"]);
+    assert!(server.stop().contains("an earlier start loaded the entries"));
+    assert!(!mark.exists());
+
     let empty = Newcomer::new();
     let message = empty.refused(&["--suffix", "cn=example", "--base-entry"]);
     assert!(

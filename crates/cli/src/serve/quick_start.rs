@@ -214,6 +214,7 @@ impl QuickStartArgs {
         let start = Start { arguments: self, suffix, data: &data, secure, replicas: replicas.as_ref() };
         let config_dir = data.join(CONFIGURATION);
         let mut prepared = if slapd_d::exists_in(&config_dir) {
+            entries::end_loading(&data);
             existing::again(&start, &config_dir)?
         } else {
             start.first(&config_dir)?
@@ -299,8 +300,18 @@ impl Start<'_> {
         TlsState::load(&config.global.tls, clock.now())?;
         // Before the configuration: where the entries are refused, the next start is a first one again.
         let had_database = lmdb::is_there(data).unwrap_or(true);
-        let loaded = entries::load(self, &config, &clock)?;
+        // The load was whole where it is there, and only the configuration is missing.
+        let is_loaded = had_database && entries::is_loading(data);
+        let loaded = if is_loaded {
+            entries::Loaded::default()
+        } else {
+            if !had_database {
+                entries::begin_loading(data)?;
+            }
+            entries::load(self, &config, &clock).inspect_err(|_| entries::end_loading(data))?
+        };
         let news = match loaded.entries {
+            0 if is_loaded => Some(entries::loaded_earlier(arguments.sample)),
             0 => replicas.map(|_| "the entries come from the other servers".to_owned()),
             1 => Some("an entry was loaded".to_owned()),
             more => Some(format!("{more} entries were loaded")),
@@ -310,13 +321,14 @@ impl Start<'_> {
             entries::take_back(data);
         }
         converted?;
+        entries::end_loading(data);
         Ok(Prepared {
             suffix: suffix.to_owned(),
             data: data.to_owned(),
             config: Config::from_slapd_d(config_dir)?,
             generated,
             sample_password: loaded.sample_password,
-            first: loaded.entries == 0 && replicas.is_none(),
+            first: loaded.entries == 0 && !is_loaded && replicas.is_none(),
             self_signed: self_signed_pair.map(|pair| pair.certificate),
             remarks: entries::doubt(suffix, data).into_iter().chain(news).collect(),
             shown: AtomicBool::new(false),

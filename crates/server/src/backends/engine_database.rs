@@ -8,6 +8,7 @@ use larix_engine::access::Subject;
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::Interests;
+use larix_engine::search::task::storage_failure;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_engine::{
     ChosenDatabase, Database, DatabaseSettings, Directory, DnLocation, Fault, ServedDatabase,
@@ -135,9 +136,10 @@ pub(super) fn too_many_passwords() -> LdapResult {
 /// What is answered where the store cannot be read; the log says why.
 pub(super) fn failure(services: &Services, fault: &Fault) -> LdapResult {
     services.log.notice(format_args!("search failed: {fault}"));
-    internal_error()
+    storage_failure(fault)
 }
 
+#[cfg(feature = "kv")]
 pub(super) fn internal_error() -> LdapResult {
     LdapResult::with(ResultCode::OTHER, "internal error")
 }

@@ -18,6 +18,8 @@ const FORMAT: u32 = 2;
 const FORMAT_OLDEST: u32 = 1;
 
 const CHUNK: usize = 1 << 20;
+/// What stands in the place of a manifest's checksum while that is computed.
+const BLANK: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// `backup.json` or `increment.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub struct Manifest {
     pub(super) previous: Option<String>,
     pub(super) configuration: StoredFile,
     pub databases: Vec<DatabaseBackup>,
+    /// The SHA-256 of the manifest's bytes, with [`BLANK`] in this place. Manifests of earlier versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
 }
 
 /// One database.
@@ -186,6 +191,7 @@ impl Manifest {
             previous: None,
             configuration,
             databases,
+            checksum: None,
         }
     }
 
@@ -198,10 +204,13 @@ impl Manifest {
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let blank = Self { checksum: Some(BLANK.to_owned()), ..self.clone() };
         // Texts, numbers and lists of them always have a form in JSON.
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let mut text = serde_json::to_string_pretty(&blank).unwrap_or_default();
         text.push('\n');
-        text.into_bytes()
+        let checksum = checksum(text.as_bytes(), BLANK).unwrap_or_default();
+        let whole = text.rsplit_once(BLANK).map(|(before, behind)| format!("{before}{checksum}{behind}"));
+        whole.unwrap_or(text).into_bytes()
     }
 
     pub(super) fn write(&self, path: &Path) -> Result<(), BackupError> {
@@ -224,6 +233,12 @@ impl Manifest {
             );
             return Err(BackupError::damaged(path, what));
         }
+        if let Some(own) = &manifest.checksum
+            && checksum(&text, own).as_ref() != Some(own)
+        {
+            let what = "is damaged: it is not what it was when the backup was made, by its checksum";
+            return Err(BackupError::damaged(path, what));
+        }
         let escapes = |file: &StoredFile| {
             !file.path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
         };
@@ -232,5 +247,51 @@ impl Manifest {
             return Err(BackupError::damaged(path, "names a file outside of the backup"));
         }
         Ok(Some((manifest, hexadecimal(&Sha256::digest(&text)))))
+    }
+}
+
+/// Of a manifest's bytes that have `own` as their checksum.
+fn checksum(text: &[u8], own: &str) -> Option<String> {
+    let (before, behind) = std::str::from_utf8(text).ok()?.rsplit_once(own)?;
+    let hash = Sha256::new().chain_update(before).chain_update(BLANK).chain_update(behind);
+    Some(hexadecimal(&hash.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A changed suffix would leave the changes of its database out of a restore, without a word.
+    #[test]
+    fn each_changed_byte_is_noticed() {
+        let database = DatabaseBackup {
+            suffixes: vec!["dc=example,dc=com".to_owned()],
+            file: StoredFile::of_bytes("database-1.changes", b"changes"),
+            entries: 3,
+            context_csn: Vec::new(),
+            history: None,
+            positions: vec![Position { server_id: 1, sequence: 2 }],
+            last_record: None,
+        };
+        let configuration = StoredFile::of_bytes("config.ldif", b"text");
+        let manifest = Manifest::new(Timestamp(5), Timestamp(3), configuration, vec![database]);
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("increment.json");
+        let is_taken = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            Manifest::read(&path).is_ok()
+        };
+        let whole = manifest.to_bytes();
+        assert!(is_taken(&whole));
+        let text = String::from_utf8(whole.clone()).unwrap();
+        let name = text.rfind("\"checksum\"").unwrap();
+        for at in 0..name {
+            let mut changed = whole.clone();
+            changed[at] ^= 1 << (at % 8);
+            assert!(!is_taken(&changed), "byte {at} of {text}");
+        }
+        // One of an earlier version.
+        let end = text[..name].rfind(',').unwrap();
+        assert!(is_taken(format!("{}\n}}\n", &text[..end]).as_bytes()));
     }
 }

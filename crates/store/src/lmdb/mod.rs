@@ -22,7 +22,7 @@ use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use heed::types::Bytes;
 use heed::{
@@ -68,6 +68,8 @@ pub struct LmdbStore {
     read_only: bool,
     /// Set by a failed sync.
     failed: AtomicBool,
+    /// Set when LMDB could not write the root page of a commit, to the reason: it begins no transaction any more.
+    unusable: OnceLock<String>,
     /// A commit found no room, and none as large has found some since.
     full: AtomicBool,
     /// Bytes that the largest of those was to write.
@@ -215,6 +217,9 @@ impl LmdbStore {
         if self.displaced.load(Ordering::Acquire) {
             return Some(CommitError::Displaced);
         }
+        if let Some(error) = self.unusable.get() {
+            return Some(CommitError::Read(ReadError::Unusable { error: error.clone() }));
+        }
         self.failed.load(Ordering::Acquire).then_some(CommitError::ReadOnly { after_failed_sync: true })
     }
 
@@ -301,6 +306,7 @@ impl LmdbStore {
                 ReadError::ReadersFull { max_readers: self.env.max_readers() }
             }
             heed::Error::Mdb(MdbError::BadRslot) => ReadError::SnapshotHeld,
+            heed::Error::Mdb(MdbError::Panic) => self.unusable(error),
             error => ReadError::Io(into_io(error)),
         }
     }
@@ -311,14 +317,16 @@ impl LmdbStore {
             heed::Error::Mdb(MdbError::MapFull) => self.no_room(true),
             // Smaller changes find room.
             heed::Error::Mdb(MdbError::TxnFull) => CommitError::Full,
-            heed::Error::Mdb(MdbError::Panic) => {
-                self.failed.store(true, Ordering::Release);
-                CommitError::ReadOnly { after_failed_sync: true }
-            }
+            heed::Error::Mdb(MdbError::Panic) => CommitError::Read(self.unusable(error)),
             heed::Error::Io(error) if is_full(&error) => self.no_room(false),
             heed::Error::Io(error) if is_short_write(&error) && self.has_no_room() => self.no_room(false),
             error => CommitError::Io(into_io(error)),
         }
+    }
+
+    fn unusable(&self, error: heed::Error) -> ReadError {
+        let error = self.unusable.get_or_init(|| into_io(error).to_string());
+        ReadError::Unusable { error: error.clone() }
     }
 
     fn no_room(&self, in_map: bool) -> CommitError {
@@ -354,10 +362,13 @@ impl LmdbStore {
         self.written_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
-    /// An error of the commit itself. With no room LMDB gives up before it writes the new root. After any other
-    /// failure it is unknown which pages of this and of earlier commits reached the disk: no commit may build on
-    /// them.
+    /// An error of the commit itself; the writer's lock is held. With no room LMDB gives up before it writes the new root, or at that: then it
+    /// begins no transaction any more, and whether the commit is on the disk is unknown. After any other failure it is unknown which
+    /// pages of this and of earlier commits reached the disk: no commit may build on them.
     fn commit_error(&self, error: heed::Error) -> CommitError {
+        if let Err(heed::Error::Mdb(MdbError::Panic)) = self.env.write_txn() {
+            return CommitError::Read(self.unusable(error));
+        }
         match self.write_error(error) {
             CommitError::Io(error) => {
                 self.failed.store(true, Ordering::Release);

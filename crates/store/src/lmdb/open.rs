@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use heed::types::Bytes;
@@ -207,6 +207,7 @@ fn finish(
         readers: Readers::default(),
         read_only: options.read_only,
         failed: AtomicBool::new(false),
+        unusable: OnceLock::new(),
         full: AtomicBool::new(false),
         full_bytes: AtomicU64::new(0),
         disk_full: AtomicBool::new(false),

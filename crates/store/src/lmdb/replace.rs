@@ -123,6 +123,10 @@ pub(super) fn settle(directory: &Path) -> io::Result<()> {
         if !next.try_exists().map_err(|error| named("look for", &next, &error))? {
             continue;
         }
+        if fs::metadata(&next).map_err(|error| named("look at", &next, &error))?.len() == 0 {
+            let text = format!("{} has no bytes: remove it to keep the database of before", next.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
         // First: as long as the new file has not its name yet, no process opens the old one without doing this again.
         remove_readers_file(directory)?;
         let data = directory.join(DATA_FILE);

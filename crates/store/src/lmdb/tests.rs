@@ -1,11 +1,13 @@
 //! What only a store on disk can do wrong.
 
 use std::fs;
+use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::open::map_within;
 use super::{
@@ -521,6 +523,62 @@ fn a_full_store_is_full_until_a_commit_as_large_finds_room() {
     large(b"second").expect("commit");
     assert!(!store.is_full());
     assert!(store.was_full() && !store.was_full());
+}
+
+/// It is whole when it gets this name, so somebody else or the disk has emptied it.
+#[test]
+fn an_empty_file_takes_no_place() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+    drop(store);
+    let next = root.path().join("data.mdb.next");
+    fs::write(&next, "").expect("write");
+    let error = open(root.path()).map(drop).expect_err("refused").to_string();
+    assert!(error.contains("data.mdb.next has no bytes"), "{error}");
+    fs::remove_file(&next).expect("it is there");
+    assert!(has(&open(root.path()).expect("open"), b"a"));
+}
+
+/// LMDB writes the root page by a descriptor of its own. A disk that refuses that write leaves an environment that begins no transaction:
+/// neither a full disk, which has room again, nor one that still reads.
+#[test]
+fn a_root_page_that_the_disk_refuses_ends_reads_and_writes() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("open");
+    let mut descriptor = ManuallyDrop::new(descriptor_of_roots(root.path()));
+    rustix::io::dup2(&full, &mut descriptor).expect("another file");
+    let refused = put(&store, b"bb", vec![1], Durability::Sync);
+    let Err(CommitError::Read(ReadError::Unusable { error })) = &refused else { panic!("{refused:?}") };
+    assert!(error.contains("space"), "{error}");
+    assert!(store.is_read_only() && !store.is_full());
+    assert!(matches!(store.refusal(), Some(CommitError::Read(ReadError::Unusable { .. }))));
+    let read = store.snapshot().map(drop);
+    assert!(matches!(&read, Err(ReadError::Unusable { error }) if error.contains("space")), "{read:?}");
+    let refused = put(&store, b"bb", vec![1], Durability::Sync);
+    assert!(matches!(refused, Err(CommitError::Read(ReadError::Unusable { .. }))), "{refused:?}");
+    drop(store);
+    let store = open(root.path()).expect("open");
+    assert!(has(&store, b"a") && !has(&store, b"bb"));
+    put(&store, b"bb", vec![1], Durability::Sync).expect("commit");
+    assert!(has(&store, b"bb"));
+}
+
+/// The one by which the store in this directory writes its root pages, whose writes are synced. Not to be dropped: LMDB closes it.
+fn descriptor_of_roots(path: &Path) -> OwnedFd {
+    let data = fs::canonicalize(path.join("data.mdb")).expect("it is there");
+    let number = fs::read_dir("/proc/self/fd").expect("descriptors").flatten().find_map(|entry| {
+        let number: RawFd = entry.file_name().to_str()?.parse().ok()?;
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = OFlags::from_bits_retain(u32::from_str_radix(flags.trim(), 8).ok()?);
+        let is_of_roots = flags.contains(OFlags::DSYNC) && fs::read_link(entry.path()).ok()? == data;
+        is_of_roots.then_some(number)
+    });
+    // SAFETY: the descriptor is open, and the caller neither closes it nor leaves it to anybody but LMDB.
+    unsafe { OwnedFd::from_raw_fd(number.expect("LMDB has it open")) }
 }
 
 /// The two root pages are written in turn. With the newest one torn the store is the one before, whole; with the

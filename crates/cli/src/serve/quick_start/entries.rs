@@ -1,5 +1,6 @@
 //! The entries that a first start loads: `--ldif` and `--sample`.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
@@ -30,6 +31,9 @@ pub(super) struct Loaded {
     /// That of every person of the sample, in clear, the one time that it is known.
     pub(super) sample_password: Option<String>,
 }
+
+/// Is in the data directory from before a first start loads entries until the configuration is there.
+const LOADING_MARK: &str = "first-start.unfinished";
 
 /// Whose entry can be made.
 const USUAL: &str = "a suffix that begins with dc=, o=, ou= or c=";
@@ -73,6 +77,31 @@ pub(super) fn load(start: &Start<'_>, config: &Config, clock: &SystemClock) -> a
         .map_err(|error| name_suffix(error, suffix))
         .with_context(|| format!("cannot load {}", file.display()))?;
     Ok(Loaded { entries, sample_password: None })
+}
+
+/// Marks a data directory without a database: what is there later was loaded by a first start.
+///
+/// # Errors
+/// Names the file that cannot be written.
+pub(super) fn begin_loading(data: &Path) -> anyhow::Result<()> {
+    let mark = data.join(LOADING_MARK);
+    fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))
+}
+
+/// Whether a first start was ended that had begun to load entries.
+pub(super) fn is_loading(data: &Path) -> bool {
+    data.join(LOADING_MARK).try_exists().unwrap_or(false)
+}
+
+/// What a start says that found the mark beside entries.
+pub(super) fn loaded_earlier(is_sample: bool) -> String {
+    let password = if is_sample { "; the password of its people was not shown: set others" } else { "" };
+    format!("an earlier start loaded the entries, and was ended before it was complete{password}")
+}
+
+/// Takes the mark away. One that stays beside a configuration says nothing.
+pub(super) fn end_loading(data: &Path) {
+    let _ = fs::remove_file(data.join(LOADING_MARK));
 }
 
 /// Removes the database that a start has loaded which then came to nothing: the next one is a first one again, and loads the same. What
