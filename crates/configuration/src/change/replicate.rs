@@ -328,8 +328,7 @@ impl Tree<'_> {
         let of = |numbers: &BTreeMap<Uuid, i32>, entry: &ConfigEntry| {
             uuid_of(entry).and_then(|uuid| numbers.get(&uuid).copied())
         };
-        let changed =
-            numbered.renumber(|entry| of(&self.wanted, entry), |entry| of(&self.parked, entry))?;
+        let changed = numbered.renumber(|entry| of(&self.wanted, entry), |entry| of(&self.parked, entry))?;
         if changed {
             let entries = numbered.into_entries();
             (self.entries, self.changed) = (entries, true);
