@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::Csn;
@@ -13,8 +13,10 @@ use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
+use super::super::entries::EntryName;
 use super::super::entry::ConfigAttribute;
 use super::transition::Transition;
+use super::tree::{self, Node, leaf_of, numbered_leaf, renamed};
 use super::{ChangedConfig, ConfigChange, ConfigRefusal, Requester};
 use crate::entry::ConfigEntry;
 use crate::model::Config;
@@ -55,11 +57,25 @@ impl Config {
         context_csns: &[Csn],
         stamp: &Stamp<'_>,
     ) -> Result<ReplicatedConfig, ConfigRefusal> {
-        let mut tree = Tree { config: self, entries: self.shared_entries(), stamp, changed: false };
+        let mut tree = Tree {
+            config: self,
+            entries: self.shared_entries(),
+            stamp,
+            changed: false,
+            sent: changes.iter().filter_map(put_uuid).collect(),
+            wanted: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            parking: PARKING,
+        };
         tree.entries.iter_mut().for_each(|entry| stamp.complete_shared(entry));
+        // Gaps that were there before are somebody's own.
+        let was_numbered = tree.numbered().is_ok_and(|numbered| numbered.is_numbered());
         let applied = changes.iter().map(|change| tree.apply(change)).collect();
         let seen: CsnVector = context_csns.iter().copied().collect();
         let absent = present.map_or(0, |present| tree.delete_absent(present, &seen));
+        if was_numbered {
+            tree.renumber()?;
+        }
         tree.raise(context_csns);
         if !tree.changed {
             return Ok(ReplicatedConfig { changed: None, applied, absent });
@@ -83,7 +99,18 @@ struct Tree<'c> {
     entries: Vec<Arc<ConfigEntry>>,
     stamp: &'c Stamp<'c>,
     changed: bool,
+    /// The entries that the provider sends.
+    sent: BTreeSet<Uuid>,
+    /// The numbers that the provider's entries have there.
+    wanted: BTreeMap<Uuid, i32>,
+    /// Entries whose names others have now, and the numbers that they had.
+    parked: BTreeMap<Uuid, i32>,
+    /// The number of the next parked entry.
+    parking: i32,
 }
+
+/// Numbers from here on are those of parked entries.
+const PARKING: i32 = 1 << 30;
 
 impl Tree<'_> {
     fn apply(&mut self, change: &ReplicatedChange) -> ApplyOutcome {
@@ -202,10 +229,19 @@ impl Tree<'_> {
         // objectClass comes first, as in the files.
         entry.attributes.sort_by_key(|a| !a.description.eq_ignore_ascii_case("objectClass"));
         let same = self.find_uuid(uuid);
-        if let Some(known) = same.and_then(|at| self.entries.get(at))
+        if let Some(at) = same
+            && let Some(known) = self.entries.get(at)
             && csn_of(known) >= csn_of(&entry)
         {
+            // Numbers change with those of siblings, without a new CSN.
+            if csn_of(known) == csn_of(&entry) {
+                self.take_number(at, uuid, &entry.dn);
+            }
             return ApplyOutcome::Older;
+        }
+        self.make_room(&name, same);
+        if let Some(number) = number_of(dn) {
+            self.wanted.insert(*uuid, number);
         }
         // The provider's entry takes the place of one that was made here under its name, unless that is newer: then it is
         // the same entry from now on, as it is here.
@@ -239,6 +275,65 @@ impl Tree<'_> {
             *place = Arc::new(entry);
         }
         ApplyOutcome::Done
+    }
+
+    /// An entry that is as it is here has another number at the provider.
+    fn take_number(&mut self, at: usize, uuid: &Uuid, dn: &str) {
+        let known = self.entries.get(at).and_then(|entry| self.name(&entry.dn));
+        let (Some(known), Some(name), Some(number)) = (known, self.name(dn), number_of(dn)) else { return };
+        if known.parent() != name.parent() {
+            return;
+        }
+        self.wanted.insert(*uuid, number);
+        if known != name {
+            self.make_room(&name, Some(at));
+            self.set_number(at, number);
+        }
+    }
+
+    /// Another entry that has this name gets another number, if the provider has it, too. `own` is the entry that gets the name, if it is
+    /// here.
+    fn make_room(&mut self, name: &NormalDn, own: Option<usize>) {
+        let Some(at) = self.find(name).filter(|at| Some(*at) != own) else { return };
+        let Some(other) = self.entries.get(at) else { return };
+        let (Some(uuid), Some(number)) = (uuid_of(other), number_of(&other.dn)) else { return };
+        if own.is_none() && !self.sent.contains(&uuid) {
+            return;
+        }
+        self.parked.entry(uuid).or_insert(number);
+        self.set_number(at, self.parking);
+        self.parking = self.parking.saturating_add(1);
+    }
+
+    /// Gives an entry another number; what is below it follows.
+    fn set_number(&mut self, at: usize, number: i32) {
+        let Some(entry) = self.entries.get(at).cloned() else { return };
+        let Ok(node) = Node::new(&self.config.schema, Arc::clone(&entry)) else { return };
+        let leaf = leaf_of(&entry.dn).map(|(_, leaf)| numbered_leaf(&node.name, &leaf, number));
+        let Ok(entry) = leaf.and_then(|leaf| renamed(&entry, &leaf)) else { return };
+        self.move_below(at, &entry.dn);
+        if let Some(place) = self.entries.get_mut(at) {
+            self.changed = true;
+            *place = Arc::new(entry);
+        }
+    }
+
+    fn numbered(&self) -> Result<tree::Tree<'_>, ConfigRefusal> {
+        tree::Tree::new(&self.config.schema, self.entries.clone())
+    }
+
+    /// Siblings have numbers without gaps, as they have at the provider, which need not send those that only move up or down.
+    fn renumber(&mut self) -> Result<(), ConfigRefusal> {
+        let mut numbered = self.numbered()?;
+        let of = |numbers: &BTreeMap<Uuid, i32>, entry: &ConfigEntry| {
+            uuid_of(entry).and_then(|uuid| numbers.get(&uuid).copied())
+        };
+        let changed = numbered.renumber(|entry| of(&self.wanted, entry), |entry| of(&self.parked, entry))?;
+        if changed {
+            let entries = numbered.into_entries();
+            (self.entries, self.changed) = (entries, true);
+        }
+        Ok(())
     }
 
     /// What is below an entry gets its new name.
@@ -321,6 +416,19 @@ impl Tree<'_> {
     fn find_uuid(&self, uuid: &Uuid) -> Option<usize> {
         self.entries.iter().position(|entry| uuid_of(entry).as_ref() == Some(uuid))
     }
+}
+
+/// The entry that the provider sends whole.
+fn put_uuid(change: &ReplicatedChange) -> Option<Uuid> {
+    match change {
+        ReplicatedChange::Put { entry_uuid, .. } => Some(*entry_uuid),
+        ReplicatedChange::Delete { .. } | ReplicatedChange::Delta { .. } => None,
+    }
+}
+
+/// The `{n}` of an entry that is counted; the frontend is not.
+fn number_of(dn: &str) -> Option<i32> {
+    EntryName::parse(dn).ok()?.number.filter(|number| *number >= 0)
 }
 
 fn values_of(attribute: &LoggedAttribute) -> AttributeValues {
@@ -470,6 +578,52 @@ mod tests {
         assert_eq!(carry(&[], Some(&present), 4, &["cn=one", "cn=theirs"]), (vec![], 1));
         let gone = ReplicatedChange::Delete { entry_uuid: UUIDS[0].parse().unwrap(), csn: None };
         assert_eq!(carry(&[gone], None, 4, &["cn=one", "cn=theirs"]), (older, 0));
+    }
+
+    /// A provider's renumbered siblings have the CSNs that they had; a slapd does not send them at all.
+    #[test]
+    fn siblings_are_numbered_as_at_the_provider() {
+        let sources = TestSources::new();
+        let mut config = start(Source::QuickStart);
+        let mut carry = |changes: &[ReplicatedChange], present: Option<&Present>, expected: &[&str]| {
+            let seen = [csn(9).parse().unwrap()];
+            let done = config.replicated(changes, present, &seen, &sources.stamp()).unwrap();
+            config = done.changed.unwrap().config;
+            assert_eq!(suffixes(&config), expected);
+            let names: Vec<String> = config.entries().iter().map(|entry| entry.dn.clone()).collect();
+            for number in 1..=expected.len() {
+                let start = format!("olcDatabase={{{number}}}");
+                assert_eq!(names.iter().filter(|name| name.starts_with(&start)).count(), 1, "{names:?}");
+            }
+            names.into_iter().filter(|name| name.starts_with("olcOverlay={0}seqmod,")).collect::<Vec<_>>()
+        };
+        let first = "olcDatabase={1}null,cn=config";
+        let second = "olcDatabase={2}null,cn=config";
+        // One that comes in between: the others move down, with what is below them.
+        carry(&[null(0, 1, first, "cn=a")], None, &["cn=a", "cn=one", "cn=two"]);
+        let overlay = put(
+            2,
+            1,
+            "olcOverlay={0}seqmod,olcDatabase={1}null,cn=config",
+            &[("objectClass", "olcOverlayConfig"), ("olcOverlay", "{0}seqmod")],
+        );
+        carry(&[overlay], None, &["cn=a", "cn=one", "cn=two"]);
+        // Another one of the same name, and the one that had it, which has not changed.
+        let both = [null(1, 2, first, "cn=b"), null(0, 1, second, "cn=a")];
+        let below = carry(&both, None, &["cn=b", "cn=a", "cn=one", "cn=two"]);
+        assert_eq!(below, ["olcOverlay={0}seqmod,olcDatabase={2}null,cn=config"]);
+        // One that is moved, and one that goes.
+        let last = "olcDatabase={4}null,cn=config";
+        carry(&[null(1, 3, last, "cn=b")], None, &["cn=a", "cn=one", "cn=two", "cn=b"]);
+        let gone = ReplicatedChange::Delete { entry_uuid: UUIDS[0].parse().unwrap(), csn: None };
+        assert!(carry(&[gone], None, &["cn=one", "cn=two", "cn=b"]).is_empty());
+        // One that goes because the provider does not name it.
+        carry(&[null(0, 4, first, "cn=a")], None, &["cn=a", "cn=one", "cn=two", "cn=b"]);
+        let mut uuids = UuidSet::new();
+        uuids.insert(UUIDS[1].parse().unwrap());
+        uuids.settle();
+        let present = Present { base: NormalDn::from_normal("cn=config"), uuids };
+        carry(&[], Some(&present), &["cn=one", "cn=two", "cn=b"]);
     }
 
     #[test]

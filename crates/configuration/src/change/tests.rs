@@ -481,6 +481,26 @@ fn a_section_of_the_schema_is_added_once() {
     ]);
 }
 
+/// The next start reads the definitions of an entry by their kinds, and would not find a name of a kind behind.
+#[test]
+fn an_oid_is_written_by_names_that_are_read_before_it() {
+    let added = |attribute: &str, value: &str| {
+        let ldif = format!(
+            "dn: cn={{0}}one,cn=schema,cn=config\nchangetype: modify\nadd: {attribute}\n{attribute}: {value}\n"
+        );
+        outcome(&ldif, &[], &RequestControls::default())
+    };
+    let refused = [
+        added("olcObjectIdentifier", "bark larch:5"),
+        added("olcAttributeTypes", "( conifer:5 NAME 'bark' SUP larch )"),
+    ];
+    for outcome in refused {
+        assert!(outcome.contains("could not be expanded"), "{outcome}");
+    }
+    let accepted = added("olcObjectClasses", "( larch:5 NAME 'grove' SUP top AUXILIARY )");
+    assert_eq!(accepted, "cn={0}one,cn=schema,cn=config");
+}
+
 #[test]
 fn several_attributes_of_one_request_are_judged_together() {
     // Rule and attribute type come with one another's help, whatever stands first.

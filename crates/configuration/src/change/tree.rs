@@ -126,6 +126,77 @@ impl<'s> Tree<'s> {
         self.rename(at, &leaf)
     }
 
+    /// Whether all siblings with numbers have them without gaps, and none twice.
+    pub(super) fn is_numbered(&self) -> bool {
+        self.rows().iter().all(|row| self.has_no_gaps(row))
+    }
+
+    /// Numbers siblings anew where they have gaps, or a number twice. Entries with a `wanted` number get that; the others stand around
+    /// them in the order of their numbers, or of those that they had `before`. Answers whether any entry has another number now.
+    pub(super) fn renumber(
+        &mut self,
+        wanted: impl Fn(&ConfigEntry) -> Option<i32>,
+        before: impl Fn(&ConfigEntry) -> Option<i32>,
+    ) -> Result<bool, ConfigRefusal> {
+        let mut changed = false;
+        for row in self.rows() {
+            if self.has_no_gaps(&row) {
+                continue;
+            }
+            let (mut order, mut placed) = (Vec::new(), Vec::new());
+            for at in row {
+                let Some(node) = self.nodes.get(at) else { continue };
+                let entry = node.entry.as_ref();
+                match (wanted(entry), before(entry).or(node.name.number)) {
+                    (Some(number), _) => placed.push((number, at)),
+                    (None, number) => order.push((number.unwrap_or(i32::MAX), at)),
+                }
+            }
+            order.sort_unstable();
+            placed.sort_unstable();
+            for (number, at) in placed {
+                let place = usize::try_from(number).unwrap_or(0).min(order.len());
+                order.insert(place, (number, at));
+            }
+            // Out of the row first, so that no two have one number in between.
+            for ((_, at), place) in order.iter().zip(0..) {
+                self.set_number(*at, i32::MAX.saturating_sub(place))?;
+            }
+            for ((_, at), place) in order.iter().zip(0..) {
+                self.set_number(*at, place)?;
+            }
+            changed = true;
+        }
+        Ok(changed)
+    }
+
+    /// Where the entries are that are counted together, for each such row. The frontend is in none.
+    fn rows(&self) -> Vec<Vec<usize>> {
+        let mut rows: Vec<Vec<usize>> = Vec::new();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if node.name.number.is_none_or(|number| number < 0) {
+                continue;
+            }
+            let is_its = |row: &Vec<usize>| {
+                let first = row.first().and_then(|first| self.nodes.get(*first));
+                first.is_some_and(|first| is_counted_with(&first.name, &node.name))
+            };
+            let place = rows.iter().position(is_its);
+            match place.and_then(|place| rows.get_mut(place)) {
+                Some(row) => row.push(at),
+                None => rows.push(vec![at]),
+            }
+        }
+        rows
+    }
+
+    fn has_no_gaps(&self, row: &[usize]) -> bool {
+        let number = |at: &usize| self.nodes.get(*at).and_then(|node| node.name.number);
+        let mut numbers: Vec<i32> = row.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        numbers.iter().zip(0..).all(|(number, place)| *number == place)
+    }
+
     /// Gives an entry another naming value; names of all below it follow.
     pub(super) fn rename(&mut self, at: usize, leaf: &str) -> Result<(), ConfigRefusal> {
         let Some(node) = self.nodes.get(at) else { return Ok(()) };

@@ -60,9 +60,27 @@ fn bringers(named: &[(EntryName, Arc<ConfigEntry>)]) -> BTreeSet<&'static str> {
     found
 }
 
-/// Whether the definitions go on with all that were there.
+/// Whether the definitions go on with all that were there. One whose OID is written by a name must not find that among the kinds of
+/// definitions that are read behind its own.
 fn goes_on(now: &ConfigEntry, before: &ConfigEntry) -> bool {
-    DEFINING.iter().all(|name| now.values(name).starts_with(before.values(name)))
+    let is_before_others =
+        |kind: usize| DEFINING.iter().skip(kind + 1).any(|other| !before.values(other).is_empty());
+    DEFINING.iter().enumerate().all(|(kind, name)| {
+        let (now, before) = (now.values(name), before.values(name));
+        now.starts_with(before)
+            && !(is_before_others(kind) && now.behind(before.len()).any(|value| is_named_oid(name, value)))
+    })
+}
+
+/// Whether the OID of a definition is written by a name, as `macro:1`.
+fn is_named_oid(attribute: &str, value: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(value);
+    let text = split_number(text.trim()).1.trim_start();
+    let oid = match attribute {
+        "olcObjectIdentifier" => text.split_whitespace().nth(1),
+        _ => text.strip_prefix('(').and_then(|rest| rest.split_whitespace().next()),
+    };
+    oid.is_some_and(|oid| !oid.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 impl<'e> ReusableSchema<'e> {

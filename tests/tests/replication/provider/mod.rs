@@ -533,6 +533,26 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
     assert!(!supported(&mut writer));
 }
 
+/// Overlays that look into the answers of searches, in front of all databases, leave a consumer of cn=config alone.
+#[test]
+fn consumers_of_cn_config_are_answered_as_such_behind_overlays() {
+    let answer = |overlay: &str| {
+        let config = format!("{overlay}database config\nrootpw secret\noverlay syncprov\n{DATABASE}");
+        let site = Site::new(Kind::Larix, &config);
+        site.load(&content(1));
+        let server = site.start().expect("the provider");
+        let mut consumer = Consumer::default();
+        let (dn, base) = ("cn=config", "cn=config");
+        consumer.ask(server.address, &SyncSearch { dn, base, ..SyncSearch::default() });
+        consumer.refresh().map(|end| end.code)
+    };
+    let without = answer("");
+    assert_ne!(without, Some(0));
+    for overlay in ["chain", "noopsrch"] {
+        assert_eq!(answer(&format!("overlay {overlay}\n")), without, "{overlay}");
+    }
+}
+
 /// Eight refreshes run at once. A consumer that does not read loses its turn to the next.
 #[test]
 fn consumers_that_do_not_read_keep_nobody_from_a_refresh() {

@@ -185,7 +185,8 @@ impl ConfigSearch {
         StepOutcome::More
     }
 
-    /// Sends what `known` does not cover, and names the rest.
+    /// Sends what `known` does not cover, and names the rest. One that has come or was moved has given its siblings other numbers, which
+    /// change no CSN: they are sent, too.
     fn send_new(
         &mut self,
         now: &[ContentEntry],
@@ -194,10 +195,19 @@ impl ConfigSearch {
         out: &mut Vec<u8>,
     ) {
         let is_known = |entry: &&ContentEntry| entry.csn.is_some_and(|csn| known.covers(&csn));
-        for entry in now.iter().filter(|entry| !is_known(entry)) {
+        let row = |entry: &ContentEntry| {
+            let (attribute, value) = entry.dn.as_str().split_once('=')?;
+            let can_be_moved = attribute != "cn" && value.starts_with('{');
+            can_be_moved.then(|| (attribute.to_owned(), entry.dn.parent()))
+        };
+        let rows: Vec<_> = now.iter().filter(|entry| !is_known(entry)).filter_map(row).collect();
+        let is_sent =
+            |entry: &&ContentEntry| !is_known(entry) || row(entry).is_some_and(|row| rows.contains(&row));
+        for entry in now.iter().filter(is_sent) {
             self.send(entry, EntryState::Add, in_force, out);
         }
-        let present: Vec<[u8; 16]> = now.iter().filter(is_known).map(|k| *k.uuid.as_bytes()).collect();
+        let present = now.iter().filter(|entry| !is_sent(entry));
+        let present: Vec<[u8; 16]> = present.map(|k| *k.uuid.as_bytes()).collect();
         for some in present.chunks(TOGETHER) {
             let info = SyncInfo::IdSet { cookie: None, deletes: false, uuids: some.to_vec() };
             encode::intermediate(out, self.message, Some(SyncInfo::OID), Some(&info.encode()), &[]);

@@ -162,6 +162,10 @@ impl<C: Content> Tree<C> {
 impl<C: Content> Backend for Tree<C> {
     fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let refused = |refused| Box::new((refused, Vec::new()));
+        if search.controls.sync.is_some() {
+            let cursor = self.content.synchronise(&self.common, context, search);
+            return cursor.ok_or_else(|| refused(LdapResult::new(ResultCode::NO_SUCH_OBJECT)));
+        }
         if let Some(cursor) = self.begin(context, &search).map_err(refused)? {
             return Ok(cursor);
         }
@@ -173,9 +177,9 @@ impl<C: Content> Backend for Tree<C> {
 
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
         if search.controls.sync.is_some() {
-            return match self.content.synchronise(&self.common, context, search) {
-                Some(cursor) => First::Running(cursor),
-                None => First::ended((LdapResult::new(ResultCode::NO_SUCH_OBJECT), Vec::new())),
+            return match self.open(context, search) {
+                Ok(cursor) => First::Running(cursor),
+                Err(end) => First::ended(*end),
             };
         }
         match self.begin(context, &search) {
