@@ -17,6 +17,7 @@ use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
+use crate::filter::Filter;
 use crate::log::CsnVector;
 use crate::replica_state::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
@@ -40,7 +41,7 @@ pub struct Refresh {
     pub cookie_moved: Option<String>,
     /// Entries that the consumer has seen and that the next message names.
     uuids: Vec<[u8; 16]>,
-    /// Whether no entry of the database is outside of the search, once that is known.
+    /// Whether no superior's name can put an entry of the database outside of the content, once that is known.
     whole: Option<bool>,
     /// Superiors, and whether one at or above them was changed in a way that the consumer has not seen.
     superiors: foldhash::HashMap<EntryId, bool>,
@@ -249,6 +250,15 @@ impl SearchTask {
         })
     }
 
+    /// Whether an entry within base and scope may belong to the content or not, or be shown otherwise, by the names of its superiors: the
+    /// filter or access rules go by them.
+    ///
+    /// # Errors
+    /// Base or rights as for any search.
+    pub fn goes_by_names<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
+        self.with_gate(view, |task, gate| Ok(goes_by_names(&task.filter, view, gate)))
+    }
+
     /// Whether every entry of the database belongs to the content, as far as base, scope and rights go.
     ///
     /// # Errors
@@ -409,7 +419,9 @@ impl SearchTask {
                 Some(whole) => whole,
                 None => {
                     let area = Area::new(seen.view, base, self.scope, self.deref, None)?;
-                    *refresh.whole.insert(area.whole && self.scope == Scope::Subtree)
+                    let spans_all = area.whole && self.scope == Scope::Subtree;
+                    let by_names = goes_by_names(&self.filter, seen.view, seen.gate());
+                    *refresh.whole.insert(spans_all && !by_names)
                 }
             };
             has_come = !whole && refresh.has_new_superior(seen.view, base, &seen.reader.view)?;
@@ -439,6 +451,18 @@ impl SearchTask {
         let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
         Ok(place.map(|place| control(place.encode())))
     }
+}
+
+/// Whether the filter, or what the rules say to this subject, goes by the names of superiors.
+fn goes_by_names<N>(filter: &Filter, view: &View<'_, N>, gate: &Gate<'_>) -> bool {
+    if filter.asks_about_names(&view.schema) {
+        return true;
+    }
+    if gate.search_all && gate.read_all {
+        return false;
+    }
+    let suffixes: Vec<_> = view.settings.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
+    gate.policy.asks_about_names(&suffixes)
 }
 
 /// The control that goes with an entry.

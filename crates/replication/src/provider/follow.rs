@@ -1,6 +1,7 @@
 //! The persist stage: the provider follows the change log, and sends each change as far as it concerns the consumer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
@@ -104,6 +105,7 @@ impl Following {
         }
         let mut based = Vec::with_capacity(views.len());
         for (number, (part, view)) in search.parts.iter_mut().zip(&views).enumerate() {
+            part.check_rules(view)?;
             based.push(number > 0 || part.task.keeps_base(view)?);
         }
         if !self.send_moved(search, &views, budget, out)? {
@@ -384,16 +386,18 @@ impl Following {
     }
 }
 
-/// What is below a moved entry, where it may have come into the consumer's part of the tree, or have left it.
+/// What is below a renamed entry, where it may have come into what the consumer sees, or have left it.
 fn moved_below<S: Store, N: Snapshot>(
     part: &mut DatabaseSearch<S>,
     view: &View<'_, N>,
     outline: &LogOutline,
 ) -> Result<Vec<EntryId>, LdapResult> {
-    if part.unrestricted
-        || !matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. })
-        || part.task.spans_all(view)?
-    {
+    let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind else { return Ok(Vec::new()) };
+    if part.unrestricted {
+        return Ok(Vec::new());
+    }
+    let leaves_scope = new_superior.is_some() && !part.task.spans_all(view)?;
+    if !(leaves_scope || part.task.goes_by_names(view)?) {
         return Ok(Vec::new());
     }
     // A refresh sees that, too, and goes through the content.
@@ -407,6 +411,19 @@ impl<S: Store> DatabaseSearch<S> {
     /// Whether the consumer may have this entry, as far as is known.
     fn may_have(&self, id: EntryId) -> bool {
         self.unrestricted || !self.view_complete || self.view.contains(id)
+    }
+
+    /// Who saw everything, and does not by the rules that are in force now, is told of nothing more.
+    fn check_rules<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<(), LdapResult> {
+        let is_same = self.policy.as_ref().is_none_or(|before| Arc::ptr_eq(before, &view.policy));
+        if is_same {
+            return Ok(());
+        }
+        if !self.task.sees_everything(view)? {
+            return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the access rules have changed"));
+        }
+        self.policy = Some(Arc::clone(&view.policy));
+        Ok(())
     }
 
     /// The consumer has it now.

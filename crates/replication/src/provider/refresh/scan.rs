@@ -6,7 +6,7 @@ use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_proto::LdapResult;
 use larix_store::Store;
 
-use super::changed::{Changed, note, note_moved};
+use super::changed::{Changed, Renamed, note, note_moved};
 use super::{At, LogRefresh};
 use crate::provider::decide::ConsumerRequest;
 use crate::provider::passes::{PassProgress, bound};
@@ -22,8 +22,7 @@ struct Scanned {
     /// The last record that was looked at.
     last: u64,
     count: u64,
-    /// Entries that have another superior.
-    moved: Vec<(EntryId, Csn)>,
+    renamed: Vec<Renamed>,
     /// Something is kept in mind that this pass does not tell.
     leaves: bool,
 }
@@ -70,7 +69,7 @@ impl LogRefresh {
             true
         });
         let visited = visited.map_err(|fault| failed(&fault));
-        let noted = visited.and_then(|_| note_moved(part, &view, changed, &passes, &scanned.moved));
+        let noted = visited.and_then(|_| note_moved(part, &view, changed, &passes, &scanned.renamed));
         if let Some(place) = self.passes.get_mut(number) {
             *place = passes;
         }
@@ -106,8 +105,9 @@ impl LogRefresh {
             return;
         }
         let is_later = self.high.is_some_and(|high| outline.csn > high);
-        if matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. }) {
-            scanned.moved.push((outline.entry, outline.csn));
+        if let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind {
+            let is_moved = new_superior.is_some();
+            scanned.renamed.push(Renamed { entry: outline.entry, csn: outline.csn, is_moved });
         }
         if outline.absent || outline.entry == EntryId::ROOT {
             if !is_later && self.low.is_none_or(|low| outline.csn > low) {
