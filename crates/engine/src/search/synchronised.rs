@@ -52,17 +52,16 @@ impl Refresh {
         Self { known, present, cookie, ..Self::default() }
     }
 
-    /// Whether the consumer lacks a change of a superior within the search. A superior that was moved into the search brought its
-    /// subordinates along, and these kept their CSNs.
+    /// Whether the consumer lacks a change of a superior. A superior that was moved into the search, or that took the name of one above
+    /// its base, brought its subordinates along, and these kept their CSNs.
     fn has_new_superior<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,
-        base: EntryId,
         entry: &EntryView<'_>,
     ) -> Result<bool, Fault> {
         let Ok(entry_csn) = view.schema.describe("entryCSN") else { return Ok(false) };
         let (mut passed, mut is_new) = (Vec::new(), false);
-        let mut at = if entry.id() == base { EntryId::ROOT } else { entry.parent() };
+        let mut at = entry.parent();
         while at != EntryId::ROOT {
             if let Some(found) = self.superiors.get(&at) {
                 is_new = *found;
@@ -72,7 +71,7 @@ impl Refresh {
             let Some(record) = view.record(at)? else { break };
             let reader = view.reader(at, &record)?;
             is_new = csn_of(&reader, &entry_csn)?.is_some_and(|csn| !self.known.covers(&csn));
-            if is_new || at == base {
+            if is_new {
                 break;
             }
             at = reader.view.parent();
@@ -237,6 +236,12 @@ impl SearchTask {
     /// Whether a name is within base and scope.
     pub fn spans(&self, schema: &Schema, dn: &str) -> bool {
         schema.parse_dn(dn).is_ok_and(|dn| dn.is_in_scope(&self.base, self.scope))
+    }
+
+    /// Whether an entry that has another name now is the base, or above it, or was before.
+    pub fn is_rebased_by(&self, schema: &Schema, before: &str, now: &str) -> bool {
+        let (Ok(before), Ok(now)) = (schema.parse_dn(before), schema.parse_dn(now)) else { return false };
+        before != now && (self.base.is_within(&before) || self.base.is_within(&now))
     }
 
     /// Whether every entry of the database is within base and scope.
@@ -424,7 +429,7 @@ impl SearchTask {
                     *refresh.whole.insert(spans_all && !by_names)
                 }
             };
-            has_come = !whole && refresh.has_new_superior(seen.view, base, &seen.reader.view)?;
+            has_come = !whole && refresh.has_new_superior(seen.view, &seen.reader.view)?;
             if !has_come {
                 refresh.name(uuid, message, out);
                 return Ok(None);

@@ -274,7 +274,8 @@ impl Following {
         self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
         let own = own && record.in_order && now.batch.context.covers(&csn) && !search.is_shadow(*number);
-        let own = own && self.skipped.is_empty() && !search.merged;
+        // A consumer whose base is another entry now comes again, and must not know what was renamed then.
+        let own = own && self.skipped.is_empty() && !search.merged && now.is_based;
         let cookie = own.then(|| search.cookie(&[csn]));
         self.send_entry(search, now, (outline, *number), (name, cookie), out)?;
         self.stale_names.retain(|_, (_, of, _)| *of != id);

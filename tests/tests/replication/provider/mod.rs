@@ -216,6 +216,37 @@ fn what_rules_and_filters_say_of_names_holds_below_a_renamed_superior() {
 }
 
 #[test]
+fn a_base_whose_name_another_entry_takes_is_sent_anew() {
+    let site = site("");
+    let teams = ["a", "b"].map(|unit| {
+        format!("dn: ou=team,ou={unit},dc=example,dc=com\nobjectClass: organizationalUnit\nou: team\n\n")
+    });
+    let late = "dn: uid=t,ou=team,ou=b,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
+    site.load(&(content(4) + &teams.concat() + late));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let search = |base: &'static str| SyncSearch { base, persist: false, ..SyncSearch::default() };
+    let searches = [search("ou=a,dc=example,dc=com"), search("ou=team,ou=a,dc=example,dc=com")];
+    let mut consumers = [Consumer::default(), Consumer::default()];
+    let mut poll = |what: &str| {
+        for (consumer, search) in consumers.iter_mut().zip(&searches) {
+            consumer.ask(server.address, search);
+            assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
+            is_same(consumer, server.address, search, what);
+        }
+    };
+    poll("at first");
+    change(&mut writer, "modrdn ou=a,dc=example,dc=com ou=z delete");
+    change(&mut writer, "modrdn ou=b,dc=example,dc=com ou=a delete");
+    poll("another entry is the base");
+    change(&mut writer, "modify uid=p0,ou=z,dc=example,dc=com\n  replace sn: x");
+    poll("and then what was there changes");
+    change(&mut writer, "modrdn ou=a,dc=example,dc=com ou=b delete");
+    change(&mut writer, "modrdn ou=z,dc=example,dc=com ou=a delete");
+    poll("as at first");
+}
+
+#[test]
 fn who_does_not_see_everything_any_more_is_told_nothing_more() {
     let site = Site::new(
         Kind::Larix,

@@ -23,6 +23,8 @@ struct Scanned {
     last: u64,
     count: u64,
     renamed: Vec<Renamed>,
+    /// Another entry may be the base: what the consumer knows says nothing of what is below it.
+    rebases: bool,
     /// Something is kept in mind that this pass does not tell.
     leaves: bool,
 }
@@ -65,7 +67,10 @@ impl LogRefresh {
             }
             scanned.count += 1;
             scanned.last = key.sequence;
-            self.take_in(&outline, &mut passes, changed, &mut scanned);
+            let is_taken = self.take_in(&outline, &mut passes, changed, &mut scanned);
+            scanned.rebases |= is_taken
+                && matches!(outline.kind, OutlineKind::ModifyDn { .. })
+                && part.task.is_rebased_by(&view.schema, &outline.dn, &outline.dn_behind());
             true
         });
         let visited = visited.map_err(|fault| failed(&fault));
@@ -73,7 +78,10 @@ impl LogRefresh {
         if let Some(place) = self.passes.get_mut(number) {
             *place = passes;
         }
-        if !noted? {
+        if scanned.rebases {
+            self.known = CsnVector::default();
+        }
+        if !noted? || scanned.rebases {
             self.gives_up = true;
             return Ok(false);
         }
@@ -91,18 +99,18 @@ impl LogRefresh {
         Ok(scanned.last >= until || scanned.count < SCAN_RECORDS)
     }
 
-    /// Takes one record of the log in.
+    /// Takes one record of the log in. Answers whether the consumer may not know it.
     fn take_in(
         &mut self,
         outline: &LogOutline,
         passes: &mut PassProgress,
         changed: &mut Changed,
         scanned: &mut Scanned,
-    ) {
+    ) -> bool {
         // What a delete's CSN says may be a guess: see the persist stage.
         let is_known = self.known.covers(&outline.csn);
         if outline.local || is_known && outline.kind != OutlineKind::Delete {
-            return;
+            return false;
         }
         let is_later = self.high.is_some_and(|high| outline.csn > high);
         if let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind {
@@ -126,6 +134,7 @@ impl LogRefresh {
                 note(changed, outline, is_known);
             }
         }
+        true
     }
 
     /// Leaves to the next pass what has changed behind what this one tells.
