@@ -263,7 +263,7 @@ fn who_does_not_see_everything_any_more_is_told_nothing_more() {
     assert!(run(&mut config, "as cn=config secret").contains("=> 0"));
     // Rules by which it sees everything still end nothing.
     let section = "modify \"olcDatabase={1}mdb,cn=config\"\n";
-    change(&mut config, &format!("{section}  add olcAccess: {{0}}to * by users read by * auth"));
+    change(&mut config, &format!("{section}  replace olcAccess: {{0}}to * by * read"));
     mark(&mut writer, "seen");
     consumer.until(|consumer| has_mark(consumer, "seen"));
     let hidden = "to dn.subtree=ou=b,dc=example,dc=com by * none";
