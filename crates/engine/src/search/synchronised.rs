@@ -264,6 +264,24 @@ impl SearchTask {
         self.with_gate(view, |task, gate| Ok(goes_by_names(&task.filter, view, gate)))
     }
 
+    /// Whether the subject may learn the name of an entry that is gone: it may know of the nearest superior that is there.
+    ///
+    /// # Errors
+    /// A store that cannot be read; adminLimitExceeded where the entry takes more work than a request may.
+    pub fn may_name<N: Snapshot>(&mut self, view: &View<'_, N>, dn: &str) -> Result<bool, LdapResult> {
+        self.with_gate(view, |_, gate| {
+            if gate.search_all && gate.read_all {
+                return Ok(true);
+            }
+            let superior = view.schema.parse_dn(dn).ok().and_then(|dn| dn.parent());
+            let found = superior.map(|superior| view.resolve(&superior)).transpose()?.flatten();
+            let nearest = found.map_or(EntryId::ROOT, |found| found.nearest);
+            let Some(record) = view.record(nearest)? else { return Ok(true) };
+            let seen = GuardedEntry::new(view, view.reader(nearest, &record)?, gate.clone());
+            Ok(seen.is_shown()?)
+        })
+    }
+
     /// Whether every entry of the database belongs to the content, as far as base, scope and rights go.
     ///
     /// # Errors

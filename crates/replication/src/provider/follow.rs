@@ -271,13 +271,13 @@ impl Following {
         let is_old = is_delete && search.sent_csns.covers(&csn);
         // Nor does a cookie go out where an entry may have more than the change that it is sent for, or while a change was
         // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
-        self.skipped.remove(&(*number, id));
+        let was_skipped = self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
         let own = own && record.in_order && now.batch.context.covers(&csn) && !search.is_shadow(*number);
         // A consumer whose base is another entry now comes again, and must not know what was renamed then.
         let own = own && self.skipped.is_empty() && !search.merged && now.is_based;
         let cookie = own.then(|| search.cookie(&[csn]));
-        self.send_entry(search, now, (outline, *number), (name, cookie), out)?;
+        self.send_entry(search, now, (outline, *number, was_skipped), (name, cookie), out)?;
         self.stale_names.retain(|_, (_, of, _)| *of != id);
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Following {
         &mut self,
         search: &mut SyncSearch<S>,
         now: &Now<'_, N>,
-        (outline, number): (&LogOutline, usize),
+        (outline, number, was_skipped): (&LogOutline, usize, bool),
         (name, cookie): (String, Option<String>),
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
@@ -361,9 +361,12 @@ impl Following {
         self.note_moved(number, below, delete_uuid.is_none());
         if let Some(uuid) = delete_uuid {
             part.view.remove(id);
-            // Whether the consumer had the entry may be unknown: then no name is sent.
-            let name =
-                if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
+            // Whether the consumer had the entry, and by this name, may be unknown: then no name is sent.
+            let knows_name = had && !was_skipped && part.task.may_name(view, &outline.dn)?;
+            let name = match part.unrestricted || knows_name {
+                true => outline.dn.clone(),
+                false => part.task.base_text().to_owned(),
+            };
             send_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
             if has_cookie && !search.request.peer && search.request.sid.is_some() {
                 // A slapd passes over a delete if a server that never had the entry sent it the CSN before; it does not pass over

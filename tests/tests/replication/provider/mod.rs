@@ -462,6 +462,35 @@ fn nobody_learns_of_what_may_not_be_seen() {
     assert!(consumer.entries.values().all(|(_, attributes)| !attributes.contains_key("sn")));
 }
 
+/// What is done in a transaction is told at once, so the entry is gone when its superior's new place is looked at.
+#[test]
+fn a_delete_has_no_name_that_the_consumer_may_not_see() {
+    let rules = "access to dn.subtree=ou=b,dc=example,dc=com by dn.exact=uid=p0,ou=a,dc=example,dc=com none by * read\n\
+                 access to attrs=userPassword by anonymous auth by * none\naccess to * by * read\n";
+    let site = site(rules);
+    let team = "dn: ou=team,ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: team\n\n\
+                dn: uid=t,ou=team,ou=a,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
+    site.load(&(content(2).replace("uid: p0\n", "uid: p0\nuserPassword: secret\n") + team));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let search = SyncSearch { dn: "uid=p0,ou=a,dc=example,dc=com", ..SyncSearch::default() };
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &search);
+    assert_eq!(consumer.refresh(), None);
+    change(&mut writer, "extended 1.3.6.1.1.21.1");
+    change(
+        &mut writer,
+        "modrdn ou=team,ou=a,dc=example,dc=com ou=team keep ou=b,dc=example,dc=com with !txn",
+    );
+    change(&mut writer, "delete uid=t,ou=team,ou=b,dc=example,dc=com with !txn");
+    change(&mut writer, "extended 1.3.6.1.1.21.3 \"30 02 04 00\"");
+    mark(&mut writer, "end");
+    consumer.until(|consumer| has_mark(consumer, "end"));
+    is_same(&consumer, server.address, &search, "followed");
+    let received = consumer.messages.join("\n");
+    assert!(received.contains("delete ou=team,ou=a") && !received.contains("ou=b,"), "{received}");
+}
+
 #[test]
 fn twenty_consumers_have_the_content_whatever_changes() {
     let seed = std::env::var("LARIX_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
