@@ -221,7 +221,8 @@ fn a_base_whose_name_another_entry_takes_is_sent_anew() {
     let teams = ["a", "b"].map(|unit| {
         format!("dn: ou=team,ou={unit},dc=example,dc=com\nobjectClass: organizationalUnit\nou: team\n\n")
     });
-    let late = "dn: uid=t,ou=team,ou=b,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
+    let late =
+        "dn: uid=t,ou=team,ou=b,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
     site.load(&(content(4) + &teams.concat() + late));
     let server = site.start().expect("the provider");
     let mut writer = admin(server.address);
