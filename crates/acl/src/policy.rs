@@ -111,18 +111,15 @@ impl AccessPolicy {
     /// Whether a rule asks for the client's host name (`domain=`), which is then to be looked up.
     pub fn asks_about_domain(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);
-        clauses.any(|clause| {
-            clause.who.iter().any(|condition| matches!(condition.who, compile::CompiledWho::Domain(_)))
-        })
+        clauses
+            .any(|clause| clause.who.iter().any(|condition| matches!(condition.who, CompiledWho::Domain(_))))
     }
 
     /// Whether a clause asks what other entries have: groups and sets.
     pub fn asks_about_entries(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);
         clauses.any(|clause| {
-            let asks = |who: &compile::CompiledWho| {
-                matches!(who, compile::CompiledWho::Group { .. } | compile::CompiledWho::Set(_))
-            };
+            let asks = |who: &CompiledWho| matches!(who, CompiledWho::Group { .. } | CompiledWho::Set(_));
             clause.who.iter().any(|condition| asks(&condition.who))
         })
     }
