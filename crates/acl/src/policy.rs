@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use larix_schema::{NormalDn, Schema};
 
-use super::compile::{self, CompiledRule};
+use super::compile::{self, CompiledRule, CompiledTarget, CompiledWho};
 use super::facts::OtherEntries;
 use super::fault::AccessPolicyError;
 use super::item::{ItemClass, ItemKind};
@@ -111,19 +111,38 @@ impl AccessPolicy {
     /// Whether a rule asks for the client's host name (`domain=`), which is then to be looked up.
     pub fn asks_about_domain(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);
-        clauses.any(|clause| {
-            clause.who.iter().any(|condition| matches!(condition.who, compile::CompiledWho::Domain(_)))
-        })
+        clauses
+            .any(|clause| clause.who.iter().any(|condition| matches!(condition.who, CompiledWho::Domain(_))))
     }
 
     /// Whether a clause asks what other entries have: groups and sets.
     pub fn asks_about_entries(&self) -> bool {
         let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);
         clauses.any(|clause| {
-            let asks = |who: &compile::CompiledWho| {
-                matches!(who, compile::CompiledWho::Group { .. } | compile::CompiledWho::Set(_))
-            };
+            let asks = |who: &CompiledWho| matches!(who, CompiledWho::Group { .. } | CompiledWho::Set(_));
             clause.who.iter().any(|condition| asks(&condition.who))
+        })
+    }
+
+    /// Whether what the rules say of an entry may be another when a superior of it below the suffixes has another name.
+    pub fn asks_about_names(&self, suffixes: &[NormalDn]) -> bool {
+        self.rules.iter().any(|rule| {
+            let by_target = match &rule.dn {
+                CompiledTarget::Any => false,
+                CompiledTarget::Scoped { dn, .. } => {
+                    let is_above = suffixes.iter().all(|suffix| suffix.is_within(dn));
+                    let touches = |suffix: &NormalDn| dn.is_within(suffix) || suffix.is_within(dn);
+                    !is_above && suffixes.iter().any(touches)
+                }
+                CompiledTarget::Regex(_) => true,
+            };
+            let asks = |who: &CompiledWho| match who {
+                CompiledWho::SelfEntry { level, .. } => *level != 0,
+                CompiledWho::Set(_) => true,
+                _ => false,
+            };
+            let mut conditions = rule.by.iter().flat_map(|clause| &clause.who);
+            by_target || conditions.any(|condition| asks(&condition.who))
         })
     }
 

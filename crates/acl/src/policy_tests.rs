@@ -534,3 +534,21 @@ fn policies_refuse_what_the_schema_does_not_have() {
     let bad_filter = AccessPolicy::new(fixture.schema.clone(), None, &[parse("to filter=(a by * read")], &[]);
     assert!(matches!(bad_filter.expect_err("bad filter").fault, AccessPolicyFault::BadFilter { .. }));
 }
+
+#[test]
+fn rules_go_by_names_or_not() {
+    let fixture = Fixture::new();
+    let suffixes = [fixture.dn("dc=example,dc=com")];
+    let check = |rules: &str, expected: bool| {
+        assert_eq!(fixture.policy(rules).asks_about_names(&suffixes), expected, "{rules}");
+    };
+    check("", false);
+    check("access to attrs=userPassword by self write by * auth\naccess to * by * read", false);
+    check("access to dn.base=\"\" by * read\naccess to dn.subtree=cn=Subschema by * read", false);
+    check("access to dn.subtree=dc=example,dc=com by * read", false);
+    check("access to dn.children=dc=com by * read", false);
+    check("access to filter=(title=x) by dnattr=manager read", false);
+    check("access to dn.subtree=ou=people,dc=example,dc=com by * none", true);
+    check("access to dn.regex=,ou=people, by * none", true);
+    check("access to * by self.level{1} read", true);
+}

@@ -245,9 +245,30 @@ impl Filter {
             }
         }
     }
+
+    /// Whether it may be true of an entry or not by the names of the entry's superiors.
+    pub fn asks_about_names(&self, schema: &Schema) -> bool {
+        match self {
+            Self::Constant(_) => false,
+            Self::And(list) | Self::Or(list) => list.iter().any(|part| part.asks_about_names(schema)),
+            Self::Not(inner) => inner.asks_about_names(schema),
+            Self::Test(part) => part.asks_about_names(schema),
+        }
+    }
 }
 
 impl Test {
+    fn asks_about_names(&self, schema: &Schema) -> bool {
+        match &self.assertion {
+            Assertion::EntryDn(_) => true,
+            Assertion::Extensible(assertion) => {
+                let named = self.target.description().map(|own| schema.attribute(own.attribute).name());
+                assertion.dn_attributes || named == Some("entryDN")
+            }
+            _ => false,
+        }
+    }
+
     fn matches(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> Result<Match, Fault> {
         if let Some(description) = self.target.description()
             && !context.may_search(description, self.raw())?

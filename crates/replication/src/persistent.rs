@@ -371,7 +371,10 @@ impl<S: Store> DatabaseSearch<S> {
             OutlineKind::ModifyDn { .. } => ChangeType::ModDn,
         };
         let (id, is_wanted) = (outline.entry, request.change_types & kind as u8 != 0);
-        let knew = self.seen.has(id) && self.task.spans(&view.schema, &outline.dn);
+        let knew = matches!(kind, ChangeType::Delete | ChangeType::ModDn)
+            && self.seen.has(id)
+            && self.task.spans(&view.schema, &outline.dn)
+            && self.task.may_name(view, &outline.dn)?;
         let previous = (kind == ChangeType::ModDn && knew).then_some(outline.dn.as_str());
         let notification = EntryChangeNotification { change_type: kind, previous_dn: previous };
         let controls: Vec<ControlBuf> =

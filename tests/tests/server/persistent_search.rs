@@ -223,6 +223,36 @@ fn rights_are_judged_when_an_entry_is_sent() {
     assert_eq!(watcher.up_to("add uid=last"), [""; 0]);
 }
 
+/// What is done in a transaction is told at once, so an entry is gone when its superior's new place is looked at.
+#[test]
+fn nothing_is_named_in_a_place_that_rules_hide() {
+    let member = started(&format!(
+        "access to dn.subtree=\"ou=groups,{SUFFIX}\" by dn.exact=\"{ADMIN}\" write by * none\n\
+         access to attrs=userPassword by * auth\naccess to * by * read\n"
+    ));
+    let unit = format!("\"ou=team,ou=people,{SUFFIX}\"");
+    member.change(&format!("add {unit}\n  objectClass: organizationalUnit\n  ou: team\n\n"));
+    for number in 0..2 {
+        let moved = format!("\"uid=u{number},ou=people,{SUFFIX}\" uid=u{number} keep {unit}");
+        member.change(&format!("modrdn {moved}\n\n"));
+    }
+    let mut watcher = Watcher::new(&member, &SearchSpec { who: "", ..SearchSpec::default() }).begun();
+    let mut client = member.client();
+    let hidden = format!("ou=team,ou=groups,{SUFFIX}");
+    for request in [
+        "extended 1.3.6.1.1.21.1".to_owned(),
+        format!("modrdn {unit} ou=team keep \"ou=groups,{SUFFIX}\" with !txn"),
+        format!("delete \"uid=u0,{hidden}\" with !txn"),
+        format!("modrdn \"uid=u1,{hidden}\" uid=u1 keep \"ou=people,{SUFFIX}\" with !txn"),
+        "extended 1.3.6.1.1.21.3 \"30 02 04 00\"".to_owned(),
+    ] {
+        let answer = ask(&mut client, &request);
+        assert!(answer.starts_with("=> 0"), "{request}: {answer}");
+    }
+    member.change(&person("end"));
+    assert_eq!(watcher.up_to("add uid=end"), ["rename uid=u1"]);
+}
+
 #[test]
 fn it_is_there_where_it_was_configured() {
     let member = started("");

@@ -90,6 +90,11 @@ impl<'a, N: Snapshot> GuardedEntry<'a, N> {
         self.gate.computed
     }
 
+    /// What access rules say to the subject.
+    pub(super) fn gate(&self) -> &Gate<'a> {
+        &self.gate
+    }
+
     /// Overlays that look at what is answered.
     pub fn shown(&self) -> &'a [&'a dyn ShownEntries] {
         self.gate.shown

@@ -17,6 +17,7 @@ use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
+use crate::filter::Filter;
 use crate::log::CsnVector;
 use crate::replica_state::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
@@ -40,7 +41,7 @@ pub struct Refresh {
     pub cookie_moved: Option<String>,
     /// Entries that the consumer has seen and that the next message names.
     uuids: Vec<[u8; 16]>,
-    /// Whether no entry of the database is outside of the search, once that is known.
+    /// Whether no superior's name can put an entry of the database outside of the content, once that is known.
     whole: Option<bool>,
     /// Superiors, and whether one at or above them was changed in a way that the consumer has not seen.
     superiors: foldhash::HashMap<EntryId, bool>,
@@ -51,17 +52,16 @@ impl Refresh {
         Self { known, present, cookie, ..Self::default() }
     }
 
-    /// Whether the consumer lacks a change of a superior within the search. A superior that was moved into the search brought its
-    /// subordinates along, and these kept their CSNs.
+    /// Whether the consumer lacks a change of a superior. A superior that was moved into the search, or that took the name of one above
+    /// its base, brought its subordinates along, and these kept their CSNs.
     fn has_new_superior<N: Snapshot>(
         &mut self,
         view: &View<'_, N>,
-        base: EntryId,
         entry: &EntryView<'_>,
     ) -> Result<bool, Fault> {
         let Ok(entry_csn) = view.schema.describe("entryCSN") else { return Ok(false) };
         let (mut passed, mut is_new) = (Vec::new(), false);
-        let mut at = if entry.id() == base { EntryId::ROOT } else { entry.parent() };
+        let mut at = entry.parent();
         while at != EntryId::ROOT {
             if let Some(found) = self.superiors.get(&at) {
                 is_new = *found;
@@ -71,7 +71,7 @@ impl Refresh {
             let Some(record) = view.record(at)? else { break };
             let reader = view.reader(at, &record)?;
             is_new = csn_of(&reader, &entry_csn)?.is_some_and(|csn| !self.known.covers(&csn));
-            if is_new || at == base {
+            if is_new {
                 break;
             }
             at = reader.view.parent();
@@ -238,6 +238,12 @@ impl SearchTask {
         schema.parse_dn(dn).is_ok_and(|dn| dn.is_in_scope(&self.base, self.scope))
     }
 
+    /// Whether an entry that has another name now is the base, or above it, or was before.
+    pub fn is_rebased_by(&self, schema: &Schema, before: &str, now: &str) -> bool {
+        let (Ok(before), Ok(now)) = (schema.parse_dn(before), schema.parse_dn(now)) else { return false };
+        before != now && (self.base.is_within(&before) || self.base.is_within(&now))
+    }
+
     /// Whether every entry of the database is within base and scope.
     ///
     /// # Errors
@@ -246,6 +252,33 @@ impl SearchTask {
         self.with_gate(view, |task, gate| {
             let area = task.area(view, gate)?;
             Ok(area.whole && task.scope == Scope::Subtree)
+        })
+    }
+
+    /// Whether an entry within base and scope may belong to the content or not, or be shown otherwise, by the names of its superiors: the
+    /// filter or access rules go by them.
+    ///
+    /// # Errors
+    /// Base or rights as for any search.
+    pub fn goes_by_names<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
+        self.with_gate(view, |task, gate| Ok(goes_by_names(&task.filter, view, gate)))
+    }
+
+    /// Whether the subject may learn the name of an entry that is gone: it may know of the nearest superior that is there.
+    ///
+    /// # Errors
+    /// A store that cannot be read; adminLimitExceeded where the entry takes more work than a request may.
+    pub fn may_name<N: Snapshot>(&mut self, view: &View<'_, N>, dn: &str) -> Result<bool, LdapResult> {
+        self.with_gate(view, |_, gate| {
+            if gate.search_all && gate.read_all {
+                return Ok(true);
+            }
+            let superior = view.schema.parse_dn(dn).ok().and_then(|dn| dn.parent());
+            let found = superior.map(|superior| view.resolve(&superior)).transpose()?.flatten();
+            let nearest = found.map_or(EntryId::ROOT, |found| found.nearest);
+            let Some(record) = view.record(nearest)? else { return Ok(true) };
+            let seen = GuardedEntry::new(view, view.reader(nearest, &record)?, gate.clone());
+            Ok(seen.is_shown()?)
         })
     }
 
@@ -409,10 +442,12 @@ impl SearchTask {
                 Some(whole) => whole,
                 None => {
                     let area = Area::new(seen.view, base, self.scope, self.deref, None)?;
-                    *refresh.whole.insert(area.whole && self.scope == Scope::Subtree)
+                    let spans_all = area.whole && self.scope == Scope::Subtree;
+                    let by_names = goes_by_names(&self.filter, seen.view, seen.gate());
+                    *refresh.whole.insert(spans_all && !by_names)
                 }
             };
-            has_come = !whole && refresh.has_new_superior(seen.view, base, &seen.reader.view)?;
+            has_come = !whole && refresh.has_new_superior(seen.view, &seen.reader.view)?;
             if !has_come {
                 refresh.name(uuid, message, out);
                 return Ok(None);
@@ -439,6 +474,18 @@ impl SearchTask {
         let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
         Ok(place.map(|place| control(place.encode())))
     }
+}
+
+/// Whether the filter, or what the rules say to this subject, goes by the names of superiors.
+fn goes_by_names<N>(filter: &Filter, view: &View<'_, N>, gate: &Gate<'_>) -> bool {
+    if filter.asks_about_names(&view.schema) {
+        return true;
+    }
+    if gate.search_all && gate.read_all {
+        return false;
+    }
+    let suffixes: Vec<_> = view.settings.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
+    gate.policy.asks_about_names(&suffixes)
 }
 
 /// The control that goes with an entry.

@@ -1,6 +1,7 @@
 //! The persist stage: the provider follows the change log, and sends each change as far as it concerns the consumer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
@@ -104,6 +105,7 @@ impl Following {
         }
         let mut based = Vec::with_capacity(views.len());
         for (number, (part, view)) in search.parts.iter_mut().zip(&views).enumerate() {
+            part.check_rules(view)?;
             based.push(number > 0 || part.task.keeps_base(view)?);
         }
         if !self.send_moved(search, &views, budget, out)? {
@@ -269,12 +271,13 @@ impl Following {
         let is_old = is_delete && search.sent_csns.covers(&csn);
         // Nor does a cookie go out where an entry may have more than the change that it is sent for, or while a change was
         // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
-        self.skipped.remove(&(*number, id));
+        let was_skipped = self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
         let own = own && record.in_order && now.batch.context.covers(&csn) && !search.is_shadow(*number);
-        let own = own && self.skipped.is_empty() && !search.merged;
+        // A consumer whose base is another entry now comes again, and must not know what was renamed then.
+        let own = own && self.skipped.is_empty() && !search.merged && now.is_based;
         let cookie = own.then(|| search.cookie(&[csn]));
-        self.send_entry(search, now, (outline, *number), (name, cookie), out)?;
+        self.send_entry(search, now, (outline, *number, was_skipped), (name, cookie), out)?;
         self.stale_names.retain(|_, (_, of, _)| *of != id);
         Ok(())
     }
@@ -314,7 +317,7 @@ impl Following {
         &mut self,
         search: &mut SyncSearch<S>,
         now: &Now<'_, N>,
-        (outline, number): (&LogOutline, usize),
+        (outline, number, was_skipped): (&LogOutline, usize, bool),
         (name, cookie): (String, Option<String>),
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
@@ -358,9 +361,12 @@ impl Following {
         self.note_moved(number, below, delete_uuid.is_none());
         if let Some(uuid) = delete_uuid {
             part.view.remove(id);
-            // Whether the consumer had the entry may be unknown: then no name is sent.
-            let name =
-                if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
+            // Whether the consumer had the entry, and by this name, may be unknown: then no name is sent.
+            let knows_name = had && !was_skipped && part.task.may_name(view, &outline.dn)?;
+            let name = match part.unrestricted || knows_name {
+                true => outline.dn.clone(),
+                false => part.task.base_text().to_owned(),
+            };
             send_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
             if has_cookie && !search.request.peer && search.request.sid.is_some() {
                 // A slapd passes over a delete if a server that never had the entry sent it the CSN before; it does not pass over
@@ -384,16 +390,18 @@ impl Following {
     }
 }
 
-/// What is below a moved entry, where it may have come into the consumer's part of the tree, or have left it.
+/// What is below a renamed entry, where it may have come into what the consumer sees, or have left it.
 fn moved_below<S: Store, N: Snapshot>(
     part: &mut DatabaseSearch<S>,
     view: &View<'_, N>,
     outline: &LogOutline,
 ) -> Result<Vec<EntryId>, LdapResult> {
-    if part.unrestricted
-        || !matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. })
-        || part.task.spans_all(view)?
-    {
+    let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind else { return Ok(Vec::new()) };
+    if part.unrestricted {
+        return Ok(Vec::new());
+    }
+    let leaves_scope = new_superior.is_some() && !part.task.spans_all(view)?;
+    if !(leaves_scope || part.task.goes_by_names(view)?) {
         return Ok(Vec::new());
     }
     // A refresh sees that, too, and goes through the content.
@@ -407,6 +415,19 @@ impl<S: Store> DatabaseSearch<S> {
     /// Whether the consumer may have this entry, as far as is known.
     fn may_have(&self, id: EntryId) -> bool {
         self.unrestricted || !self.view_complete || self.view.contains(id)
+    }
+
+    /// Who saw everything, and does not by the rules that are in force now, is told of nothing more.
+    fn check_rules<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<(), LdapResult> {
+        let is_same = self.policy.as_ref().is_none_or(|before| Arc::ptr_eq(before, &view.policy));
+        if is_same {
+            return Ok(());
+        }
+        if !self.task.sees_everything(view)? {
+            return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the access rules have changed"));
+        }
+        self.policy = Some(Arc::clone(&view.policy));
+        Ok(())
     }
 
     /// The consumer has it now.

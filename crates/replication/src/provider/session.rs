@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_engine::access::AccessPolicy;
 use larix_engine::audit;
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
@@ -114,6 +115,8 @@ pub(super) struct DatabaseSearch<S: Store> {
     pub(super) changed: Changed,
     /// The consumer may see everything: nothing of it has to be kept in mind.
     pub(super) unrestricted: bool,
+    /// The access rules by which it may.
+    pub(super) policy: Option<Arc<AccessPolicy>>,
     /// What the consumer has of a content that is not everything.
     pub(super) view: EntryIds,
     /// Whether `view` has all of that.
@@ -132,6 +135,7 @@ impl<S: Store> DatabaseSearch<S> {
             position: 0,
             changed: Changed::default(),
             unrestricted: false,
+            policy: None,
             view: EntryIds::default(),
             view_complete: false,
             moved_max,
@@ -500,7 +504,10 @@ impl<S: Store> SyncSearch<S> {
             let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
             let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
             match part.task.keeps_base(&view) {
-                Ok(_) => part.unrestricted = any_entry && part.task.sees_everything(&view)?,
+                Ok(_) => {
+                    part.unrestricted = any_entry && part.task.sees_everything(&view)?;
+                    part.policy = part.unrestricted.then(|| Arc::clone(&view.policy));
+                }
                 // What is glued below may not be there yet.
                 Err(result) if at > 0 && result.code == ResultCode::NO_SUCH_OBJECT => {}
                 Err(result) => return Err(result),

@@ -170,6 +170,120 @@ fn a_moved_subtree_comes_and_goes_whole() {
 }
 
 #[test]
+fn what_rules_and_filters_say_of_names_holds_below_a_renamed_superior() {
+    let rules = "access to dn.subtree=ou=b,dc=example,dc=com by dn.exact=uid=p0,ou=a,dc=example,dc=com none by * read\n\
+                 access to attrs=userPassword by anonymous auth by * none\naccess to * by * read\n";
+    let site = site(rules);
+    let team = "dn: ou=team,ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: team\n\n\
+                dn: uid=t,ou=team,ou=a,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
+    site.load(&(content(6).replace("uid: p0\n", "uid: p0\nuserPassword: secret\n") + team));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let by_rules = SyncSearch { dn: "uid=p0,ou=a,dc=example,dc=com", ..SyncSearch::default() };
+    let by_filter = SyncSearch { filter: "(|(ou:dn:=a)(objectClass=organization))", ..SyncSearch::default() };
+    let searches = [by_rules, by_filter];
+    let polls = searches.clone().map(|search| SyncSearch { persist: false, ..search });
+    let mut followed = [Consumer::default(), Consumer::default()];
+    let mut polled = [Consumer::default(), Consumer::default()];
+    for (consumer, search) in followed.iter_mut().zip(&searches) {
+        consumer.ask(server.address, search);
+        assert_eq!(consumer.refresh(), None);
+    }
+    for (consumer, search) in polled.iter_mut().zip(&polls) {
+        consumer.ask(server.address, search);
+        assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
+    }
+    let renames = [
+        "ou=team,ou=a,dc=example,dc=com ou=team keep ou=b,dc=example,dc=com",
+        "ou=b,dc=example,dc=com ou=x delete",
+        "ou=x,dc=example,dc=com ou=b delete",
+        "ou=team,ou=b,dc=example,dc=com ou=team keep ou=a,dc=example,dc=com",
+    ];
+    for (number, rename) in renames.into_iter().enumerate() {
+        change(&mut writer, &format!("modrdn {rename}"));
+        let end = format!("rename {number}");
+        mark(&mut writer, &end);
+        for (consumer, search) in followed.iter_mut().zip(&searches) {
+            consumer.until(|consumer| has_mark(consumer, &end));
+            is_same(consumer, server.address, search, rename);
+        }
+        for (consumer, search) in polled.iter_mut().zip(&polls) {
+            consumer.ask(server.address, search);
+            assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
+            is_same(consumer, server.address, search, rename);
+        }
+    }
+}
+
+#[test]
+fn a_base_whose_name_another_entry_takes_is_sent_anew() {
+    let site = site("");
+    let teams = ["a", "b"].map(|unit| {
+        format!("dn: ou=team,ou={unit},dc=example,dc=com\nobjectClass: organizationalUnit\nou: team\n\n")
+    });
+    let late =
+        "dn: uid=t,ou=team,ou=b,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
+    site.load(&(content(4) + &teams.concat() + late));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let search = |base: &'static str| SyncSearch { base, persist: false, ..SyncSearch::default() };
+    let searches = [search("ou=a,dc=example,dc=com"), search("ou=team,ou=a,dc=example,dc=com")];
+    let mut consumers = [Consumer::default(), Consumer::default()];
+    let mut poll = |what: &str| {
+        for (consumer, search) in consumers.iter_mut().zip(&searches) {
+            consumer.ask(server.address, search);
+            assert_eq!(consumer.refresh().map(|end| end.code), Some(0));
+            is_same(consumer, server.address, search, what);
+        }
+    };
+    poll("at first");
+    change(&mut writer, "modrdn ou=a,dc=example,dc=com ou=z delete");
+    change(&mut writer, "modrdn ou=b,dc=example,dc=com ou=a delete");
+    poll("another entry is the base");
+    change(&mut writer, "modify uid=p0,ou=z,dc=example,dc=com\n  replace sn: x");
+    poll("and then what was there changes");
+    change(&mut writer, "modrdn ou=a,dc=example,dc=com ou=b delete");
+    change(&mut writer, "modrdn ou=z,dc=example,dc=com ou=a delete");
+    poll("as at first");
+}
+
+#[test]
+fn who_does_not_see_everything_any_more_is_told_nothing_more() {
+    let site = Site::new(
+        Kind::Larix,
+        &format!("database config\nrootpw secret\n{DATABASE}access to * by * read\noverlay syncprov\n"),
+    );
+    site.load(&content(4).replace("uid: p0\n", "uid: p0\nuserPassword: secret\n"));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let search = SyncSearch { dn: "uid=p0,ou=a,dc=example,dc=com", ..SyncSearch::default() };
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &search);
+    assert_eq!(consumer.refresh(), None);
+    let mut config = Client::connect(server.address);
+    assert!(run(&mut config, "as cn=config secret").contains("=> 0"));
+    // Rules by which it sees everything still end nothing.
+    let section = "modify \"olcDatabase={1}mdb,cn=config\"\n";
+    change(&mut config, &format!("{section}  replace olcAccess: {{0}}to * by * read"));
+    mark(&mut writer, "seen");
+    consumer.until(|consumer| has_mark(consumer, "seen"));
+    let hidden = "to dn.subtree=ou=b,dc=example,dc=com by * none";
+    change(&mut config, &format!("{section}  add olcAccess: {{0}}{hidden}"));
+    change(
+        &mut writer,
+        "add uid=late,ou=b,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: late\n  cn: x\n  sn: x",
+    );
+    change(&mut writer, "delete uid=late,ou=b,dc=example,dc=com");
+    let end = loop {
+        if let Some(end) = consumer.step() {
+            break end;
+        }
+    };
+    assert_eq!((end.code, end.text.as_str()), (52, "the access rules have changed"));
+    assert!(!consumer.messages.join("\n").contains("late"), "{:?}", consumer.messages);
+}
+
+#[test]
 fn a_consumer_comes_back_by_its_cookie() {
     let site = site("");
     site.load(&content(50));
@@ -347,6 +461,35 @@ fn nobody_learns_of_what_may_not_be_seen() {
     assert!(!received.contains("ou=b,") && !received.contains("uid=p3"), "{received}");
     assert!(received.contains("delete uid=p2,ou=a") && received.contains("add uid=p5,ou=a"), "{received}");
     assert!(consumer.entries.values().all(|(_, attributes)| !attributes.contains_key("sn")));
+}
+
+/// What is done in a transaction is told at once, so the entry is gone when its superior's new place is looked at.
+#[test]
+fn a_delete_has_no_name_that_the_consumer_may_not_see() {
+    let rules = "access to dn.subtree=ou=b,dc=example,dc=com by dn.exact=uid=p0,ou=a,dc=example,dc=com none by * read\n\
+                 access to attrs=userPassword by anonymous auth by * none\naccess to * by * read\n";
+    let site = site(rules);
+    let team = "dn: ou=team,ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: team\n\n\
+                dn: uid=t,ou=team,ou=a,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: t\ncn: t\nsn: t\n\n";
+    site.load(&(content(2).replace("uid: p0\n", "uid: p0\nuserPassword: secret\n") + team));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let search = SyncSearch { dn: "uid=p0,ou=a,dc=example,dc=com", ..SyncSearch::default() };
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &search);
+    assert_eq!(consumer.refresh(), None);
+    change(&mut writer, "extended 1.3.6.1.1.21.1");
+    change(
+        &mut writer,
+        "modrdn ou=team,ou=a,dc=example,dc=com ou=team keep ou=b,dc=example,dc=com with !txn",
+    );
+    change(&mut writer, "delete uid=t,ou=team,ou=b,dc=example,dc=com with !txn");
+    change(&mut writer, "extended 1.3.6.1.1.21.3 \"30 02 04 00\"");
+    mark(&mut writer, "end");
+    consumer.until(|consumer| has_mark(consumer, "end"));
+    is_same(&consumer, server.address, &search, "followed");
+    let received = consumer.messages.join("\n");
+    assert!(received.contains("delete ou=team,ou=a") && !received.contains("ou=b,"), "{received}");
 }
 
 #[test]

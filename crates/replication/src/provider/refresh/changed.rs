@@ -31,7 +31,7 @@ pub(in crate::provider) struct Change {
     pub(in crate::provider) named: bool,
     /// It was deleted.
     pub(in crate::provider) deleted: bool,
-    /// It has another superior, or one of these has.
+    /// It has another superior, or one of these has, or another name.
     pub(super) moved: bool,
     /// The consumer has not seen it come into being: it knows it by no name.
     born: bool,
@@ -67,20 +67,30 @@ pub(super) fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) 
     change.first = change.first.min(outline.csn);
 }
 
-/// What is below a moved entry may have come into a consumer's part of the tree, or have left it. False: it is more than is sent
-/// one by one.
+/// An entry that has another name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Renamed {
+    pub(super) entry: EntryId,
+    pub(super) csn: Csn,
+    /// It has another superior, too.
+    pub(super) is_moved: bool,
+}
+
+/// What is below a renamed entry may have come into what a consumer sees, or have left it. False: it is more than is sent one by one.
 pub(super) fn note_moved<S: Store, N: Snapshot>(
     part: &mut DatabaseSearch<S>,
     view: &View<'_, N>,
     changed: &mut Changed,
     passes: &PassProgress,
-    moved: &[(EntryId, Csn)],
+    renamed: &[Renamed],
 ) -> Result<bool, LdapResult> {
-    if moved.is_empty() || part.task.spans_all(view)? {
+    if renamed.is_empty() {
         return Ok(true);
     }
-    for (top, csn) in moved {
-        let Some(below) = moved_with(part, view, *top)? else { return Ok(false) };
+    let by_names = part.task.goes_by_names(view)?;
+    let by_places = renamed.iter().any(|renamed| renamed.is_moved) && !part.task.spans_all(view)?;
+    for Renamed { entry, csn, .. } in renamed.iter().filter(|entry| by_names || by_places && entry.is_moved) {
+        let Some(below) = moved_with(part, view, *entry)? else { return Ok(false) };
         for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_deferred(*id))) {
             changed.entry(id).or_insert_with(|| Change::new(Uuid::nil(), *csn)).moved = true;
         }

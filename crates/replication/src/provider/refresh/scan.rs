@@ -1,12 +1,11 @@
 //! The first stage of a refresh from the log: what the records say has changed, as much of it as is kept in mind at once.
 
-use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_proto::LdapResult;
 use larix_store::Store;
 
-use super::changed::{Changed, note, note_moved};
+use super::changed::{Changed, Renamed, note, note_moved};
 use super::{At, LogRefresh};
 use crate::provider::decide::ConsumerRequest;
 use crate::provider::passes::{PassProgress, bound};
@@ -22,8 +21,9 @@ struct Scanned {
     /// The last record that was looked at.
     last: u64,
     count: u64,
-    /// Entries that have another superior.
-    moved: Vec<(EntryId, Csn)>,
+    renamed: Vec<Renamed>,
+    /// Another entry may be the base: what the consumer knows says nothing of what is below it.
+    rebases: bool,
     /// Something is kept in mind that this pass does not tell.
     leaves: bool,
 }
@@ -66,15 +66,21 @@ impl LogRefresh {
             }
             scanned.count += 1;
             scanned.last = key.sequence;
-            self.take_in(&outline, &mut passes, changed, &mut scanned);
+            let is_taken = self.take_in(&outline, &mut passes, changed, &mut scanned);
+            scanned.rebases |= is_taken
+                && matches!(outline.kind, OutlineKind::ModifyDn { .. })
+                && part.task.is_rebased_by(&view.schema, &outline.dn, &outline.dn_behind());
             true
         });
         let visited = visited.map_err(|fault| failed(&fault));
-        let noted = visited.and_then(|_| note_moved(part, &view, changed, &passes, &scanned.moved));
+        let noted = visited.and_then(|_| note_moved(part, &view, changed, &passes, &scanned.renamed));
         if let Some(place) = self.passes.get_mut(number) {
             *place = passes;
         }
-        if !noted? {
+        if scanned.rebases {
+            self.known = CsnVector::default();
+        }
+        if !noted? || scanned.rebases {
             self.gives_up = true;
             return Ok(false);
         }
@@ -92,22 +98,23 @@ impl LogRefresh {
         Ok(scanned.last >= until || scanned.count < SCAN_RECORDS)
     }
 
-    /// Takes one record of the log in.
+    /// Takes one record of the log in. Answers whether the consumer may not know it.
     fn take_in(
         &mut self,
         outline: &LogOutline,
         passes: &mut PassProgress,
         changed: &mut Changed,
         scanned: &mut Scanned,
-    ) {
+    ) -> bool {
         // What a delete's CSN says may be a guess: see the persist stage.
         let is_known = self.known.covers(&outline.csn);
         if outline.local || is_known && outline.kind != OutlineKind::Delete {
-            return;
+            return false;
         }
         let is_later = self.high.is_some_and(|high| outline.csn > high);
-        if matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. }) {
-            scanned.moved.push((outline.entry, outline.csn));
+        if let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind {
+            let is_moved = new_superior.is_some();
+            scanned.renamed.push(Renamed { entry: outline.entry, csn: outline.csn, is_moved });
         }
         if outline.absent || outline.entry == EntryId::ROOT {
             if !is_later && self.low.is_none_or(|low| outline.csn > low) {
@@ -126,6 +133,7 @@ impl LogRefresh {
                 note(changed, outline, is_known);
             }
         }
+        true
     }
 
     /// Leaves to the next pass what has changed behind what this one tells.
