@@ -318,6 +318,8 @@ impl Following {
         (name, cookie): (String, Option<String>),
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
+        // An older change that was merged leaves the entryCSN as it is: the consumer may know that.
+        let cookie_merged = if search.merged { search.cookie_moved() } else { None };
         let Some(part) = search.parts.get_mut(number) else { return Ok(()) };
         let (id, view) = (outline.entry, now.view);
         let below = moved_below(part, view, outline)?;
@@ -338,7 +340,8 @@ impl Following {
                 // Under a name that is not within the search: what moves it there comes later.
                 let name = (name != entry.dn).then(|| name.clone());
                 sent = name.is_none() || spans;
-                sent.then(|| Send { state, cookie: cookie.clone(), name })
+                let merged = cookie_merged.clone().filter(|_| entry.csn.is_some_and(|csn| csn > outline.csn));
+                sent.then(|| Send { state, cookie: cookie.clone().or(merged), name })
             })?
         } else {
             Fate::Gone
