@@ -11,7 +11,7 @@ use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
 use larix_engine::log;
 use larix_engine::order::CommitOrder;
-use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange};
+use larix_engine::replica::{EntryPlace, ReplicaRules, ReplicatedBatch, ReplicatedChange};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock as _, ManualClock, SeededRandom, Timestamp};
@@ -121,15 +121,27 @@ impl Site {
 
     /// What somebody else tells.
     fn put(&self, number: u128, dn: &str, csn: Csn) {
-        self.put_in((number, dn, csn), &[]);
+        self.put_in((number, dn, csn), None, &[]);
+    }
+
+    /// What somebody else tells of an entry below this superior, whatever that is called here.
+    fn put_below(&self, superior: u128, (number, dn, csn): (u128, &str, Csn)) {
+        let name = dn.split(',').next().unwrap().to_owned();
+        let place = EntryPlace { superior: Uuid::from_u128(superior), name };
+        self.put_in((number, dn, csn), Some(place), &[]);
     }
 
     /// What is changed here: the contextCSN comes so far with it.
     fn change(&self, number: u128, dn: &str, csn: Csn) {
-        self.put_in((number, dn, csn), &[csn]);
+        self.put_in((number, dn, csn), None, &[csn]);
     }
 
-    fn put_in(&self, (number, dn, csn): (u128, &str, Csn), context_csns: &[Csn]) {
+    fn put_in(
+        &self,
+        (number, dn, csn): (u128, &str, Csn),
+        place: Option<EntryPlace>,
+        context_csns: &[Csn],
+    ) {
         let (name, own) = dn.split(',').next().unwrap().split_once('=').unwrap();
         let class = if name == "dc" { "domain" } else { "device" };
         let value = |name: &str, value: &str| AttributeValues {
@@ -147,7 +159,7 @@ impl Site {
             dn: dn.to_owned(),
             attributes,
             state: None,
-            place: None,
+            place,
         };
         let context_csns = context_csns.to_vec();
         self.batch(ReplicatedBatch { changes: vec![put], context_csns, ..ReplicatedBatch::default() });
@@ -776,4 +788,29 @@ fn who_has_heard_more_than_the_provider_judges_moved_entries_by_their_csns() {
         let sent = search.messages();
         assert!(sent.iter().any(|message| message == expected), "{others}: {sent:?}");
     }
+}
+
+/// An entry waits below glue for its superior, which has another name here, and then goes there: its own record says the old name, and no
+/// other server tells of the move.
+#[test]
+fn what_a_server_moves_by_itself_comes_into_a_part() {
+    let (base, outside) = ("cn=e,dc=example,dc=com", "cn=f,cn=t,dc=example,dc=com");
+    let site = Site::new();
+    site.change(5, base, csn(OWN, 2));
+    site.raise(csn(3, 2), false);
+    let ask = |number| {
+        let known = [csn(OWN, 2), csn(3, number)];
+        site.ask_for(base, Who::Shadow, &known, RefreshQueue::default())
+    };
+    let mut search = ask(2);
+    assert_eq!(search.messages(), ["refreshed"]);
+    site.put_below(7, (6, outside, csn(3, 3)));
+    site.put(7, "cn=t,cn=e,dc=example,dc=com", csn(3, 4));
+    site.raise(csn(3, 4), false);
+    let is_told = |messages: &[String]| messages.iter().any(|message| message == "add 6 elsewhere");
+    let messages = search.messages();
+    assert!(is_told(&messages), "{messages:?}");
+    // One comes back that knows the CSN of the entry.
+    let messages = ask(3).messages();
+    assert!(is_told(&messages), "{messages:?}");
 }

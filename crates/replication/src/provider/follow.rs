@@ -223,6 +223,9 @@ impl Following {
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
         let is_known = search.request.known.covers(&csn) || search.request.sid == Some(csn.server_id);
         if outline.local {
+            let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
+            let settled = settled_below(part, now.view, outline)?;
+            self.note_moved(*number, settled, true);
             return Ok(());
         }
         if is_known && outline.kind != OutlineKind::Delete {
@@ -404,6 +407,21 @@ fn moved_below<S: Store, N: Snapshot>(
     let mut below = moved_with(part, view, outline.entry)?.ok_or_else(too_many)?;
     below.retain(|id| *id != outline.entry);
     Ok(below)
+}
+
+/// An entry that this server put below another superior by itself, and what is below it: that may concern a consumer of a part, which does
+/// not settle places as this server does.
+fn settled_below<S: Store, N: Snapshot>(
+    part: &mut DatabaseSearch<S>,
+    view: &View<'_, N>,
+    outline: &LogOutline,
+) -> Result<Vec<EntryId>, LdapResult> {
+    if part.unrestricted || !outline.is_settled() {
+        return Ok(Vec::new());
+    }
+    let mut settled = vec![outline.entry];
+    settled.extend(moved_below(part, view, outline)?);
+    Ok(settled)
 }
 
 impl<S: Store> DatabaseSearch<S> {

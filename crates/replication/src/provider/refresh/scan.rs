@@ -6,7 +6,7 @@ use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_proto::LdapResult;
 use larix_store::Store;
 
-use super::changed::{Changed, note, note_moved};
+use super::changed::{Changed, note, note_moved, note_settled};
 use super::{At, LogRefresh};
 use crate::provider::decide::ConsumerRequest;
 use crate::provider::passes::{PassProgress, bound};
@@ -24,6 +24,8 @@ struct Scanned {
     count: u64,
     /// Entries that have another superior.
     moved: Vec<(EntryId, Csn)>,
+    /// Those of them that this server put there by itself.
+    settled: Vec<(EntryId, Csn)>,
     /// Something is kept in mind that this pass does not tell.
     leaves: bool,
 }
@@ -71,6 +73,9 @@ impl LogRefresh {
         });
         let visited = visited.map_err(|fault| failed(&fault));
         let noted = visited.and_then(|_| note_moved(part, &view, changed, &passes, &scanned.moved));
+        if !part.unrestricted {
+            note_settled(changed, &passes, &scanned.settled);
+        }
         if let Some(place) = self.passes.get_mut(number) {
             *place = passes;
         }
@@ -102,6 +107,10 @@ impl LogRefresh {
     ) {
         // What a delete's CSN says may be a guess: see the persist stage.
         let is_known = self.known.covers(&outline.csn);
+        if outline.is_settled() {
+            scanned.moved.push((outline.entry, outline.csn));
+            scanned.settled.push((outline.entry, outline.csn));
+        }
         if outline.local || is_known && outline.kind != OutlineKind::Delete {
             return;
         }
