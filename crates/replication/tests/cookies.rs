@@ -136,12 +136,7 @@ impl Site {
         self.put_in((number, dn, csn), None, &[csn]);
     }
 
-    fn put_in(
-        &self,
-        (number, dn, csn): (u128, &str, Csn),
-        place: Option<EntryPlace>,
-        context_csns: &[Csn],
-    ) {
+    fn put_in(&self, (number, dn, csn): (u128, &str, Csn), place: Option<EntryPlace>, context_csns: &[Csn]) {
         let (name, own) = dn.split(',').next().unwrap().split_once('=').unwrap();
         let class = if name == "dc" { "domain" } else { "device" };
         let value = |name: &str, value: &str| AttributeValues {

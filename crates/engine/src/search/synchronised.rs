@@ -414,8 +414,8 @@ impl SearchTask {
                     *refresh.whole.insert(area.whole && self.scope == Scope::Subtree)
                 }
             };
-            has_come = refresh.merged
-                || (!whole && refresh.has_new_superior(seen.view, base, &seen.reader.view)?);
+            has_come =
+                refresh.merged || (!whole && refresh.has_new_superior(seen.view, base, &seen.reader.view)?);
             if !has_come {
                 refresh.name(uuid, message, out);
                 return Ok(None);
