@@ -809,3 +809,20 @@ fn what_a_server_moves_by_itself_comes_into_a_part() {
     let messages = ask(3).messages();
     assert!(is_told(&messages), "{messages:?}");
 }
+
+/// An entry that was set aside here has its name at a slapd still, which refuses another one of that name each time that it connects.
+#[test]
+fn who_was_set_aside_goes_before_who_has_the_name() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(5, "cn=a,dc=example,dc=com", csn(OWN, 2));
+        site.change(6, "cn=b,dc=example,dc=com", csn(OWN, 3));
+        site.put(6, "cn=a,dc=example,dc=com", csn(3, 5));
+        // The decision about the name has a CSN behind that.
+        site.raise(csn(3, 5), false);
+        let messages = site.ask(who, &[csn(OWN, 3)]).messages();
+        let place = |begin: &str| messages.iter().position(|message| message.starts_with(begin));
+        let (aside, named) = (place("add 5"), place("add 6"));
+        assert!(aside.is_some() && aside < named, "{who:?}: {messages:?}");
+    }
+}

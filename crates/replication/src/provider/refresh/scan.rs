@@ -110,6 +110,8 @@ impl LogRefresh {
         if outline.is_settled() {
             scanned.moved.push((outline.entry, outline.csn));
             scanned.settled.push((outline.entry, outline.csn));
+            // The consumer may have it under this name until it is told what this server decided.
+            self.stale_names.entry(outline.dn.to_lowercase()).or_insert(outline.entry);
         }
         if outline.local || is_known && outline.kind != OutlineKind::Delete {
             return;
