@@ -9,6 +9,7 @@ use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
 use uuid::Uuid;
 
+use crate::audit;
 use crate::catalog::Catalog;
 use crate::database::View;
 use crate::entry::record::{Form, StoredValue};
@@ -61,10 +62,11 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
     let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
     let settings = &view.settings;
-    // An access log's entries have the CSNs of changes elsewhere, as they come.
-    let is_access_log = view.snapshot.get(META, meta::ACCESS_LOG_LACKS)?.is_some();
-    let first_here =
-        !(settings.shadow || settings.multi_provider || settings.keeps_states() || is_access_log);
+    // An access log tells of changes elsewhere as they come, and of the server's own after a restore in any order.
+    let is_access_log = view.snapshot.get(META, meta::ACCESS_LOG_LACKS)?.is_some()
+        || audit::min_csns(view).ok().flatten().is_some_and(|csns| !csns.is_empty());
+    let comes_back = settings.shadow || settings.multi_provider || settings.keeps_states() || is_access_log;
+    let first_here = !comes_back;
     let mut of_log = |key, fault| report(Finding::Log { key, fault });
     checked.logged = log::check(view.snapshot, (last, first_here), &mut of_log)?;
     let is_here = &mut |uuid: &Uuid| Ok(replica::entry_of(view, uuid)?.is_some());

@@ -190,6 +190,16 @@ pub fn has_children<S: Snapshot>(snapshot: &S, parent: EntryId) -> Result<bool, 
     Ok(count_children(snapshot, parent, 1)? > 0)
 }
 
+/// Whether there are children beside this one.
+pub fn has_other_children<S: Snapshot>(snapshot: &S, parent: EntryId, child: EntryId) -> Result<bool, Fault> {
+    let mut found = false;
+    visit_children(snapshot, parent, |id| {
+        found = id != child;
+        !found
+    })?;
+    Ok(found)
+}
+
 /// The number of children, counted up to `limit`.
 pub fn count_children<S: Snapshot>(snapshot: &S, parent: EntryId, limit: u64) -> Result<u64, Fault> {
     let mut count = 0;

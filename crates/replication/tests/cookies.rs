@@ -11,7 +11,7 @@ use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
 use larix_engine::log;
 use larix_engine::order::CommitOrder;
-use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange};
+use larix_engine::replica::{EntryPlace, ReplicaRules, ReplicatedBatch, ReplicatedChange};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock as _, ManualClock, SeededRandom, Timestamp};
@@ -121,15 +121,22 @@ impl Site {
 
     /// What somebody else tells.
     fn put(&self, number: u128, dn: &str, csn: Csn) {
-        self.put_in((number, dn, csn), &[]);
+        self.put_in((number, dn, csn), None, &[]);
+    }
+
+    /// What somebody else tells of an entry below this superior, whatever that is called here.
+    fn put_below(&self, superior: u128, (number, dn, csn): (u128, &str, Csn)) {
+        let name = dn.split(',').next().unwrap().to_owned();
+        let place = EntryPlace { superior: Uuid::from_u128(superior), name };
+        self.put_in((number, dn, csn), Some(place), &[]);
     }
 
     /// What is changed here: the contextCSN comes so far with it.
     fn change(&self, number: u128, dn: &str, csn: Csn) {
-        self.put_in((number, dn, csn), &[csn]);
+        self.put_in((number, dn, csn), None, &[csn]);
     }
 
-    fn put_in(&self, (number, dn, csn): (u128, &str, Csn), context_csns: &[Csn]) {
+    fn put_in(&self, (number, dn, csn): (u128, &str, Csn), place: Option<EntryPlace>, context_csns: &[Csn]) {
         let (name, own) = dn.split(',').next().unwrap().split_once('=').unwrap();
         let class = if name == "dc" { "domain" } else { "device" };
         let value = |name: &str, value: &str| AttributeValues {
@@ -147,7 +154,7 @@ impl Site {
             dn: dn.to_owned(),
             attributes,
             state: None,
-            place: None,
+            place,
         };
         let context_csns = context_csns.to_vec();
         self.batch(ReplicatedBatch { changes: vec![put], context_csns, ..ReplicatedBatch::default() });
@@ -775,5 +782,47 @@ fn who_has_heard_more_than_the_provider_judges_moved_entries_by_their_csns() {
         site.change(7, "cn=t,cn=e,dc=example,dc=com", csn(OWN, 7));
         let sent = search.messages();
         assert!(sent.iter().any(|message| message == expected), "{others}: {sent:?}");
+    }
+}
+
+/// An entry waits below glue for its superior, which has another name here, and then goes there: its own record says the old name, and no
+/// other server tells of the move.
+#[test]
+fn what_a_server_moves_by_itself_comes_into_a_part() {
+    let (base, outside) = ("cn=e,dc=example,dc=com", "cn=f,cn=t,dc=example,dc=com");
+    let site = Site::new();
+    site.change(5, base, csn(OWN, 2));
+    site.raise(csn(3, 2), false);
+    let ask = |number| {
+        let known = [csn(OWN, 2), csn(3, number)];
+        site.ask_for(base, Who::Shadow, &known, RefreshQueue::default())
+    };
+    let mut search = ask(2);
+    assert_eq!(search.messages(), ["refreshed"]);
+    site.put_below(7, (6, outside, csn(3, 3)));
+    site.put(7, "cn=t,cn=e,dc=example,dc=com", csn(3, 4));
+    site.raise(csn(3, 4), false);
+    let is_told = |messages: &[String]| messages.iter().any(|message| message == "add 6 elsewhere");
+    let messages = search.messages();
+    assert!(is_told(&messages), "{messages:?}");
+    // One comes back that knows the CSN of the entry.
+    let messages = ask(3).messages();
+    assert!(is_told(&messages), "{messages:?}");
+}
+
+/// An entry that was set aside here has its name at a slapd still, which refuses another one of that name each time that it connects.
+#[test]
+fn who_was_set_aside_goes_before_who_has_the_name() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        site.change(5, "cn=a,dc=example,dc=com", csn(OWN, 2));
+        site.change(6, "cn=b,dc=example,dc=com", csn(OWN, 3));
+        site.put(6, "cn=a,dc=example,dc=com", csn(3, 5));
+        // The decision about the name has a CSN behind that.
+        site.raise(csn(3, 5), false);
+        let messages = site.ask(who, &[csn(OWN, 3)]).messages();
+        let place = |begin: &str| messages.iter().position(|message| message.starts_with(begin));
+        let (aside, named) = (place("add 5"), place("add 6"));
+        assert!(aside.is_some() && aside < named, "{who:?}: {messages:?}");
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use larix_proto::Scope;
 use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::{Client, run as ask};
+use larix_tests::replicas::{ADMIN as ROOT, Content, Member, Merging, SUFFIX, members, people};
 use larix_tests::sync::{Consumer, SyncSearch, read};
 
 const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
@@ -398,4 +399,57 @@ fn consumers_of_all_databases_of_a_log_are_let_in() {
         });
     }
     assert!(server.stop());
+}
+
+/// A member merges changes that are older than the version that it has, and the entryCSN stays as it is. Who follows a part of the entries
+/// receives what comes into that part, or gets another name there, though it knows the CSN.
+#[test]
+fn what_older_changes_bring_into_a_part_arrives() {
+    let mut members = members(2, Merging::Records);
+    members[0].site.load_into(Some(SUFFIX), &people(4));
+    members.iter_mut().for_each(Member::start);
+    members[1].wait_until_like(&members[0]);
+    let filter = "(|(objectClass=organizationalUnit)(objectClass=organization)(title=wanted))";
+    let line = format!(
+        "syncrepl rid=001 provider={} searchbase={SUFFIX} filter=\"{filter}\" bindmethod=simple binddn={ROOT} \
+         credentials=secret type=refreshAndPersist retry=\"1 +\"",
+        members[0].url()
+    );
+    let mut part = Member::new(Kind::Larix, "", &line).started();
+    part.wait_for("the containers", |content| content.len() == 3);
+    // Those of the second round come while the part is away.
+    for (comes, moves, is_away) in [("u0", "u1", false), ("u2", "u3", true)] {
+        let person = |name: &str| format!("uid={name},ou=people,{SUFFIX}");
+        let moved = format!("uid={moves},ou=groups,{SUFFIX}");
+        members[0].stop();
+        members[1].change(&format!(
+            "modify {}\nadd title: wanted\n\nmodrdn {} uid={moves} keep ou=groups,{SUFFIX}",
+            person(comes),
+            person(moves)
+        ));
+        members[1].stop();
+        members[0].start();
+        members[0].change(&format!(
+            "modify {}\nadd initials: l\n\nmodify {}\nadd title: wanted",
+            person(comes),
+            person(moves)
+        ));
+        part.wait_for("the one that moves", |content| content.contains_key(&person(moves)));
+        if is_away {
+            part.stop();
+        }
+        members[1].start();
+        let is_titled = |name: &str| {
+            let dn = person(name);
+            move |content: &Content| content.get(&dn).is_some_and(|entry| entry.contains_key("title"))
+        };
+        let (titled, is_moved) = (is_titled(comes), |content: &Content| content.contains_key(&moved));
+        members[0].wait_for("what was merged", |content| titled(content) && is_moved(content));
+        if is_away {
+            part.start();
+        }
+        part.wait_for("what was merged", |content| {
+            titled(content) && is_moved(content) && !content.contains_key(&person(moves))
+        });
+    }
 }

@@ -18,7 +18,7 @@ pub fn check<S: Snapshot>(
 ) -> Result<u64, Fault> {
     let known = context_csns(snapshot)?;
     let mut count = 0;
-    let mut before: Option<(LogKey, Csn, u64)> = None;
+    let mut before: Option<(LogKey, Option<Csn>, u64)> = None;
     for row in snapshot.scan(LOG, KeyRange::all(), Direction::Forward)? {
         let (key, value) = row?;
         count += 1;
@@ -40,9 +40,10 @@ pub fn check<S: Snapshot>(
             let is_own = |csn: Csn| csn.server_id == key.server_id;
             // A delete that came back from elsewhere may have any CSN of ours.
             let is_delete = matches!(record.change, LoggedChange::Delete);
-            // What is never sent has the CSN of what brought it about.
+            // What is never sent has the CSN of what brought it about, or of the time.
             let is_told = !record.local && !is_delete;
-            if first_here && record.csn < csn && is_own(record.csn) && is_own(csn) && is_told {
+            let is_early = csn.is_some_and(|csn| is_own(csn) && record.csn < csn);
+            if first_here && is_early && is_own(record.csn) && is_told {
                 report(key, format!("its CSN {} is before that of record {}", record.csn, last.sequence));
             }
             if record.entry != EntryId::ROOT && record.offset < end {
@@ -55,7 +56,8 @@ pub fn check<S: Snapshot>(
         if first_here && record.csn.server_id == key.server_id && !record.local && !is_covered {
             report(key, format!("its CSN {} is after the contextCSN", record.csn));
         }
-        before = Some((key, record.csn, record.offset + value.len() as u64));
+        let csn = (!record.local).then_some(record.csn);
+        before = Some((key, csn, record.offset + value.len() as u64));
     }
     Ok(count)
 }

@@ -207,6 +207,12 @@ impl LogOutline {
         }
     }
 
+    /// Whether the server put the entry below another superior by itself. What only gets another superior of the same name is not meant.
+    pub fn is_settled(&self) -> bool {
+        let is_moved = matches!(self.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. });
+        self.local && is_moved && !self.dn_behind().eq_ignore_ascii_case(&self.dn)
+    }
+
     /// The entry's DN behind the change.
     pub fn dn_behind(&self) -> String {
         let OutlineKind::ModifyDn { new_rdn, new_superior } = &self.kind else { return self.dn.clone() };

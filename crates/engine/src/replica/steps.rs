@@ -12,18 +12,18 @@ use crate::change::prepare::Change;
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
-use crate::entry::{Entry, EntryAttribute, EntryId, EntryView, split_rdn};
+use crate::entry::{Entry, EntryAttribute, EntryId, split_rdn};
 use crate::failure::Failure;
 use crate::fault::Fault;
-use crate::index::pending::{self, Writing};
-use crate::index::{keys, new_entry};
+use crate::index::new_entry;
+use crate::index::pending::Writing;
 use crate::log::{LoggedAttribute, LoggedChange, RecordForm};
 use crate::tree;
 use crate::write::AttributeValues;
 use crate::write::change::NoLargeSets;
-use crate::write::modify;
 use crate::write::operator::{CurrentEntry, LogMark, Operator, logged};
 use crate::write::schema_check::{CheckMode, check_entry};
+use crate::write::{delete, modify};
 
 const LOCAL: LogMark = LogMark { local: true, absent: false, form: RecordForm::AsDone };
 pub(super) const SENT: LogMark = LogMark { local: false, absent: false, form: RecordForm::AsDone };
@@ -156,11 +156,10 @@ pub(super) fn add<V: Snapshot>(
     let id = op.next_entry_id();
     if let Some(glue) = glue {
         let current = op.current_entry(glue)?;
-        let view = current.view()?;
         hand_all_over(op, glue, id, &put.pretty_dn)?;
         op.log_marked((glue, EntryId::ROOT), Uuid::nil(), &put.pretty_dn, LOCAL, |_| LoggedChange::Delete);
         state::forget_glue(&mut op.set, glue);
-        take_out(op, &current, &view)?;
+        delete::take_out(op, &current, Writing::Changed)?;
     }
     store_new(op, id, place, &entry)?;
     let mark = LogMark { form: record_form(op, put, true), ..SENT };
@@ -435,38 +434,21 @@ pub(super) fn hollow<V: Snapshot>(
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
         };
         let glue_id = op.next_entry_id();
-        take_out(op, &current, &view)?;
+        delete::take_out(op, &current, Writing::Changed)?;
         store_new(op, glue_id, &place, &glue)?;
         log_glue(op, glue_id, view.parent(), &glue);
         hand_all_over(op, id, glue_id, &pretty_dn)?;
         op.left(&dn, &uuid);
         return Ok(true);
     }
-    take_out(op, &current, &view)?;
+    delete::take_out(op, &current, Writing::Changed)?;
     Ok(false)
 }
 
 /// Removes glue that has no subordinates.
 pub(super) fn remove_glue<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
     let current = op.current_entry(id)?;
-    let view = current.view()?;
-    let pretty_dn = op.view.dn(&view)?;
-    state::forget_glue(&mut op.set, id);
-    op.log_marked((id, EntryId::ROOT), Uuid::nil(), &pretty_dn, LOCAL, |_| LoggedChange::Delete);
-    take_out(op, &current, &view)
-}
-
-fn take_out<V: Snapshot>(
-    op: &mut Operator<'_, V>,
-    current: &CurrentEntry<'_>,
-    view: &EntryView<'_>,
-) -> Result<(), Failure> {
-    let changes = keys::changes(op.schema(), op.catalog.catalog(), Some(&op.reader(current)?), None)?;
-    let snapshot = op.snapshot();
-    pending::apply(&mut op.set, snapshot, current.id, &changes, Writing::Changed)?;
-    encode::remove(&mut op.set, snapshot, view)?;
-    tree::delete(&mut op.set, view.parent(), view.normal_rdn());
-    Ok(op.bump_generation()?)
+    delete::remove_glue(op, &current, Writing::Changed)
 }
 
 /// The entry as an add would log it: for the conflict log.

@@ -37,7 +37,9 @@ pub struct Refresh {
     pub cookie: Option<String>,
     /// Which entries are in the consumer's view, where that is kept.
     pub view: Option<EntryIds>,
-    /// Goes with an entry that has come into the search with its superior.
+    /// Entries are merged: those whose entryCSN the consumer has seen are sent, too.
+    pub merged: bool,
+    /// Goes with an entry that has come into the search under a CSN that the consumer has seen.
     pub cookie_moved: Option<String>,
     /// Entries that the consumer has seen and that the next message names.
     uuids: Vec<[u8; 16]>,
@@ -447,7 +449,7 @@ impl SearchTask {
                     *refresh.whole.insert(spans_all && !by_names)
                 }
             };
-            has_come = !whole && refresh.has_new_superior(seen.view, &seen.reader.view)?;
+            has_come = refresh.merged || (!whole && refresh.has_new_superior(seen.view, &seen.reader.view)?);
             if !has_come {
                 refresh.name(uuid, message, out);
                 return Ok(None);

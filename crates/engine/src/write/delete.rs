@@ -3,16 +3,18 @@
 use larix_proto::ResultCode;
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
+use uuid::Uuid;
 
-use super::operator::{CurrentEntry, Operator, insufficient};
+use super::operator::{CurrentEntry, LogMark, Operator, insufficient};
 use crate::access::Privilege;
 use crate::change::prepare::refuse;
+use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, encode};
 use crate::failure::Failure;
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
-use crate::replica_state::rows;
+use crate::replica_state::{self, rows};
 use crate::tree;
 
 /// Entries that one tree delete takes at most: all of them are in one commit.
@@ -28,14 +30,17 @@ pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn)
     }
     operator.check_referral(&current)?;
     operator.pre_read(&current)?;
+    let above = current.view()?.parent();
     if operator.envelope.controls.tree_delete {
-        return delete_tree(operator, current.id);
+        delete_tree(operator, current.id)?;
+    } else {
+        if tree::has_children(operator.snapshot(), current.id)? {
+            let text = "subordinate objects must be deleted first";
+            return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
+        }
+        remove(operator, &current, Writing::Changed)?;
     }
-    if tree::has_children(operator.snapshot(), current.id)? {
-        let text = "subordinate objects must be deleted first";
-        return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
-    }
-    remove(operator, &current, Writing::Changed)
+    clear_glue(operator, current.id, (above, EntryId::ROOT))
 }
 
 fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
@@ -99,21 +104,67 @@ pub(crate) fn remove<V: Snapshot>(
     current: &CurrentEntry<'_>,
     writing: Writing,
 ) -> Result<(), Failure> {
-    let view = current.view()?;
+    if current.flags()?.has(RecordFlags::GLUE) {
+        return remove_glue(operator, current, writing);
+    }
     let uuid = operator.entry_uuid(current)?;
     operator.keep_old(current, None)?;
-    let pretty_dn = operator.view.dn(&view)?;
-    let reader = operator.reader(current)?;
-    let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;
-    let snapshot = operator.snapshot();
-    pending::apply(&mut operator.set, snapshot, current.id, &changes, writing)?;
-    encode::remove(&mut operator.set, snapshot, &view)?;
-    tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
-    operator.bump_generation()?;
+    let pretty_dn = operator.view.dn(&current.view()?)?;
+    take_out(operator, current, writing)?;
     operator.log((current.id, EntryId::ROOT), uuid, &pretty_dn, |_| LoggedChange::Delete);
     operator.bury(&uuid);
     if operator.context.settings.keeps_states() {
         rows::forget(operator.snapshot(), &mut operator.set, &uuid)?;
     }
     Ok(())
+}
+
+/// Removes glue that has no subordinates any more: what every server does by itself.
+pub(crate) fn remove_glue<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    glue: &CurrentEntry<'_>,
+    writing: Writing,
+) -> Result<(), Failure> {
+    let pretty_dn = operator.view.dn(&glue.view()?)?;
+    replica_state::forget_glue(&mut operator.set, glue.id);
+    let mark = LogMark { local: true, ..LogMark::default() };
+    operator.log_marked((glue.id, EntryId::ROOT), Uuid::nil(), &pretty_dn, mark, |_| LoggedChange::Delete);
+    take_out(operator, glue, writing)
+}
+
+/// Removes glue whose last subordinate this change takes away, and so on upwards. `from`, `to`: the superiors of the subordinate before
+/// the change and after it.
+pub(crate) fn clear_glue<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    subordinate: EntryId,
+    (from, to): (EntryId, EntryId),
+) -> Result<(), Failure> {
+    let (mut gone, mut at) = (subordinate, from);
+    while at != EntryId::ROOT && at != to {
+        let current = operator.current_entry(at)?;
+        let is_glue = current.flags()?.has(RecordFlags::GLUE);
+        if !is_glue || tree::has_other_children(operator.snapshot(), at, gone)? {
+            break;
+        }
+        let above = current.view()?.parent();
+        remove_glue(operator, &current, Writing::Changed)?;
+        (gone, at) = (at, above);
+    }
+    Ok(())
+}
+
+/// Takes an entry out of the tree and of the indexes.
+pub(crate) fn take_out<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    current: &CurrentEntry<'_>,
+    writing: Writing,
+) -> Result<(), Failure> {
+    let view = current.view()?;
+    let reader = operator.reader(current)?;
+    let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;
+    let snapshot = operator.snapshot();
+    pending::apply(&mut operator.set, snapshot, current.id, &changes, writing)?;
+    encode::remove(&mut operator.set, snapshot, &view)?;
+    tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
+    Ok(operator.bump_generation()?)
 }

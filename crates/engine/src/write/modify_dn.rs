@@ -9,6 +9,7 @@ use larix_proto::ResultCode;
 use larix_schema::{MAX_DN_LENGTH, NormalDn};
 use larix_store::Snapshot;
 
+use super::delete;
 use super::disclosure;
 use super::entry_state;
 use super::modify;
@@ -89,7 +90,8 @@ pub(crate) fn modify_dn<V: Snapshot>(
     }
     let old = current.view()?;
     let renamed = entry_state::Renamed { old_rdn: old.rdn() };
-    entry_state::note_change(operator, (&current, &entry), &changes, Some(renamed))
+    entry_state::note_change(operator, (&current, &entry), &changes, Some(renamed))?;
+    delete::clear_glue(operator, current.id, (old_parent, parent))
 }
 
 /// The present superior: the requester must be allowed to take an entry away from it.

@@ -246,3 +246,40 @@ fn a_log_has_come_as_far_as_it_is_told() {
     record(&fixture, Recording { context_csns: vec![csn(9, 21)], ..new() });
     assert_eq!(known(), [csn(1, 30), csn(9, 21)]);
 }
+
+/// What a log gets that is not sent has the CSN of the time while the log has no other; a change that was made a moment before may be
+/// recorded behind it.
+#[test]
+fn what_is_not_sent_may_have_a_later_csn_than_what_follows() {
+    let fixture = Fixture::new();
+    let schema = Arc::clone(&fixture.schema);
+    let csn = Csn { time: Timestamp(30), count: 0, server_id: 1, modification: 0 };
+    let facts = AuditFacts { start: csn.time, ..AuditFacts::default() };
+    let of_change = NewRecord { csn: Some(csn), ..audit::of_request(&schema, &Request::Delete, &facts) };
+    let new = || Recording::new(schema.parse_dn(SUFFIX).unwrap(), SUFFIX.to_owned());
+    record(&fixture, Recording { container: Some(audit::container(&schema, SUFFIX, &[])), ..new() });
+    record(&fixture, Recording { records: vec![of_change], ..new() });
+    let csns: Vec<Csn> = logged(&fixture).iter().map(|record| record.csn).collect();
+    assert!(csns.len() == 2 && csns[1] == csn && csns[0] > csn, "{csns:?}");
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let view = fixture.database().view(&snapshot).unwrap();
+    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+}
+
+/// The changes of a member that was restored, or is filled anew, come back to it in any order.
+#[test]
+fn a_log_tells_of_own_changes_that_came_back() {
+    let fixture = Fixture::new();
+    let schema = Arc::clone(&fixture.schema);
+    let csn = |time| Csn { time: Timestamp(time), count: 0, server_id: 1, modification: 0 };
+    let of_change = |csn: Csn| {
+        let facts = AuditFacts { start: csn.time, ..AuditFacts::default() };
+        NewRecord { csn: Some(csn), ..audit::of_request(&schema, &Request::Delete, &facts) }
+    };
+    let new = || Recording::new(schema.parse_dn(SUFFIX).unwrap(), SUFFIX.to_owned());
+    let container = Some(audit::container(&schema, SUFFIX, &[csn(60)]));
+    record(&fixture, Recording { container, records: vec![of_change(csn(60)), of_change(csn(30))], ..new() });
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let view = fixture.database().view(&snapshot).unwrap();
+    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+}

@@ -152,6 +152,34 @@ fn superiors_that_are_missing_are_glue_until_they_come() {
     find_nothing(&f);
 }
 
+/// Other servers remove such glue when they hear of the change.
+#[test]
+fn glue_goes_with_the_last_that_a_client_takes_away() {
+    let below = "cn=a,ou=v,ou=u,dc=example,dc=com";
+    let glue = ["ou=v,ou=u,dc=example,dc=com", "ou=u,dc=example,dc=com"];
+    let rename = "changetype: modrdn\nnewrdn: cn=b\ndeleteoldrdn: 1\n";
+    for (change, left) in [
+        ("changetype: delete\n".to_owned(), [false, false]),
+        ("control: 1.2.840.113556.1.4.805 true\nchangetype: delete\n".to_owned(), [false, false]),
+        (format!("{rename}newsuperior: ou=Groups,dc=example,dc=com\n"), [false, false]),
+        (format!("{rename}newsuperior: ou=u,dc=example,dc=com\n"), [false, true]),
+        (rename.to_owned(), [true, true]),
+    ] {
+        let f = filled();
+        assert_eq!(apply(&f, [put(1, below, csn(2, 1), &[])]), "done");
+        f.apply(&format!("dn: {below}\n{change}"));
+        assert_eq!(glue.map(|dn| f.entry(dn).is_some()), left, "{change}");
+        find_nothing(&f);
+    }
+    // Something else stands on it.
+    let f = filled();
+    let other = "cn=b,ou=v,ou=u,dc=example,dc=com";
+    assert_eq!(apply(&f, [put(1, below, csn(2, 1), &[]), put(2, other, csn(2, 2), &[])]), "done, done");
+    f.apply(&format!("dn: {below}\nchangetype: delete\n"));
+    assert!(f.entry(other).is_some());
+    find_nothing(&f);
+}
+
 /// Two lines bring two parts of a database. An entry that is moved from one to the other leaves the first and comes into the second by
 /// one change, in any order; a refresh tells the delete under a later CSN. Neither line says how far the other one has come.
 #[test]

@@ -225,6 +225,9 @@ impl Following {
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
         let is_known = search.request.known.covers(&csn) || search.request.sid == Some(csn.server_id);
         if outline.local {
+            let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
+            let settled = settled_below(part, now.view, outline)?;
+            self.note_moved(*number, settled, true);
             return Ok(());
         }
         if is_known && outline.kind != OutlineKind::Delete {
@@ -321,6 +324,8 @@ impl Following {
         (name, cookie): (String, Option<String>),
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
+        // An older change that was merged leaves the entryCSN as it is: the consumer may know that.
+        let cookie_merged = if search.merged { search.cookie_moved() } else { None };
         let Some(part) = search.parts.get_mut(number) else { return Ok(()) };
         let (id, view) = (outline.entry, now.view);
         let below = moved_below(part, view, outline)?;
@@ -341,7 +346,8 @@ impl Following {
                 // Under a name that is not within the search: what moves it there comes later.
                 let name = (name != entry.dn).then(|| name.clone());
                 sent = name.is_none() || spans;
-                sent.then(|| Send { state, cookie: cookie.clone(), name })
+                let merged = cookie_merged.clone().filter(|_| entry.csn.is_some_and(|csn| csn > outline.csn));
+                sent.then(|| Send { state, cookie: cookie.clone().or(merged), name })
             })?
         } else {
             Fate::Gone
@@ -409,6 +415,21 @@ fn moved_below<S: Store, N: Snapshot>(
     let mut below = moved_with(part, view, outline.entry)?.ok_or_else(too_many)?;
     below.retain(|id| *id != outline.entry);
     Ok(below)
+}
+
+/// An entry that this server put below another superior by itself, and what is below it: that may concern a consumer of a part, which does
+/// not settle places as this server does.
+fn settled_below<S: Store, N: Snapshot>(
+    part: &mut DatabaseSearch<S>,
+    view: &View<'_, N>,
+    outline: &LogOutline,
+) -> Result<Vec<EntryId>, LdapResult> {
+    if part.unrestricted || !outline.is_settled() {
+        return Ok(Vec::new());
+    }
+    let mut settled = vec![outline.entry];
+    settled.extend(moved_below(part, view, outline)?);
+    Ok(settled)
 }
 
 impl<S: Store> DatabaseSearch<S> {

@@ -40,7 +40,7 @@ pub(super) struct LogRefresh {
     known: CsnVector,
     /// The beginning of a cookie that goes with each entry.
     each_cookie: Option<String>,
-    /// Goes with an entry that has come into the search with its superior.
+    /// Goes with an entry that has come into the search under a CSN that the consumer knows.
     cookie_moved: Option<String>,
     /// How far this server had come when the refresh began.
     start: CsnVector,

@@ -246,9 +246,9 @@ impl<S: Store> SyncSearch<S> {
         self.request.has_replica_id.then(|| format!("{}{CONTENT_ELSEWHERE}", self.cookie(&[])))
     }
 
-    /// The cookie beside an entry that has come into the search with its superior, for a Larix: that a consumer knows the entry's CSN does
-    /// not mean that it has the entry. One that is sent states goes by these. The consumer takes such an entry for what it had, be that
-    /// newer: one that takes changes itself, or has heard more than this server, is sent no such cookie.
+    /// The cookie beside an entry that has come into the search, or has changed, under a CSN that the consumer may know, for a Larix: with
+    /// its superior, or by an older change that was merged. One that is sent states goes by these. The consumer takes such an entry for
+    /// what it had, be that newer: one that takes changes itself, or has heard more than this server, is sent no such cookie.
     pub(super) fn cookie_moved(&self) -> Option<String> {
         let sends_states = self.values || self.states && self.merged;
         let hears_all_here = self.request.sid.is_none() && self.start.covers_all(&self.request.known);
@@ -469,10 +469,10 @@ impl<S: Store> SyncSearch<S> {
 
     /// A pass over all of the content, of which the consumer has what `known` covers.
     fn pass(&mut self, known: CsnVector, present: bool, each_cookie: Option<String>) -> SliceOutcome {
-        // Of an entry that was merged the entryCSN does not say what is in it.
-        let known = if self.merged { CsnVector::default() } else { known };
         // What is gone elsewhere has no other sign than that it is not named.
-        self.walk(&Refresh::new(known, present || self.elsewhere, each_cookie));
+        let mut refresh = Refresh::new(known, present || self.elsewhere, each_cookie);
+        refresh.merged = self.merged;
+        self.walk(&refresh);
         SliceOutcome::More
     }
 

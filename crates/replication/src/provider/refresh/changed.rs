@@ -98,6 +98,13 @@ pub(super) fn note_moved<S: Store, N: Snapshot>(
     Ok(true)
 }
 
+/// What this server put below another superior by itself is sent under the CSN that it had before.
+pub(super) fn note_settled(changed: &mut Changed, passes: &PassProgress, settled: &[(EntryId, Csn)]) {
+    for (id, csn) in settled.iter().filter(|(id, _)| !(passes.is_done(*id) || passes.is_deferred(*id))) {
+        changed.entry(*id).or_insert_with(|| Change::new(Uuid::nil(), *csn)).moved = true;
+    }
+}
+
 /// A moved entry, and what is below it. `None`: it is more than is sent one by one.
 ///
 /// # Errors

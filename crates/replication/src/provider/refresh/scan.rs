@@ -5,7 +5,7 @@ use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_proto::LdapResult;
 use larix_store::Store;
 
-use super::changed::{Changed, Renamed, note, note_moved};
+use super::changed::{Changed, Renamed, note, note_moved, note_settled};
 use super::{At, LogRefresh};
 use crate::provider::decide::ConsumerRequest;
 use crate::provider::passes::{PassProgress, bound};
@@ -22,6 +22,8 @@ struct Scanned {
     last: u64,
     count: u64,
     renamed: Vec<Renamed>,
+    /// Those that this server moved by itself.
+    settled: Vec<(EntryId, Csn)>,
     /// Another entry may be the base: what the consumer knows says nothing of what is below it.
     rebases: bool,
     /// Something is kept in mind that this pass does not tell.
@@ -74,6 +76,9 @@ impl LogRefresh {
         });
         let visited = visited.map_err(|fault| failed(&fault));
         let noted = visited.and_then(|_| note_moved(part, &view, changed, &passes, &scanned.renamed));
+        if !part.unrestricted {
+            note_settled(changed, &passes, &scanned.settled);
+        }
         if let Some(place) = self.passes.get_mut(number) {
             *place = passes;
         }
@@ -108,8 +113,14 @@ impl LogRefresh {
     ) -> bool {
         // What a delete's CSN says may be a guess: see the persist stage.
         let is_known = self.known.covers(&outline.csn);
+        if outline.is_settled() {
+            scanned.renamed.push(Renamed { entry: outline.entry, csn: outline.csn, is_moved: true });
+            scanned.settled.push((outline.entry, outline.csn));
+            // The consumer may have it under this name until it is told what this server decided.
+            self.stale_names.entry(outline.dn.to_lowercase()).or_insert(outline.entry);
+        }
         if outline.local || is_known && outline.kind != OutlineKind::Delete {
-            return false;
+            return outline.is_settled();
         }
         let is_later = self.high.is_some_and(|high| outline.csn > high);
         if let OutlineKind::ModifyDn { new_superior, .. } = &outline.kind {

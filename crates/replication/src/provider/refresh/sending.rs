@@ -211,13 +211,15 @@ impl LogRefresh {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
         }
         let each = &self.each_cookie;
-        let moved = self.cookie_moved.clone().filter(|_| is_moved);
         // What a glued database's base lacks was found out before.
         let fate = fate(part, 1, view, id, out, &mut |entry| {
             // Ahead of the contextCSN others may come yet that are older.
             let cookie = each.as_ref().zip(entry.csn.filter(|csn| self.start.covers(csn)));
             let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
-            Some(Send { state: EntryState::Add, cookie: moved.clone().or(cookie), name: None })
+            // It was moved, or an older change was merged with what the consumer knows.
+            let is_known = entry.csn.is_some_and(|csn| self.known.covers(&csn));
+            let come = self.cookie_moved.clone().filter(|_| is_moved || is_known);
+            Some(Send { state: EntryState::Add, cookie: come.or(cookie), name: None })
         })?;
         if fate == Fate::Content {
             part.view.insert(id);
