@@ -144,8 +144,8 @@ impl File {
         let unreached: Vec<&ConfigDn> = validate::unreached(database, config).collect();
         let reached = database.suffixes.iter().filter(|suffix| !unreached.contains(suffix));
         let reached: Vec<&NormalDn> = reached.map(|suffix| &suffix.normal).collect();
-        let has_stray_root = database.kind.own_suffix_normal().is_none()
-            && validate::stray_root(database, &reached).is_some();
+        let has_stray_root =
+            database.kind.own_suffix_normal().is_none() && validate::stray_root(database, &reached).is_some();
         let password = database.root_password.as_ref().filter(|_| has_stray_root);
         if unreached.is_empty() && password.is_none() {
             return Cow::Borrowed(&database.settings);

@@ -539,8 +539,10 @@ mod tests {
         let root = "olcSuffix: cn=a,cn=config\nolcRootDN: cn=root,cn=a,cn=config\nolcRootPW: secret\n";
         let directory = directory([Some(""), Some(root), None]);
         let exported = read(directory.path()).unwrap().to_slapd_conf();
-        let left_out =
-            ["suffix cn=a,cn=config, which nothing reaches", "rootpw, whose rootdn is below no suffix that stands here"];
+        let left_out = [
+            "suffix cn=a,cn=config, which nothing reaches",
+            "rootpw, whose rootdn is below no suffix that stands here",
+        ];
         assert_eq!(exported.without_form, left_out);
         let file = directory.path().join("exported.conf");
         std::fs::write(&file, &exported.text).unwrap();
@@ -570,7 +572,10 @@ mod tests {
         // A server starts with it, and a file has what it may have.
         let kept = Config::from_kept_entries(between.entries(), Source::QuickStart).unwrap();
         assert_eq!(warnings(&kept), [warning]);
-        assert_eq!(kept.to_slapd_conf().without_form, ["rootpw, whose rootdn is below no suffix that stands here"]);
+        assert_eq!(
+            kept.to_slapd_conf().without_form,
+            ["rootpw, whose rootdn is below no suffix that stands here"]
+        );
         let after = changed(&between, "replace: olcRootDN\nolcRootDN: cn=r,cn=two").unwrap().config;
         assert_eq!(warnings(&after), [""; 0]);
         // A password that could never be used is as wrong as ever.

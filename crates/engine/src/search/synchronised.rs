@@ -449,7 +449,8 @@ impl SearchTask {
                     *refresh.whole.insert(spans_all && !by_names)
                 }
             };
-            has_come = refresh.merged || (!whole && refresh.has_new_superior(seen.view, &seen.reader.view)?);
+            has_come =
+                refresh.merged || (!whole && refresh.has_new_superior(seen.view, &seen.reader.view)?);
             if !has_come {
                 refresh.name(uuid, message, out);
                 return Ok(None);
