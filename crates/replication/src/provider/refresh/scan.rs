@@ -1,5 +1,6 @@
 //! The first stage of a refresh from the log: what the records say has changed, as much of it as is kept in mind at once.
 
+use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_proto::LdapResult;
