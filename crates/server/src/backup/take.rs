@@ -113,8 +113,8 @@ pub fn take_increment(
             let name = PathBuf::from(format!("database-{}.changes", number + 1));
             databases.push(changes::write(source.store, known, (part, name), pace)?);
         }
-        let previous = Some(chain.last_digest().to_owned());
-        let manifest = Manifest { previous, ..manifest((began, pace.now()), configuration, databases) };
+        let mut manifest = manifest((began, pace.now()), configuration, databases);
+        manifest.previous = Some(chain.last_digest().to_owned());
         manifest.write(&part.join(INCREMENT_MANIFEST))?;
         Ok(manifest)
     })?;
