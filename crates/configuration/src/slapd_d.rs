@@ -552,6 +552,24 @@ mod tests {
         assert_eq!(suffixes.map(ToString::to_string).collect::<Vec<_>>(), ["cn=one"]);
     }
 
+    #[test]
+    fn a_limit_that_the_frontend_sets_too_is_warned_of() {
+        let warnings = |own: &str| -> Vec<String> {
+            let directory = directory([Some(own), None, None]);
+            let frontend = "dn: olcDatabase={-1}frontend\nobjectClass: olcDatabaseConfig\n\
+                            objectClass: olcFrontendConfig\nolcDatabase: {-1}frontend\nolcSizeLimit: 3\nolcTimeLimit: 5\n";
+            std::fs::create_dir_all(directory.path().join("cn=config")).unwrap();
+            std::fs::write(directory.path().join("cn=config/olcDatabase={-1}frontend.ldif"), frontend).unwrap();
+            let config = read(directory.path()).unwrap();
+            config.notes.iter().filter(|note| note.is_warning).map(ToString::to_string).collect()
+        };
+        assert_eq!(warnings(""), [""; 0]);
+        assert_eq!(warnings("olcSizeLimit: 3\n"), [""; 0]);
+        let expected = "cn=config: olcSizeLimit: warning: olcDatabase={-1}frontend,cn=config sets it, too, and that counts: \
+                        change it there";
+        assert_eq!(warnings("olcSizeLimit: 6\nolcTimeLimit: 5\n"), [expected]);
+    }
+
     /// As the usual instructions for a new server have it: one after the other.
     #[test]
     fn a_suffix_and_a_rootdn_change_in_two_steps() {

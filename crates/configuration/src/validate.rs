@@ -64,6 +64,7 @@ pub(super) fn complete_after(mut config: Config, earlier: Earlier<'_>) -> Result
     balance(&mut config)?;
     access(&config)?;
     access_notes(&mut config);
+    overruled_limits(&mut config);
     useless.into_iter().for_each(|(origin, text)| config.notes.warn(origin, &text));
     for database in &config.databases {
         if database.kind.is_stored() && database.suffixes.is_empty() {
@@ -76,6 +77,18 @@ pub(super) fn complete_after(mut config: Config, earlier: Earlier<'_>) -> Result
         }
     }
     Ok(config)
+}
+
+/// A limit of cn=config itself has no effect where the frontend sets it, too. In a slapd the one that was set last counts, until its next start.
+fn overruled_limits(config: &mut Config) {
+    for attribute in ["olcSizeLimit", "olcTimeLimit"] {
+        let (own, common) = (config.global.settings.get(attribute), config.frontend.settings.get(attribute));
+        if !own.is_empty() && !common.is_empty() && own != common {
+            let origin = Origin::Value { dn: Arc::from("cn=config"), attribute: attribute.to_owned() };
+            let text = "olcDatabase={-1}frontend,cn=config sets it, too, and that counts: change it there";
+            config.notes.warn(origin, text);
+        }
+    }
 }
 
 /// The overlays of a database can be built.
