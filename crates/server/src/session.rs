@@ -118,9 +118,10 @@ impl Session {
         self.mechanism = if method == Method::Sasl { mechanism } else { "" };
     }
 
-    /// The SASL mechanism of the identity in force; empty without one.
+    /// The SASL mechanism of the identity in force as the names of users have it, without `-PLUS`; empty without one.
     pub(crate) fn mechanism(&self) -> &'static str {
-        if self.method == Method::Sasl { self.mechanism } else { "" }
+        let mechanism = if self.method == Method::Sasl { self.mechanism } else { "" };
+        mechanism.strip_suffix("-PLUS").unwrap_or(mechanism)
     }
 
     /// The client that just bound acts as another identity from here on.

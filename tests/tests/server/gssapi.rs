@@ -234,6 +234,8 @@ fn names_and_layers(realm: &Realm) {
         ("", false, &["-O", "maxssf=0"], Ok(ANN), 0),
         ("", true, &[], Ok(ANN), 256),
         ("", true, &["-O", "maxssf=0"], Ok(ANN), 0),
+        // Himself: the realm is a part of this name, too.
+        ("", false, &["-X", "u:ann"], Ok(ANN), 256),
         (mapped, false, &[], Ok("dn:uid=ann,dc=example,dc=com"), 256),
         ("sasl-secprops minssf=56", false, &[], Ok(ANN), 256),
         ("sasl-secprops minssf=56", false, &["-O", "maxssf=1"], Err(()), 0),

@@ -69,12 +69,12 @@ pSY5Ze9NUH+I35LC3gVq+DpBfK46iXBxvhAKqVu9pE=:VpYlBuxyzeCI1KnctrefdljpB1mk3Gp7sBI/
 const MECHANISMS: [&str; 6] =
     ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "DIGEST-MD5", "CRAM-MD5", "PLAIN"];
 
-fn start(kind: Kind) -> (Site, Server) {
+fn start(kind: Kind, settings: &str) -> (Site, Server) {
     let own = match kind {
         Kind::Larix => format!("sasl-mechanisms {}\n", MECHANISMS.join(" ")),
         Kind::Slapd => String::new(),
     };
-    let site = Site::new(kind, &format!("{own}{CONFIGURATION}"));
+    let site = Site::new(kind, &format!("{own}{settings}{CONFIGURATION}"));
     let verifier = if kind == Kind::Larix { VERIFIER } else { "" };
     site.load(&format!("{ENTRIES}{verifier}"));
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
@@ -104,6 +104,11 @@ struct Both {
 }
 
 impl Both {
+    fn start(settings: &str) -> Self {
+        let slapd = (!Kind::Slapd.is_lacking()).then(|| start(Kind::Slapd, settings));
+        Self { larix: start(Kind::Larix, settings), slapd }
+    }
+
     fn check(&self, mechanism: &str, user: &str, password: &str, more: &[&str], expected: &str) {
         let context = format!("{mechanism} {user} {password} {more:?}");
         if let Some((_, slapd)) = &self.slapd {
@@ -123,8 +128,7 @@ fn cyrus_clients_are_let_in_as_slapd_lets_them() {
     if packages::LDAP_UTILS.is_lacking() | packages::SASL_MODULES.is_lacking() {
         return;
     }
-    let slapd = (!Kind::Slapd.is_lacking()).then(|| start(Kind::Slapd));
-    let both = Both { larix: start(Kind::Larix), slapd };
+    let both = Both::start("");
     let plain = ["-O", "none"];
     for mechanism in MECHANISMS {
         for (user, password, expected) in [
@@ -162,6 +166,31 @@ fn cyrus_clients_are_let_in_as_slapd_lets_them() {
         ("DIGEST-MD5", "49"),
     ] {
         both.check_larix(mechanism, "verified", "secret", &plain, expected);
+    }
+    assert!(both.larix.1.stop(), "Larix did not stop cleanly");
+}
+
+/// `sasl-realm` stands in the name of each user who logs in, and in that of `-X u:`; not in that of proxied authorization.
+#[test]
+fn a_realm_is_a_part_of_the_names_of_all_mechanisms() {
+    if packages::LDAP_UTILS.is_lacking() | packages::SASL_MODULES.is_lacking() {
+        return;
+    }
+    let ann_of_the_realm = "^uid=ann,cn=x.test,cn=[^,]+,cn=auth$";
+    let both = Both::start(&format!(
+        "sasl-realm X.TEST\nauthz-regexp \"{ann_of_the_realm}\" \"uid=bob,dc=example,dc=com\"\n"
+    ));
+    let password = "b,o=b\u{20ac}";
+    let (ann, bob) = ("dn:uid=ann,dc=example,dc=com", "dn:uid=bob,dc=example,dc=com");
+    for mechanism in MECHANISMS {
+        // slapd finds the user of PLAIN so, and compares with the password of `uid=ann@x.test,cn=x.test,...`.
+        let check = if mechanism == "PLAIN" { Both::check_larix } else { Both::check };
+        check(&both, mechanism, "ann", password, &["-O", "none"], bob);
+        check(&both, mechanism, "ann", "annpw", &["-O", "none"], "49");
+        check(&both, mechanism, "ann", password, &["-O", "none", "-e", "!authzid=u:ann"], ann);
+        if mechanism != "CRAM-MD5" {
+            check(&both, mechanism, "ann", password, &["-O", "none", "-X", "u:ann"], bob);
+        }
     }
     assert!(both.larix.1.stop(), "Larix did not stop cleanly");
 }
@@ -260,7 +289,7 @@ fn an_answer_to_a_challenge_is_of_the_password_of_now() {
             (replace(2, ann, "userPassword", "another"), false),
             (delete.clone(), false),
         ] {
-            let (_site, server) = start(Kind::Larix);
+            let (_site, server) = start(Kind::Larix, "");
             let output = login_around(&server, mechanism, &request);
             assert_eq!(output.status.success(), is_let_in, "{mechanism}: {output:?}");
             let said = String::from_utf8_lossy(&output.stdout).contains(ann);
@@ -309,21 +338,23 @@ fn own_clients_bind_to_the_channel() {
     let path = folder.path().display();
     std::fs::write(folder.path().join("ca.pem"), authority.certificate()).expect("a file");
     let tls = format!("TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n");
+    let no_name_has_plus = "authz-regexp \"^uid=[^,]+,cn=[^,]+-plus,cn=auth$\" \"cn=nobody\"\n";
     for (configured, version, wanted) in [
         ("", "3.4", ""),
         ("", "3.3", "tls-endpoint"),
         ("sasl-cbinding tls-endpoint\n", "3.3", "tls-endpoint"),
         ("sasl-cbinding tls-exporter\n", "3.4", "tls-exporter"),
     ] {
-        let site = Site::new(Kind::Larix, &format!("{tls}{configured}{CONFIGURATION}"));
+        let site = Site::new(Kind::Larix, &format!("{tls}{configured}{no_name_has_plus}{CONFIGURATION}"));
         site.load(ENTRIES);
         let urls = ["ldaps://127.0.0.1:0/"];
         let server = Server::start_on(Kind::Larix, &site.configuration(), &urls, &[], &[])
             .unwrap_or_else(|error| panic!("{error}"));
         let url = format!("ldaps://{}/", server.address);
-        let ask = |mechanism: &str, binding: &str, password: &str| {
+        let ask = |mechanism: &str, binding: &str, (user, password): (&str, &str), more: &[&str]| {
             let output = Command::new(Kind::Larix.program().expect("a binary"))
-                .args(["whoami", "-H", &url, "-Y", mechanism, "-U", "ann", "-w", password])
+                .args(["whoami", "-H", &url, "-Y", mechanism, "-U", user, "-w", password])
+                .args(more)
                 .args([
                     "-o",
                     &format!("tls_cacert={path}/ca.pem"),
@@ -342,12 +373,18 @@ fn own_clients_bind_to_the_channel() {
             (identity, String::from_utf8_lossy(&output.stderr).into_owned())
         };
         for mechanism in ["SCRAM-SHA-1-PLUS", "SCRAM-SHA-256-PLUS", "SCRAM-SHA-512-PLUS"] {
-            let (identity, why) = ask(mechanism, wanted, "annpw");
-            assert_eq!(identity, "dn:uid=ann,dc=example,dc=com", "{configured} {mechanism} {wanted}: {why}");
-            assert_eq!(ask(mechanism, wanted, "wrong").0, "");
+            let named = "dn:uid=ann,dc=example,dc=com";
+            let (identity, why) = ask(mechanism, wanted, ("ann", "annpw"), &[]);
+            assert_eq!(identity, named, "{configured} {mechanism} {wanted}: {why}");
+            assert_eq!(ask(mechanism, wanted, ("ann", "wrong"), &[]).0, "");
+            // The names of others have no -PLUS either.
+            for acting in [["-X", "u:ann"], ["-e", "!authzid=u:ann"]] {
+                let (identity, why) = ask(mechanism, wanted, ("bob", "b,o=b\u{20ac}"), &acting);
+                assert_eq!(identity, named, "{configured} {mechanism} {acting:?}: {why}");
+            }
         }
         if configured.ends_with("exporter\n") {
-            let (identity, why) = ask("SCRAM-SHA-256-PLUS", "tls-endpoint", "annpw");
+            let (identity, why) = ask("SCRAM-SHA-256-PLUS", "tls-endpoint", ("ann", "annpw"), &[]);
             assert!(identity.is_empty() && !why.is_empty(), "{identity} {why}");
         }
         assert!(server.stop());

@@ -249,7 +249,7 @@ impl<'c> Names<'c> {
 
     /// The DN of `dn:DN` or `u:NAME`, and the empty one of `anonymous`: what the server takes.
     fn of_authorization(&self, id: &str) -> anyhow::Result<NormalDn> {
-        let found = self.mapper().authorization(id, "");
+        let found = self.mapper().authorization(id, "", "");
         found.map_err(|fault| anyhow::anyhow!("-X {id:?}: {}", fault.text()))
     }
 }

@@ -98,7 +98,7 @@ impl Check<'_> {
             eprintln!("ID: <{who}> check succeeded\nauthcID:     <{dn}>");
             return true;
         };
-        let target = match mapper.authorization(whom, &self.args.mechanism) {
+        let target = match mapper.authorization(whom, "", &self.args.mechanism) {
             Ok(target) => target,
             Err(fault) => return failed("authzID", whom, fault),
         };

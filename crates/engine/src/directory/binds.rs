@@ -38,6 +38,8 @@ pub struct BindLookup {
     pub key: Option<Arc<dyn PasswordKey>>,
     /// The limit that does not allow for the entry's other passwords: they match nothing.
     pub exceeded: Option<LimitExceeded>,
+    /// It is the database's root DN.
+    pub is_root: bool,
 }
 
 /// Passwords stay out of logs.
@@ -91,15 +93,16 @@ impl<S: Store> ChosenDatabase<'_, S> {
     /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
     pub fn bind_lookup(self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
         let name = dn.as_str();
+        let settings = self.served.database.current_settings();
+        let is_root = settings.root_dn.as_ref() == Some(dn);
         let mut lookup = BindLookup {
             dn: dn.clone(),
             shown: name.to_owned(),
             secrets: Vec::new(),
             key: None,
             exceeded: None,
+            is_root,
         };
-        let settings = self.served.database.current_settings();
-        let is_root = settings.root_dn.as_ref() == Some(dn);
         if is_root {
             lookup.shown.clone_from(&settings.root_dn_text);
             lookup.secrets.extend(settings.root_password.clone());

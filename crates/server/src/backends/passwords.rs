@@ -41,6 +41,8 @@ pub(super) struct AccountPasswords {
     pub(super) code_length: Option<usize>,
     /// The limit that keeps the others of the entry's passwords out.
     pub(super) exceeded: Option<LimitExceeded>,
+    /// They are a root DN's: its configured password says nothing of what accounts have.
+    pub(super) is_root: bool,
 }
 
 impl AccountPasswords {
@@ -60,6 +62,7 @@ impl AccountPasswords {
             shown: Some(found.shown),
             code_length: chosen.code_length(dn, sent)?,
             exceeded: found.exceeded,
+            is_root: found.is_root,
         })
     }
 
@@ -73,13 +76,15 @@ impl AccountPasswords {
         is_right.then(|| Self {
             passwords: vec![Zeroizing::new(secret.clone())],
             shown: Some(settings.root_dn_text.clone()),
+            is_root: true,
             ..Self::none()
         })
     }
 
     /// For a name without an account.
     pub(super) fn none() -> Self {
-        Self { passwords: Vec::new(), key: None, shown: None, code_length: None, exceeded: None }
+        let passwords = Vec::new();
+        Self { passwords, key: None, shown: None, code_length: None, exceeded: None, is_root: false }
     }
 }
 
@@ -106,7 +111,7 @@ impl Common {
         Reply::Later(PendingAnswer::default())
     }
 
-    /// Ends a bind of a name that no database stores, by these passwords.
+    /// Ends a bind of a name that no database stores, by these passwords, which are a root DN's.
     pub(super) fn bind_without_database(
         self: &Arc<Self>,
         context: &Context<'_>,
@@ -114,7 +119,7 @@ impl Common {
         passwords: Vec<Secret>,
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
-        let stored = AccountPasswords { passwords, ..AccountPasswords::none() };
+        let stored = AccountPasswords { passwords, is_root: true, ..AccountPasswords::none() };
         self.bind(Judge::without_database(self), context, bind, stored, later)
     }
 
@@ -127,7 +132,7 @@ impl Common {
         later: Later<'_, Verdict>,
     ) -> Reply<Verdict> {
         let Self { config, services, .. } = self;
-        let AccountPasswords { passwords: mut stored, key, shown, code_length, exceeded } = stored;
+        let AccountPasswords { passwords: mut stored, key, shown, code_length, exceeded, is_root } = stored;
         let (password, code) = match bind.proof {
             Proof::Password(password) => split_code(password, code_length),
             Proof::Judged(_) => (Zeroizing::default(), GivenCode::Missing),
@@ -138,10 +143,11 @@ impl Common {
         }
         self.drop_costly(&mut stored, bind.dn);
         let like_key = key.as_ref().map(|key| key.like());
-        match like_key.as_ref().or_else(|| stored.first()) {
-            Some(first) => services.decoy.learn(first),
+        if stored.is_empty() {
             // The time of the answer must not show that there is no such account, or that it has no password.
-            None => stored.push(services.decoy.get()),
+            stored = services.decoy.values(bind.dn);
+        } else if !is_root {
+            services.decoy.learn(bind.dn, like_key.iter().chain(&stored));
         }
         let judged = judge.judges(bind.dn);
         let heavy = key.is_some()

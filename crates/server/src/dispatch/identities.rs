@@ -63,7 +63,7 @@ impl Dispatcher {
         let identities = IdentityResolver { server: &self.server, anonymous, subject: me, who: who.as_ref() };
         let mechanism = self.session.mechanism();
         take_missed_lookup();
-        let whom = identities.authorization(&control.authzid, mechanism);
+        let whom = identities.authorization(&control.authzid, "", mechanism);
         let is_allowed = whom.as_ref().is_ok_and(|whom| identities.allows(who.as_ref(), whom));
         none_missed()?;
         let whom = whom.map_err(|_| denied("authzId mapping failed"))?;
@@ -102,11 +102,16 @@ impl IdentityResolver<'_> {
         Mapper { lookups: &online, rules, rewrite, who: self.who }.name(identity)
     }
 
-    pub(super) fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, IdentityFault> {
+    pub(super) fn authorization(
+        &self,
+        identity: &str,
+        realm: &str,
+        mechanism: &str,
+    ) -> Result<NormalDn, IdentityFault> {
         let generation = self.server.generation();
         let (online, config) = (self.online(&generation), &generation.config);
         let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
-        Mapper { lookups: &online, rules, rewrite, who: self.who }.authorization(identity, mechanism)
+        Mapper { lookups: &online, rules, rewrite, who: self.who }.authorization(identity, realm, mechanism)
     }
 
     pub(super) fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {

@@ -230,6 +230,8 @@ fn identities() {
         ("ann", "", Err(IdentityFault::Form)),
         ("x:ann", "", Err(IdentityFault::Form)),
     ] {
-        assert_eq!(mapper.authorization(identity, mechanism), expected.map(dn), "{identity} {mechanism}");
+        assert_eq!(mapper.authorization(identity, "", mechanism), expected.map(dn), "{identity} {mechanism}");
     }
+    let of_realm = mapper.authorization("u:ann", "REALM", "PLAIN");
+    assert_eq!(of_realm, Ok(dn("uid=ann,cn=realm,cn=plain,cn=auth")));
 }

@@ -69,18 +69,23 @@ impl std::fmt::Debug for Mapper<'_> {
 }
 
 impl Mapper<'_> {
-    /// The DN of an authorization identity (RFC 4513 section 5.2.1.8): `dn:DN`, or `u:NAME` under this mechanism. The
-    /// empty DN for `anonymous`.
+    /// The DN of an authorization identity (RFC 4513 section 5.2.1.8): `dn:DN`, or `u:NAME` of this realm under this
+    /// mechanism. The empty DN for `anonymous`.
     ///
     /// # Errors
     /// If it has neither form, or is not a DN.
-    pub fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, IdentityFault> {
+    pub fn authorization(
+        &self,
+        identity: &str,
+        realm: &str,
+        mechanism: &str,
+    ) -> Result<NormalDn, IdentityFault> {
         if identity.eq_ignore_ascii_case("anonymous") {
             return Ok(NormalDn::root());
         }
         match identity.split_at_checked(identity.find(':').map_or(0, |at| at + 1)) {
             Some((prefix, name)) if prefix.eq_ignore_ascii_case("u:") => {
-                self.name(&user_name(name, "", mechanism)).ok_or(IdentityFault::Dn)
+                self.name(&user_name(name, realm, mechanism)).ok_or(IdentityFault::Dn)
             }
             Some((prefix, dn)) if prefix.eq_ignore_ascii_case("dn:") => {
                 let normal = self.lookups.schema().parse_dn(dn).map_err(|_| IdentityFault::Dn)?;

@@ -244,8 +244,7 @@ impl Dispatcher {
             Step::Failed(why) => Err(failure(&why)),
             Step::Malformed(what) => Err(malformed(&format!("malformed message: {what}"))),
             Step::Done { principal, authzid, layer } => {
-                let realm = self.server.config().global.sasl.realm.clone().unwrap_or_default();
-                let claim: Claim = self.claim(Mechanism::Gssapi, &principal, &realm, &authzid)?;
+                let claim: Claim = self.claim(Mechanism::Gssapi, &principal, &authzid)?;
                 let layer = layer.map(|layer| -> Box<dyn SecurityLayer> { Box::new(layer) });
                 self.conclude_claim(in_flight, Mechanism::Gssapi, claim, true, None, layer)
             }

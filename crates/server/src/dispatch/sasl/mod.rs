@@ -82,8 +82,9 @@ impl SaslLogin {
             let text = format!("SASL(-14): authorization failure: {text}");
             LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
         };
+        let realm = server.config().global.sasl.realm.clone().unwrap_or_default();
         take_missed_lookup();
-        let whom = resolver.authorization(&self.authzid, self.mechanism.name());
+        let whom = resolver.authorization(&self.authzid, &realm, base_name(self.mechanism));
         let is_allowed = whom.as_ref().is_ok_and(|whom| resolver.allows(Some(dn), whom));
         none_missed()?;
         let whom = whom.map_err(|fault| refuse(fault.text()))?;
@@ -213,7 +214,7 @@ impl Dispatcher {
 
     fn plain(&mut self, in_flight: RequestInFlight, message: &[u8]) -> Result<BindStep, LdapResult> {
         let plain = Plain::parse(message).map_err(|fault| faulty(&fault))?;
-        let claim = self.claim(Mechanism::Plain, plain.authcid, "", plain.authzid)?;
+        let claim = self.claim(Mechanism::Plain, plain.authcid, plain.authzid)?;
         let shown_dn = claim.dn.as_str().to_owned();
         let kind = LoginKind::Sasl(Box::new(SaslLogin::new(Mechanism::Plain, claim.authcid, claim.authzid)));
         let login = Login { dn: claim.dn, shown_dn, kind };
@@ -229,7 +230,7 @@ impl Dispatcher {
         message: &[u8],
     ) -> Result<BindStep, LdapResult> {
         let first = ClientFirst::parse(message).map_err(|fault| faulty(&fault))?;
-        let claim = self.claim(Mechanism::Scram { hash, plus }, &first.authcid, "", &first.authzid)?;
+        let claim = self.claim(Mechanism::Scram { hash, plus }, &first.authcid, &first.authzid)?;
         let secret = self.secret_of(&claim.dn, Some(hash))?;
         let source = self.job_source(&claim.dn);
         let server_secret = self.server.sasl_secret;
@@ -341,10 +342,8 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let mechanism = Mechanism::DigestMd5;
         let response = digest_md5::Response::parse(message).map_err(|fault| faulty(&fault))?;
-        // The realm is a part of the name only where one is configured, as with Cyrus SASL.
-        let realm = self.server.config().global.sasl.realm.clone().unwrap_or_default();
         let authzid = response.authzid.as_deref().unwrap_or_default();
-        let claim = self.claim(mechanism, &response.username, &realm, authzid)?;
+        let claim = self.claim(mechanism, &response.username, authzid)?;
         let secret = match self.secret_of(&claim.dn, None)? {
             Some(ScramSecret::Password(password)) => Some(password),
             _ => None,
@@ -367,7 +366,7 @@ impl Dispatcher {
         message: &[u8],
     ) -> Result<BindStep, LdapResult> {
         let answer = cram_md5::Answer::parse(message).map_err(|fault| faulty(&fault))?;
-        let claim = self.claim(Mechanism::CramMd5, answer.authcid, "", "")?;
+        let claim = self.claim(Mechanism::CramMd5, answer.authcid, "")?;
         let secret = self.secret_of(&claim.dn, None)?;
         let password: &[u8] = match &secret {
             Some(ScramSecret::Password(password)) => password,
@@ -421,16 +420,11 @@ impl Dispatcher {
         Ok(BindStep::Bound(answer))
     }
 
-    /// The directory's name for a user of a mechanism.
-    fn claim(
-        &self,
-        mechanism: Mechanism,
-        authcid: &str,
-        realm: &str,
-        authzid: &str,
-    ) -> Result<Claim, LdapResult> {
+    /// The directory's name for a user of a mechanism. A realm that is configured is a part of it, as with Cyrus SASL.
+    fn claim(&self, mechanism: Mechanism, authcid: &str, authzid: &str) -> Result<Claim, LdapResult> {
         let authcid = Claim::prepared(authcid);
-        let name = user_name(&authcid, realm, base_name(mechanism));
+        let realm = self.server.config().global.sasl.realm.clone().unwrap_or_default();
+        let name = user_name(&authcid, &realm, base_name(mechanism));
         let identity = normal_text(self.server.databases().schema(), &name);
         let (dn, _) = self.map_identity(&name)?;
         Ok(Claim { authcid, authzid: authzid.to_owned(), identity, dn })
