@@ -243,7 +243,7 @@ fn clients_that_do_not_read_hold_up_no_restore() {
     assert_eq!(answer.status, 303, "{}", answer.body);
     let body = shows(&mut http, "was restored");
     let (_, rest) = body.split_once("Clients got no answers from the databases for ").unwrap();
-    let milliseconds = rest.split_once(" ms").unwrap().0.replace(',', "").parse::<u64>().unwrap();
+    let milliseconds = rest.split_once(" ms").unwrap().0.replace('\u{202f}', "").parse::<u64>().unwrap();
     // What it waits for such clients at most is 30 s.
     assert!(milliseconds < 30_000, "{milliseconds}");
     // The log has a thread of its own.

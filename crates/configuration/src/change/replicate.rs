@@ -595,7 +595,8 @@ mod tests {
                 let start = format!("olcDatabase={{{number}}}");
                 assert_eq!(names.iter().filter(|name| name.starts_with(&start)).count(), 1, "{names:?}");
             }
-            names.into_iter().filter(|name| name.starts_with("olcOverlay={0}seqmod,")).collect::<Vec<_>>()
+            let is_it = |name: &String| name.starts_with("olcOverlay={0}seqmod,") && name.contains("}null,");
+            names.into_iter().filter(is_it).collect::<Vec<_>>()
         };
         let first = "olcDatabase={1}null,cn=config";
         let second = "olcDatabase={2}null,cn=config";
