@@ -116,7 +116,7 @@ impl fmt::Display for Named<'_> {
             Finding::Record { entry, fault } => write!(f, "entry {entry}: {fault}"),
             Finding::NotInTree { entry } => write!(f, "entry {entry} is not in the tree"),
             Finding::Name { entry, rdn } => {
-                write!(f, "entry {entry} is not found by its name {rdn:?}, which the schema reads otherwise now")
+                write!(f, "entry {entry} is not found by its name {rdn:?}: the schema reads it otherwise")
             }
             Finding::StrayTreeRow { key, entry } => {
                 let rdn = String::from_utf8_lossy(key.get(8..).unwrap_or_default()).into_owned();
