@@ -170,6 +170,9 @@ fn check_entry<N: Snapshot>(
     if tree::child(view.snapshot, entry.parent(), entry.normal_rdn())? != Some(id) {
         report(Finding::NotInTree { entry: id });
     }
+    if !reads_as_stored(view, entry) {
+        report(Finding::Name { entry: id, rdn: entry.rdn().to_owned() });
+    }
     if entry.parent() != EntryId::ROOT && view.stored(entry.parent())?.is_none() {
         report(Finding::Orphan { entry: id, parent: entry.parent() });
     }
@@ -285,6 +288,12 @@ fn check_outside<N: Snapshot>(
 }
 
 /// Whether a member of a large set has the key by which it is looked for. The rule may be another one than when it was stored.
+/// Whether the name of the entry leads to the row of the tree that it has: the schema may have been edited since.
+fn reads_as_stored<N: Snapshot>(view: &View<'_, N>, entry: EntryView<'_>) -> bool {
+    let mut normal = Vec::new();
+    view.schema.write_normal_dn(entry.rdn(), &mut normal).is_ok() && normal == entry.normal_rdn()
+}
+
 fn has_its_key<N: Snapshot>(view: &View<'_, N>, number: AttributeNumber, key: &[u8], value: &[u8]) -> bool {
     // Of an attribute that the schema has lost nothing can be said.
     let Some(rule) = view.catalog.row(number).and_then(|row| row.equality) else { return true };

@@ -97,6 +97,30 @@ fn entries_that_the_schema_does_not_permit_are_found() {
 }
 
 /// A full disk under the report is not taken for an entry that cannot be read.
+/// A schema file was edited while no server ran: what names are equal by is another rule now.
+#[test]
+fn names_that_the_schema_reads_otherwise_are_found() {
+    let body = format!(
+        "attributetype ( 1.3.6.1.4.1.99999.1.1 NAME 'label' EQUALITY caseExactMatch \
+         SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )\n\
+         objectclass ( 1.3.6.1.4.1.99999.2.1 NAME 'labelled' SUP top STRUCTURAL MUST label )\n{BODY}"
+    );
+    let site = Site::new(Kind::Larix, &body);
+    site.load(&format!(
+        "{ENTRIES}\ndn: label=Big,dc=example,dc=com\nobjectClass: labelled\n\n\
+         dn: label=small,dc=example,dc=com\nobjectClass: labelled\n"
+    ));
+    let (fits, out, errors) = run(Kind::Larix, "check", &site, &[]);
+    assert!(fits, "{out}{errors}");
+    let path = site.configuration();
+    let configuration = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, configuration.replace("caseExactMatch", "caseIgnoreMatch")).unwrap();
+    let (fits, out, errors) = run(Kind::Larix, "check", &site, &[]);
+    let text = out + &errors;
+    assert!(!fits && text.contains("is not found by its name \"label=Big\""), "{text}");
+    assert!(!text.contains("label=small") && text.contains("1 finding"), "{text}");
+}
+
 #[test]
 fn a_report_that_cannot_be_written_is_no_damaged_entry() {
     let site = Site::new(Kind::Larix, BODY);

@@ -471,6 +471,33 @@ fn flags_of_slapmodify_have_their_meaning_offline_as_with_slapd() {
     assert!(!has(&bench, "mail:"));
 }
 
+/// The tool has no other place to send the change to.
+#[test]
+fn referral_objects_are_changed_as_entries_as_with_slapd() {
+    let referral = format!(
+        "dn: cn=away,{SUFFIX}\nobjectClass: referral\nobjectClass: extensibleObject\nref: ldap://old/\n\n"
+    );
+    let change = |url: &str| {
+        format!("dn: cn=away,{SUFFIX}\nchangetype: modify\nreplace: ref\nref: {url}\n\n")
+    };
+    let has = |bench: &Bench, what: &str| bench.content().concat().contains(what);
+    for kind in [Kind::Larix, Kind::Slapd] {
+        if kind.is_lacking() {
+            continue;
+        }
+        let bench = Bench::new(kind, DATABASE);
+        bench.site.load(&(TOP.to_owned() + &referral));
+        bench.done("modify", &[], &change("ldap://new/"));
+        assert!(has(&bench, "ref: ldap://new/"), "{kind:?}: {:?}", bench.content());
+    }
+    let bench = Bench::new(Kind::Larix, DATABASE);
+    bench.site.load(&(TOP.to_owned() + &referral));
+    let server = bench.start();
+    bench.done("modify", &[], &change("ldap://beside/"));
+    assert!(has(&bench, "ref: ldap://beside/"), "{:?}", bench.content());
+    assert!(server.stop());
+}
+
 #[test]
 fn changes_deletes_and_indexes_beside_a_server() {
     let bench = Bench::new(Kind::Larix, DATABASE);

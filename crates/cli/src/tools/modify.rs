@@ -109,9 +109,11 @@ fn each_change(
             continue;
         }
         let (line, dn) = (record.line, record.dn.clone());
-        // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
+        // What an administrator writes offline may set operational attributes and change referral objects, as OpenLDAP's tool
+        // lets it.
         let controls = RequestControls::from(ControlValues {
             relax: true,
+            manage_dsa_it: true,
             schema_unchecked: !checks_schema,
             ..ControlValues::default()
         });

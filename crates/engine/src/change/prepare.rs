@@ -89,11 +89,7 @@ fn normal_dn(schema: &Schema, text: &str) -> Result<NormalDn, LdapResult> {
 
 /// The normal form of a DN, and the form in which it is shown.
 fn parse_dn(schema: &Schema, text: &str, fault: &str) -> Result<(NormalDn, String), LdapResult> {
-    let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, fault);
-    let dn = Dn::parse(text).map_err(|_| invalid())?;
-    let normal = schema.normalize_dn(&dn).map_err(|_| invalid())?;
-    let pretty = schema.pretty_dn(&dn).map_err(|_| invalid())?;
-    Ok((normal, pretty))
+    schema.parse_and_show_dn(text).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, fault))
 }
 
 /// The normal form of the DN of a new entry, parsed unless it is known, and the form in which it is shown.

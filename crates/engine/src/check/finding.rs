@@ -20,6 +20,11 @@ pub enum Finding {
     NotInTree {
         entry: EntryId,
     },
+    /// The entry's RDN has another normal form by the present schema, or none: a request that names it does not find it.
+    Name {
+        entry: EntryId,
+        rdn: String,
+    },
     /// A row of the tree whose entry does not exist or stands elsewhere.
     StrayTreeRow {
         key: Vec<u8>,
@@ -110,6 +115,9 @@ impl fmt::Display for Named<'_> {
         match self.finding {
             Finding::Record { entry, fault } => write!(f, "entry {entry}: {fault}"),
             Finding::NotInTree { entry } => write!(f, "entry {entry} is not in the tree"),
+            Finding::Name { entry, rdn } => {
+                write!(f, "entry {entry} is not found by its name {rdn:?}: the schema reads it otherwise")
+            }
             Finding::StrayTreeRow { key, entry } => {
                 let rdn = String::from_utf8_lossy(key.get(8..).unwrap_or_default()).into_owned();
                 write!(f, "the tree has \"{rdn}\" as entry {entry}, which stands elsewhere or does not exist")

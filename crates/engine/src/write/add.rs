@@ -1,7 +1,7 @@
 //! Add (RFC 4511 section 4.7).
 
 use larix_proto::ResultCode;
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, MAX_DN_LENGTH, NormalDn};
 use larix_store::Snapshot;
 use uuid::Uuid;
 
@@ -78,6 +78,9 @@ pub(crate) fn add<V: Snapshot>(
     operator.check_assertion_of_new(&entry, dn)?;
     let parent = find_parent(operator, dn)?;
     check_access(operator, dn, &entry, mods)?;
+    if !operator.envelope.replicated && controls.import.is_none() {
+        check_name(operator, dn, parent.id(), &entry)?;
+    }
     let id = store(operator, dn, &parent, &entry)?;
     operator.post_read(id)?;
     log(operator, (id, parent.id()), &entry, mods);
@@ -165,6 +168,24 @@ fn find_parent<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Re
         return Err(operator.referral(&parent)?.into());
     }
     Ok(Parent::Entry(parent))
+}
+
+/// The name as it will be shown can be asked for. The superior may be stored in a longer spelling than the request has of it.
+fn check_name<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    dn: &NormalDn,
+    parent: EntryId,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let shown = match operator.view.names.superior(parent)? {
+        Some(superior) => split_rdn(&entry.dn).0.len() + 1 + superior.dn.len(),
+        None => entry.dn.len(),
+    };
+    if shown.max(dn.as_str().len()) <= MAX_DN_LENGTH {
+        return Ok(());
+    }
+    let text = format!("the name would be longer than {MAX_DN_LENGTH} bytes");
+    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into())
 }
 
 /// The requester's rights to the new entry itself.

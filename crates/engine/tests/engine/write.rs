@@ -311,6 +311,32 @@ fn a_rename_makes_no_name_that_is_too_long() {
     assert_eq!(moved(&["c"], "ou=c", &["a"]), "0", "short enough");
 }
 
+/// It could not be read, renamed or deleted any more, and nothing could be added below it.
+#[test]
+fn an_add_makes_no_name_that_is_too_long() {
+    let fixture = tree();
+    let top = "dc=example,dc=com";
+    let add = |dn: &str| {
+        fixture.change(&format!("dn: {dn}\nchangetype: add\nobjectClass: organizationalUnit\n"))
+    };
+    let fill = |length: usize| format!("ou={}", "x".repeat(length));
+    let longest = 8_192 - "ou=,".len() - top.len();
+    assert_eq!(add(&format!("{},{top}", fill(longest + 1))), "34 invalid DN");
+    assert_eq!(add(&format!("{},{top}", fill(60_000))), "34 invalid DN");
+    assert_eq!(add(&format!("{},{top}", fill(longest))), "0");
+    assert_eq!(
+        fixture.change(&format!("dn: {},{top}\nchangetype: delete\n", fill(longest))),
+        "0",
+        "there is a request for it"
+    );
+    let refused = "53 the name would be longer than 8192 bytes";
+    assert_eq!(add(&format!("ou={},{top}", r"\,".repeat(4_000))), refused, "escapes are shown as \\2C");
+    // The superior keeps its spaces, and a request may name it with one.
+    assert_eq!(add(&format!("ou=a{}b,{top}", " ".repeat(7_000))), "0");
+    assert_eq!(add(&format!("ou=c{}d,ou=a b,{top}", " ".repeat(7_000))), refused);
+    assert_eq!(add(&format!("ou=c d,ou=a b,{top}")), "0");
+}
+
 #[test]
 fn renames() {
     let fixture = tree();
