@@ -12,8 +12,8 @@ use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
 use larix_proto::ber::Reader;
 use larix_proto::{
-    ControlBuf, DerefAliases, Filter, FilterBuf, Frame, LdapResult, MessageId, ResultCode, Scope, client,
-    frame, limits, oid,
+    ControlBuf, DerefAliases, Filter, FilterBuf, LdapResult, MessageId, ResultCode, Scope, client, frames,
+    limits, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
@@ -252,10 +252,8 @@ impl TargetCursor {
     }
 
     /// Sends messages on; a result where the search ends here.
-    fn pass(&mut self, mut messages: &[u8], out: &mut Vec<u8>) -> Option<LdapResult> {
-        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
-            let (message, rest) = messages.split_at(len);
-            messages = rest;
+    fn pass(&mut self, messages: &[u8], out: &mut Vec<u8>) -> Option<LdapResult> {
+        for message in frames(messages, limits::PDU_CEILING) {
             let before = out.len();
             match self.judge.pass(message, out) {
                 Ok(true) if self.is_full() => {
