@@ -294,11 +294,5 @@ pub(super) fn milliseconds(key: &str, value: &str) -> Result<Option<Duration>, W
 
 fn keep_alive(value: &str) -> Result<KeepAlive, Wrong> {
     let bad = || Wrong::of("keepalive", value, "idle:probes:interval, such as 240:10:30");
-    let parts: Vec<u32> = value
-        .split(':')
-        .map(|part| if part.is_empty() { Ok(0) } else { part.parse() })
-        .collect::<Result<_, _>>()
-        .map_err(|_| bad())?;
-    let [idle, probes, interval] = *parts.as_slice() else { return Err(bad()) };
-    Ok(KeepAlive { idle, probes, interval })
+    KeepAlive::parse(value).ok_or_else(bad)
 }

@@ -559,13 +559,7 @@ fn c_number(key: &str, value: &str) -> Result<u32, Wrong> {
 
 fn keep_alive(value: &str) -> Result<KeepAlive, Wrong> {
     let bad = || wrong("keepalive", value, "idle:probes:interval, such as 240:10:30");
-    let parts: Vec<u32> = value
-        .split(':')
-        .map(|part| if part.is_empty() { Ok(0) } else { part.parse() })
-        .collect::<Result<_, _>>()
-        .map_err(|_| bad())?;
-    let [idle, probes, interval] = *parts.as_slice() else { return Err(bad()) };
-    Ok(KeepAlive { idle, probes, interval })
+    KeepAlive::parse(value).ok_or_else(bad)
 }
 
 fn start_tls(value: &str) -> Result<StartTls, Wrong> {

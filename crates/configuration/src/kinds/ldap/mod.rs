@@ -233,17 +233,12 @@ static TABLE: &[Directive] = &[
     })
     .alias(&["remove-unknown-schema"]),
     own("keepalive", "olcDbKeepalive", Form::Whole, |b, c| {
-        let parts: Option<Vec<u32>> = c
-            .argument(0)?
-            .split(':')
-            .map(|part| if part.is_empty() { Some(0) } else { part.parse().ok() })
-            .collect();
-        let Some([idle, probes, interval]) = parts.as_deref() else {
+        let Some(keep_alive) = KeepAlive::parse(c.argument(0)?) else {
             return Err(
                 Fault::argument(0, "not three numbers").with_help("idle:probes:interval, such as 240:10:30")
             );
         };
-        proxy(b)?.keep_alive = Some(KeepAlive { idle: *idle, probes: *probes, interval: *interval });
+        proxy(b)?.keep_alive = Some(keep_alive);
         Ok(())
     }),
     own("tcp-user-timeout", "olcDbTcpUserTimeout", Form::Whole, |b, c| {
