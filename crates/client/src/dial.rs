@@ -20,10 +20,8 @@ pub struct KeepAlive {
 impl KeepAlive {
     /// As configurations have it, `idle:probes:interval`; a part that is empty is 0. `None`: it is not three numbers.
     pub fn parse(text: &str) -> Option<Self> {
-        let parts: Option<Vec<u32>> = text
-            .split(':')
-            .map(|part| if part.is_empty() { Some(0) } else { part.parse().ok() })
-            .collect();
+        let parts: Option<Vec<u32>> =
+            text.split(':').map(|part| if part.is_empty() { Some(0) } else { part.parse().ok() }).collect();
         let Some([idle, probes, interval]) = parts.as_deref() else { return None };
         Some(Self { idle: *idle, probes: *probes, interval: *interval })
     }
