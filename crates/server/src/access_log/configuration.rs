@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use larix_configuration::slapd_d::Stamp;
 use larix_configuration::{Config, ConfigAttribute, ConfigEntry, ValueList};
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
@@ -422,18 +423,9 @@ fn attributes(entry: &ConfigEntry) -> Vec<LoggedAttribute> {
 
 /// What an entry says without what every entry gets.
 fn bare(entry: &ConfigEntry) -> Vec<&ConfigAttribute> {
-    const OPERATIONAL: [&str; 8] = [
-        "structuralObjectClass",
-        "entryUUID",
-        "creatorsName",
-        "createTimestamp",
-        "entryCSN",
-        "modifiersName",
-        "modifyTimestamp",
-        OWN,
-    ];
-    let is_operational =
-        |a: &&ConfigAttribute| OPERATIONAL.iter().any(|name| name.eq_ignore_ascii_case(&a.description));
+    let is_operational = |a: &&ConfigAttribute| {
+        Stamp::ATTRIBUTES.iter().chain([&OWN]).any(|name| name.eq_ignore_ascii_case(&a.description))
+    };
     entry.attributes.iter().filter(|a| !is_operational(a)).collect()
 }
 
