@@ -38,10 +38,6 @@ pub struct LdapSettings {
 }
 
 impl KindSettings for LdapSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn check(&self, database: &Database) -> Result<(), ConfigError> {
         if self.proxy.targets.is_empty() {
             let error = ConfigError::new(database.origin.clone(), "an ldap database needs a `uri`");
