@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use larix_engine::access::Subject;
-use larix_engine::check;
 use larix_engine::controls::RequestControls;
 use larix_engine::index::{IndexConfig, Kinds, parse_head};
 use larix_engine::tables::{INDEX, META, TABLES, meta};
@@ -22,7 +21,9 @@ use larix_schema::Schema;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
-use crate::common::{ROOT, SUFFIX, directory, environment, memory, operation, records, schema, settings};
+use crate::common::{
+    ROOT, SUFFIX, assert_sound, directory, environment, memory, operation, records, schema, settings,
+};
 
 const ENTRIES: u64 = 60;
 const ROUNDS: u64 = 8;
@@ -127,11 +128,7 @@ impl<S: Store> Run<S> {
 
     /// What searches may use is as the entries say.
     fn check(&self, context: &str) {
-        let snapshot = self.database().store().snapshot().unwrap();
-        let view = self.database().view(&snapshot).unwrap();
-        let mut findings = Vec::new();
-        check::check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
-        assert!(findings.is_empty(), "{context}: {findings:#?}");
+        assert_sound(self.database(), context);
     }
 
     /// Whether everything that is wanted is complete, and nothing else is left.

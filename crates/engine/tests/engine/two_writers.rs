@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use larix_engine::check;
 use larix_engine::entry::EntryId;
 use larix_engine::index::IndexConfig;
 use larix_engine::log::{self, LogKey, LoggedChange};
@@ -21,7 +20,9 @@ use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::shared::SharedStore;
 use larix_store::{Snapshot, Store};
 
-use crate::common::{Fixture, ROOT, SUFFIX, describe, directory, environment, operation, records, settings};
+use crate::common::{
+    Fixture, ROOT, SUFFIX, assert_sound, describe, directory, environment, operation, records, settings,
+};
 
 const ROUNDS: u64 = 3;
 /// Changes of one thread.
@@ -318,12 +319,7 @@ fn compare<S: Store>(fixture: &Fixture<S>, all: &[Done], context: &str) {
         assert_eq!(stored, wanted, "{context}: {}", entry.dn);
         entries += 1;
     }
-    let database = fixture.database();
-    let snapshot = database.store().snapshot().unwrap();
-    let view = database.view(&snapshot).unwrap();
-    let mut findings = Vec::new();
-    let checked = check::check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
-    assert!(findings.is_empty(), "{context}: {findings:#?}");
+    let checked = assert_sound(fixture.database(), context);
     assert_eq!(checked.entries, entries + 3, "{context}: entries");
 }
 

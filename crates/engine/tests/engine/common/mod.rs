@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, mpsc};
 
 use larix_engine::access::{AccessPolicy, AccessRule, Subject};
+use larix_engine::check::{CheckReport, check};
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::{self, LogKey};
 use larix_engine::order::CommitOrder;
@@ -49,6 +50,16 @@ pub(crate) fn settings(schema: &Schema) -> DatabaseSettings {
         log: true,
         ..DatabaseSettings::default()
     }
+}
+
+/// Checks a database: nothing is found.
+pub(crate) fn assert_sound<S: Store>(database: &Database<S>, context: &str) -> CheckReport {
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    let mut findings = Vec::new();
+    let checked = check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
+    assert!(findings.is_empty(), "{context}: {findings:#?}");
+    checked
 }
 
 pub(crate) fn policy(schema: &Arc<Schema>, rules: &[&str]) -> Arc<AccessPolicy> {
