@@ -4,7 +4,6 @@
 //! `LARIX_MODEL_SEED` sets the first seed, `LARIX_INDEX_ROUNDS` how many there are.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::index::{IndexConfig, Kinds, parse_head};
 use larix_engine::tables::{INDEX, META, TABLES, meta};
-use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
+use larix_engine::time::SeededRandom;
 use larix_engine::write::{IndexNotice, IndexWatch, Origin, WriteRequest, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Directory, ServedDatabase};
@@ -22,7 +21,8 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
 use crate::common::{
-    ROOT, SUFFIX, assert_sound, directory, environment, memory, operation, records, schema, settings,
+    Dice, ROOT, SUFFIX, SteppingClock, assert_sound, directory, environment, memory, operation, records,
+    schema, settings,
 };
 
 const ENTRIES: u64 = 60;
@@ -31,20 +31,6 @@ const STEPS: u64 = 120;
 /// Longer than any step of a build takes on a machine that does other things, too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every look takes time, so that slices are as short as can be.
-#[derive(Debug, Default)]
-struct SteppingClock(AtomicU64);
-
-impl Clock for SteppingClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(1_700_000_000)
-    }
-
-    fn monotonic(&self) -> Monotonic {
-        Monotonic(self.0.fetch_add(300_000, Ordering::Relaxed))
-    }
-}
-
 #[derive(Debug)]
 struct Watch(Mutex<Sender<IndexNotice>>);
 
@@ -52,15 +38,6 @@ impl IndexWatch for Watch {
     fn notice(&self, notice: IndexNotice) {
         // Nobody listens to a server that was stopped.
         let _ = self.0.lock().unwrap().send(notice);
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
     }
 }
 
