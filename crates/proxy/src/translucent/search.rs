@@ -295,13 +295,8 @@ impl Translucent {
     }
 
     fn is_true_of(&self, dn: &NormalDn, overlaid: &Overlaid<'_>) -> Result<bool, LdapResult> {
-        let tree = MemoryTree {
-            schema: &self.context.schema,
-            policy: &self.context.policy,
-            subject: &self.client_search.asker.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree =
+            MemoryTree::empty(&self.context.schema, &self.context.policy, &self.client_search.asker.subject);
         let judged = self.client_search.search.is_true_of(&tree, dn, &overlaid.entry());
         judged.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
     }
