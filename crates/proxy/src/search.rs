@@ -19,10 +19,10 @@ use larix_schema::{NormalDn, Schema};
 use crate::absolute;
 use crate::cookie;
 use crate::identity::Asker;
-use crate::job::{Feed, FeedEnd, FeedItem, Job, Sink, Sorting};
+use crate::job::{ANY, Feed, FeedEnd, FeedItem, Job, Sink, Sorting};
 use crate::pages::Pages;
 use crate::proxy::Proxy;
-use crate::request::{ANY, RequestContext, encoded};
+use crate::request::{RequestContext, encoded};
 use crate::settings::Kind;
 use crate::shared::Command;
 
