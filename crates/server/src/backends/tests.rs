@@ -69,12 +69,8 @@ impl Bench {
         let config = Config::quick_start(&QuickStart {
             suffix: SUFFIX.to_owned(),
             directory: folder.path().to_owned(),
-            root_dn: None,
             root_password: Some(b"secret".to_vec()),
-            tls_certificate: None,
-            tls_key: None,
-            replicas: None,
-            includes: Vec::new(),
+            ..QuickStart::default()
         });
         let toy = Toy::new();
         let backend = InterceptedBackend::with(database, Arc::clone(&toy) as Arc<dyn Backend>);
