@@ -183,6 +183,17 @@ pub enum FlowControl {
     Break,
 }
 
+impl FlowControl {
+    /// As rules have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Continue => "continue",
+            Self::Break => "break",
+        }
+    }
+}
+
 /// Which of the two identities of a request is meant. They differ under proxied authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Identity {

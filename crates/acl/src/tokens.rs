@@ -33,56 +33,36 @@ pub(crate) fn split(
             rest.next();
             continue;
         }
-        let column = first_column + start;
-        let text = match quoting {
-            Quoting::Configuration => configuration_word(&mut rest, column)?,
-            Quoting::Ldif => ldif_word(&mut rest, column)?,
-        };
-        words.push(Word { text, column });
+        words.push(word(&mut rest, quoting, first_column + start)?);
     }
     Ok(words)
 }
 
 type Characters<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
 
-fn configuration_word(rest: &mut Characters<'_>, column: usize) -> Result<String, AccessSyntaxError> {
-    let mut word = String::new();
+/// The word that `rest` begins with.
+fn word(rest: &mut Characters<'_>, quoting: Quoting, column: usize) -> Result<Word, AccessSyntaxError> {
+    let mut text = String::new();
     let mut quoted = false;
     while let Some(&(_, c)) = rest.peek() {
         if c.is_ascii_whitespace() && !quoted {
             break;
         }
         rest.next();
-        match c {
-            '"' => quoted = !quoted,
-            '\\' => word.push(rest.next().map_or('\\', |(_, escaped)| escaped)),
-            _ => word.push(c),
+        match (quoting, c) {
+            (Quoting::Configuration, '"') => quoted = !quoted,
+            (Quoting::Configuration, '\\') => text.push(rest.next().map_or('\\', |(_, escaped)| escaped)),
+            (Quoting::Ldif, '"') if !quoted => quoted = true,
+            (Quoting::Ldif, '"') if rest.peek().is_none_or(|(_, next)| next.is_ascii_whitespace()) => {
+                quoted = false;
+            }
+            _ => text.push(c),
         }
     }
     if quoted {
         return Err(AccessSyntaxError::at(column, AccessFault::UnclosedQuote));
     }
-    Ok(word)
-}
-
-fn ldif_word(rest: &mut Characters<'_>, column: usize) -> Result<String, AccessSyntaxError> {
-    let mut word = String::new();
-    let mut quoted = false;
-    while let Some(&(_, c)) = rest.peek() {
-        if c.is_ascii_whitespace() && !quoted {
-            break;
-        }
-        rest.next();
-        match c {
-            '"' if !quoted => quoted = true,
-            '"' if rest.peek().is_none_or(|(_, next)| next.is_ascii_whitespace()) => quoted = false,
-            _ => word.push(c),
-        }
-    }
-    if quoted {
-        return Err(AccessSyntaxError::at(column, AccessFault::UnclosedQuote));
-    }
-    Ok(word)
+    Ok(Word { text, column })
 }
 
 #[cfg(test)]

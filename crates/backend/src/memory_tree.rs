@@ -48,6 +48,13 @@ pub struct TreeSearchOutcome {
     pub entries: u64,
 }
 
+impl<'a> MemoryTree<'a> {
+    /// One that has no entries yet.
+    pub fn empty(schema: &'a Schema, policy: &'a AccessPolicy, subject: &'a Subject) -> Self {
+        Self { schema, policy, subject, entries: Vec::new(), counted: None }
+    }
+}
+
 impl MemoryTree<'_> {
     /// Runs a search whole: the list is short. Entries are appended to `out`, the result is not.
     pub fn search(&self, bases: Bases, search: &Search<'_>, out: &mut Vec<u8>) -> TreeSearchOutcome {
@@ -406,7 +413,7 @@ impl SyncSelection<'_> {
         out: &mut Vec<u8>,
     ) {
         let Self { schema, policy, subject, .. } = *self;
-        let tree = MemoryTree { schema, policy, subject, entries: Vec::new(), counted: None };
+        let tree = MemoryTree::empty(schema, policy, subject);
         let selection = Selection::new(schema, self.names.iter().map(String::as_str));
         GuardedEntry { tree: &tree, entry, dn: dn.clone() }.encode(
             &selection,

@@ -42,13 +42,7 @@ impl ReadRights {
         let Response::Entry(found) = decoded.response else { return None };
         let dn = self.schema.parse_dn(found.dn).ok()?;
         let entry = self.entry(&found);
-        let tree = MemoryTree {
-            schema: &self.schema,
-            policy: &self.policy,
-            subject: &self.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(&self.schema, &self.policy, &self.subject);
         if !tree.allows(&dn, &entry, Item::Entry, Privilege::Read) {
             return None;
         }

@@ -80,6 +80,22 @@ pub(crate) struct Operation {
     pub(crate) ends_pages: bool,
 }
 
+impl Operation {
+    /// One of a bind: it is no write, and no part of a search.
+    pub(crate) fn new(to: Option<(u64, u32)>, kind: Kind, sent: Duration) -> Self {
+        Self {
+            to,
+            kind,
+            sent,
+            is_answered: false,
+            is_write: false,
+            may_change: false,
+            is_page: false,
+            ends_pages: false,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Kind {
     Plain(ResponseOp),

@@ -17,6 +17,16 @@ pub struct KeepAlive {
     pub interval: u32,
 }
 
+impl KeepAlive {
+    /// As configurations have it, `idle:probes:interval`; a part that is empty is 0. `None`: it is not three numbers.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parts: Option<Vec<u32>> =
+            text.split(':').map(|part| if part.is_empty() { Some(0) } else { part.parse().ok() }).collect();
+        let Some([idle, probes, interval]) = parts.as_deref() else { return None };
+        Some(Self { idle: *idle, probes: *probes, interval: *interval })
+    }
+}
+
 /// Begins to connect to an address. The socket is writable once it is connected, or has failed.
 ///
 /// # Errors

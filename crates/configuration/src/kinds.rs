@@ -217,10 +217,7 @@ pub(super) fn directives() -> impl Iterator<Item = &'static Directive> {
 pub(super) const FOREIGN_DIRECTIVES: &[Directive] = foreign::TABLE;
 
 /// Settings that only one kind of database has.
-pub trait KindSettings: Any + Debug + Send + Sync {
-    /// The same once more.
-    fn duplicate(&self) -> Box<dyn KindSettings>;
-
+pub trait KindSettings: Any + Debug + Send + Sync + Duplicate {
     /// Where the entries are kept; none of a database that keeps none.
     fn directory(&self) -> Option<&Path> {
         None
@@ -256,6 +253,18 @@ pub trait KindSettings: Any + Debug + Send + Sync {
     }
 }
 
+/// Clones settings whose type is not known.
+pub trait Duplicate {
+    /// The same once more.
+    fn duplicate(&self) -> Box<dyn KindSettings>;
+}
+
+impl<T: KindSettings + Clone> Duplicate for T {
+    fn duplicate(&self) -> Box<dyn KindSettings> {
+        Box::new(self.clone())
+    }
+}
+
 /// What a kind that keeps entries wants of the engine.
 #[derive(Debug)]
 pub struct StoredSettings {
@@ -280,14 +289,10 @@ impl Default for StoredSettings {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NoSettings;
 
-impl KindSettings for NoSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(Self)
-    }
-}
+impl KindSettings for NoSettings {}
 
 /// The kind of a database and what only that kind has.
 #[derive(Debug)]

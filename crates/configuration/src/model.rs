@@ -378,7 +378,7 @@ pub struct SchemaSection {
 }
 
 /// What `larix serve` asks for when there is no file.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct QuickStart {
     pub suffix: String,
     pub directory: PathBuf,

@@ -304,7 +304,7 @@ pub struct Stamp<'a> {
 
 impl Stamp<'_> {
     /// What it completes.
-    pub(super) const ATTRIBUTES: [&'static str; 7] = [
+    pub const ATTRIBUTES: [&'static str; 7] = [
         "structuralObjectClass",
         "entryUUID",
         "creatorsName",

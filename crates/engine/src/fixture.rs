@@ -14,6 +14,7 @@ use larix_store::{Durability, Layered, Snapshot, Store, Transaction, WriteSet};
 
 use crate::access::{AccessPolicy, AccessRule, Subject};
 use crate::catalog::CatalogEdit;
+use crate::change::prepare::{Change, ChangeKind, check_change};
 use crate::controls::RequestControls;
 use crate::database::{Database, DatabaseSettings, Limits, Suffix, View, next_instance};
 use crate::entry::{Entry, EntryId, EntryReader, EntryView, Placement, encode};
@@ -23,6 +24,7 @@ use crate::search::{Budget, SearchInput, SearchTask, Step};
 use crate::tables::{META, TABLES, meta};
 use crate::time::{Clock, ManualClock, SeededRandom};
 use crate::tree;
+use crate::write::AttributeValues;
 
 pub(crate) const SUFFIX: &str = "dc=example,dc=com";
 
@@ -59,6 +61,20 @@ pub(crate) fn schema() -> Arc<Schema> {
         Arc::new(builder.build())
     };
     Arc::clone(SCHEMA.get_or_init(build))
+}
+
+/// `add cn a b`, `delete cn`, `replace sn c`
+pub(crate) fn change(text: &str) -> Change {
+    let mut words = text.split(' ');
+    let kind = match words.next().unwrap() {
+        "add" => ChangeKind::Add,
+        "delete" => ChangeKind::Delete,
+        "replace" => ChangeKind::Replace,
+        other => panic!("{other}"),
+    };
+    let description = words.next().unwrap().to_owned();
+    let values = words.map(|word| word.as_bytes().to_vec()).collect();
+    check_change(&schema(), kind, AttributeValues { description, values }).unwrap()
 }
 
 pub(crate) fn index(lines: &[(&str, &str)]) -> IndexConfig {

@@ -50,6 +50,18 @@ impl KeyKind {
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
+
+    /// As index lines call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Presence => "pres",
+            Self::Equality => "eq",
+            Self::Initial => "subinitial",
+            Self::Any => "subany",
+            Self::Final => "subfinal",
+            Self::Approx => "approx",
+        }
+    }
 }
 
 /// Appends the whole key of `value`.

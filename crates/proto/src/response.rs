@@ -81,6 +81,17 @@ impl<'a> Response<'a> {
         Ok(ResponseMessage { id, response, controls: trailing_controls(&mut message)? })
     }
 
+    /// The DN of the entry that a whole PDU has, if it is one. What is behind the DN is not looked at.
+    pub fn entry_name(pdu: &'a [u8]) -> Option<&'a str> {
+        let mut message = Reader::new(pdu).sequence("LDAPMessage").ok()?;
+        message.unsigned("messageID").ok()?;
+        let (tag, contents) = message.element("protocolOp").ok()?;
+        if tag.0 != 0x64 {
+            return None;
+        }
+        Reader::new(contents).string("objectName").ok()
+    }
+
     fn decode(tag: Tag, contents: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(contents);
         let response = match tag.0 {

@@ -14,10 +14,10 @@ use larix_proto::{ControlBuf, Controls, LdapResult, ResultCode, client, oid};
 use larix_schema::{BoundFilter, NormalDn, Schema};
 
 use crate::identity::{Asker, Chosen, has_bound};
-use crate::job::{Binds, Outcome, Owner, Sink};
+use crate::job::{ANY, Binds, Outcome, Owner, Sink};
 use crate::proxy::Proxy;
 use crate::request::{
-    ANY, HOPS_MAX, RequestContext, encode_password, encode_update, encoded, hops, in_circles, kind_of,
+    HOPS_MAX, RequestContext, encode_password, encode_update, encoded, hops, in_circles, kind_of,
     password_changed,
 };
 use crate::search::{Judge, OutgoingSearch, TargetCursor};

@@ -26,6 +26,9 @@ pub(crate) const FEED_MAX: usize = 8 * 1024 * 1024;
 /// The thread ends a request so long after its client was answered that it takes too long.
 pub(crate) const LATER: Duration = Duration::from_secs(2);
 
+/// Bodies are encoded with this id, which is left out of them.
+pub(crate) const ANY: MessageId = MessageId(1);
+
 /// How often a request is sent elsewhere.
 const TRIES_MAX: u8 = 3;
 
@@ -89,6 +92,28 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// One without a limit, which is sent once.
+    pub(crate) fn new(owner: Owner, kind: Kind, body: Zeroizing<Vec<u8>>, sink: Sink) -> Self {
+        Self {
+            owner,
+            credentials: None,
+            kind,
+            body,
+            deadline: None,
+            alone_until: None,
+            patience: None,
+            entries_max: None,
+            is_repeatable: false,
+            message: ANY,
+            page: None,
+            sorting: Sorting::None,
+            sent_at: Duration::ZERO,
+            binds: None,
+            tries: 0,
+            sink,
+        }
+    }
+
     /// Whether the target is another one afterwards, or may be.
     pub(crate) const fn is_change(&self) -> bool {
         self.kind.is_change() && !self.is_repeatable
@@ -107,22 +132,15 @@ impl Job {
     /// The same request with another body, whose answers go elsewhere.
     pub(crate) fn with(&self, body: Zeroizing<Vec<u8>>, sink: Sink) -> Self {
         Self {
-            owner: self.owner.clone(),
             credentials: self.credentials.clone(),
-            kind: self.kind,
-            body,
             deadline: self.deadline,
-            alone_until: None,
             patience: self.patience,
             entries_max: self.entries_max,
             is_repeatable: self.is_repeatable,
             message: self.message,
             page: self.page,
             sorting: self.sorting,
-            sent_at: Duration::ZERO,
-            binds: None,
-            tries: 0,
-            sink,
+            ..Self::new(self.owner.clone(), self.kind, body, sink)
         }
     }
 

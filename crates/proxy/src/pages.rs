@@ -8,8 +8,8 @@ use larix_proto::control::{self, ControlValue};
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, client, oid};
 
 use crate::cookie::{self, Page};
-use crate::job::{Feed, FeedEnd, Job, Sink};
-use crate::request::{ANY, encoded};
+use crate::job::{ANY, Feed, FeedEnd, Job, Sink};
+use crate::request::encoded;
 use crate::settings::Paging;
 
 /// Entries of a page behind a cookie that nobody asked for.

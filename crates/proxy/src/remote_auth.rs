@@ -15,9 +15,9 @@ use larix_proto::{LdapResult, ResultCode, Scope, client};
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn};
 use zeroize::Zeroizing;
 
-use crate::job::{Binds, Job, Outcome, Owner, Sink, Sorting};
+use crate::job::{ANY, Binds, Job, Outcome, Owner, Sink};
 use crate::proxy::Proxy;
-use crate::request::{ANY, encoded, hops, in_circles};
+use crate::request::{encoded, hops, in_circles};
 use crate::settings::Kind;
 use crate::shared::Command;
 
@@ -258,23 +258,12 @@ impl Attempt {
         let (proxy, current, until) = (Arc::clone(&self.proxy), Arc::clone(&self.current), self.until);
         // Nobody gets the connection for himself: it serves the next bind.
         let binds = Binds { dn: self.judged.dn.clone(), client: None, password: None };
+        let sink = Sink::Once(Box::new(move |outcome| self.answered(outcome)));
         let job = Job {
-            owner: Owner::Spare,
-            credentials: None,
-            kind: Kind::Bind,
-            body: body.into(),
             deadline: Some(until),
-            alone_until: None,
-            patience: None,
-            entries_max: None,
-            page: None,
-            sorting: Sorting::None,
-            sent_at: Duration::ZERO,
             is_repeatable: true,
-            message: ANY,
             binds: Some(binds),
-            tries: 0,
-            sink: Sink::Once(Box::new(move |outcome| self.answered(outcome))),
+            ..Job::new(Owner::Spare, Kind::Bind, body.into(), sink)
         };
         // Locked so that giving it up, and the answer, come behind the number.
         let mut place = current.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,12 +10,12 @@ use larix_engine::write::WriteOperation;
 use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::control::{self, ControlValue};
 use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyResponse};
-use larix_proto::{ControlBuf, Controls, LdapResult, MessageId, ResultCode, client, oid};
+use larix_proto::{ControlBuf, Controls, LdapResult, ResultCode, client, oid};
 use zeroize::Zeroizing;
 
 use crate::cookie;
 use crate::identity::{Asker, Chosen, choose};
-use crate::job::{Job, LATER, Outcome, Sink, Sorting, body};
+use crate::job::{ANY, Job, LATER, Outcome, Sink, body};
 use crate::proxy::Proxy;
 use crate::settings::Kind;
 use crate::shared::Command;
@@ -24,8 +24,6 @@ use crate::shared::Command;
 pub const HOPS_MAX: u8 = 8;
 /// Most requests have fewer bytes.
 const MESSAGE_BYTES: usize = 256;
-/// Bodies are encoded with this id, which is left out of them.
-pub(crate) const ANY: MessageId = MessageId(1);
 
 /// What of a request is the same for every kind.
 pub(crate) struct RequestContext<'a> {
@@ -40,22 +38,10 @@ impl RequestContext<'_> {
     pub(crate) fn job(self, body: Zeroizing<Vec<u8>>, is_repeatable: bool, sink: Sink) -> Job {
         let nanos = |time: Monotonic| Duration::from_nanos(time.0);
         Job {
-            owner: self.chosen.owner,
             credentials: self.chosen.credentials,
-            kind: self.kind,
-            body,
             deadline: self.until.map(|until| nanos(until) + LATER),
-            alone_until: None,
-            patience: None,
-            entries_max: None,
             is_repeatable,
-            message: ANY,
-            page: None,
-            sorting: Sorting::None,
-            sent_at: Duration::ZERO,
-            binds: None,
-            tries: 0,
-            sink,
+            ..Job::new(self.chosen.owner, self.kind, body, sink)
         }
     }
 }

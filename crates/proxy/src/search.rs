@@ -10,25 +10,21 @@ use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
-use larix_proto::ber::Reader;
 use larix_proto::{
-    ControlBuf, DerefAliases, Filter, FilterBuf, Frame, LdapResult, MessageId, ResultCode, Scope, client,
-    frame, limits, oid,
+    ControlBuf, DerefAliases, Filter, FilterBuf, LdapResult, MessageId, Response, ResultCode, Scope, client,
+    frames, limits, oid,
 };
 use larix_schema::{NormalDn, Schema};
 
 use crate::absolute;
 use crate::cookie;
 use crate::identity::Asker;
-use crate::job::{Feed, FeedEnd, FeedItem, Job, Sink, Sorting};
+use crate::job::{ANY, Feed, FeedEnd, FeedItem, Job, Sink, Sorting};
 use crate::pages::Pages;
 use crate::proxy::Proxy;
-use crate::request::{ANY, RequestContext, encoded};
+use crate::request::{RequestContext, encoded};
 use crate::settings::Kind;
 use crate::shared::Command;
-
-/// The tag of an entry (RFC 4511 section 4.5.2).
-const ENTRY: u8 = 0x64;
 
 /// A search as a target is to be asked.
 pub(crate) struct OutgoingSearch<'a> {
@@ -84,7 +80,7 @@ impl Judge {
     /// # Errors
     /// An entry outside the base.
     fn pass(&self, message: &[u8], out: &mut Vec<u8>) -> Result<bool, ()> {
-        let Some(dn) = entry_name(message) else {
+        let Some(dn) = Response::entry_name(message) else {
             out.extend_from_slice(message);
             return Ok(false);
         };
@@ -108,17 +104,6 @@ fn is_in_scope_as_written(dn: &str, base: &str, scope: Scope) -> bool {
     let above = || dn.strip_suffix(base).and_then(|above| above.strip_suffix(','));
     // A comma behind a backslash is part of a value.
     is_base || scope == Scope::Subtree && above().is_some_and(|above| !above.ends_with('\\'))
-}
-
-/// The name of the entry that a message has, if it is one.
-fn entry_name(message: &[u8]) -> Option<&str> {
-    let mut reader = Reader::new(message).sequence("LDAPMessage").ok()?;
-    reader.unsigned("messageID").ok()?;
-    let (tag, contents) = reader.element("protocolOp").ok()?;
-    if tag.0 != ENTRY {
-        return None;
-    }
-    Reader::new(contents).string("objectName").ok()
 }
 
 /// A search under way.
@@ -252,10 +237,8 @@ impl TargetCursor {
     }
 
     /// Sends messages on; a result where the search ends here.
-    fn pass(&mut self, mut messages: &[u8], out: &mut Vec<u8>) -> Option<LdapResult> {
-        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
-            let (message, rest) = messages.split_at(len);
-            messages = rest;
+    fn pass(&mut self, messages: &[u8], out: &mut Vec<u8>) -> Option<LdapResult> {
+        for message in frames(messages, limits::PDU_CEILING) {
             let before = out.len();
             match self.judge.pass(message, out) {
                 Ok(true) if self.is_full() => {

@@ -6,11 +6,9 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use larix_proto::MessageId;
-
 use super::*;
 use crate::batch::{gather_requests, send_gathered};
-use crate::job::{Feed, FeedEnd, FeedItem, Numbered, Outcome, Owner, Sink, Sorting};
+use crate::job::{Feed, FeedEnd, FeedItem, Numbered, Outcome, Owner, Sink};
 use crate::settings::Kind;
 
 /// Says which requests it got together.
@@ -54,24 +52,8 @@ impl RequestCarrier for Toy {
 }
 
 pub(crate) fn job() -> Job {
-    Job {
-        owner: Owner::Anonymous,
-        credentials: None,
-        kind: Kind::Search,
-        body: Vec::new().into(),
-        deadline: None,
-        alone_until: None,
-        patience: None,
-        entries_max: None,
-        is_repeatable: true,
-        message: MessageId(1),
-        page: None,
-        sorting: Sorting::None,
-        sent_at: Duration::ZERO,
-        binds: None,
-        tries: 0,
-        sink: Sink::Once(Box::new(|_| ())),
-    }
+    let sink = Sink::Once(Box::new(|_| ()));
+    Job { is_repeatable: true, ..Job::new(Owner::Anonymous, Kind::Search, Vec::new().into(), sink) }
 }
 
 fn begun(brings: Option<Arc<OnceLock<Arc<Shared>>>>) -> (Arc<Shared>, Receiver<Vec<u64>>) {

@@ -14,6 +14,8 @@ mod description;
 mod dn;
 mod error;
 mod filter;
+#[cfg(test)]
+mod fixture;
 mod lexical;
 mod matching_rules;
 mod model;

@@ -169,8 +169,8 @@ fn edited_count<S: Snapshot>(
     if removed == 0 {
         return Ok(estimate);
     }
-    // The count below may itself be an estimate, when the layer there is an layered; whether any id is left must hold
-    // all the same, for a list of none is taken to be no list.
+    // The count below may itself be an estimate, where changes lie over others; whether any id is left must hold all the
+    // same, for a list of none is taken to be no list.
     let mut left = LayeredCursor::<S>::new(base.postings(table, key)?, Some(edits));
     Ok(if left.next()?.is_some() { estimate.max(1) } else { 0 })
 }

@@ -245,7 +245,7 @@ pub trait Snapshot {
     /// The ids of `key`, ascending. A key without ids has an empty list.
     fn postings<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Self::Cursor<'a>, ReadError>;
 
-    /// How many ids `key` has. Exact on the embedded engines, an estimate elsewhere.
+    /// How many ids `key` has: exact of what is committed, an estimate under many changes that are not.
     fn posting_estimate(&self, table: TableId, key: &[u8]) -> Result<u64, ReadError>;
 
     /// As [`Self::posting_estimate`]; when there are at most `limit` ids, and it costs nothing more, they are appended

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use larix_packages::SLAPD;
@@ -22,6 +22,11 @@ const STOP_STEPS: u32 = 60_000;
 const STOP_STEP: Duration = Duration::from_millis(2);
 /// In a URL: whichever port is free.
 const ANY_PORT: &str = ":0/";
+
+/// What a program has printed, its errors last.
+pub fn output_text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
 
 /// Which server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use larix_testkit::process::output_text;
 use larix_testkit::{Kind, Server, Site};
 
 const CONFIGURATION: &str = "loglevel none\ndatabase config\nrootpw secret\n\
@@ -42,10 +43,6 @@ impl Bench {
         std::fs::write(&file, output.stdout).expect("a file");
         file
     }
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Applies a file, and says what came of it.

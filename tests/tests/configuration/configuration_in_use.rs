@@ -3,6 +3,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use larix_testkit::process::output_text;
 use larix_testkit::{Kind, Server, Site};
 
 const CONFIGURATION: &str = "loglevel none\ndatabase config\nrootpw secret\n\
@@ -50,10 +51,6 @@ impl Bench {
         let urls = ["ldap://127.0.0.1:0/", &format!("ldapi://{socket}/")];
         Server::start_on(Kind::Larix, &self.directory, &urls, &[], &[]).unwrap()
     }
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[test]

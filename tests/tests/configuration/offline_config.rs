@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
+use larix_testkit::process::output_text;
 use larix_testkit::{Kind, Site};
 
 const CONFIGURATION: &str = "database config\nrootpw secret\n\
@@ -58,10 +59,6 @@ impl Bench {
         let values = text.lines().filter_map(|line| line.strip_prefix(attribute)?.strip_prefix(": "));
         values.map(str::to_owned).collect()
     }
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A checksum that does not fit is the only sign of a value that a disk has changed, or somebody by hand.

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use larix_testkit::packages::MOUNT_NAMESPACE;
-use larix_testkit::process::{Signal, signal};
+use larix_testkit::process::{Signal, output_text, signal};
 use larix_testkit::terminal::INTERRUPT;
 use larix_testkit::{Kind, Running, Terminal, packages};
 
@@ -17,10 +17,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 fn larix() -> PathBuf {
     Kind::Larix.program().unwrap()
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use larix_testkit::process::output_text;
 use larix_testkit::{Kind, Running, Server, Site, packages, until};
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
@@ -85,10 +86,6 @@ fn fed(command: &mut Command, input: &str) -> Output {
     // A tool that has nothing to read may have ended.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 fn search(server: &Server, request: &str) -> String {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use larix_engine::search::task::Budget;
 use larix_engine::time::Clock;
-use larix_proto::ber::Reader;
-use larix_proto::{frames, limits};
+use larix_proto::{Response, frames, limits};
 use larix_schema::{NormalDn, Schema};
 
 use crate::cursor::{Cursor, CursorAround, StepOutcome};
@@ -18,8 +17,6 @@ const CACHED_MAX: usize = 16_384;
 const NAME_BYTES_MAX: usize = 1_024;
 /// Identities that one entry is known for.
 const REQUESTERS_MAX: usize = 16;
-/// The tag of an entry (RFC 4511 section 4.5.2).
-const ENTRY: u8 = 0x64;
 
 /// How long it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,23 +150,12 @@ pub(super) struct NotingSearch {
 impl NotingSearch {
     fn note(&self, messages: &[u8]) {
         for message in frames(messages, limits::PDU_CEILING) {
-            let name = entry_name(message).and_then(|name| self.schema.parse_dn(name).ok());
+            let name = Response::entry_name(message).and_then(|name| self.schema.parse_dn(name).ok());
             if let Some(name) = name {
                 self.known.note(name, self.requester.as_ref(), self.target);
             }
         }
     }
-}
-
-/// The name of the entry that a message has, if it is one.
-fn entry_name(message: &[u8]) -> Option<&str> {
-    let mut reader = Reader::new(message).sequence("LDAPMessage").ok()?;
-    reader.unsigned("messageID").ok()?;
-    let (tag, contents) = reader.element("protocolOp").ok()?;
-    if tag.0 != ENTRY {
-        return None;
-    }
-    Reader::new(contents).string("objectName").ok()
 }
 
 impl CursorAround for NotingSearch {

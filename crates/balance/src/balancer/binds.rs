@@ -258,17 +258,7 @@ impl Balancer {
                 .request(deadline, None, |out, id| client::simple_bind(out, id, "", b"", &[]));
             match given {
                 Ok(message) => {
-                    let operation = Operation {
-                        to: None,
-                        kind: Kind::Abort,
-                        sent: now,
-                        is_answered: false,
-                        is_write: false,
-                        may_change: false,
-                        is_page: false,
-                        ends_pages: false,
-                    };
-                    upstream.pending.insert(message.0, operation);
+                    upstream.pending.insert(message.0, Operation::new(None, Kind::Abort, now));
                     self.touch_upstream(number);
                 }
                 Err(_) => self.retire(number),
@@ -394,18 +384,7 @@ impl Balancer {
             .request(deadline, None, |out, id| client::extended(out, id, oid::WHO_AM_I, None, &[]));
         match given {
             Ok(message) => {
-                let kind = Kind::WhoAmI(bind);
-                let operation = Operation {
-                    to: Some(to),
-                    kind,
-                    sent: now,
-                    is_answered: false,
-                    is_write: false,
-                    may_change: false,
-                    is_page: false,
-                    ends_pages: false,
-                };
-                upstream.pending.insert(message.0, operation);
+                upstream.pending.insert(message.0, Operation::new(Some(to), Kind::WhoAmI(bind), now));
                 if let Some(client) = self.clients.get_mut(&to.0) {
                     let place = crate::client::PendingOperation { upstream: number, message: message.0 };
                     client.pending.insert(to.1, place);

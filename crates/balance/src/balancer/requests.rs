@@ -357,14 +357,10 @@ impl Balancer {
         match given {
             Ok(message) => {
                 let operation = Operation {
-                    to: Some((sent.id, sent.message.0)),
-                    kind,
-                    sent: now,
-                    is_answered: false,
                     is_write: sent.is_write,
                     may_change: sent.may_change,
                     is_page: sent.is_page,
-                    ends_pages: false,
+                    ..Operation::new(Some((sent.id, sent.message.0)), kind, now)
                 };
                 upstream.pending.insert(message.0, operation);
                 client

@@ -1,7 +1,7 @@
 //! Tiers and servers as cn=config and slapd.conf have them.
 
 use super::super::settings::Settings;
-use super::settings::{BackendSettings, ProxyHeader, StartTls, Strategy, TierSettings};
+use super::settings::{BackendSettings, ProxyHeader, Strategy, TierSettings};
 
 /// The name after `backend`, and of the module.
 pub(crate) const MODULE: &str = "lload";
@@ -54,12 +54,7 @@ impl BackendSettings {
             number("olcBkLloadWeight", self.weight.into());
         }
         settings.set("olcBkLloadBackendUri", self.uri.clone().into_bytes());
-        let start_tls = match self.start_tls {
-            StartTls::No => None,
-            StartTls::Yes => Some("yes"),
-            StartTls::Critical => Some("critical"),
-        };
-        if let Some(word) = start_tls {
+        if let Some(word) = self.start_tls.word() {
             settings.set("olcBkLloadStartTLS", word.into());
         }
         if self.proxy_header == ProxyHeader::Local {
@@ -78,11 +73,7 @@ impl BackendSettings {
             format!("max-pending-ops={}", self.max_pending),
             format!("conn-max-pending={}", self.connection_max_pending),
         ];
-        match self.start_tls {
-            StartTls::No => {}
-            StartTls::Yes => words.push("starttls=yes".to_owned()),
-            StartTls::Critical => words.push("starttls=critical".to_owned()),
-        }
+        words.extend(self.start_tls.word().map(|word| format!("starttls={word}")));
         if self.proxy_header == ProxyHeader::Local {
             words.push("proxyprotocol=local".to_owned());
         }

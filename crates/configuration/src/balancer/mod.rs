@@ -19,10 +19,10 @@ use super::values::TlsVerify;
 
 pub(crate) use self::config_settings::{BACKEND_CLASS, CLASS, MODULE, SHOWN_ALWAYS, TIER_CLASS};
 pub use self::settings::{
-    Action, BackendSettings, BalanceSettings, BindSettings, Coherence, ProxyHeader, StartTls, Strategy,
-    TierSettings,
+    Action, BackendSettings, BalanceSettings, BindSettings, Coherence, ProxyHeader, Strategy, TierSettings,
 };
 pub(crate) use self::values::{Wrong, WrongAt, check_server, server_key, strategy};
+pub use super::values::StartTls;
 
 /// Accepted, and without effect: why.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[

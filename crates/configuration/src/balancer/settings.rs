@@ -8,7 +8,7 @@ use larix_client::{Credentials, KeepAlive};
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{limits, oid};
 
-use super::super::values::TlsSettings;
+use super::super::values::{StartTls, TlsSettings};
 
 /// Settings of a balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,15 +143,6 @@ impl BackendSettings {
         let alike = (self.start_tls, self.proxy_header) == (other.start_tls, other.proxy_header);
         alike && self.url.to_string() == other.url.to_string()
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StartTls {
-    #[default]
-    No,
-    /// If the server agrees.
-    Yes,
-    Critical,
 }
 
 /// `proxyprotocol`: what each connection to a server begins with.

@@ -7,8 +7,8 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use zeroize::Zeroizing;
 
 use super::super::line::c_integer;
-use super::super::values::TLS_KEYS;
-use super::settings::{Action, BackendSettings, BindSettings, ProxyHeader, StartTls, Strategy};
+use super::super::values::{StartTls, TLS_KEYS};
+use super::settings::{Action, BackendSettings, BindSettings, ProxyHeader, Strategy};
 
 const BIND_KEYS: &str = "bindmethod, binddn, saslmech, authcid, authzid, credentials, realm, timeout, network-timeout, keepalive, \
      tcp-user-timeout, tls_cert, tls_key, tls_cacert, tls_cacertdir, tls_reqcert, tls_reqsan, tls_cipher_suite, tls_ecname, \
@@ -168,12 +168,8 @@ pub(crate) fn server_key(server: &mut BackendSettings, key: &str, value: &str) -
             server.retry = retry.ok_or_else(|| Wrong::of(key, value, "milliseconds, 1 or more"))?;
         }
         "starttls" => {
-            server.start_tls = match value.to_ascii_lowercase().as_str() {
-                "no" => StartTls::No,
-                "yes" => StartTls::Yes,
-                "critical" => StartTls::Critical,
-                _ => return Err(Wrong::of(key, value, "yes or critical")),
-            };
+            let start_tls = StartTls::parse(value);
+            server.start_tls = start_tls.ok_or_else(|| Wrong::of(key, value, "yes or critical"))?;
         }
         "proxyprotocol" => server.proxy_header = proxy_header(value)?,
         "numconns" => server.connections = connections(key, value)?,
@@ -294,11 +290,5 @@ pub(super) fn milliseconds(key: &str, value: &str) -> Result<Option<Duration>, W
 
 fn keep_alive(value: &str) -> Result<KeepAlive, Wrong> {
     let bad = || Wrong::of("keepalive", value, "idle:probes:interval, such as 240:10:30");
-    let parts: Vec<u32> = value
-        .split(':')
-        .map(|part| if part.is_empty() { Ok(0) } else { part.parse() })
-        .collect::<Result<_, _>>()
-        .map_err(|_| bad())?;
-    let [idle, probes, interval] = *parts.as_slice() else { return Err(bad()) };
-    Ok(KeepAlive { idle, probes, interval })
+    KeepAlive::parse(value).ok_or_else(bad)
 }

@@ -21,13 +21,8 @@ pub(super) struct Rights<'a> {
 
 impl<'a> Rights<'a> {
     pub(super) fn new(schema: &'a Schema, requester: &'a Requester) -> Self {
-        let tree = |policy: &'a AccessPolicy, subject: &'a Subject| MemoryTree {
-            schema,
-            policy,
-            subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree =
+            |policy: &'a AccessPolicy, subject: &'a Subject| MemoryTree::empty(schema, policy, subject);
         match requester {
             Requester::Client { subject, policy } => {
                 let root = policy.is_root(subject);

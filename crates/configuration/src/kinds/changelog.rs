@@ -32,10 +32,6 @@ pub struct ChangelogSettings {
 }
 
 impl KindSettings for ChangelogSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
         if let Err(error) = self.shown(config, database) {
             found.push(error);

@@ -47,11 +47,7 @@ fn servers(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-impl KindSettings for DnssrvSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-}
+impl KindSettings for DnssrvSettings {}
 
 #[cfg(test)]
 mod tests {

@@ -142,10 +142,6 @@ impl KvSettings {
 }
 
 impl KindSettings for KvSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn stored(&self) -> StoredSettings {
         StoredSettings {
             change_log: ChangeLog::Off,

@@ -35,10 +35,6 @@ struct LdifSettings {
 }
 
 impl KindSettings for LdifSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn directory(&self) -> Option<&Path> {
         Some(&self.directory)
     }

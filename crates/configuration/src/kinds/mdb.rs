@@ -59,10 +59,6 @@ pub struct MdbSettings {
 }
 
 impl KindSettings for MdbSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn directory(&self) -> Option<&Path> {
         Some(&self.directory)
     }

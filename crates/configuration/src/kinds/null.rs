@@ -32,8 +32,4 @@ pub struct NullSettings {
     pub search_answers: bool,
 }
 
-impl KindSettings for NullSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-}
+impl KindSettings for NullSettings {}

@@ -42,10 +42,6 @@ impl PasswdSettings {
 }
 
 impl KindSettings for PasswdSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
         let mut refuse = |message: String, help: &str| {
             found.push(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()));

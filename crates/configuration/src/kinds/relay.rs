@@ -31,11 +31,7 @@ pub struct RelaySettings {
     pub real: Option<ConfigDn>,
 }
 
-impl KindSettings for RelaySettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-}
+impl KindSettings for RelaySettings {}
 
 /// Checks that each relay leads to another database.
 ///

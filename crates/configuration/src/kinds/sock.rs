@@ -65,10 +65,6 @@ pub struct SockSettings {
 }
 
 impl KindSettings for SockSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn check(&self, database: &Database) -> Result<(), ConfigError> {
         if self.socket.path.as_os_str().is_empty() {
             let message = "`database sock` has no `socketpath`";

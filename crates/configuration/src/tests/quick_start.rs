@@ -7,12 +7,8 @@ fn quick_start_is_complete() {
     let start = QuickStart {
         suffix: "dc=example,dc=com".to_owned(),
         directory: "/nowhere".into(),
-        root_dn: None,
         root_password: Some(b"{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM".to_vec()),
-        tls_certificate: None,
-        tls_key: None,
-        replicas: None,
-        includes: Vec::new(),
+        ..QuickStart::default()
     };
     let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.refusals(), []);
@@ -44,12 +40,8 @@ fn a_quick_start_takes_lines_for_its_database() {
         let start = QuickStart {
             suffix: "dc=example,dc=com".to_owned(),
             directory: "/nowhere".into(),
-            root_dn: None,
-            root_password: None,
-            tls_certificate: None,
-            tls_key: None,
-            replicas: None,
             includes: vec![file.clone()],
+            ..QuickStart::default()
         };
         let text = |error: ConfigError| error.to_string().replace(file.to_str().unwrap(), "FILE");
         Config::quick_start(&start).map_err(text)

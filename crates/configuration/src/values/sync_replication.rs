@@ -125,9 +125,30 @@ impl fmt::Debug for SyncReplication {
 pub enum StartTls {
     #[default]
     No,
-    /// If the provider agrees.
+    /// If the server agrees.
     Yes,
     Critical,
+}
+
+impl StartTls {
+    /// By its word, in any case.
+    pub(crate) fn parse(word: &str) -> Option<Self> {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "no" => Self::No,
+            "yes" => Self::Yes,
+            "critical" => Self::Critical,
+            _ => return None,
+        })
+    }
+
+    /// Its word; none where it is left out.
+    pub(crate) fn word(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::Yes => Some("yes"),
+            Self::Critical => Some("critical"),
+        }
+    }
 }
 
 /// What the provider sends.
@@ -259,7 +280,10 @@ impl SyncReplication {
             "timeout" => self.timeout = c_number(key, value)?,
             "tcp-user-timeout" => self.user_timeout = c_number(key, value)?,
             "keepalive" => self.keep_alive = Some(keep_alive(value)?),
-            "starttls" => self.start_tls = start_tls(value)?,
+            "starttls" => {
+                let start_tls = StartTls::parse(value);
+                self.start_tls = start_tls.ok_or_else(|| wrong(key, value, "yes or critical"))?;
+            }
             "syncdata" => self.data = data(value)?,
             "maxdelete" => self.delete_percent = percent(value)?,
             // Entries are always asked for as they are, and the log's refresh needs no pause.
@@ -559,22 +583,7 @@ fn c_number(key: &str, value: &str) -> Result<u32, Wrong> {
 
 fn keep_alive(value: &str) -> Result<KeepAlive, Wrong> {
     let bad = || wrong("keepalive", value, "idle:probes:interval, such as 240:10:30");
-    let parts: Vec<u32> = value
-        .split(':')
-        .map(|part| if part.is_empty() { Ok(0) } else { part.parse() })
-        .collect::<Result<_, _>>()
-        .map_err(|_| bad())?;
-    let [idle, probes, interval] = *parts.as_slice() else { return Err(bad()) };
-    Ok(KeepAlive { idle, probes, interval })
-}
-
-fn start_tls(value: &str) -> Result<StartTls, Wrong> {
-    Ok(match value.to_ascii_lowercase().as_str() {
-        "no" => StartTls::No,
-        "yes" => StartTls::Yes,
-        "critical" => StartTls::Critical,
-        _ => return Err(wrong("starttls", value, "yes or critical")),
-    })
+    KeepAlive::parse(value).ok_or_else(bad)
 }
 
 fn data(value: &str) -> Result<SyncData, Wrong> {

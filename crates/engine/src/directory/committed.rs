@@ -22,7 +22,6 @@ use crate::overlay::{Entries, FollowUpElsewhere};
 use crate::search::view_entries::ViewEntries;
 use crate::tables::{META, meta};
 use crate::write::WriteOutcome;
-use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::Task;
 use crate::writer::WriterTask;
 
@@ -502,18 +501,7 @@ impl<S: Store> ServedDatabase<S> {
                     let done = done.clone();
                     // Only this thread waits for it.
                     let tell = move |outcome: WriteOutcome| drop(done.send(outcome.result));
-                    let subject = self.root_subject();
-                    let (operation, prepared) = (prepared, PreparedSets::default());
-                    let task = Task {
-                        operation,
-                        target,
-                        subject,
-                        controls,
-                        passwords: None,
-                        prepared,
-                        replicated: false,
-                        required_by: None,
-                    };
+                    let task = Task::new(prepared, target, self.root_subject(), controls);
                     self.submit(vec![task], Box::new(tell));
                 }
             }

@@ -14,7 +14,6 @@ use crate::index::{IndexConfig, IndexStatus, NotIndexed};
 use crate::load::Rebuild;
 use crate::overlay::{FollowUpElsewhere, PasswordWork};
 use crate::time::{Clock, RandomSource};
-use crate::write::prepared_sets::PreparedSets;
 use crate::write::task::{Follow, Task};
 use crate::write::{Completion, Recording, RetiringDefinitions, WriterEnvironment};
 use crate::writer::{Job, Preparation, RETIRED, Reconfiguration, Writer, WriterStartError, WriterTask};
@@ -102,19 +101,8 @@ impl<S: Store> ServedDatabase<S> {
         passwords: Option<Arc<PasswordWork>>,
         completion: Completion,
     ) {
-        let (subject, controls) = (self.root_subject(), RequestControls::default());
-        let prepared = PreparedSets::default();
-        let task = Task {
-            operation,
-            target,
-            subject,
-            controls,
-            passwords,
-            prepared,
-            replicated: false,
-            required_by: None,
-        };
-        self.submit(vec![task], completion);
+        let task = Task::new(operation, target, self.root_subject(), RequestControls::default());
+        self.submit(vec![Task { passwords, ..task }], completion);
     }
 
     /// Has what follows here from a change of another database carried out, in the name of the root DN.

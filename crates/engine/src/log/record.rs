@@ -153,6 +153,25 @@ impl fmt::Display for LogRecordError {
 impl std::error::Error for LogRecordError {}
 
 impl LogRecord {
+    /// A change that nobody asked for, of an entry without an id.
+    pub fn new(csn: Csn, dn: String, change: LoggedChange) -> Self {
+        Self {
+            csn,
+            offset: 0,
+            entry: EntryId::ROOT,
+            superior: EntryId::ROOT,
+            entry_uuid: Uuid::nil(),
+            dn,
+            requester: String::new(),
+            local: false,
+            continues: false,
+            absent: false,
+            change,
+            old: Vec::new(),
+            form: RecordForm::AsDone,
+        }
+    }
+
     /// The change as it is sent to other servers, and the entry's DN before it.
     pub fn as_sent(&self) -> (&str, &LoggedChange) {
         match &self.form {

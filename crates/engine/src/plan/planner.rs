@@ -228,15 +228,7 @@ impl Plan {
 
 fn describe(catalog: &Catalog, key: &[u8]) -> String {
     let Some((number, kind)) = key::parse_head(key) else { return "?".to_owned() };
-    let kind = match kind {
-        KeyKind::Presence => "pres",
-        KeyKind::Equality => "eq",
-        KeyKind::Initial => "subinitial",
-        KeyKind::Any => "subany",
-        KeyKind::Final => "subfinal",
-        KeyKind::Approx => "approx",
-    };
-    let mut text = format!("{} {kind}", catalog.text(number));
+    let mut text = format!("{} {}", catalog.text(number), kind.name());
     if let Some(value) = key::parse_value(key).filter(|value| !value.is_empty()) {
         text.push_str(&format!(" \"{}\"", String::from_utf8_lossy(&value)));
     }

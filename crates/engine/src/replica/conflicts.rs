@@ -6,9 +6,8 @@ use uuid::Uuid;
 use super::state::CONFLICT;
 use super::{ConflictKind, ConflictNote, KeptSide};
 use crate::csn::Csn;
-use crate::entry::EntryId;
 use crate::fault::Fault;
-use crate::log::{LogRecord, LoggedAttribute, LoggedChange, RecordForm};
+use crate::log::{LogRecord, LoggedAttribute, LoggedChange};
 use crate::tables::REPLICA;
 use crate::time::Timestamp;
 use crate::write::AttributeValues;
@@ -103,21 +102,9 @@ fn encode(at: Timestamp, note: &ConflictNote) -> Vec<u8> {
         description: attribute.description.clone(),
         values: attribute.values.clone(),
     });
-    let record = LogRecord {
-        csn: note.loser_csn.unwrap_or(Csn::ZERO),
-        offset: 0,
-        entry: EntryId::ROOT,
-        superior: EntryId::ROOT,
-        entry_uuid: note.loser_uuid,
-        dn: note.dn.clone(),
-        requester: String::new(),
-        local: false,
-        continues: false,
-        absent: false,
-        change: LoggedChange::Add(lost.collect()),
-        old: Vec::new(),
-        form: RecordForm::AsDone,
-    };
+    let csn = note.loser_csn.unwrap_or(Csn::ZERO);
+    let record = LogRecord::new(csn, note.dn.clone(), LoggedChange::Add(lost.collect()));
+    let record = LogRecord { entry_uuid: note.loser_uuid, ..record };
     out.extend_from_slice(&record.encode());
     out
 }

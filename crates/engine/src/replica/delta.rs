@@ -339,19 +339,7 @@ fn renamed<V: Snapshot>(
     let entry = changed(op, &current, pretty_dn.clone(), &all)?;
     let attributes = whole(op, &current, &entry)?;
     let modifier = op.stamp.name.clone();
-    let uuid = local.uuid;
-    Ok(Put {
-        uuid,
-        dn,
-        pretty_dn,
-        csn,
-        named: csn,
-        modifier,
-        attributes,
-        state: None,
-        place: None,
-        record: None,
-    })
+    Ok(Put::new(local.uuid, (dn, pretty_dn), csn, modifier, attributes))
 }
 
 /// All attributes of an entry as adds: kept ones are read.

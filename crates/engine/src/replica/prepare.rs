@@ -52,6 +52,21 @@ pub(crate) struct Put {
     pub(crate) record: Option<Option<Box<ReceivedChange>>>,
 }
 
+impl Put {
+    /// One of which nothing else is known than the entry. `name`: the DN, and its pretty form.
+    pub(crate) fn new(
+        uuid: Uuid,
+        name: (NormalDn, String),
+        csn: Option<Csn>,
+        modifier: String,
+        attributes: Vec<Change>,
+    ) -> Self {
+        let (dn, pretty_dn) = name;
+        let (named, state, place, record) = (csn, None, None, None);
+        Self { uuid, dn, pretty_dn, csn, named, modifier, attributes, state, place, record }
+    }
+}
+
 /// One logged change, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Delta {
@@ -163,18 +178,7 @@ fn put(
         let text = format!("\"{pretty_dn}\": no objectClass attribute");
         return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
     }
-    Ok(Put {
-        uuid,
-        dn,
-        pretty_dn,
-        csn,
-        named: csn,
-        modifier,
-        attributes: all,
-        state: None,
-        place: None,
-        record: None,
-    })
+    Ok(Put::new(uuid, (dn, pretty_dn), csn, modifier, all))
 }
 
 pub(super) fn first_value(changes: &[Change], id: larix_schema::AttributeTypeId) -> Option<&str> {

@@ -9,13 +9,12 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::Put;
 use super::steps::{self, LocalEntry, TreePosition};
-use super::{ApplyOutcome, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
+use super::{ApplyOutcome, AttributeShare, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
 use crate::entry::split_rdn;
 use crate::failure::Failure;
 use crate::write::AttributeValues;
 use crate::write::operational::Stamp;
-use crate::write::operator::Operator;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn put_by_name(&mut self, put: &Put) -> Result<ApplyOutcome, Failure> {
@@ -173,8 +172,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             }
             let lost = self.step(|op| {
                 let current = op.current_entry(local.id)?;
-                let changes = super::difference::changes(op, &current, &put.attributes, &self_share(op))?;
-                Ok(changes)
+                // What is only noted is compared whole.
+                super::difference::changes(op, &current, &put.attributes, &AttributeShare::default())
             })?;
             let (csn, entry_csn) = (self.group.known.entry_csn, self.group.known.modify_timestamp);
             let modifier = self.group.known.modifiers_name;
@@ -309,11 +308,6 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.step(|op| steps::change(op, local.id, put, rules, Some((place, superior))))?;
         self.clear_glue(local.parent)
     }
-}
-
-/// The share of a comparison that is only for a note: everything.
-fn self_share<V: Snapshot>(_: &Operator<'_, V>) -> super::AttributeShare {
-    super::AttributeShare::default()
 }
 
 pub(super) fn lost_put(

@@ -81,23 +81,7 @@ fn against(schema: &Schema, mut older: Change, newer: &Change) -> Option<Change>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::prepare::check_change;
-    use crate::fixture::schema;
-    use crate::write::AttributeValues;
-
-    /// `add cn a b`, `delete cn`, `replace sn c`
-    fn change(text: &str) -> Change {
-        let mut words = text.split(' ');
-        let kind = match words.next().unwrap() {
-            "add" => ChangeKind::Add,
-            "delete" => ChangeKind::Delete,
-            "replace" => ChangeKind::Replace,
-            other => panic!("{other}"),
-        };
-        let description = words.next().unwrap().to_owned();
-        let values = words.map(|word| word.as_bytes().to_vec()).collect();
-        check_change(&schema(), kind, AttributeValues { description, values }).unwrap()
-    }
+    use crate::fixture::{change, schema};
 
     fn text(change: &Change) -> String {
         let kind = match change.kind {

@@ -110,19 +110,7 @@ fn consequence(consequence: Consequence, subject: &Arc<Subject>) -> (Task, Role)
         ..ControlValues::default()
     });
     let role = if local { Role::LocalConsequence } else { Role::Consequence };
-    let subject = Arc::clone(subject);
-    let prepared = PreparedSets::default();
-    let task = Task {
-        operation,
-        target,
-        subject,
-        controls,
-        passwords: None,
-        prepared,
-        replicated: false,
-        required_by: None,
-    };
-    (task, role)
+    (Task::new(operation, target, Arc::clone(subject), controls), role)
 }
 
 fn too_many(limit: usize) -> LdapResult {
@@ -461,17 +449,7 @@ impl<'a, S: Store> Group<'a, S> {
         let operation = prepare::prepare(&self.state.schema, operation, &NormalDn::root(), latitude)?;
         let controls =
             RequestControls::from(ControlValues { manage_dsa_it: true, relax, ..ControlValues::default() });
-        let (subject, prepared) = (Arc::clone(subject), PreparedSets::default());
-        Ok(Task {
-            operation,
-            target,
-            subject,
-            controls,
-            passwords: None,
-            prepared,
-            replicated: false,
-            required_by: None,
-        })
+        Ok(Task::new(operation, target, Arc::clone(subject), controls))
     }
 
     /// The consequences of a change, `task`, that was carried out. `done` is what it wrote.

@@ -27,6 +27,27 @@ pub(crate) struct Task {
     pub(crate) required_by: Option<NormalDn>,
 }
 
+impl Task {
+    /// A change that the server itself makes in somebody's name: nothing of it is prepared, and no password computed.
+    pub(crate) fn new(
+        operation: PreparedChange,
+        target: String,
+        subject: Arc<Subject>,
+        controls: RequestControls,
+    ) -> Self {
+        Self {
+            operation,
+            target,
+            subject,
+            controls,
+            passwords: None,
+            prepared: PreparedSets::default(),
+            replicated: false,
+            required_by: None,
+        }
+    }
+}
+
 /// What follows from a change of another database.
 #[derive(Clone, Debug)]
 pub(crate) struct Follow {

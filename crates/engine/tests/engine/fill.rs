@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, mpsc};
 
-use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
 use larix_engine::load::{Fill, FillOptions, LoadError};
@@ -17,7 +16,7 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, Durability, KeyRange, Snapshot, Store, Transaction, WriteSet};
 use uuid::Uuid;
 
-use crate::common::{self, Fixture, SUFFIX, memory, schema, settings};
+use crate::common::{self, Fixture, SUFFIX, assert_sound, memory, schema, settings};
 
 const PEOPLE: usize = 700;
 
@@ -130,9 +129,7 @@ fn rows<S: Store>(store: &S) -> [usize; 3] {
 }
 
 fn sound<S: Store>(fixture: &Fixture<S>) {
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    let view = fixture.database().view(&snapshot).unwrap();
-    check(&view, &mut |finding| panic!("{finding}")).unwrap();
+    assert_sound(fixture.database(), "after a fill");
 }
 
 fn contexts<S: Store>(fixture: &Fixture<S>) -> Vec<Csn> {

@@ -4,17 +4,15 @@
 //! `LARIX_MODEL_SEED` sets the first seed, `LARIX_INDEX_ROUNDS` how many there are.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use larix_engine::access::Subject;
-use larix_engine::check;
 use larix_engine::controls::RequestControls;
 use larix_engine::index::{IndexConfig, Kinds, parse_head};
 use larix_engine::tables::{INDEX, META, TABLES, meta};
-use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
+use larix_engine::time::SeededRandom;
 use larix_engine::write::{IndexNotice, IndexWatch, Origin, WriteRequest, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Directory, ServedDatabase};
@@ -22,27 +20,16 @@ use larix_schema::Schema;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
-use crate::common::{ROOT, SUFFIX, directory, environment, memory, operation, records, schema, settings};
+use crate::common::{
+    Dice, ROOT, SUFFIX, SteppingClock, assert_sound, directory, environment, memory, operation, records,
+    schema, settings,
+};
 
 const ENTRIES: u64 = 60;
 const ROUNDS: u64 = 8;
 const STEPS: u64 = 120;
 /// Longer than any step of a build takes on a machine that does other things, too.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Every look takes time, so that slices are as short as can be.
-#[derive(Debug, Default)]
-struct SteppingClock(AtomicU64);
-
-impl Clock for SteppingClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(1_700_000_000)
-    }
-
-    fn monotonic(&self) -> Monotonic {
-        Monotonic(self.0.fetch_add(300_000, Ordering::Relaxed))
-    }
-}
 
 #[derive(Debug)]
 struct Watch(Mutex<Sender<IndexNotice>>);
@@ -51,15 +38,6 @@ impl IndexWatch for Watch {
     fn notice(&self, notice: IndexNotice) {
         // Nobody listens to a server that was stopped.
         let _ = self.0.lock().unwrap().send(notice);
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
     }
 }
 
@@ -127,11 +105,7 @@ impl<S: Store> Run<S> {
 
     /// What searches may use is as the entries say.
     fn check(&self, context: &str) {
-        let snapshot = self.database().store().snapshot().unwrap();
-        let view = self.database().view(&snapshot).unwrap();
-        let mut findings = Vec::new();
-        check::check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
-        assert!(findings.is_empty(), "{context}: {findings:#?}");
+        assert_sound(self.database(), context);
     }
 
     /// Whether everything that is wanted is complete, and nothing else is left.

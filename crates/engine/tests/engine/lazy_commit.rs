@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 
-use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log;
 use larix_engine::replica::{ApplyOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange};
@@ -16,7 +15,7 @@ use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use uuid::Uuid;
 
-use crate::common::{self, Fixture, SUFFIX, schema, settings};
+use crate::common::{self, Fixture, SUFFIX, assert_sound, schema, settings};
 
 const BATCHES: usize = 12;
 const EACH: usize = 5;
@@ -87,9 +86,7 @@ fn batches(fixture: &Fixture<LmdbStore>) -> usize {
     assert!((whole..BATCHES).all(|batch| there(batch) == 0), "a part of a batch");
     let expected: Vec<Csn> = whole.checked_sub(1).map(csn).into_iter().collect();
     assert_eq!(claimed, expected, "{whole} batches are there");
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    let view = fixture.database().view(&snapshot).unwrap();
-    check(&view, &mut |finding| panic!("{finding}")).unwrap();
+    assert_sound(fixture.database(), "after a crash");
     whole
 }
 

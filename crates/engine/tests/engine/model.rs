@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 
-use larix_engine::check;
 use larix_engine::index::IndexConfig;
 use larix_engine::tables::TABLES;
 use larix_engine::time::SeededRandom;
@@ -17,7 +16,7 @@ use larix_proto::{ControlBuf, ModifyOperation, oid};
 use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
-use crate::common::{Fixture, SUFFIX, describe, memory, schema, settings};
+use crate::common::{Fixture, SUFFIX, assert_sound, describe, memory, schema, settings};
 
 const OPERATIONS: usize = 3_000;
 /// Changes that are under way at once: several commit together.
@@ -410,11 +409,7 @@ fn compare<S: Store>(fixture: &Fixture<S>, model: &Model, at: usize, seed: u64) 
         assert_eq!(found.get(dn), Some(attributes), "{dn} after {at} changes of seed {seed}");
     }
     assert_eq!(found.len(), expected.len(), "after {at} changes of seed {seed}: {:?}", found.keys());
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    let view = fixture.database().view(&snapshot).unwrap();
-    let mut findings = Vec::new();
-    check::check(&view, &mut |finding| findings.push(format!("{finding:?}"))).unwrap();
-    assert!(findings.is_empty(), "after {at} changes of seed {seed}: {findings:?}");
+    assert_sound(fixture.database(), &format!("after {at} changes of seed {seed}"));
 }
 
 fn setting(name: &str, otherwise: u64) -> u64 {

@@ -13,7 +13,7 @@ use larix_engine::{Database, DatabaseSettings};
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store, TableId};
 
-use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
+use crate::common::{Fixture, SUFFIX, TREE, assert_sound, memory, schema, settings};
 use crate::replicated::{apply, batch, csn, filled, put, raise, word};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
@@ -39,12 +39,6 @@ fn replayed(records: &[StoredRecord]) -> Result<Database<MemoryStore>, ReplayErr
     let database = empty();
     replay(&database, &mut records.iter().cloned().map(Ok), &mut |_| {})?;
     Ok(database)
-}
-
-fn check(database: &Database<MemoryStore>) {
-    let snapshot = database.store().snapshot().unwrap();
-    let view = database.view(&snapshot).unwrap();
-    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
 }
 
 /// Every kind of change, those that are refused among them.
@@ -132,7 +126,7 @@ fn an_entry_that_did_not_get_its_name_stands_beside_it_after_a_replay() {
     for _ in 0..2 {
         let replayed = replayed(&records(fixture.database())).unwrap();
         assert!(rows(fixture.database(), TREE_TABLE) == rows(&replayed, TREE_TABLE));
-        check(&replayed);
+        assert_sound(&replayed, "replayed");
         // This server decides on its name.
         raise(&fixture, &[csn(2, 1)]);
     }
@@ -147,7 +141,7 @@ fn a_replay_makes_the_same_tables() {
     for table in [ENTRIES, TREE_TABLE, VALUES, BLOBS, LOG] {
         assert!(rows(original, table) == rows(&replayed, table), "table {table:?}");
     }
-    check(&replayed);
+    assert_sound(&replayed, "replayed");
     assert_eq!(context_csns(&replayed), context_csns(original));
 }
 

@@ -5,23 +5,24 @@
 //! each thread.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use larix_engine::check;
 use larix_engine::entry::EntryId;
 use larix_engine::index::IndexConfig;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::tables::{META, TABLES, meta};
-use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
+use larix_engine::time::SeededRandom;
 use larix_engine::write::{IndexNotice, IndexWatch, WriterEnvironment};
 use larix_engine::{Database, DatabaseSettings, Entry, ServedDatabase};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::shared::SharedStore;
 use larix_store::{Snapshot, Store};
 
-use crate::common::{Fixture, ROOT, SUFFIX, describe, directory, environment, operation, records, settings};
+use crate::common::{
+    Dice, Fixture, ROOT, SUFFIX, SteppingClock, assert_sound, describe, directory, environment, operation,
+    records, settings,
+};
 
 const ROUNDS: u64 = 3;
 /// Changes of one thread.
@@ -36,20 +37,6 @@ const COMMON: u64 = 4;
 const REFUSED: [&str; 2] = ["51 ", "52 "];
 const SERVER_ID: u16 = 1;
 
-/// Every look takes time, so that slices of work on indexes are as short as can be; no time passes for CSNs.
-#[derive(Debug, Default)]
-struct SteppingClock(AtomicU64);
-
-impl Clock for SteppingClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(1_700_000_000)
-    }
-
-    fn monotonic(&self) -> Monotonic {
-        Monotonic(self.0.fetch_add(300_000, Ordering::Relaxed))
-    }
-}
-
 /// The reports of work on indexes.
 #[derive(Debug, Default)]
 struct Failures(Mutex<Vec<String>>);
@@ -59,15 +46,6 @@ impl IndexWatch for Failures {
         if let IndexNotice::Failed { message } = notice {
             self.0.lock().unwrap().push(message);
         }
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
     }
 }
 
@@ -318,12 +296,7 @@ fn compare<S: Store>(fixture: &Fixture<S>, all: &[Done], context: &str) {
         assert_eq!(stored, wanted, "{context}: {}", entry.dn);
         entries += 1;
     }
-    let database = fixture.database();
-    let snapshot = database.store().snapshot().unwrap();
-    let view = database.view(&snapshot).unwrap();
-    let mut findings = Vec::new();
-    let checked = check::check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
-    assert!(findings.is_empty(), "{context}: {findings:#?}");
+    let checked = assert_sound(fixture.database(), context);
     assert_eq!(checked.entries, entries + 3, "{context}: entries");
 }
 

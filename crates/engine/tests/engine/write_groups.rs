@@ -14,7 +14,9 @@ use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
 use larix_store::{Snapshot, Store};
 
-use crate::common::{self, Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
+use crate::common::{
+    self, Fixture, SUFFIX, TREE, assert_sound, describe, memory, operation, records, schema, settings,
+};
 
 fn faulty() -> (Fixture<FaultStore<MemoryStore>>, FaultPlan) {
     let plan = FaultPlan::new();
@@ -476,8 +478,7 @@ fn old_records_of_former_server_ids_go() {
     assert_eq!(server_ids(&snapshot), (vec![3], vec![1, 2, 3]));
     let kept = log::last_number(&snapshot).unwrap() + 1 - log::first_number(&snapshot).unwrap();
     assert!((10..=12).contains(&kept), "{kept}");
-    let view = fixture.database().view(&snapshot).unwrap();
-    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+    assert_sound(fixture.database(), "under another server id");
 }
 
 /// How many records of the log are left, and the last one's sequence, after `changes` changes, one every `seconds`.
@@ -491,8 +492,7 @@ fn retained(retention: log::LogRetention, changes: u64, seconds: u32) -> (u64, u
         fixture.apply(&replace_sn(&format!("Bo {number:08}")));
     }
     let snapshot = fixture.database().store().snapshot().unwrap();
-    let view = fixture.database().view(&snapshot).unwrap();
-    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+    assert_sound(fixture.database(), "with a part of its log");
     let (first, last) =
         (log::first_sequence(&snapshot, 1).unwrap(), log::last_sequence(&snapshot, 1).unwrap());
     (last + 1 - first, last)

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
 
-use super::{Access, Peer, Program};
+use super::{Access, Peer, Program, installed};
 
 /// Where distributions and hand-made installations put it, Debian's first.
 const PLACES: [&str; 6] = [
@@ -37,16 +37,7 @@ impl Peer {
     /// # Errors
     /// No slapd is there, or the one there has no back-mdb.
     pub fn slapd(path: Option<&Path>, scratch: &Path) -> anyhow::Result<Self> {
-        let path = match path {
-            Some(path) if path.is_file() => path.to_owned(),
-            Some(path) => bail!("there is no slapd at {}. {PACKAGES}", path.display()),
-            None => {
-                let found = PLACES.iter().map(Path::new).find(|place| place.is_file());
-                let nowhere =
-                    || format!("no slapd is installed (looked for {}). {PACKAGES}", PLACES.join(", "));
-                found.with_context(nowhere)?.to_owned()
-            }
-        };
+        let path = installed("slapd", path, &PLACES, PACKAGES)?;
         let (number, version) = version(&path)?;
         let preamble = preamble(&path, scratch)?;
         let name = format!("slapd {number}");

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 pub use configuration::Database;
 pub(crate) use configuration::{Paths, configuration};
@@ -24,6 +24,19 @@ pub(crate) use redis::Shape;
 pub(crate) use session::Session;
 pub use syslog::LogLevel;
 pub(crate) use syslog::SyslogSink;
+
+/// The program at `path`, or where it usually is. `packages`: which have it, for who has none.
+fn installed(name: &str, path: Option<&Path>, places: &[&str], packages: &str) -> anyhow::Result<PathBuf> {
+    match path {
+        Some(path) if path.is_file() => Ok(path.to_owned()),
+        Some(path) => bail!("there is no {name} at {}. {packages}", path.display()),
+        None => {
+            let found = places.iter().map(Path::new).find(|place| place.is_file());
+            let nowhere = || format!("no {name} is installed (looked for {}). {packages}", places.join(", "));
+            Ok(found.with_context(nowhere)?.to_owned())
+        }
+    }
+}
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]

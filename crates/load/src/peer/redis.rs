@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::time::Timespec;
 
-use super::{Guard, Running, Start};
+use super::{Guard, Running, Start, installed};
 use crate::clock;
 use crate::drive::Usage;
 use crate::generate::Random;
@@ -61,16 +61,7 @@ impl Redis {
     pub fn find(path: Option<&Path>) -> anyhow::Result<Self> {
         const PACKAGES: &str =
             "Debian and Ubuntu have it in the package redis-server, Fedora in redis; --redis PATH names one";
-        let path = match path {
-            Some(path) if path.is_file() => path.to_owned(),
-            Some(path) => bail!("there is no redis-server at {}. {PACKAGES}", path.display()),
-            None => {
-                let found = PLACES.iter().map(Path::new).find(|place| place.is_file());
-                let nowhere =
-                    || format!("no redis-server is installed (looked for {}). {PACKAGES}", PLACES.join(", "));
-                found.with_context(nowhere)?.to_owned()
-            }
-        };
+        let path = installed("redis-server", path, &PLACES, PACKAGES)?;
         let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
         let output = output.with_context(|| format!("cannot start {}", path.display()))?;
         let text = String::from_utf8_lossy(&output.stdout);

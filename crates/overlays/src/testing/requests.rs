@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use larix_backend::{
-    Announcement, AnsweredSearch, Backend, Below, Bind, Changes, Client, ClientHandle, Compare, Context,
+    Alone, Announcement, AnsweredSearch, Backend, Bind, Changes, Client, ClientHandle, Compare, Context,
     Cursor, Done, End, ExtendedAnswer, ExtendedOperation, First, InterceptedBackend, Interceptor, Later,
-    Mount, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Routing, Search, Stack,
-    StepOutcome, Verdict, slice,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Stack, StepOutcome, Verdict,
+    slice,
 };
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
@@ -68,28 +68,6 @@ impl Backend for Reached {
     }
 
     fn announce(&self, _: &mut Announcement) {}
-}
-
-/// There is no other database.
-#[derive(Debug)]
-struct Alone;
-
-impl Routing for Alone {
-    fn mounts(&self) -> &[Mount] {
-        &[]
-    }
-
-    fn backend(&self, _: &NormalDn) -> Option<&dyn Backend> {
-        None
-    }
-
-    fn glued_below(&self, _: &NormalDn, _: Scope) -> Vec<Below<'_>> {
-        Vec::new()
-    }
-
-    fn announced(&self) -> Announcement {
-        Announcement::default()
-    }
 }
 
 /// How an interceptor is built, or is not.

@@ -63,6 +63,9 @@ fn entries() {
         .collect();
     assert_eq!(attributes, [("dc", vec![&b"x"[..]]), ("cn", vec![b"a", b"b"]), ("sn", vec![])]);
     assert_eq!(entry.len(), expected.len());
+    assert_eq!(crate::Response::entry_name(&entry), Some("dc=x"));
+    let done = b"\x30\x0c\x02\x01\x02\x65\x07\x0a\x01\x00\x04\x00\x04\x00";
+    assert_eq!(crate::Response::entry_name(done), None);
 }
 
 #[test]

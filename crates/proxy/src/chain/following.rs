@@ -17,9 +17,9 @@ use super::links::Links;
 use super::written::{self, Written};
 use super::{TRIES_MAX, is_referral};
 use crate::identity::Asker;
-use crate::job::{Outcome, Sink};
+use crate::job::{ANY, Outcome, Sink};
 use crate::proxy::Proxy;
-use crate::request::{ANY, encode_password, encode_update, encoded, kind_of};
+use crate::request::{encode_password, encode_update, encoded, kind_of};
 use crate::settings::Kind;
 use crate::shared::Command;
 

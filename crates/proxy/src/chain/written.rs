@@ -11,8 +11,8 @@ use larix_engine::log::CsnVector;
 use larix_engine::write::WriteOperation;
 use larix_proto::control::{ControlValue, PostReadRequest, PostReadResponse};
 use larix_proto::{
-    Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, Scope, Strings,
-    frame, limits, oid,
+    Attributes, ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, Response, Scope, Strings, frames,
+    limits, oid,
 };
 
 use super::following::{OriginalRequest, Request};
@@ -170,10 +170,7 @@ type End = Box<dyn FnOnce(WaitEnd) + Send>;
 /// The contextCSN in the messages of a search.
 fn context_csns(messages: &[u8]) -> CsnVector {
     let mut found = CsnVector::default();
-    let mut rest = messages;
-    while let Ok(Frame::Complete { len }) = frame(rest, limits::PDU_CEILING) {
-        let (message, behind) = rest.split_at(len);
-        rest = behind;
+    for message in frames(messages, limits::PDU_CEILING) {
         if let Ok(message) = Response::decode_message(message)
             && let Response::Entry(entry) = &message.response
         {

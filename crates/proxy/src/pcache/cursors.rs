@@ -6,7 +6,7 @@ use larix_backend::{Cursor, Effort, StepOutcome, lowered};
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, Monotonic};
-use larix_proto::{Frame, LdapResult, Response, ResultCode, SearchResultEntry, frame, limits};
+use larix_proto::{LdapResult, Response, ResultCode, SearchResultEntry, frames, limits};
 
 use super::containment::Region;
 use super::flights::Leading;
@@ -320,13 +320,7 @@ impl Cursor for Reading {
         let room = budget.bytes.saturating_sub(out.len());
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = self.inner.step(Budget { bytes: room, ..budget }, &mut buffer);
-        let mut remaining = buffer.as_slice();
-        let mut passed = Ok(());
-        while let (Ok(()), Ok(Frame::Complete { len })) = (&passed, frame(remaining, limits::PDU_CEILING)) {
-            let (message, rest) = remaining.split_at(len);
-            remaining = rest;
-            passed = self.pass(message, out);
-        }
+        let passed = frames(&buffer, limits::PDU_CEILING).try_for_each(|message| self.pass(message, out));
         buffer.clear();
         self.buffer = buffer;
         match (passed, slice) {

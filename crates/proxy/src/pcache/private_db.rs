@@ -120,7 +120,7 @@ impl CacheSearch {
     fn answer(&mut self, dn: &NormalDn, copies: &Copies, out: &mut Vec<u8>) -> Result<(), LdapResult> {
         let Some(entry) = self.whole(copies) else { return Ok(()) };
         let Projection { schema, policy, subject, search, .. } = &*self.projection;
-        let tree = MemoryTree { schema, policy, subject, entries: Vec::new(), counted: None };
+        let tree = MemoryTree::empty(schema, policy, subject);
         let found = search.finds(&tree, dn, &entry);
         if !found.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))? {
             return Ok(());

@@ -63,7 +63,7 @@ impl Projection {
         dn: &NormalDn,
         entry: &Entry,
     ) -> Result<bool, LdapResult> {
-        let tree = MemoryTree { schema: &self.schema, policy, subject, entries: Vec::new(), counted: None };
+        let tree = MemoryTree::empty(&self.schema, policy, subject);
         // An entry that may not be read does not count.
         let matched = self.search.finds(&tree, dn, entry);
         matched.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))

@@ -61,13 +61,7 @@ impl CachingBackend {
             Ok(delete) => delete,
             Err(refused) => return refused,
         };
-        let tree = MemoryTree {
-            schema: &self.inner.schema,
-            policy: &self.inner.policy,
-            subject: context.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(&self.inner.schema, &self.inner.policy, context.subject);
         if !tree.allows(request.dn, &Entry::new(request.dn.as_str()), Item::Entry, Privilege::Manage) {
             let text = "who has answers forgotten needs `manage` there";
             return LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text);

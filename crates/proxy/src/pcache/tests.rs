@@ -220,11 +220,9 @@ impl World {
     }
 }
 
-fn names(mut messages: &[u8]) -> Vec<String> {
+fn names(messages: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
-    while let Ok(larix_proto::Frame::Complete { len }) = larix_proto::frame(messages, 1 << 20) {
-        let (one, rest) = messages.split_at(len);
-        messages = rest;
+    for one in larix_proto::frames(messages, 1 << 20) {
         if let Response::Entry(found) = Response::decode_message(one).unwrap().response {
             assert!(
                 found.attributes.iter().all(|attribute| attribute.description.eq_ignore_ascii_case("cn"))

@@ -47,13 +47,7 @@ impl AnswerFilter {
             let Ok(description) = self.schema.describe(&description) else { continue };
             entry.attribute_or_insert(&description).values.extend(values);
         }
-        let tree = MemoryTree {
-            schema: &self.schema,
-            policy: &self.policy,
-            subject: &self.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(&self.schema, &self.policy, &self.subject);
         if !tree.allows(&normal, &entry, Item::Entry, Privilege::Read) {
             return Ok(None);
         }

@@ -9,7 +9,7 @@ use larix_backend::{
 };
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, WriteOperation, WriteOutcome};
-use larix_proto::{CompareRequest, Frame, LdapResult, Response, ResultCode, frame, limits};
+use larix_proto::{CompareRequest, LdapResult, Response, ResultCode, frames, limits};
 use larix_schema::NormalDn;
 use regex::Regex;
 use zeroize::Zeroizing;
@@ -176,11 +176,9 @@ impl Notifier {
     }
 
     /// The entries among some messages.
-    fn entries(&self, mut messages: &[u8]) {
+    fn entries(&self, messages: &[u8]) {
         let Some(begun) = &self.entry else { return };
-        while let Ok(Frame::Complete { len }) = frame(messages, limits::PDU_CEILING) {
-            let (message, rest) = messages.split_at(len);
-            messages = rest;
+        for message in frames(messages, limits::PDU_CEILING) {
             if let Ok(decoded) = Response::decode_message(message)
                 && let Response::Entry(entry) = decoded.response
             {

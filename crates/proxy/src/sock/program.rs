@@ -87,13 +87,7 @@ impl Program {
     /// # Errors
     /// The requester does not have it.
     fn may(&self, context: &Context<'_>, dn: &NormalDn, privilege: Privilege) -> Result<(), LdapResult> {
-        let tree = MemoryTree {
-            schema: &self.schema,
-            policy: &self.policy,
-            subject: context.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(&self.schema, &self.policy, context.subject);
         match tree.allows(dn, &Entry::new(dn.as_str()), Item::Entry, privilege) {
             true => Ok(()),
             false => Err(LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS)),

@@ -17,8 +17,8 @@ use rustix::event::{Timespec, epoll};
 
 use super::*;
 use crate::cookie::Page;
-use crate::job::{Binds, Outcome};
-use crate::request::{ANY, encoded};
+use crate::job::{ANY, Binds, Outcome};
+use crate::request::encoded;
 use crate::settings::{Kind, ProxySettings};
 use crate::shared::tests::job;
 use crate::shared::{Command, RequestCarrier as _, Shared};

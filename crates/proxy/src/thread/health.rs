@@ -4,14 +4,12 @@
 use std::time::Duration;
 
 use larix_client::PeerFault;
-use larix_proto::{FilterBuf, MessageId, ResultCode, Scope, client};
+use larix_proto::{FilterBuf, ResultCode, Scope, client};
 
 use super::Exchange;
-use crate::job::{Job, Outcome, Owner, Sink, Sorting, body};
+use crate::job::{ANY, Job, Outcome, Owner, Sink, body};
 use crate::settings::{HealthCheck, Kind};
 
-/// The message that nobody awaits.
-const ANY: MessageId = MessageId(1);
 /// Numbers of checks: those of requests are below.
 pub(super) const CHECKS: u64 = 1 << 63;
 
@@ -68,26 +66,10 @@ impl Exchange {
         }
         self.check_number += 1;
         let number = CHECKS | self.check_number;
-        let job = Job {
-            owner: Owner::Check(target),
-            credentials: None,
-            kind: Kind::Search,
-            body: root_dse().into(),
-            deadline: None,
-            alone_until: None,
-            patience: None,
-            entries_max: Some(1),
-            page: None,
-            sorting: Sorting::None,
-            sent_at: Duration::ZERO,
-            is_repeatable: false,
-            message: ANY,
-            binds: None,
-            tries: 0,
-            // See [`Self::checked`].
-            sink: Sink::Once(Box::new(|_| ())),
-        };
-        let job = Box::new(job);
+        // See [`Self::checked`].
+        let sink = Sink::Once(Box::new(|_| ()));
+        let job = Job::new(Owner::Check(target), Kind::Search, root_dse().into(), sink);
+        let job = Box::new(Job { entries_max: Some(1), ..job });
         match self.pool_of(target).first().copied() {
             Some(id) if self.connections.get(&id).is_some_and(|open| !open.is_closing) => {
                 self.put_and_flush(id, number, job, now);

@@ -11,12 +11,12 @@ use larix_engine::write::{
     AttributeValues, Completion, Latitude, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
     prepare,
 };
-use larix_proto::{LdapResult, ModifyOperation, Response, ResultCode};
+use larix_proto::{LdapResult, ModifyOperation, Response, ResultCode, frames, limits};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use super::Settings;
 use super::local::{LocalEntries, LocalEntry, LocalPasswordChange};
-use super::search::{SearchContext, messages};
+use super::search::SearchContext;
 use crate::identity::Asker;
 use crate::lookup::{self, LookupResult};
 
@@ -330,7 +330,7 @@ fn cannot_hide() -> LdapResult {
 /// The attributes that the remote server has of an entry.
 fn attributes(schema: &Schema, found: &[u8]) -> HashSet<AttributeDescription> {
     let mut all = HashSet::new();
-    for message in messages(found) {
+    for message in frames(found, limits::PDU_CEILING) {
         if let Ok(Response::Entry(entry)) = Response::decode_message(message).map(|decoded| decoded.response)
         {
             all.extend(entry.attributes.iter().filter_map(|a| schema.describe(a.description).ok()));

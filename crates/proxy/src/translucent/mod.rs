@@ -185,13 +185,7 @@ impl Translucent {
     /// Whether the requester could store a password for this entry: an entry is not begun for others.
     fn may_store_password(&self, subject: &Subject, dn: &NormalDn, shown: &str) -> bool {
         let Ok(password) = self.schema.describe("userPassword") else { return false };
-        let tree = MemoryTree {
-            schema: &self.schema,
-            policy: &self.policy,
-            subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(&self.schema, &self.policy, subject);
         let item = Item::Attribute { description: &password, value: None };
         tree.allows(dn, &Entry::new(shown), item, Privilege::Write)
     }

@@ -13,7 +13,7 @@ use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::Monotonic;
 use larix_proto::{
-    DerefAliases, FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, limits,
+    DerefAliases, FilterBuf, LdapResult, MessageId, Response, ResultCode, Scope, frames, limits,
 };
 use larix_schema::{NormalDn, Schema};
 
@@ -295,13 +295,8 @@ impl Translucent {
     }
 
     fn is_true_of(&self, dn: &NormalDn, overlaid: &Overlaid<'_>) -> Result<bool, LdapResult> {
-        let tree = MemoryTree {
-            schema: &self.context.schema,
-            policy: &self.context.policy,
-            subject: &self.client_search.asker.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree =
+            MemoryTree::empty(&self.context.schema, &self.context.policy, &self.client_search.asker.subject);
         let judged = self.client_search.search.is_true_of(&tree, dn, &overlaid.entry());
         judged.map_err(|fault| LdapResult::with(fault.code(), format!("internal error: {fault}")))
     }
@@ -336,7 +331,7 @@ impl Translucent {
         let room = budget.bytes.saturating_sub(out.len());
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = remote.step(Budget { bytes: room, ..budget }, &mut buffer);
-        let passed = messages(&buffer).try_for_each(|message| self.pass(message, out));
+        let passed = frames(&buffer, limits::PDU_CEILING).try_for_each(|message| self.pass(message, out));
         buffer.clear();
         self.buffer = buffer;
         passed?;
@@ -354,8 +349,8 @@ impl Translucent {
         let mut buffer = std::mem::take(&mut self.buffer);
         let slice = candidates.step(Budget { bytes: NAMES_BYTES, ..budget }, &mut buffer);
         let schema = &self.context.schema;
-        let names = messages(&buffer).filter_map(entry_name).filter_map(|dn| schema.parse_dn(dn).ok());
-        self.waiting.extend(names);
+        let names = frames(&buffer, limits::PDU_CEILING).filter_map(entry_name);
+        self.waiting.extend(names.filter_map(|dn| schema.parse_dn(dn).ok()));
         buffer.clear();
         self.buffer = buffer;
         match slice {
@@ -434,7 +429,8 @@ impl Translucent {
         // What the remote server has no longer is not shown.
         let Some(found) = lookup::outcome(end, found)? else { return Ok(None) };
         let dn = self.context.schema.parse_dn(&stored.entry.dn).ok();
-        if let Some(message) = messages(&found).find(|message| entry_name(message).is_some()) {
+        let is_entry = |message: &&[u8]| entry_name(message).is_some();
+        if let Some(message) = frames(&found, limits::PDU_CEILING).find(is_entry) {
             self.answer(message, dn.as_ref(), Some(&stored), true, out)?;
         }
         Ok(None)
@@ -445,19 +441,6 @@ impl Translucent {
         self.waiting.clear();
         StepOutcome::Done(result, Vec::new())
     }
-}
-
-/// The whole messages of a buffer, one after another.
-pub(super) fn messages(buffer: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut remaining = buffer;
-    std::iter::from_fn(move || match frame(remaining, limits::PDU_CEILING) {
-        Ok(Frame::Complete { len }) => {
-            let (message, rest) = remaining.split_at_checked(len)?;
-            remaining = rest;
-            Some(message)
-        }
-        _ => None,
-    })
 }
 
 fn entry_name(message: &[u8]) -> Option<&str> {

@@ -2,14 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::SchemaBuilder;
-
-fn schema() -> Schema {
-    let mut builder = SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson", "nis"] {
-        builder.add_bundled(name).unwrap();
-    }
-    builder.build()
-}
+use crate::fixture::schema;
 
 /// What slapdn of OpenLDAP 2.5 says: text, normal form, pretty form.
 #[test]

@@ -1,15 +1,7 @@
 use larix_proto::FilterBuf;
 
 use super::*;
-use crate::SchemaBuilder;
-
-fn schema() -> Schema {
-    let mut builder = SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson", "nis"] {
-        builder.add_bundled(name).unwrap();
-    }
-    builder.build()
-}
+use crate::fixture::schema;
 
 fn bind(schema: &Schema, text: &str) -> BoundFilter {
     schema.bind_filter(FilterBuf::parse(text).unwrap().as_filter())

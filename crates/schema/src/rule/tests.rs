@@ -1,16 +1,8 @@
 use super::*;
-use crate::SchemaBuilder;
+use crate::fixture::schema;
 use crate::matching_rules::{ALL_RULES, find};
 use crate::time::GeneralizedTime;
 use proptest::prelude::*;
-
-fn schema() -> Schema {
-    let mut builder = SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson", "nis"] {
-        builder.add_bundled(name).unwrap();
-    }
-    builder.build()
-}
 
 fn key(schema: &Schema, rule: &str, value: &[u8]) -> Result<Vec<u8>, InvalidValue> {
     let mut out = Vec::new();

@@ -1,12 +1,4 @@
-use crate::{Schema, SchemaBuilder};
-
-fn schema() -> Schema {
-    let mut builder = SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson", "nis"] {
-        builder.add_bundled(name).unwrap();
-    }
-    builder.build()
-}
+use crate::fixture::schema;
 
 /// Arc of 1.3.6.1.4.1.1466.115.121.1 or a whole OID, valid values, invalid values.
 type Row = (&'static str, &'static [&'static [u8]], &'static [&'static [u8]]);

@@ -331,12 +331,9 @@ fn add(id: MessageId, number: u64, out: &mut Vec<u8>) {
 /// When it is another: a benchmark of refusals would look good.
 pub(crate) fn check(what: What, answer: &[u8]) {
     let expected = if what == What::Compare { 6 } else { 0 };
-    let mut rest = answer;
     let mut entries = 0;
     let mut code = None;
-    while let Ok(larix_proto::Frame::Complete { len }) = larix_proto::frame(rest, usize::MAX >> 1) {
-        let (message, after) = rest.split_at(len);
-        rest = after;
+    for message in larix_proto::frames(answer, usize::MAX >> 1) {
         match larix_proto::Response::decode_message(message).expect("a response").response {
             larix_proto::Response::Entry(_) => entries += 1,
             response => code = response.result().map(|(_, result)| result.code.0),

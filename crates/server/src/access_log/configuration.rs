@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use larix_configuration::slapd_d::Stamp;
 use larix_configuration::{Config, ConfigAttribute, ConfigEntry, ValueList};
 use larix_engine::csn::Csn;
-use larix_engine::entry::EntryId;
 use larix_engine::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_proto::Dn;
 use larix_schema::Schema;
@@ -378,21 +378,7 @@ impl Difference<'_> {
 }
 
 fn record(csn: Csn, entry_uuid: Uuid, dn: &str, requester: String, change: LoggedChange) -> LogRecord {
-    LogRecord {
-        csn,
-        offset: 0,
-        entry: EntryId::ROOT,
-        superior: EntryId::ROOT,
-        entry_uuid,
-        dn: dn.to_owned(),
-        requester,
-        local: false,
-        continues: false,
-        absent: false,
-        change,
-        old: Vec::new(),
-        form: Default::default(),
-    }
+    LogRecord { entry_uuid, requester, ..LogRecord::new(csn, dn.to_owned(), change) }
 }
 
 /// The new first RDN, where that is another one.
@@ -422,18 +408,9 @@ fn attributes(entry: &ConfigEntry) -> Vec<LoggedAttribute> {
 
 /// What an entry says without what every entry gets.
 fn bare(entry: &ConfigEntry) -> Vec<&ConfigAttribute> {
-    const OPERATIONAL: [&str; 8] = [
-        "structuralObjectClass",
-        "entryUUID",
-        "creatorsName",
-        "createTimestamp",
-        "entryCSN",
-        "modifiersName",
-        "modifyTimestamp",
-        OWN,
-    ];
-    let is_operational =
-        |a: &&ConfigAttribute| OPERATIONAL.iter().any(|name| name.eq_ignore_ascii_case(&a.description));
+    let is_operational = |a: &&ConfigAttribute| {
+        Stamp::ATTRIBUTES.iter().chain([&OWN]).any(|name| name.eq_ignore_ascii_case(&a.description))
+    };
     entry.attributes.iter().filter(|a| !is_operational(a)).collect()
 }
 

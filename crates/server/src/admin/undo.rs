@@ -219,31 +219,14 @@ fn entry_before(
 
 #[cfg(test)]
 mod tests {
-    use larix_engine::EntryId;
     use larix_engine::csn::Csn;
-    use larix_engine::log::RecordForm;
-    use uuid::Uuid;
 
     use super::*;
 
     const DN: &str = "cn=a,dc=x";
 
     fn record(change: LoggedChange) -> LogRecord {
-        LogRecord {
-            csn: Csn::ZERO,
-            offset: 0,
-            entry: EntryId::ROOT,
-            superior: EntryId::ROOT,
-            entry_uuid: Uuid::nil(),
-            dn: DN.to_owned(),
-            requester: String::new(),
-            local: false,
-            continues: false,
-            absent: false,
-            change,
-            old: Vec::new(),
-            form: RecordForm::AsDone,
-        }
+        LogRecord::new(Csn::ZERO, DN.to_owned(), change)
     }
 
     fn attribute(text: &str) -> LoggedAttribute {

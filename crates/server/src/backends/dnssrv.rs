@@ -147,13 +147,7 @@ impl EntryAnswer {
             .one("associatedDomain", self.domain.name.clone())
             .add("ref", urls)
             .build();
-        let tree = MemoryTree {
-            schema,
-            policy: &self.policy,
-            subject: &self.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(schema, &self.policy, &self.subject);
         let internal =
             |fault: larix_engine::Fault| LdapResult::with(fault.code(), format!("internal error: {fault}"));
         if !self.is_in_scope || !self.search.finds(&tree, dn, &entry).map_err(internal)? {
@@ -220,13 +214,7 @@ impl DnsReferrals {
     }
 
     fn allows(&self, context: &Context<'_>, dn: &NormalDn, privilege: Privilege) -> bool {
-        let tree = MemoryTree {
-            schema: &self.common.config.schema,
-            policy: &self.policy,
-            subject: context.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let tree = MemoryTree::empty(&self.common.config.schema, &self.policy, context.subject);
         tree.allows(dn, &Entry::new(dn.as_str()), Item::Entry, privilege)
     }
 

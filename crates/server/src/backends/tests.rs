@@ -15,7 +15,7 @@ use larix_configuration::{Config, QuickStart};
 use larix_engine::time::Monotonic;
 use larix_proto::ber::{Tag, write};
 use larix_proto::client::{self, Search};
-use larix_proto::{FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, oid};
+use larix_proto::{FilterBuf, Frame, LdapResult, MessageId, Response, ResultCode, Scope, frame, frames, oid};
 
 use crate::connection::{Connection, Turn};
 use crate::dispatch::{ConnectionEvent, Dispatcher};
@@ -69,12 +69,8 @@ impl Bench {
         let config = Config::quick_start(&QuickStart {
             suffix: SUFFIX.to_owned(),
             directory: folder.path().to_owned(),
-            root_dn: None,
             root_password: Some(b"secret".to_vec()),
-            tls_certificate: None,
-            tls_key: None,
-            replicas: None,
-            includes: Vec::new(),
+            ..QuickStart::default()
         });
         let toy = Toy::new();
         let backend = InterceptedBackend::with(database, Arc::clone(&toy) as Arc<dyn Backend>);
@@ -579,11 +575,6 @@ fn a_worker_ends_what_has_waited_for_too_long() {
 }
 
 /// Whole messages.
-fn count_answers(mut bytes: &[u8]) -> usize {
-    let mut count = 0;
-    while let Ok(Frame::Complete { len }) = frame(bytes, 1 << 20) {
-        bytes = &bytes[len..];
-        count += 1;
-    }
-    count
+fn count_answers(bytes: &[u8]) -> usize {
+    frames(bytes, 1 << 20).count()
 }

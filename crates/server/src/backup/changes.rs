@@ -341,12 +341,11 @@ impl Iterator for Records {
 #[cfg(test)]
 mod tests {
     use larix_engine::EntryId;
-    use larix_engine::log::{LoggedChange, RecordForm};
+    use larix_engine::log::LoggedChange;
     use larix_engine::tables::{LOG, TABLES};
     use larix_engine::time::{SeededRandom, Timestamp};
     use larix_store::lmdb::LmdbOptions;
     use larix_store::{Durability, Transaction as _, WriteSet};
-    use uuid::Uuid;
 
     use super::*;
 
@@ -357,21 +356,9 @@ mod tests {
     fn log_of(store: &LmdbStore, server_id: u16, sequences: std::ops::RangeInclusive<u64>) {
         let mut set = WriteSet::new();
         for sequence in sequences {
-            let record = LogRecord {
-                csn: Csn { time: Timestamp(1), count: 0, server_id: 0, modification: 0 },
-                offset: 0,
-                entry: EntryId(1),
-                superior: EntryId::ROOT,
-                entry_uuid: Uuid::nil(),
-                dn: "cn=a".to_owned(),
-                requester: String::new(),
-                local: false,
-                continues: false,
-                absent: false,
-                change: LoggedChange::Delete,
-                old: Vec::new(),
-                form: RecordForm::AsDone,
-            };
+            let csn = Csn { time: Timestamp(1), count: 0, server_id: 0, modification: 0 };
+            let record = LogRecord::new(csn, "cn=a".to_owned(), LoggedChange::Delete);
+            let record = LogRecord { entry: EntryId(1), ..record };
             log::append(&mut set, LogKey { server_id, sequence }, &record);
         }
         commit(store, &set);

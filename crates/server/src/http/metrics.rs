@@ -26,7 +26,6 @@ use super::Answer;
 use crate::server::Server;
 use crate::statistics::latency::BOUNDS;
 use crate::statistics::{Counters, LimitReached, OperationKind};
-use crate::virtual_entries::monitor::own::kind_name;
 use crate::{overlay_threads, panics};
 use larix_backend::DatabaseFigures;
 
@@ -365,7 +364,7 @@ fn indexes(out: &mut DescriptorEncoder<'_>, databases: &[DatabaseFigures]) -> fm
         for status in &database.indexes {
             for used in &status.uses {
                 let (suffix, attribute) = (database.suffix.as_str(), status.attribute.as_str());
-                let labels = [("suffix", suffix), ("attribute", attribute), ("kind", kind_name(used.kind))];
+                let labels = [("suffix", suffix), ("attribute", attribute), ("kind", used.kind.name())];
                 ConstCounter::new(used.searches).encode(metric.encode_family(&labels)?)?;
             }
         }

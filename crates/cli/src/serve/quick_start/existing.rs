@@ -215,12 +215,8 @@ fn replicas(
     let desired = Config::quick_start(&QuickStart {
         suffix: start.suffix.to_owned(),
         directory: start.data.to_owned(),
-        root_dn: None,
-        root_password: None,
-        tls_certificate: None,
-        tls_key: None,
         replicas: Some(quick_replicas),
-        includes: Vec::new(),
+        ..QuickStart::default()
     })?;
     let position = database(start, &desired, config_dir)?;
     let desired =

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use larix_engine::access::{
-    ClauseOutcome, Decision, Explanation, FlowControl, Privilege, RuleList, RuleName, RuleOutcome, RuleStep,
+    ClauseOutcome, Decision, Explanation, Privilege, RuleList, RuleName, RuleOutcome, RuleStep,
 };
 use serde_json::{Value, json};
 
@@ -43,12 +43,7 @@ fn rule(out: &mut String, step: &RuleStep) {
                         writeln!(out, "      {}: passed over: not {condition}", clause.text)
                     }
                     ClauseOutcome::Applied { control, collected, .. } => {
-                        writeln!(
-                            out,
-                            "      {}: applies: {collected}, {}",
-                            clause.text,
-                            control_name(*control)
-                        )
+                        writeln!(out, "      {}: applies: {collected}, {}", clause.text, control.name())
                     }
                 };
             }
@@ -112,7 +107,7 @@ fn step(step: &RuleStep) -> Value {
                 ClauseOutcome::Applied { control, collected, .. } => json!({
                     "index": clause.index,
                     "text": clause.text,
-                    "control": control_name(*control),
+                    "control": control.name(),
                     "privileges": collected.to_string(),
                 }),
             };
@@ -120,14 +115,6 @@ fn step(step: &RuleStep) -> Value {
         }
     }
     value
-}
-
-const fn control_name(control: FlowControl) -> &'static str {
-    match control {
-        FlowControl::Stop => "stop",
-        FlowControl::Continue => "continue",
-        FlowControl::Break => "break",
-    }
 }
 
 const fn name(privilege: Privilege) -> &'static str {

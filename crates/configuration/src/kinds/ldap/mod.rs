@@ -38,10 +38,6 @@ pub struct LdapSettings {
 }
 
 impl KindSettings for LdapSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn check(&self, database: &Database) -> Result<(), ConfigError> {
         if self.proxy.targets.is_empty() {
             let error = ConfigError::new(database.origin.clone(), "an ldap database needs a `uri`");
@@ -233,17 +229,12 @@ static TABLE: &[Directive] = &[
     })
     .alias(&["remove-unknown-schema"]),
     own("keepalive", "olcDbKeepalive", Form::Whole, |b, c| {
-        let parts: Option<Vec<u32>> = c
-            .argument(0)?
-            .split(':')
-            .map(|part| if part.is_empty() { Some(0) } else { part.parse().ok() })
-            .collect();
-        let Some([idle, probes, interval]) = parts.as_deref() else {
+        let Some(keep_alive) = KeepAlive::parse(c.argument(0)?) else {
             return Err(
                 Fault::argument(0, "not three numbers").with_help("idle:probes:interval, such as 240:10:30")
             );
         };
-        proxy(b)?.keep_alive = Some(KeepAlive { idle: *idle, probes: *probes, interval: *interval });
+        proxy(b)?.keep_alive = Some(keep_alive);
         Ok(())
     }),
     own("tcp-user-timeout", "olcDbTcpUserTimeout", Form::Whole, |b, c| {

@@ -131,10 +131,6 @@ impl MetaSettings {
 }
 
 impl KindSettings for MetaSettings {
-    fn duplicate(&self) -> Box<dyn KindSettings> {
-        Box::new(self.clone())
-    }
-
     fn targets(&self) -> Vec<&Settings> {
         self.targets.iter().map(|target| &target.shown).collect()
     }

@@ -142,18 +142,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
 }
 
 /// The entry as the record has it: its attributes and states come from the merge.
-fn put_as_sent(delta: &Delta, uuid: Uuid, (dn, pretty_dn): (NormalDn, String), takes_name: bool) -> Put {
+fn put_as_sent(delta: &Delta, uuid: Uuid, name: (NormalDn, String), takes_name: bool) -> Put {
     Put {
-        uuid,
-        dn,
-        pretty_dn,
-        csn: None,
-        named: None,
-        modifier: String::new(),
-        attributes: Vec::new(),
-        state: None,
         place: delta.place.clone().filter(|_| takes_name),
         record: Some(Some(delta.received.clone())),
+        ..Put::new(uuid, name, None, String::new(), Vec::new())
     }
 }
 

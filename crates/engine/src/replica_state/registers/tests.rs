@@ -3,27 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::change::prepare::check_change;
-use crate::fixture::schema;
+use crate::fixture::{change, schema};
 use crate::time::{SeededRandom, Timestamp};
-use crate::write::AttributeValues;
 
 fn csn(time: i64, server_id: u16) -> Csn {
     Csn { time: Timestamp(time), count: 0, server_id, modification: 0 }
-}
-
-/// `add cn a b`, `delete cn`, `replace sn c`
-fn change(text: &str) -> Change {
-    let mut words = text.split(' ');
-    let kind = match words.next().unwrap() {
-        "add" => ChangeKind::Add,
-        "delete" => ChangeKind::Delete,
-        "replace" => ChangeKind::Replace,
-        other => panic!("{other}"),
-    };
-    let description = words.next().unwrap().to_owned();
-    let values = words.map(|word| word.as_bytes().to_vec()).collect();
-    check_change(&schema(), kind, AttributeValues { description, values }).unwrap()
 }
 
 fn rule(description: &AttributeDescription) -> Rule {

@@ -1,14 +1,16 @@
 //! A directory in memory, and changes written as LDIF.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use larix_engine::access::{AccessPolicy, AccessRule, Subject};
+use larix_engine::check::{CheckReport, check};
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::{self, LogKey};
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
-use larix_engine::time::{Clock, ManualClock, RandomSource, SeededRandom, Timestamp};
+use larix_engine::time::{Clock, ManualClock, Monotonic, RandomSource, SeededRandom, Timestamp};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment,
 };
@@ -51,10 +53,43 @@ pub(crate) fn settings(schema: &Schema) -> DatabaseSettings {
     }
 }
 
+/// Checks a database: nothing is found.
+pub(crate) fn assert_sound<S: Store>(database: &Database<S>, context: &str) -> CheckReport {
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    let mut findings = Vec::new();
+    let checked = check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
+    assert!(findings.is_empty(), "{context}: {findings:#?}");
+    checked
+}
+
 pub(crate) fn policy(schema: &Arc<Schema>, rules: &[&str]) -> Arc<AccessPolicy> {
     let rules: Vec<AccessRule> = rules.iter().map(|line| AccessRule::parse(line).unwrap()).collect();
     let root = Some(schema.parse_dn(ROOT).unwrap());
     Arc::new(AccessPolicy::new(Arc::clone(schema), root, &rules, &[]).unwrap())
+}
+
+/// Every look takes time, so that slices of work on indexes are as short as can be; no time passes for CSNs.
+#[derive(Debug, Default)]
+pub(crate) struct SteppingClock(AtomicU64);
+
+impl Clock for SteppingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(1_700_000_000)
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic(self.0.fetch_add(300_000, Ordering::Relaxed))
+    }
+}
+
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
 }
 
 #[derive(Debug)]

@@ -2,16 +2,14 @@
 
 use std::sync::mpsc;
 
-use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::replica::{ApplyOutcome, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome};
 use larix_engine::time::Timestamp;
 use larix_engine::write::AttributeValues;
-use larix_store::Store;
 use larix_store::memory::MemoryStore;
 use uuid::Uuid;
 
-use crate::common::{self, Fixture, TREE};
+use crate::common::{self, Fixture, TREE, assert_sound};
 
 pub(crate) type Memory = Fixture<MemoryStore>;
 
@@ -107,9 +105,7 @@ pub(crate) fn filled() -> Memory {
 }
 
 pub(crate) fn find_nothing(fixture: &Memory) {
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    let view = fixture.database().view(&snapshot).unwrap();
-    check(&view, &mut |finding| panic!("{finding}")).unwrap();
+    assert_sound(fixture.database(), "what replication wrote");
 }
 
 /// All orders of so many.

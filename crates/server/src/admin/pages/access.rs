@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use larix_engine::access::{
-    ClauseOutcome, ClauseStep, Decision, Explanation, FlowControl, PeerNames, Privilege, RuleName,
-    RuleOutcome, RuleStep, Strength, Subject,
+    ClauseOutcome, ClauseStep, Decision, Explanation, PeerNames, Privilege, RuleName, RuleOutcome, RuleStep,
+    Strength, Subject,
 };
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
@@ -270,17 +270,9 @@ fn clause_step(step: &ClauseStep, decides: bool) -> Markup {
             code { (step.text) } " "
             @match &step.outcome {
                 ClauseOutcome::PassedOver { condition } => { "passed over: not " code { (condition) } }
-                ClauseOutcome::Applied { control, collected, .. } => { "applies: " code { (collected) } ", " (control_name(*control)) }
+                ClauseOutcome::Applied { control, collected, .. } => { "applies: " code { (collected) } ", " (control.name()) }
             }
         }
-    }
-}
-
-const fn control_name(control: FlowControl) -> &'static str {
-    match control {
-        FlowControl::Stop => "stop",
-        FlowControl::Continue => "continue",
-        FlowControl::Break => "break",
     }
 }
 

@@ -3,7 +3,7 @@
 use larix_schema::{ClassKind, Schema};
 use maud::{Markup, html};
 
-use super::edit::{is_too_long, refused};
+use super::edit::{is_too_long, one_more_attribute, refused};
 use super::layout::{self, MenuItem};
 use super::values::{self, Field, entry_url};
 use crate::admin::changes;
@@ -223,17 +223,7 @@ fn values_form(
             @for name in allowed.must.iter().map(String::as_str).chain(optional.iter().copied()) {
                 (values::fields(&Field { schema, attribute: name, must: is_must(name), at_fault: false }, stored(name)))
             }
-            fieldset {
-                legend { "One more attribute" }
-                div.row {
-                    div {
-                        label for="add" { "Attribute" }
-                        input #add name="add" list="attributes" autocomplete="off";
-                        datalist #attributes { @for name in &allowed.may { option value=(name) {} } }
-                    }
-                    button.fix type="submit" name="step" value="add" formnovalidate { "Add this attribute" }
-                }
-            }
+            (one_more_attribute(allowed.may.iter()))
             div.actions {
                 button.primary type="submit" name="step" value="save" { "Add the entry" }
                 a.button href=(entry_url(fields.get("parent"))) { "Cancel" }

@@ -287,7 +287,7 @@ fn edit_page(
     )
 }
 
-fn one_more_attribute<'a>(names: impl Iterator<Item = &'a String>) -> Markup {
+pub(super) fn one_more_attribute<'a>(names: impl Iterator<Item = &'a String>) -> Markup {
     html! {
         fieldset {
             legend { "One more attribute" }

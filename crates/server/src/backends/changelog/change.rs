@@ -95,13 +95,7 @@ impl ChangeView<'_> {
         let Ok(description) = schema.describe(attribute) else { return false };
         let item = || Item::Attribute { description: &description, value: None };
         let (Ok(own), Ok(target)) = (schema.parse_dn(dn), schema.parse_dn(&record.dn)) else { return false };
-        let source = MemoryTree {
-            schema,
-            policy: self.source,
-            subject: self.tree.subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let source = MemoryTree::empty(schema, self.source, self.tree.subject);
         self.tree.allows(&own, &Entry::new(dn), item(), Privilege::Read)
             && source.allows(&target, &target_of(schema, record), item(), Privilege::Read)
     }

@@ -175,13 +175,7 @@ impl ChangeSearch {
             (Arc::clone(&self.schema), Arc::clone(&self.policy), Arc::clone(&self.subject));
         let subschema_dn = std::mem::take(&mut self.subschema_dn);
         let source = database.policy();
-        let mut tree = MemoryTree {
-            schema: &schema,
-            policy: &policy,
-            subject: &subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let mut tree = MemoryTree::empty(&schema, &policy, &subject);
         let snapshot = database.store().snapshot()?;
         let mut ended = None;
         if let Some(top) = self.top.take() {

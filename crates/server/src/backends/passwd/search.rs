@@ -112,13 +112,7 @@ impl AccountSearch {
         let (schema, policy, subject) =
             (Arc::clone(&self.schema), Arc::clone(&self.policy), Arc::clone(&self.subject));
         let accounts = Arc::clone(&self.accounts);
-        let mut tree = MemoryTree {
-            schema: &schema,
-            policy: &policy,
-            subject: &subject,
-            entries: Vec::new(),
-            counted: None,
-        };
+        let mut tree = MemoryTree::empty(&schema, &policy, &subject);
         let mut candidates = 0;
         loop {
             let late = || budget.clock.monotonic().0.saturating_sub(began.0) > budget.nanos;

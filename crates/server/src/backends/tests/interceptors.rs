@@ -142,15 +142,13 @@ fn bench(database: &[&Arc<ToyInterceptor>], all: &[&Arc<ToyInterceptor>]) -> Ben
 }
 
 /// Codes and texts of results.
-fn texts(mut bytes: &[u8]) -> Vec<String> {
-    let mut texts = Vec::new();
-    while let Ok(Frame::Complete { len }) = frame(bytes, 1 << 20) {
-        let message = Response::decode_message(&bytes[..len]).unwrap();
+fn texts(bytes: &[u8]) -> Vec<String> {
+    let text = |message: &[u8]| {
+        let message = Response::decode_message(message).unwrap();
         let result = message.response.result().unwrap().1;
-        texts.push(format!("{} {}", result.code.0, result.diagnostic));
-        bytes = &bytes[len..];
-    }
-    texts
+        format!("{} {}", result.code.0, result.diagnostic)
+    };
+    frames(bytes, 1 << 20).map(text).collect()
 }
 
 pub(super) fn ask(client: &mut Client, request: &[u8]) -> Vec<String> {

@@ -48,12 +48,8 @@ impl Bench {
         let config = Config::quick_start(&QuickStart {
             suffix: SUFFIX.to_owned(),
             directory: data.clone(),
-            root_dn: None,
             root_password: Some(b"secret".to_vec()),
-            tls_certificate: None,
-            tls_key: None,
-            replicas: None,
-            includes: Vec::new(),
+            ..QuickStart::default()
         });
         let config = config.unwrap();
         let section = config.databases.iter().find(|d| d.kind.mdb().is_some()).unwrap();

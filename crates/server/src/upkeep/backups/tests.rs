@@ -57,12 +57,8 @@ impl Bench {
         let config = Config::quick_start(&QuickStart {
             suffix: "dc=example,dc=com".to_owned(),
             directory: data,
-            root_dn: None,
             root_password: Some(b"secret".to_vec()),
-            tls_certificate: None,
-            tls_key: None,
-            replicas: None,
-            includes: Vec::new(),
+            ..QuickStart::default()
         });
         let local = LocalServer::open(config.unwrap()).unwrap();
         let schedule = BackupSchedule {

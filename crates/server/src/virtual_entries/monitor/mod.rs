@@ -7,7 +7,7 @@ mod connections;
 mod databases;
 #[cfg(feature = "kv")]
 mod nodes;
-pub(crate) mod own;
+mod own;
 mod proxies;
 mod replication;
 mod threads;

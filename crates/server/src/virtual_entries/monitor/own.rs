@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use larix_engine::budget::RequestLimit;
 use larix_engine::entry::Entry;
 use larix_engine::histogram::Durations;
-use larix_engine::index::{IndexStatus, KeyKind};
+use larix_engine::index::IndexStatus;
 use larix_engine::time::Timestamp;
 
 use super::{BackupStatus, Builder, DN, DatabaseFigures, Monitor};
@@ -226,21 +226,9 @@ fn index(status: &IndexStatus) -> Vec<String> {
         words.extend(status.seconds_left.map(|left| format!("seconds_left={left}")));
     }
     for used in &status.uses {
-        let kind = kind_name(used.kind);
+        let kind = used.kind.name();
         words.push(format!("{kind}_searches={}", used.searches));
         words.push(format!("{kind}_candidates={}", used.candidates));
     }
     words
-}
-
-/// As index lines call it.
-pub(crate) fn kind_name(kind: KeyKind) -> &'static str {
-    match kind {
-        KeyKind::Presence => "pres",
-        KeyKind::Equality => "eq",
-        KeyKind::Initial => "subinitial",
-        KeyKind::Any => "subany",
-        KeyKind::Final => "subfinal",
-        KeyKind::Approx => "approx",
-    }
 }
