@@ -559,7 +559,8 @@ mod tests {
             let frontend = "dn: olcDatabase={-1}frontend\nobjectClass: olcDatabaseConfig\n\
                             objectClass: olcFrontendConfig\nolcDatabase: {-1}frontend\nolcSizeLimit: 3\nolcTimeLimit: 5\n";
             std::fs::create_dir_all(directory.path().join("cn=config")).unwrap();
-            std::fs::write(directory.path().join("cn=config/olcDatabase={-1}frontend.ldif"), frontend).unwrap();
+            std::fs::write(directory.path().join("cn=config/olcDatabase={-1}frontend.ldif"), frontend)
+                .unwrap();
             let config = read(directory.path()).unwrap();
             config.notes.iter().filter(|note| note.is_warning).map(ToString::to_string).collect()
         };

@@ -474,9 +474,8 @@ fn referral_objects_are_changed_as_entries_as_with_slapd() {
     let referral = format!(
         "dn: cn=away,{SUFFIX}\nobjectClass: referral\nobjectClass: extensibleObject\nref: ldap://old/\n\n"
     );
-    let change = |url: &str| {
-        format!("dn: cn=away,{SUFFIX}\nchangetype: modify\nreplace: ref\nref: {url}\n\n")
-    };
+    let change =
+        |url: &str| format!("dn: cn=away,{SUFFIX}\nchangetype: modify\nreplace: ref\nref: {url}\n\n");
     let has = |bench: &Bench, what: &str| bench.content().concat().contains(what);
     for kind in [Kind::Larix, Kind::Slapd] {
         if kind.is_lacking() {

@@ -316,9 +316,8 @@ fn a_rename_makes_no_name_that_is_too_long() {
 fn an_add_makes_no_name_that_is_too_long() {
     let fixture = tree();
     let top = "dc=example,dc=com";
-    let add = |dn: &str| {
-        fixture.change(&format!("dn: {dn}\nchangetype: add\nobjectClass: organizationalUnit\n"))
-    };
+    let add =
+        |dn: &str| fixture.change(&format!("dn: {dn}\nchangetype: add\nobjectClass: organizationalUnit\n"));
     let fill = |length: usize| format!("ou={}", "x".repeat(length));
     let longest = 8_192 - "ou=,".len() - top.len();
     assert_eq!(add(&format!("{},{top}", fill(longest + 1))), "34 invalid DN");
