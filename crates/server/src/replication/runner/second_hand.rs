@@ -1,8 +1,8 @@
 //! What a slapd's access log tells of servers that other lines of the database follow.
 //!
-//! A slapd carries out another server's change on the entry that has the name by then, and passes over what it cannot carry out. Its
-//! log and its cookies name the change all the same. So a modification, a rename or a delete of a server that another line
-//! follows is taken from that line alone, and only that line raises the server's contextCSN.
+//! A slapd carries out another server's change on the entry that has the name by then, and passes over what it cannot
+//! carry out. Its log and its cookies name the change all the same. So a modification, a rename or a delete of a server that
+//! another line follows is taken from that line alone, and only that line raises the server's contextCSN.
 
 use std::collections::BTreeSet;
 
@@ -157,7 +157,10 @@ mod tests {
     fn what_was_left_to_a_line_that_hears_nothing_is_asked_for_again() {
         let mut hearing = SecondHand::new(true);
         let nobody = BTreeSet::new();
-        assert_eq!(hearing.leave(&nobody, &mut vec![delta(2, LoggedChange::Delete)], &mut Vec::new()), Ok(()));
+        assert_eq!(
+            hearing.leave(&nobody, &mut vec![delta(2, LoggedChange::Delete)], &mut Vec::new()),
+            Ok(())
+        );
         let mut csns = vec![csn(2)];
         assert_eq!(hearing.leave(&BTreeSet::from([2, 3]), &mut Vec::new(), &mut csns), Ok(()));
         assert_eq!(hearing.leave(&BTreeSet::from([2]), &mut Vec::new(), &mut csns), Ok(()));
