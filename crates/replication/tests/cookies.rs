@@ -827,7 +827,8 @@ fn who_was_set_aside_goes_before_who_has_the_name() {
     }
 }
 
-/// A slapd has entries below the one that is gone still, and cannot delete it: it refuses a single delete each time that it connects.
+/// A slapd has entries below the one that is gone still, and cannot delete it: it refuses a single delete each time
+/// that it connects.
 #[test]
 fn a_name_that_a_new_entry_takes_is_freed_by_a_set() {
     for who in [Who::Slapd, Who::Copy] {

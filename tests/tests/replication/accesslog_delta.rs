@@ -481,8 +481,8 @@ fn mixed(kind: Kind, number: usize, port: u16, others: &[(usize, String)]) -> Me
     Member::at(kind, port, &global, &database).arguments(&["-d", "16384"])
 }
 
-/// A slapd carries out another server's change on the entry that has the name by then, and logs it of that entry. The Larix servers
-/// take such a change from the server that made it.
+/// A slapd carries out another server's change on the entry that has the name by then, and logs it of that entry. The
+/// Larix servers take such a change from the server that made it.
 #[test]
 fn what_a_slapd_did_to_another_entry_is_not_taken_from_it() {
     for change in ["modify @\nreplace title: other", "delete @", "modrdn @ uid=other delete"] {

@@ -126,8 +126,9 @@ pub(crate) fn prepare(
     prepared.unwrap_or_else(Ready::Refused)
 }
 
-/// Whether this stands for a superior that the provider lacks. A slapd sends it as an entry, with an entryUUID that other servers do not
-/// know and a CSN of the change that asked for it, so that not all members are sent it. What is below it makes glue here.
+/// Whether this stands for a superior that the provider lacks. A slapd sends it as an entry, with an entryUUID that
+/// other servers do not know and a CSN of the change that asked for it, so that not all members are sent it. What is
+/// below it makes glue here.
 fn is_glue(attributes: &[AttributeValues]) -> bool {
     let classes = attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
     classes.flat_map(|one| &one.values).any(|class| class.eq_ignore_ascii_case(b"glue"))

@@ -67,9 +67,9 @@ impl LogRefresh {
         encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
     }
 
-    /// A delete out of its turn: another entry takes the name. `is_new`: an entry that the consumer does not have yet. A slapd that has
-    /// entries below the one that is gone refuses the delete of one entry, and asks for all again, each time. What a set names
-    /// becomes glue there, which a new entry takes over.
+    /// A delete out of its turn: another entry takes the name. `is_new`: an entry that the consumer does not have
+    /// yet. A slapd that has entries below the one that is gone refuses the delete of one entry, and asks for all
+    /// again, each time. What a set names becomes glue there, which a new entry takes over.
     fn send_early(&mut self, message: MessageId, (csn, uuid): Tombstone, is_new: bool, out: &mut Vec<u8>) {
         if self.peer || !is_new {
             return self.send_tombstone(message, (csn, uuid), false, out);

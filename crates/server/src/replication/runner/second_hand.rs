@@ -1,8 +1,8 @@
 //! What a slapd's access log tells of servers that other lines of the database follow.
 //!
 //! A slapd carries out another server's change on the entry that has the name by then, and passes over what it cannot
-//! carry out. Its log and its cookies name the change all the same. So a modification, a rename or a delete of a server that
-//! another line follows is taken from that line alone, and only that line raises the server's contextCSN.
+//! carry out. Its log and its cookies name the change all the same. So a modification, a rename or a delete of a
+//! server that another line follows is taken from that line alone, and only that line raises the server's contextCSN.
 
 use std::collections::BTreeSet;
 
