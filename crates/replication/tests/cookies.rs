@@ -847,24 +847,3 @@ fn a_name_that_a_new_entry_takes_is_freed_by_a_set() {
         assert_eq!(place("delete"), None, "{who:?}: {messages:?}");
     }
 }
-
-/// A slapd that renames an entry takes the value of its old name away: of one that was set aside its entryUUID.
-#[test]
-fn who_was_set_aside_and_gets_a_name_comes_anew_to_a_slapd() {
-    for (who, is_anew) in [(Who::Slapd, true), (Who::Copy, true), (Who::Larix, false)] {
-        let site = Site::new();
-        let aside = format!("entryUUID={},dc=example,dc=com", Uuid::from_u128(5));
-        site.change(5, &aside, csn(OWN, 2));
-        let mut search = site.ask(who, &[csn(OWN, 2)]);
-        assert_eq!(search.messages(), ["refreshed"], "{who:?}");
-        site.change(5, "cn=a,dc=example,dc=com", csn(OWN, 4));
-        let messages = search.messages();
-        let first = messages.first().map(String::as_str);
-        assert_eq!(first == Some("delete 5"), is_anew, "{who:?}: {messages:?}");
-        assert!(messages.iter().any(|message| message.starts_with("modify 5")), "{who:?}: {messages:?}");
-        let messages = site.ask(who, &[csn(OWN, 2)]).messages();
-        let first = messages.first().map(String::as_str);
-        assert_eq!(first == Some("gone 5"), is_anew, "{who:?}: {messages:?}");
-        assert!(messages.iter().any(|message| message.starts_with("add 5")), "{who:?}: {messages:?}");
-    }
-}

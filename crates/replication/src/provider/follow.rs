@@ -19,7 +19,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::held_back::HeldBack;
-use super::refresh::{fate, is_aside, moved_with};
+use super::refresh::{fate, moved_with};
 use super::session::{DatabaseSearch, SliceOutcome, SyncSearch, failed, refresh_required};
 
 /// Records that one slice deals with.
@@ -267,7 +267,6 @@ impl Following {
             let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
             send_delete(search, (uuid, None), &base, None, out);
         }
-        self.part_with_aside(search, outline, *number, out);
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself. On a
         // shadow these may bear its own id (a chain of servers without ids), and here after a restore: they come in the
         // order in which somebody told them, a renamed superior before an older entry below it.
@@ -284,26 +283,6 @@ impl Following {
         self.send_entry(search, now, (outline, *number, was_skipped), (name, cookie), out)?;
         self.stale_names.retain(|_, (_, of, _)| *of != id);
         Ok(())
-    }
-
-    /// An entry that was set aside, and has another name now, goes before it comes anew to a slapd (see [`is_aside`]).
-    fn part_with_aside<S: Store>(
-        &self,
-        search: &mut SyncSearch<S>,
-        outline: &LogOutline,
-        number: usize,
-        out: &mut Vec<u8>,
-    ) {
-        let id = outline.entry;
-        let was_aside = is_aside(&outline.dn)
-            || self.stale_names.iter().any(|(name, (_, of, _))| *of == id && is_aside(name));
-        if !was_aside || search.request.peer || !matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
-            return;
-        }
-        let Some(part) = search.parts.get_mut(number).filter(|part| part.may_have(id)) else { return };
-        part.view.remove(id);
-        let base = part.task.base_text().to_owned();
-        send_delete(search, (outline.entry_uuid, None), &base, None, out);
     }
 
     /// Superiors that come later in this slice are sent now. Answers whether any was, then or before.

@@ -21,7 +21,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-pub(super) use changed::{Changed, is_aside, moved_with};
+pub(super) use changed::{Changed, moved_with};
 pub(super) use scan::lacks_of;
 pub(super) use walk::Walk;
 

@@ -53,21 +53,6 @@ impl Change {
     }
 }
 
-impl Change {
-    /// The consumer has it under a name that it was set aside with.
-    pub(super) fn was_aside(&self) -> bool {
-        self.old_name.as_deref().is_some_and(is_aside)
-    }
-}
-
-/// Whether it is a name that an entry is set aside with. A slapd that renames an entry takes the value of the old name
-/// away: of such a one the entryUUID, and nothing finds the entry by that from then on. So the entry goes there, and
-/// comes anew.
-pub(in crate::provider) fn is_aside(name: &str) -> bool {
-    const BEGIN: &str = "entryUUID=";
-    name.get(..BEGIN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(BEGIN))
-}
-
 /// Takes a record in. `is_known`: the consumer knows of it, and has the entry under no name that it says.
 pub(super) fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) {
     let change = changed.entry(outline.entry).or_insert_with(|| Change::new(outline.entry_uuid, outline.csn));

@@ -75,7 +75,8 @@ impl LogRefresh {
             return self.send_tombstone(message, (csn, uuid), false, out);
         }
         self.pending_deletes.note_sent((csn, uuid));
-        send_set(message, uuid, out);
+        let info = SyncInfo::IdSet { cookie: None, deletes: true, uuids: vec![*uuid.as_bytes()] };
+        encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
     }
 
     /// A delete that says nothing of how far the consumer has come. A slapd takes it in this form whatever it has; of a set
@@ -210,10 +211,6 @@ impl LogRefresh {
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
         let (in_turn, is_moved) = (change.is_some(), change.as_ref().is_some_and(|change| change.moved));
-        let was_aside = change.as_ref().filter(|change| change.was_aside() && !change.uuid.is_nil());
-        if let Some(change) = was_aside.filter(|_| !self.peer && part.unrestricted) {
-            send_set(part.task.message(), change.uuid, out);
-        }
         if in_turn && let Some(passes) = self.passes.get_mut(number) {
             passes.done(id);
         }
@@ -257,10 +254,4 @@ impl LogRefresh {
         }
         name_of(view, id)
     }
-}
-
-/// A delete as a set, which says nothing of how far the consumer has come.
-fn send_set(message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
-    let info = SyncInfo::IdSet { cookie: None, deletes: true, uuids: vec![*uuid.as_bytes()] };
-    encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
 }
