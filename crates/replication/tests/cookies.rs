@@ -826,3 +826,24 @@ fn who_was_set_aside_goes_before_who_has_the_name() {
         assert!(aside.is_some() && aside < named, "{who:?}: {messages:?}");
     }
 }
+
+/// A slapd has entries below the one that is gone still, and cannot delete it: it refuses a single delete each time
+/// that it connects.
+#[test]
+fn a_name_that_a_new_entry_takes_is_freed_by_a_set() {
+    for who in [Who::Slapd, Who::Copy] {
+        let site = Site::new();
+        let name = "cn=a,dc=example,dc=com";
+        site.put(5, name, csn(OWN, 2));
+        site.raise(csn(OWN, 2), false);
+        site.delete(5, csn(OWN, 9));
+        site.put(6, name, csn(3, 5));
+        site.raise(csn(OWN, 9), false);
+        site.raise(csn(3, 5), false);
+        let messages = site.ask(who, &[csn(OWN, 2)]).messages();
+        let place = |begin: &str| messages.iter().position(|message| message.starts_with(begin));
+        let (gone, taken) = (messages.iter().position(|message| message == "gone 5"), place("add 6"));
+        assert!(gone.is_some() && gone < taken, "{who:?}: {messages:?}");
+        assert_eq!(place("delete"), None, "{who:?}: {messages:?}");
+    }
+}

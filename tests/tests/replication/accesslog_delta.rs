@@ -7,9 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use larix_proto::Scope;
+use larix_testkit::process::free_ports;
 use larix_testkit::{Kind, Server, Site, until};
 use larix_tests::client::{Client, run as ask};
-use larix_tests::replicas::{ADMIN as ROOT, Content, Member, Merging, SUFFIX, members, people};
+use larix_tests::relay::{Passage, Relay};
+use larix_tests::replicas::{ADMIN as ROOT, Content, LOG, Member, Merging, SUFFIX, members, people};
 use larix_tests::sync::{Consumer, SyncSearch, read};
 
 const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
@@ -451,5 +453,87 @@ fn what_older_changes_bring_into_a_part_arrives() {
         part.wait_for("what was merged", |content| {
             titled(content) && is_moved(content) && !content.contains_key(&person(moves))
         });
+    }
+}
+
+/// A member that follows the logs of the others, which are reached at these addresses.
+fn mixed(kind: Kind, number: usize, port: u16, others: &[(usize, String)]) -> Member {
+    let lines: String = others
+        .iter()
+        .map(|(other, address)| {
+            format!(
+                "syncrepl rid={:03} provider=ldap://{address} bindmethod=simple binddn={ROOT} credentials=secret \
+                 searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\" logbase={LOG} \
+                 logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" syncdata=accesslog\n",
+                other + 1
+            )
+        })
+        .collect();
+    let id = number + 1;
+    let global = format!(
+        "serverID {id}\ndatabase mdb\nsuffix {LOG}\nrootdn {ROOT}\ndirectory @DATA@/changes\n\
+         index objectClass,entryUUID,entryCSN,reqStart,reqDN eq\nlimits users size=unlimited\n\
+         overlay syncprov\nsyncprov-nopresent TRUE\nsyncprov-reloadhint TRUE"
+    );
+    let database = format!(
+        "{lines}mirrormode on\noverlay syncprov\noverlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE"
+    );
+    Member::at(kind, port, &global, &database).arguments(&["-d", "16384"])
+}
+
+/// A slapd carries out another server's change on the entry that has the name by then, and logs it of that entry. The
+/// Larix servers take such a change from the server that made it.
+#[test]
+fn what_a_slapd_did_to_another_entry_is_not_taken_from_it() {
+    for change in ["modify @\nreplace title: other", "delete @", "modrdn @ uid=other delete"] {
+        let ports = free_ports(3);
+        // The first one hears the second one by it, and the second one the two others.
+        let relays = [Relay::start(), Relay::start(), Relay::start()];
+        for (relay, port) in relays.iter().zip([ports[1], ports[0], ports[2]]) {
+            relay.lead_to(([127, 0, 0, 1], port).into());
+        }
+        let [by_first, first, slapd] = relays.each_ref().map(|relay| relay.address.to_string());
+        let direct = |number: usize| (number, format!("127.0.0.1:{}", ports[number]));
+        let mut members = [
+            mixed(Kind::Larix, 0, ports[0], &[(1, by_first), direct(2)]),
+            mixed(Kind::Larix, 1, ports[1], &[(0, first), (2, slapd)]),
+            mixed(Kind::Slapd, 2, ports[2], &[direct(0), direct(1)]),
+        ];
+        members.iter_mut().for_each(Member::start);
+        let [one, two, slapd] = &members;
+        let dn = |name: &str| format!("uid={name},ou=people,{SUFFIX}");
+        one.change(&format!(
+            "add {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
+             add ou=people,{SUFFIX}\nobjectClass: organizationalUnit\nou: people"
+        ));
+        for name in ["u0", "u1"] {
+            one.change(&format!(
+                "add {}\nobjectClass: inetOrgPerson\nuid: {name}\ncn: {name}\nsn: s",
+                dn(name)
+            ));
+        }
+        let titled =
+            |content: &Content| content.get(&dn("u1")).is_some_and(|entry| entry.contains_key("title"));
+        slapd.wait_for("the people", |content| content.contains_key(&dn("u1")));
+        two.wait_for("the people", |content| content.contains_key(&dn("u1")));
+        two.change(&format!("modify {}\nadd title: first", dn("u1")));
+        [one, slapd].iter().for_each(|member| member.wait_for("a title", titled));
+        one.wait_for_log("syncrepl rid=002: the refresh is complete");
+        relays.iter().for_each(|relay| relay.set(Passage::Silent));
+        let (gone, comes) = (dn("u0"), dn("u1"));
+        slapd.change(&format!("delete {gone}\n\nmodrdn {comes} uid=u0 delete"));
+        one.wait_for("the new name", |content| !content.contains_key(&comes));
+        let mine = |content: &Content| {
+            let title = content.get(&gone).and_then(|entry| entry.get("title"));
+            title.is_some_and(|values| *values == [b"first".to_vec()])
+        };
+        two.change(&change.replace('@', &gone));
+        slapd.wait_for("the change of another entry", |content| !mine(content));
+        slapd.change(&format!("modify {SUFFIX}\nreplace description: later"));
+        one.wait_for("a later change", |content| content[SUFFIX].contains_key("description"));
+        relays.iter().for_each(|relay| relay.set(Passage::Open));
+        two.wait_for("a later change", |content| content[SUFFIX].contains_key("description"));
+        two.wait_until_like(one);
+        one.wait_for("the entry as it was", mine);
     }
 }

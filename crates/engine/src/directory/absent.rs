@@ -200,7 +200,13 @@ impl<S: Store> Sweep<S> {
         let changes = batch.iter().map(|absent| Ready::Delete { uuid: absent.uuid, csn }).collect();
         let applied = Arc::new(Mutex::new(Vec::new()));
         let elsewhere = self.share.whole;
-        let rules = ReplicaRules { multi_provider: false, elsewhere, ..ReplicaRules::default() };
+        let settings = self.database.settings();
+        let rules = ReplicaRules {
+            multi_provider: false,
+            elsewhere,
+            tells_deletes_again: settings.merges_records && !settings.shadow && !elsewhere,
+            ..ReplicaRules::default()
+        };
         let job = ReplicatedJob { changes, context_csns: Vec::new(), rules, applied: Arc::clone(&applied) };
         let (sender, receiver) = sync_channel(1);
         let completion = Box::new(move |outcome: crate::write::WriteOutcome| {

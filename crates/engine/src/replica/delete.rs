@@ -104,9 +104,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if !left {
             self.clear_glue(local.parent)?;
         }
-        if is_conflict && self.rules.multi_provider {
-            // The server that made the delete did not know of the change, and may have forgotten the delete when the change
-            // reaches it. So the delete is sent again, as where the change comes later.
+        if is_conflict && self.rules.multi_provider || self.rules.tells_deletes_again {
+            // The server that made the delete did not know of the change, and may have forgotten the delete when the
+            // change reaches it. So the delete is sent again, as where the change comes later. Who follows logs is
+            // not sent what has a CSN of its own.
             self.stamp = self.own_stamp();
             self.bury_absent(&local.uuid)?;
         }

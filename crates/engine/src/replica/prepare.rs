@@ -114,6 +114,9 @@ pub(crate) fn prepare(
     change: ReplicatedChange,
 ) -> Ready {
     let prepared = match change {
+        ReplicatedChange::Put { ref attributes, .. } if rules.multi_provider && is_glue(attributes) => {
+            Ok(Ready::Nothing)
+        }
         ReplicatedChange::Put { entry_uuid, dn, attributes, state, place } => {
             Received::whole(schema, &dn, state.as_deref(), || counted(&attributes)).and_then(|state| {
                 let mut put = put(schema, known, rules, entry_uuid, &dn, attributes)?;
@@ -136,6 +139,14 @@ pub(crate) fn prepare(
         }
     };
     prepared.unwrap_or_else(Ready::Refused)
+}
+
+/// Whether this stands for a superior that the provider lacks. A slapd sends it as an entry, with an entryUUID that
+/// other servers do not know and a CSN of the change that asked for it, so that not all members are sent it. What is
+/// below it makes glue here.
+fn is_glue(attributes: &[AttributeValues]) -> bool {
+    let classes = attributes.iter().filter(|one| one.description.eq_ignore_ascii_case("objectClass"));
+    classes.flat_map(|one| &one.values).any(|class| class.eq_ignore_ascii_case(b"glue"))
 }
 
 /// The normal form of a DN, and the pretty one.
@@ -235,6 +246,9 @@ fn delta(
                 let text = format!("\"{dn}\": added without entryUUID");
                 return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
             };
+            if rules.multi_provider && is_glue(&attributes) {
+                return Ok(Ready::Nothing);
+            }
             let mut put = put(schema, known, rules, uuid, dn, attributes)?;
             put.csn = put.csn.or(Some(csn));
             put.named = put.csn;

@@ -90,6 +90,9 @@ pub struct ReplicaRules {
     pub own_csns: bool,
     /// Another server than the provider keeps the entries: what comes last holds, whatever the contextCSN or the entry's own CSN says.
     pub elsewhere: bool,
+    /// A delete is told again under a CSN of this server: it was found by the entry's absence, and its CSN may be
+    /// another server's, which hears of it under no CSN of its own.
+    pub tells_deletes_again: bool,
     /// The line brings one of several parts of the database.
     pub part: Option<ReplicatedPart>,
     /// Which attributes are the provider's.
@@ -124,6 +127,7 @@ impl Default for ReplicaRules {
             provider_had: None,
             own_csns: false,
             elsewhere: false,
+            tells_deletes_again: false,
             part: None,
             attributes: Arc::default(),
         }

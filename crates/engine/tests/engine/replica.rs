@@ -882,3 +882,19 @@ fn no_other_entry_becomes_a_suffix_and_no_suffix_another_entry() {
     assert_eq!(f.value(common::SUFFIX, "entryUUID").unwrap().parse(), Ok(uuid(suffix)));
     find_nothing(&f);
 }
+
+/// A slapd sends what it has put in the place of missing superiors, too, as entries with entryUUIDs of its own.
+#[test]
+fn glue_of_a_provider_is_no_entry() {
+    let f = filled();
+    let unit = "ou=lost,dc=example,dc=com";
+    let classes = [("objectClass", "top"), ("objectClass", "glue"), ("structuralObjectClass", "glue")];
+    assert_eq!(apply(&f, [put(1, unit, csn(3, 5), &classes)]), "older");
+    assert!(f.entry(unit).is_none());
+    assert_eq!(apply(&f, [put(2, "cn=below,ou=lost,dc=example,dc=com", csn(3, 4), &[])]), "done");
+    let shown = (f.value(unit, "structuralObjectClass"), f.value(unit, "entryUUID"));
+    assert_eq!(shown, (Some("glue".to_owned()), None));
+    assert_eq!(apply(&f, [put(3, unit, csn(2, 3), &[])]), "done");
+    assert_eq!(f.value(unit, "entryUUID"), Some(uuid(3).to_string()));
+    find_nothing(&f);
+}

@@ -2,7 +2,7 @@
 //! order its records come, and whether they come one by one or within an entry that comes whole.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use crate::common::{self, Fixture, SUFFIX, TREE, memory, schema, settings};
 use crate::replicated::{Memory, apply, batch, csn, filled, find_nothing, orders, put, raise, uuid, word};
@@ -12,11 +12,13 @@ use larix_engine::log::{
     self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, RecordForm,
 };
 use larix_engine::replica::{
-    EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of, state_of,
+    DeleteLimit, DeleteOutcome, EntryPlace, EntryPlaces, ReplicaRules, ReplicatedBatch, ReplicatedChange,
+    Share, UuidSet, entry_of, state_of,
 };
 use larix_engine::time::{ManualClock, SeededRandom};
 use larix_engine::write::AttributeValues;
 use larix_engine::{Database, DatabaseSettings, ServedDatabase};
+use larix_proto::Scope;
 use larix_store::Store as _;
 use larix_store::fault::{FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
@@ -569,4 +571,34 @@ fn superiors_of_before_a_break_are_not_those_behind_it() {
         seen.push((id, place.superior));
     }
     assert!(seen[0].0 == seen[1].0 && seen[0].1 != seen[1].1, "one id, two entries: {seen:?}");
+}
+
+/// The server that has the CSN of a delete is not sent it by a log: it would keep what a slapd lacks.
+#[test]
+fn a_delete_that_is_found_by_absence_is_told_under_an_own_csn() {
+    let f = member();
+    assert_eq!(apply(&f, [put(1, A, csn(3, 5), &[])]), "done");
+    let share = Share {
+        whole: false,
+        base: SUFFIX.to_owned(),
+        scope: Scope::Subtree,
+        filter: None,
+        seen: vec![csn(3, 9)],
+    };
+    let (sender, receiver) = mpsc::channel();
+    let done = Box::new(move |outcome| sender.send(outcome).unwrap());
+    f.directory.databases()[0].delete_absent(&share, &UuidSet::new(), DeleteLimit::default(), done);
+    assert_eq!(receiver.recv().unwrap(), DeleteOutcome::Deleted(1));
+    assert!(f.entry(A).is_none());
+    let snapshot = f.database().store().snapshot().unwrap();
+    let mut deletes = Vec::new();
+    log::visit_stored_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, found, _| {
+        if found.entry_uuid == uuid(1) && found.change == LoggedChange::Delete {
+            deletes.push(found.csn.server_id);
+        }
+        true
+    })
+    .unwrap();
+    assert_eq!(deletes, [3, 1]);
+    find_nothing(&f);
 }

@@ -178,6 +178,11 @@ impl Session {
         self.last_cookie.as_deref()
     }
 
+    /// The provider's server ID, as far as it has said it.
+    pub fn provider_id(&self) -> Option<u16> {
+        self.batch.provider_id()
+    }
+
     /// Whether the provider has our own server ID: it sends nothing that it changed itself, as if that came from here.
     pub fn has_own_id(&self) -> bool {
         self.request.sid.is_some_and(|own| own != 0 && self.batch.provider_id() == Some(own))

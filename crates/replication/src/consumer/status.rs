@@ -70,6 +70,8 @@ pub struct ConsumerStatus {
     pub next_connect: Option<Timestamp>,
     pub cookie_sent: Option<String>,
     pub cookie_received: Option<String>,
+    /// The provider's server ID, as its last cookie that had one said it.
+    pub provider_id: Option<u16>,
     /// A refresh was completed since the start: the content is, or was, the provider's.
     pub refreshed: bool,
     /// The time of the newest change that was taken over, by the clock of the server where it was made.

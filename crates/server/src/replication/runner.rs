@@ -8,6 +8,7 @@ mod clocks;
 mod directory;
 mod first_content;
 mod log_state;
+mod second_hand;
 mod stateless;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use batches::{Manner, Underway};
 use clocks::Clocks;
 use first_content::FirstContent;
 use log_state::{After, LogState};
+use second_hand::SecondHand;
 
 /// While a refresh goes on, what has come waits so long for more, to be committed together.
 const GATHER: Duration = Duration::from_millis(50);
@@ -63,6 +65,8 @@ pub(super) struct Runner {
     first: FirstContent,
     /// How far a provider that keeps no states had come before it was asked for all its entries, by the session under way.
     provider_had: Option<CsnVector>,
+    /// What the provider of the session under way tells of servers that other lines follow.
+    second_hand: SecondHand,
     /// It was said that the provider has the server ID of this server.
     warned_of_id: bool,
 }
@@ -92,6 +96,7 @@ impl Runner {
             underway: None,
             first: FirstContent::new(),
             provider_had: None,
+            second_hand: SecondHand::default(),
             warned_of_id: false,
         }
     }
@@ -324,10 +329,12 @@ impl Runner {
         let known = self.known()?;
         let logged = self.log.as_mut().is_some_and(|log| log.begin(full, &known));
         let mut request = if logged { self.task.log_request() } else { self.task.line().request() };
-        self.provider_had = match logged || known.is_empty() {
+        let had = match known.is_empty() {
             true => None,
             false => self.ask_stateless(&mut connection)?,
         };
+        self.second_hand = SecondHand::new(had.is_some());
+        self.provider_had = had.filter(|_| !logged);
         if self.provider_had.is_some() {
             // What is changed while a search that does not persist goes on is neither sent nor named by a slapd.
             request.mode = SyncMode::RefreshAndPersist;
@@ -364,6 +371,7 @@ impl Runner {
         let (now, received) = (self.server.now(), session.last_cookie());
         self.status.change(|status| {
             status.heard(now);
+            status.provider_id = session.provider_id().or(status.provider_id);
             if status.cookie_received.as_deref() != received {
                 status.cookie_received = received.map(str::to_owned);
             }

@@ -34,7 +34,7 @@ pub(in crate::provider) struct Change {
     /// It has another superior, or one of these has, or another name.
     pub(super) moved: bool,
     /// The consumer has not seen it come into being: it knows it by no name.
-    born: bool,
+    pub(super) born: bool,
 }
 
 impl Change {

@@ -67,6 +67,18 @@ impl LogRefresh {
         encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
     }
 
+    /// A delete out of its turn: another entry takes the name. `is_new`: an entry that the consumer does not have
+    /// yet. A slapd that has entries below the one that is gone refuses the delete of one entry, and asks for all
+    /// again, each time. What a set names becomes glue there, which a new entry takes over.
+    fn send_early(&mut self, message: MessageId, (csn, uuid): Tombstone, is_new: bool, out: &mut Vec<u8>) {
+        if self.peer || !is_new {
+            return self.send_tombstone(message, (csn, uuid), false, out);
+        }
+        self.pending_deletes.note_sent((csn, uuid));
+        let info = SyncInfo::IdSet { cookie: None, deletes: true, uuids: vec![*uuid.as_bytes()] };
+        encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+    }
+
     /// A delete that says nothing of how far the consumer has come. A slapd takes it in this form whatever it has; of a set
     /// of entryUUIDs it deletes only what the cookie beside it covers.
     fn send_unproved(&self, message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
@@ -164,7 +176,8 @@ impl LogRefresh {
         under_way.push(id);
         let name = self.contested_name(view, id)?;
         if let Some(tombstone) = name.as_ref().and_then(|name| self.pending_deletes.named(name)) {
-            self.send_tombstone(part.task.message(), tombstone, false, out);
+            let is_new = changed.get(&id).is_some_and(|change| change.born);
+            self.send_early(part.task.message(), tombstone, is_new, out);
         }
         if let Some(holder) = name.and_then(|name| self.holder(&name, number, id, changed)) {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {

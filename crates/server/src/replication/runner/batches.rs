@@ -47,6 +47,7 @@ impl Runner {
         csns: Vec<Csn>,
         Manner { refreshing, full, by_content, provider, elsewhere }: Manner,
     ) -> Result<(), String> {
+        let Some((changes, csns)) = self.first_hand(changes, csns)? else { return Ok(()) };
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
         let logged = self.log.as_ref().is_some_and(LogState::is_logged);

@@ -1,5 +1,6 @@
-//! Refresh from a provider that keeps no states of entries and whose log does not lead on: what the consumer has to know
-//! before it asks for the entries.
+//! Sessions with a provider that keeps no states of entries: what the consumer has to know before it asks for the
+//! entries, when its log does not lead on, or for the log, from which not everything is taken
+//! ([`second_hand`](super::second_hand)).
 //!
 //! A slapd merges the changes of logs that it follows, and its entryCSN says nothing of older ones that came late: asked for
 //! what is news by a cookie, it leaves such entries out. So it is asked for all; and what it has otherwise is settled by how
