@@ -1,8 +1,9 @@
-//! What a slapd's access log tells of servers that other lines of the database follow.
+//! What a slapd tells of servers that other lines of the database follow.
 //!
-//! A slapd carries out another server's change on the entry that has the name by then, and passes over what it cannot
-//! carry out. Its log and its cookies name the change all the same. So a modification, a rename or a delete of a
-//! server that another line follows is taken from that line alone, and only that line raises the server's contextCSN.
+//! A slapd that follows access logs carries out another server's change on the entry that has the name by then, and passes over what it
+//! cannot carry out. Its log and its cookies name the change all the same. One that is sent entries may be sent an entry that has to give
+//! its name to another one as a delete and an add, and passes the delete on as any other. So a modification, a rename or a delete
+//! of a server that another line follows is taken from that line alone, and only that line raises the server's contextCSN.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,8 @@ impl SecondHand {
         Self { is_stateless, left: BTreeSet::new() }
     }
 
-    /// Takes out what is left to the lines of these servers. An add stays: it says by itself which entry it is about.
+    /// Takes out what is left to the lines of these servers. An add stays, and so does an entry as it is: it says by itself which one it
+    /// is.
     ///
     /// # Errors
     /// No line follows a server any more to which something was left: the session has to ask for that again.
@@ -56,6 +58,7 @@ impl SecondHand {
             ReplicatedChange::Delta { csn, change, .. } if !matches!(change, LoggedChange::Add(_)) => {
                 is_first_hand(csn)
             }
+            ReplicatedChange::Delete { csn: Some(csn), .. } => is_first_hand(csn),
             _ => true,
         });
         csns.retain(is_first_hand);
@@ -111,6 +114,7 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use larix_engine::time::Timestamp;
+    use uuid::Uuid;
 
     use super::*;
 
@@ -140,17 +144,21 @@ mod tests {
             delta(3, LoggedChange::Delete),
             delta(2, LoggedChange::Modify(Vec::new())),
             delta(4, LoggedChange::Modify(Vec::new())),
+            ReplicatedChange::Delete { entry_uuid: Uuid::nil(), csn: Some(csn(2)) },
+            ReplicatedChange::Delete { entry_uuid: Uuid::nil(), csn: Some(csn(5)) },
         ];
         let mut csns = vec![csn(2), csn(3), csn(4)];
         assert_eq!(hearing.leave(&followed, &mut changes, &mut csns), Ok(()));
         let of: Vec<u16> = changes
             .iter()
             .filter_map(|change| match change {
-                ReplicatedChange::Delta { csn, .. } => Some(csn.server_id),
+                ReplicatedChange::Delta { csn, .. } | ReplicatedChange::Delete { csn: Some(csn), .. } => {
+                    Some(csn.server_id)
+                }
                 _ => None,
             })
             .collect();
-        assert_eq!((of, csns), (vec![2, 3, 4], vec![csn(3), csn(4)]));
+        assert_eq!((of, csns), (vec![2, 3, 4, 5], vec![csn(3), csn(4)]));
     }
 
     #[test]
