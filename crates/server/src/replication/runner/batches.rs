@@ -43,11 +43,13 @@ impl Runner {
     /// Hands a batch to the writer. One of a refresh that nothing is said of yet is written while the next is read.
     pub(super) fn apply(
         &mut self,
-        changes: Vec<ReplicatedChange>,
-        csns: Vec<Csn>,
+        mut changes: Vec<ReplicatedChange>,
+        mut csns: Vec<Csn>,
         Manner { refreshing, full, by_content, provider, elsewhere }: Manner,
     ) -> Result<(), String> {
-        let Some((changes, csns)) = self.first_hand(changes, csns)? else { return Ok(()) };
+        if !self.keep_first_hand(&mut changes, &mut csns)? {
+            return Ok(());
+        }
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
         let logged = self.log.as_ref().is_some_and(LogState::is_logged);

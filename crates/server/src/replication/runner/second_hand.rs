@@ -67,23 +67,22 @@ impl SecondHand {
 }
 
 impl Runner {
-    /// What of a batch is not left to other lines; `None`: nothing.
+    /// Takes out of a batch what is left to other lines. Whether there is still something to do.
     ///
     /// # Errors
     /// What was left to a line has to be asked for again.
-    pub(super) fn first_hand(
+    pub(super) fn keep_first_hand(
         &mut self,
-        mut changes: Vec<ReplicatedChange>,
-        mut csns: Vec<Csn>,
-    ) -> Result<Option<(Vec<ReplicatedChange>, Vec<Csn>)>, String> {
+        changes: &mut Vec<ReplicatedChange>,
+        csns: &mut Vec<Csn>,
+    ) -> Result<bool, String> {
         if !self.second_hand.is_stateless {
-            return Ok(Some((changes, csns)));
+            return Ok(true);
         }
         let followed = self.followed_by_others();
-        let before = changes.len() + csns.len();
-        self.second_hand.leave(&followed, &mut changes, &mut csns)?;
-        let is_left = before > 0 && changes.is_empty() && csns.is_empty();
-        Ok((!is_left).then_some((changes, csns)))
+        let was_empty = changes.is_empty() && csns.is_empty();
+        self.second_hand.leave(&followed, changes, csns)?;
+        Ok(was_empty || !(changes.is_empty() && csns.is_empty()))
     }
 
     /// The server IDs of the providers of the database's other lines that bring the same.
