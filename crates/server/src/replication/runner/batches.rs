@@ -47,7 +47,7 @@ impl Runner {
         mut csns: Vec<Csn>,
         Manner { refreshing, full, by_content, provider, elsewhere }: Manner,
     ) -> Result<(), String> {
-        if !self.keep_first_hand(&mut changes, &mut csns)? {
+        if !self.keep_first_hand(&mut changes, &mut csns, refreshing)? {
             return Ok(());
         }
         let newest = csns.iter().map(|csn| csn.time).max();

@@ -22,13 +22,15 @@ const SILENCE_MAX: u64 = 3_600_000_000;
 pub(super) struct SecondHand {
     /// The provider keeps no states: it is a slapd.
     is_stateless: bool,
+    /// The session has not begun with an empty database, or has filled it.
+    is_filled: bool,
     /// The servers to whose lines something was left.
     left: BTreeSet<u16>,
 }
 
 impl SecondHand {
-    pub(super) fn new(is_stateless: bool) -> Self {
-        Self { is_stateless, left: BTreeSet::new() }
+    pub(super) fn new(is_stateless: bool, is_filled: bool) -> Self {
+        Self { is_stateless, is_filled, left: BTreeSet::new() }
     }
 
     /// Takes out what is left to the lines of these servers. An add stays, and so does an entry as it is: it says by itself which one it
@@ -75,8 +77,10 @@ impl Runner {
         &mut self,
         changes: &mut Vec<ReplicatedChange>,
         csns: &mut Vec<Csn>,
+        refreshing: bool,
     ) -> Result<bool, String> {
-        if !self.second_hand.is_stateless {
+        self.second_hand.is_filled |= !refreshing;
+        if !(self.second_hand.is_stateless && self.second_hand.is_filled) {
             return Ok(true);
         }
         let followed = self.followed_by_others();
@@ -136,7 +140,7 @@ mod tests {
     #[test]
     fn changes_are_left_to_the_line_that_follows_their_server() {
         let followed = BTreeSet::from([2]);
-        let mut hearing = SecondHand::new(true);
+        let mut hearing = SecondHand::new(true, true);
         let mut changes = vec![
             delta(2, LoggedChange::Add(Vec::new())),
             delta(2, LoggedChange::Delete),
@@ -162,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_was_left_to_a_line_that_hears_nothing_is_asked_for_again() {
-        let mut hearing = SecondHand::new(true);
+        let mut hearing = SecondHand::new(true, true);
         let nobody = BTreeSet::new();
         assert_eq!(
             hearing.leave(&nobody, &mut vec![delta(2, LoggedChange::Delete)], &mut Vec::new()),
