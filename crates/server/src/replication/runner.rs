@@ -252,8 +252,11 @@ impl Runner {
             if session.flushes(connection.connection.has_message()) {
                 self.flush(&mut session, full)?;
             }
+            self.apply_due()?;
             let has_gathered = session.has_gathered();
             let wait = if has_gathered { Some(GATHER) } else { silence(self.task.line.keep_alive, is_asked) };
+            let due = self.second_hand.waits(self.server.clock.monotonic());
+            let wait = wait.into_iter().chain(due).min();
             let received = match self.waits_within(&mut connection.connection, wait) {
                 Ok(true) => connection.connection.receive().map(Some),
                 Ok(false) => Ok(None),
@@ -269,6 +272,7 @@ impl Runner {
                     }
                 }
                 Ok(None) if has_gathered => Some(session.flush().into_iter().collect()),
+                Ok(None) if due.is_some() => continue,
                 Ok(None) if is_asked => {
                     return Err(format!("{} is silent, and does not answer", self.task.provider()));
                 }

@@ -26,7 +26,7 @@ pub(super) struct Underway {
 }
 
 /// How changes came.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     pub(super) refreshing: bool,
     /// In a session that asked for everything.
@@ -45,11 +45,21 @@ impl Runner {
         &mut self,
         mut changes: Vec<ReplicatedChange>,
         mut csns: Vec<Csn>,
+        manner: Manner,
+    ) -> Result<(), String> {
+        match self.keep_first_hand(&mut changes, &mut csns, manner)? {
+            true => self.write(changes, csns, manner),
+            false => Ok(()),
+        }
+    }
+
+    /// The same with nothing left out.
+    pub(super) fn write(
+        &mut self,
+        changes: Vec<ReplicatedChange>,
+        csns: Vec<Csn>,
         Manner { refreshing, full, by_content, provider, elsewhere }: Manner,
     ) -> Result<(), String> {
-        if !self.keep_first_hand(&mut changes, &mut csns, refreshing)? {
-            return Ok(());
-        }
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
         let logged = self.log.as_ref().is_some_and(LogState::is_logged);

@@ -1,23 +1,39 @@
 //! What a slapd tells of servers that other lines of the database follow.
 //!
 //! A slapd that follows access logs carries out another server's change on the entry that has the name by then, and passes over what it
-//! cannot carry out. Its log and its cookies name the change all the same. One that is sent entries may be sent an entry that has to give
-//! its name to another one as a delete and an add, and passes the delete on as any other. So a modification, a rename or a delete
-//! of a server that another line follows is taken from that line alone, and only that line raises the server's contextCSN.
+//! cannot carry out. Its log and its cookies name the change all the same. So a modification, a rename or a delete of a server that
+//! another line follows is taken from that line alone, and only that line raises the server's contextCSN.
+//!
+//! A slapd is told of an entry that has to give its name to another one by a delete and an add. It passes both on, and does not say whose
+//! the delete is. So such a delete waits for the add.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use larix_engine::csn::Csn;
 use larix_engine::log::LoggedChange;
 use larix_engine::replica::ReplicatedChange;
+use larix_engine::time::{Clock as _, Monotonic};
 use larix_replication::consumer::ConsumerPhase;
+use uuid::Uuid;
 
 use super::Runner;
+use super::batches::Manner;
 
 /// A line that has heard nothing for so long, in microseconds, is not waited for: what others tell counts then.
 const SILENCE_MAX: u64 = 3_600_000_000;
 
-/// What one session leaves to other lines.
+/// So long a delete waits for an add of the same entry, in seconds.
+const ADD_SECONDS: u32 = 10;
+
+/// A delete of which the provider does not say whose it is.
+#[derive(Debug)]
+struct WaitingDelete {
+    entry_uuid: Uuid,
+    until: Monotonic,
+}
+
+/// What one session leaves to other lines, and what it has to wait with.
 #[derive(Debug, Default)]
 pub(super) struct SecondHand {
     /// The provider keeps no states: it is a slapd.
@@ -26,11 +42,53 @@ pub(super) struct SecondHand {
     is_filled: bool,
     /// The servers to whose lines something was left.
     left: BTreeSet<u16>,
+    deletes: Vec<WaitingDelete>,
+    /// They say that the deletes are done.
+    csns: Vec<Csn>,
+    /// How what waits came.
+    manner: Option<Manner>,
 }
 
 impl SecondHand {
     pub(super) fn new(is_stateless: bool, is_filled: bool) -> Self {
-        Self { is_stateless, is_filled, left: BTreeSet::new() }
+        Self { is_stateless, is_filled, ..Self::default() }
+    }
+
+    /// Keeps deletes that say nothing of their server, with the CSNs that stand for them, until then.
+    fn wait_for_adds(&mut self, changes: &mut Vec<ReplicatedChange>, csns: &mut Vec<Csn>, until: Monotonic) {
+        changes.retain(|change| match change {
+            ReplicatedChange::Delete { entry_uuid, csn: None } => {
+                self.deletes.push(WaitingDelete { entry_uuid: *entry_uuid, until });
+                false
+            }
+            ReplicatedChange::Put { entry_uuid, .. } => {
+                self.deletes.retain(|delete| delete.entry_uuid != *entry_uuid);
+                true
+            }
+            _ => true,
+        });
+        let is_newer = |csns: &[Csn], known: &Csn| csns.iter().any(|csn| csn.server_id == known.server_id);
+        self.csns.retain(|known| !is_newer(csns, known));
+        self.csns.append(csns);
+        if self.deletes.is_empty() {
+            csns.append(&mut self.csns);
+        }
+    }
+
+    /// How long until the first delete has waited long enough; `None`: none waits.
+    pub(super) fn waits(&self, now: Monotonic) -> Option<Duration> {
+        let first = self.deletes.first()?;
+        Some(Duration::from_nanos(first.until.0.saturating_sub(now.0)))
+    }
+
+    /// Deletes that have waited long enough, and the CSNs if none is left.
+    fn take_due(&mut self, now: Monotonic) -> (Vec<ReplicatedChange>, Vec<Csn>) {
+        let due = self.deletes.iter().take_while(|delete| delete.until <= now).count();
+        let due = self.deletes.drain(..due);
+        let changes = due.map(|delete| ReplicatedChange::Delete { entry_uuid: delete.entry_uuid, csn: None });
+        let changes = changes.collect();
+        let csns = if self.deletes.is_empty() { std::mem::take(&mut self.csns) } else { Vec::new() };
+        (changes, csns)
     }
 
     /// Takes out what is left to the lines of these servers. An add stays, and so does an entry as it is: it says by itself which one it
@@ -77,16 +135,30 @@ impl Runner {
         &mut self,
         changes: &mut Vec<ReplicatedChange>,
         csns: &mut Vec<Csn>,
-        refreshing: bool,
+        manner: Manner,
     ) -> Result<bool, String> {
-        self.second_hand.is_filled |= !refreshing;
+        self.second_hand.is_filled |= !manner.refreshing;
         if !(self.second_hand.is_stateless && self.second_hand.is_filled) {
             return Ok(true);
         }
         let followed = self.followed_by_others();
         let was_empty = changes.is_empty() && csns.is_empty();
         self.second_hand.leave(&followed, changes, csns)?;
+        if !manner.refreshing {
+            let until = self.server.clock.monotonic().plus_seconds(ADD_SECONDS);
+            self.second_hand.wait_for_adds(changes, csns, until);
+            self.second_hand.manner = Some(manner);
+        }
         Ok(was_empty || !(changes.is_empty() && csns.is_empty()))
+    }
+
+    /// Carries out deletes for which no add has come.
+    pub(super) fn apply_due(&mut self) -> Result<(), String> {
+        let (changes, csns) = self.second_hand.take_due(self.server.clock.monotonic());
+        match self.second_hand.manner {
+            Some(manner) if !changes.is_empty() => self.write(changes, csns, manner),
+            _ => Ok(()),
+        }
     }
 
     /// The server IDs of the providers of the database's other lines that bring the same.
@@ -117,7 +189,6 @@ impl Runner {
 #[cfg(test)]
 mod tests {
     use larix_engine::time::Timestamp;
-    use uuid::Uuid;
 
     use super::*;
 
@@ -177,5 +248,45 @@ mod tests {
         assert_eq!(hearing.leave(&BTreeSet::from([2]), &mut Vec::new(), &mut csns), Ok(()));
         let asks_again = hearing.leave(&BTreeSet::from([3]), &mut Vec::new(), &mut vec![csn(3)]);
         assert!(asks_again.is_err_and(|why| why.contains("server ID 2")));
+    }
+
+    #[test]
+    fn a_delete_of_nobody_waits_for_an_add() {
+        let id = Uuid::from_u128;
+        let delete = |number| ReplicatedChange::Delete { entry_uuid: id(number), csn: None };
+        let put = |number| ReplicatedChange::Put {
+            entry_uuid: id(number),
+            dn: "cn=x,dc=example,dc=com".to_owned(),
+            attributes: Vec::new(),
+            state: None,
+            place: None,
+        };
+        let until = Monotonic(0).plus_seconds(ADD_SECONDS);
+        let mut hearing = SecondHand::new(true, true);
+        let mut take = |mut changes: Vec<ReplicatedChange>, mut csns: Vec<Csn>, until| {
+            hearing.wait_for_adds(&mut changes, &mut csns, until);
+            (changes.len(), csns)
+        };
+        assert_eq!(take(vec![delete(1), delete(2)], vec![csn(2)], until), (0, vec![]));
+        // What says that they are done waits, too.
+        assert_eq!(take(vec![put(3)], vec![csn(3), csn(2)], until), (1, vec![]));
+        assert_eq!(take(vec![put(1)], vec![], until), (1, vec![]));
+        assert_eq!(take(vec![delete(4)], vec![], until.plus_seconds(1)), (0, vec![]));
+        assert_eq!(hearing.waits(Monotonic(0)), Some(Duration::from_secs(ADD_SECONDS.into())));
+        assert_eq!(hearing.take_due(Monotonic(0)).0.len(), 0);
+        let (changes, csns) = hearing.take_due(until);
+        assert!(
+            matches!(&changes[..], [ReplicatedChange::Delete { entry_uuid, csn: None }] if *entry_uuid == id(2))
+        );
+        assert!(csns.is_empty(), "one still waits");
+        let (changes, csns) = hearing.take_due(until.plus_seconds(1));
+        assert_eq!((changes.len(), csns), (1, vec![csn(3), csn(2)]));
+        assert_eq!(hearing.waits(until), None);
+        // Where all have come back, the CSNs go with what comes next.
+        let (mut changes, mut csns) = (vec![delete(5)], vec![csn(2)]);
+        hearing.wait_for_adds(&mut changes, &mut csns, until);
+        changes.push(put(5));
+        hearing.wait_for_adds(&mut changes, &mut csns, until);
+        assert_eq!((changes.len(), csns), (1, vec![csn(2)]));
     }
 }
