@@ -264,8 +264,10 @@ impl Following {
                 part.view.remove(of);
             }
             self.stale_names.retain(|_, (_, other, _)| *other != of);
-            let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
-            send_delete(search, (uuid, None), &base, None, out);
+            // As in a refresh: another provider may have sent it anew already.
+            let cookie = search.cookie(search.sent_csns.as_slice());
+            let uuids = vec![*uuid.as_bytes()];
+            search.inform(&SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids }, out);
         }
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself. On a
         // shadow these may bear its own id (a chain of servers without ids), and here after a restore: they come in the

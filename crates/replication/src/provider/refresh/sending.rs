@@ -86,6 +86,15 @@ impl LogRefresh {
         EntryEncoder::begin(out, message, &self.base).finish(&[control]);
     }
 
+    /// Has an entry leave its name before it is sent anew. A slapd deletes what a set names only as the cookie beside it covers it:
+    /// if another provider has sent the entry anew already, it stays.
+    fn send_leaving(&self, message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
+        let cookie = cookie(self.rid, self.server_id, self.known.as_slice());
+        let info =
+            SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids: vec![*uuid.as_bytes()] };
+        encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+    }
+
     /// Sends a slice of what is there.
     pub(super) fn sends<S: Store>(
         &mut self,
@@ -183,7 +192,7 @@ impl LogRefresh {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
                 // Names that go round: one of them leaves, and comes back as if it were new.
                 if let Some(change) = changed.get(&holder) {
-                    self.send_unproved(part.task.message(), change.uuid, out);
+                    self.send_leaving(part.task.message(), change.uuid, out);
                 }
                 self.stale_names.retain(|_, of| *of != holder);
             } else {
