@@ -333,9 +333,11 @@ impl Runner {
         let known = self.known()?;
         let logged = self.log.as_mut().is_some_and(|log| log.begin(full, &known));
         let mut request = if logged { self.task.log_request() } else { self.task.line().request() };
-        let (is_filled, is_stateless) = (!known.is_empty(), self.is_beside_stateless(&mut connection)?);
-        let had = if is_filled && is_stateless { self.ask_stateless(&mut connection)? } else { None };
-        self.second_hand = SecondHand::new(is_stateless, is_filled);
+        let had = match known.is_empty() {
+            true => None,
+            false => self.ask_stateless(&mut connection)?,
+        };
+        self.second_hand = SecondHand::new(had.is_some());
         self.provider_had = had.filter(|_| !logged);
         if self.provider_had.is_some() {
             // What is changed while a search that does not persist goes on is neither sent nor named by a slapd.

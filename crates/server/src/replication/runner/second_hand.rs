@@ -38,8 +38,6 @@ struct WaitingDelete {
 pub(super) struct SecondHand {
     /// The provider keeps no states: it is a slapd.
     is_stateless: bool,
-    /// The session has not begun with an empty database, or has filled it.
-    is_filled: bool,
     /// The servers to whose lines something was left.
     left: BTreeSet<u16>,
     deletes: Vec<WaitingDelete>,
@@ -50,8 +48,8 @@ pub(super) struct SecondHand {
 }
 
 impl SecondHand {
-    pub(super) fn new(is_stateless: bool, is_filled: bool) -> Self {
-        Self { is_stateless, is_filled, ..Self::default() }
+    pub(super) fn new(is_stateless: bool) -> Self {
+        Self { is_stateless, ..Self::default() }
     }
 
     /// Keeps deletes that say nothing of their server, with the CSNs that stand for them, until then.
@@ -137,14 +135,14 @@ impl Runner {
         csns: &mut Vec<Csn>,
         manner: Manner,
     ) -> Result<bool, String> {
-        self.second_hand.is_filled |= !manner.refreshing;
-        if !(self.second_hand.is_stateless && self.second_hand.is_filled) {
-            return Ok(true);
-        }
-        let followed = self.followed_by_others();
         let was_empty = changes.is_empty() && csns.is_empty();
-        self.second_hand.leave(&followed, changes, csns)?;
-        if !manner.refreshing {
+        if self.second_hand.is_stateless {
+            let followed = self.followed_by_others();
+            self.second_hand.leave(&followed, changes, csns)?;
+        }
+        // A Larix always says whose a delete is, and an entry may leave a part at any time.
+        let is_member = self.task.database.is_some() && self.task.sid.is_some() && !self.task.is_part;
+        if is_member && !manner.refreshing {
             let until = self.server.clock.monotonic().plus_seconds(ADD_SECONDS);
             self.second_hand.wait_for_adds(changes, csns, until);
             self.second_hand.manner = Some(manner);
@@ -211,7 +209,7 @@ mod tests {
     #[test]
     fn changes_are_left_to_the_line_that_follows_their_server() {
         let followed = BTreeSet::from([2]);
-        let mut hearing = SecondHand::new(true, true);
+        let mut hearing = SecondHand::new(true);
         let mut changes = vec![
             delta(2, LoggedChange::Add(Vec::new())),
             delta(2, LoggedChange::Delete),
@@ -237,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_was_left_to_a_line_that_hears_nothing_is_asked_for_again() {
-        let mut hearing = SecondHand::new(true, true);
+        let mut hearing = SecondHand::new(true);
         let nobody = BTreeSet::new();
         assert_eq!(
             hearing.leave(&nobody, &mut vec![delta(2, LoggedChange::Delete)], &mut Vec::new()),
@@ -262,7 +260,7 @@ mod tests {
             place: None,
         };
         let until = Monotonic(0).plus_seconds(ADD_SECONDS);
-        let mut hearing = SecondHand::new(true, true);
+        let mut hearing = SecondHand::new(true);
         let mut take = |mut changes: Vec<ReplicatedChange>, mut csns: Vec<Csn>, until| {
             hearing.wait_for_adds(&mut changes, &mut csns, until);
             (changes.len(), csns)

@@ -17,31 +17,27 @@ use super::Runner;
 const CONTEXT_CSN: &str = "contextCSN";
 
 impl Runner {
-    /// Whether this server is a member of several that write, and the provider one that keeps no states: a slapd.
-    pub(super) fn is_beside_stateless(&self, connection: &mut ClientSession) -> Result<bool, String> {
+    /// How far a provider that keeps no states has come, if it is one and this server is a member that merges changes by states.
+    /// `None`: a Larix, whose entries come with their states or are as old as they say.
+    pub(super) fn ask_stateless(&self, connection: &mut ClientSession) -> Result<Option<CsnVector>, String> {
         // A shadow makes no changes by which it could settle anything.
-        let is_member = self.task.database.is_some() && self.task.rules(&self.schema(), true).multi_provider;
-        if !is_member {
-            return Ok(false);
+        let is_member = self.task.rules(&self.schema(), true).multi_provider;
+        if !(is_member && self.task.follows_log() && self.task.merges_records()) {
+            return Ok(None);
         }
         let line = self.task.line();
         let peer = ControlBuf { oid: oid::SYNC_PEER.into(), critical: true, value: None };
         let as_peer = [line.controls.as_slice(), &[peer]].concat();
-        let answer = context_csn(connection, &line.base, &as_peer).map_err(|error| error.to_string())?;
-        Ok(answer.0.code == ResultCode::UNAVAILABLE_CRITICAL_EXTENSION)
-    }
-
-    /// How far a provider that keeps no states has come, if this server merges changes by states. Entries of a Larix come with their states
-    /// or are as old as they say.
-    pub(super) fn ask_stateless(&self, connection: &mut ClientSession) -> Result<Option<CsnVector>, String> {
-        if !(self.task.follows_log() && self.task.merges_records()) {
+        let mut ask = |controls: &[ControlBuf]| {
+            context_csn(connection, &line.base, controls).map_err(|error| error.to_string())
+        };
+        let (result, _) = ask(&as_peer)?;
+        if result.code != ResultCode::UNAVAILABLE_CRITICAL_EXTENSION {
             return Ok(None);
         }
-        let line = self.task.line();
         // One that does not say how far it has come has nothing that could be judged.
-        let answer =
-            context_csn(connection, &line.base, &line.controls).map_err(|error| error.to_string())?;
-        Ok(Some(answer.1))
+        let (_, csns) = ask(&line.controls)?;
+        Ok(Some(csns))
     }
 }
 
