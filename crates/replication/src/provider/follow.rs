@@ -440,7 +440,7 @@ impl<S: Store> DatabaseSearch<S> {
         self.unrestricted || !self.view_complete || self.view.contains(id)
     }
 
-    /// Who saw everything, and does not by the rules that are in force now, is told of nothing more.
+    /// Who saw everything, and does not by the rules that are in force now, hears of nothing more.
     fn check_rules<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<(), LdapResult> {
         let is_same = self.policy.as_ref().is_none_or(|before| Arc::ptr_eq(before, &view.policy));
         if is_same {

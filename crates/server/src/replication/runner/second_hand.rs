@@ -4,10 +4,10 @@
 //! cannot carry out. Its log and its cookies name the change all the same. So a modification, a rename or a delete of a server that
 //! another line follows is taken from that line alone, and only that line raises the server's contextCSN.
 //!
-//! A slapd is told of an entry that has to give its name to another one by a delete and an add. It passes both on, and does not say whose
-//! the delete is. So such a delete waits for the add.
+//! An entry that has to give its name to another one reaches a slapd as a delete and an add. The slapd passes both on, and does not say
+//! whose the delete is. So such a delete waits for the add.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use larix_engine::csn::Csn;
@@ -26,13 +26,6 @@ const SILENCE_MAX: u64 = 3_600_000_000;
 /// So long a delete waits for an add of the same entry, in seconds.
 const ADD_SECONDS: u32 = 10;
 
-/// A delete of which the provider does not say whose it is.
-#[derive(Debug)]
-struct WaitingDelete {
-    entry_uuid: Uuid,
-    until: Monotonic,
-}
-
 /// What one session leaves to other lines, and what it has to wait with.
 #[derive(Debug, Default)]
 pub(super) struct SecondHand {
@@ -40,7 +33,10 @@ pub(super) struct SecondHand {
     is_stateless: bool,
     /// The servers to whose lines something was left.
     left: BTreeSet<u16>,
-    deletes: Vec<WaitingDelete>,
+    /// Entries that the provider deleted without a word of whose delete it was, each with the end of its wait.
+    deletes: BTreeMap<Uuid, Monotonic>,
+    /// The same in the order of their ends. One whose entry has come back, or was deleted again, stays until its turn.
+    ends: VecDeque<(Monotonic, Uuid)>,
     /// They say that the deletes are done.
     csns: Vec<Csn>,
     /// How what waits came.
@@ -56,11 +52,12 @@ impl SecondHand {
     fn wait_for_adds(&mut self, changes: &mut Vec<ReplicatedChange>, csns: &mut Vec<Csn>, until: Monotonic) {
         changes.retain(|change| match change {
             ReplicatedChange::Delete { entry_uuid, csn: None } => {
-                self.deletes.push(WaitingDelete { entry_uuid: *entry_uuid, until });
+                self.deletes.insert(*entry_uuid, until);
+                self.ends.push_back((until, *entry_uuid));
                 false
             }
             ReplicatedChange::Put { entry_uuid, .. } => {
-                self.deletes.retain(|delete| delete.entry_uuid != *entry_uuid);
+                self.deletes.remove(entry_uuid);
                 true
             }
             _ => true,
@@ -73,18 +70,30 @@ impl SecondHand {
         }
     }
 
+    /// The end of the first wait that still counts.
+    fn first_end(&mut self) -> Option<(Monotonic, Uuid)> {
+        while let Some(first) = self.ends.front().copied() {
+            if self.deletes.get(&first.1) == Some(&first.0) {
+                return Some(first);
+            }
+            self.ends.pop_front();
+        }
+        None
+    }
+
     /// How long until the first delete has waited long enough; `None`: none waits.
-    pub(super) fn waits(&self, now: Monotonic) -> Option<Duration> {
-        let first = self.deletes.first()?;
-        Some(Duration::from_nanos(first.until.0.saturating_sub(now.0)))
+    pub(super) fn waits(&mut self, now: Monotonic) -> Option<Duration> {
+        let (until, _) = self.first_end()?;
+        Some(Duration::from_nanos(until.0.saturating_sub(now.0)))
     }
 
     /// Deletes that have waited long enough, and the CSNs if none is left.
     fn take_due(&mut self, now: Monotonic) -> (Vec<ReplicatedChange>, Vec<Csn>) {
-        let due = self.deletes.iter().take_while(|delete| delete.until <= now).count();
-        let due = self.deletes.drain(..due);
-        let changes = due.map(|delete| ReplicatedChange::Delete { entry_uuid: delete.entry_uuid, csn: None });
-        let changes = changes.collect();
+        let mut changes = Vec::new();
+        while let Some((_, entry_uuid)) = self.first_end().filter(|(until, _)| *until <= now) {
+            self.deletes.remove(&entry_uuid);
+            changes.push(ReplicatedChange::Delete { entry_uuid, csn: None });
+        }
         let csns = if self.deletes.is_empty() { std::mem::take(&mut self.csns) } else { Vec::new() };
         (changes, csns)
     }
