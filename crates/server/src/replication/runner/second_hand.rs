@@ -296,4 +296,26 @@ mod tests {
         hearing.wait_for_adds(&mut changes, &mut csns, until);
         assert_eq!((changes.len(), csns), (1, vec![csn(2)]));
     }
+
+    #[test]
+    fn an_entry_that_is_deleted_again_waits_anew() {
+        let entry_uuid = Uuid::from_u128(1);
+        let delete = || ReplicatedChange::Delete { entry_uuid, csn: None };
+        let put = ReplicatedChange::Put {
+            entry_uuid,
+            dn: "cn=x,dc=example,dc=com".to_owned(),
+            attributes: Vec::new(),
+            state: None,
+            place: None,
+        };
+        let until = Monotonic(0).plus_seconds(ADD_SECONDS);
+        let mut hearing = SecondHand::new(true);
+        hearing.wait_for_adds(&mut vec![delete(), put, delete()], &mut Vec::new(), until);
+        hearing.wait_for_adds(&mut vec![delete()], &mut vec![csn(2)], until.plus_seconds(5));
+        assert_eq!(hearing.waits(until), Some(Duration::from_secs(5)));
+        assert_eq!(hearing.take_due(until).0.len(), 0);
+        let (changes, csns) = hearing.take_due(until.plus_seconds(5));
+        assert_eq!((changes.len(), csns), (1, vec![csn(2)]));
+        assert_eq!(hearing.ends.len(), 0);
+    }
 }
