@@ -67,7 +67,7 @@ impl Confirmations {
         state.waiting.push(waiter);
         state.is_asking = true;
         drop(state);
-        let asking = Asking { confirmations: Arc::clone(self), is_over: false };
+        let asking = Asking { confirmations: Arc::clone(self), waiting: Vec::new(), is_over: false };
         permit.take(move |turn| asking.run(turn, &ask));
     }
 }
@@ -75,17 +75,20 @@ impl Confirmations {
 /// Asks for those that wait, as long as there are any. Where that ends otherwise, they are dropped.
 struct Asking {
     confirmations: Arc<Confirmations>,
+    /// Those for whom it asks now.
+    waiting: Vec<Waiter>,
     is_over: bool,
 }
 
 impl Asking {
     fn run(mut self, turn: Turn, ask: &impl Fn() -> Confirmed) {
         let mut first = Some(turn);
-        while let Some(mut waiting) = self.next() {
+        while self.next() {
             let confirmed = match first.take() {
                 Some(Turn::Late) => Err(Unconfirmed::Late),
                 Some(Turn::Go) | None => ask(),
             };
+            let mut waiting = std::mem::take(&mut self.waiting);
             if confirmed.is_err() {
                 // Who has come meanwhile would wait as long for the same.
                 waiting.append(&mut self.confirmations.lock().waiting);
@@ -94,16 +97,15 @@ impl Asking {
         }
     }
 
-    /// Those that wait now; if nobody does, it is over.
-    fn next(&mut self) -> Option<Vec<Waiter>> {
+    /// Takes those that wait now; whether anybody does. If nobody does, it is over.
+    fn next(&mut self) -> bool {
         let mut state = self.confirmations.lock();
-        let waiting = std::mem::take(&mut state.waiting);
-        if waiting.is_empty() {
+        self.waiting = std::mem::take(&mut state.waiting);
+        if self.waiting.is_empty() {
             state.is_asking = false;
             self.is_over = true;
-            return None;
         }
-        Some(waiting)
+        !self.is_over
     }
 }
 
@@ -116,8 +118,8 @@ impl Drop for Asking {
         state.is_asking = false;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        // What is dropped says so to who waits for it.
-        drop(waiting);
+        // A waiter that is dropped says so to its client. Not before this: a client that comes back has another thread ask.
+        drop((waiting, std::mem::take(&mut self.waiting)));
     }
 }
 
