@@ -15,11 +15,7 @@ pub const WITHHELD: &str = "(withheld)";
 
 /// The same for a description that may name the type by its OID, or by a name of this schema's own.
 pub(crate) fn is_secret_in(schema: &Schema, description: &str) -> bool {
-    let described = schema.describe(description).ok();
-    let by_name = described.is_some_and(|described| {
-        schema.attribute(described.attribute).names.iter().any(|name| is_secret(name))
-    });
-    by_name || is_secret(description)
+    schema.is_by_any_name(description, is_secret)
 }
 
 #[cfg(test)]
