@@ -15,6 +15,7 @@ use larix_proto::{
 };
 
 use crate::input::Input;
+use crate::secrets::is_password_name;
 pub(crate) use searches::SearchLocation;
 use searches::Searches;
 pub(crate) use service::{Event, Limits, Lookups, Operation, Service, SliceOutcome, StartOutcome};
@@ -33,9 +34,6 @@ pub(crate) const INPUT_HIGH: usize = 64 * 1024;
 pub(crate) const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
-
-/// How a request may name userPassword (RFC 4519 section 2.41).
-const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// How a bind request begins.
 const BIND_TAG: Tag = Tag::application_constructed(0);
@@ -468,9 +466,7 @@ impl<S: Service> Connection<S> {
             Request::Extended(request) => {
                 [oid::PASSWORD_MODIFY, oid::VERIFY_CREDENTIALS].contains(&request.name)
             }
-            Request::Compare(request) => {
-                PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name))
-            }
+            Request::Compare(request) => is_password_name(request.attribute),
             _ => false,
         };
         if matches!(message.request, Request::Bind(_)) {

@@ -10,6 +10,11 @@ pub fn is_secret(description: &str) -> bool {
     larix_schema::is_secret(description) || is_secret_setting(description)
 }
 
+/// Whether a request may mean userPassword by this name (RFC 4519 section 2.41).
+pub(crate) fn is_password_name(name: &str) -> bool {
+    ["userPassword", "2.5.4.35"].iter().any(|own| name.eq_ignore_ascii_case(own))
+}
+
 /// Stands in the place of a secret value.
 pub const WITHHELD: &str = "(withheld)";
 
