@@ -1,6 +1,6 @@
 //! What a backup copies, where it may go, and the backups that are scheduled.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use std::thread;
 use larix_testkit::packages::MOUNT_NAMESPACE;
 use larix_testkit::{Kind, Server, SetAtEnd, Site, packages, until, until_some};
 use larix_tests::client::{Client, run as ask};
+use larix_tests::http;
 
 use super::{SUFFIX, add, administrator, churn, entries, fails_with, passes, text};
 
@@ -225,7 +226,7 @@ fn the_server_makes_the_backups_that_are_scheduled() {
         let port = server.ports[1];
         // Told once the thread has looked into the directory.
         let figures = until_some("the last backup is told of", || {
-            let text = get(port, "/metrics");
+            let text = http::get(("127.0.0.1", port), "/metrics").2;
             let done = text
                 .lines()
                 .find_map(|line| line.strip_prefix("larix_backup_last_success_timestamp_seconds "));
@@ -239,15 +240,6 @@ fn the_server_makes_the_backups_that_are_scheduled() {
         assert_eq!(made.len(), 1, "a restart makes no backup that is not due: {made:?}");
         passes("backup", &site, &["--verify", &text(&made[0])]);
     }
-}
-
-fn get(port: u16, path: &str) -> String {
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("an HTTP connection");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
 }
 
 /// LMDB copies what stands behind the last record of a page, up to where the page says that its records end. Who reads or writes
