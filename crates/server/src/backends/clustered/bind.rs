@@ -28,7 +28,7 @@ struct LateBind {
 
 impl LateRequest for LateBind {
     /// What the password is compared with.
-    type Known = AccountPasswords;
+    type Lookup = AccountPasswords;
 
     fn read(self, handle: &SharedDatabase) {
         let Self { dn, subject, password, .. } = &self;

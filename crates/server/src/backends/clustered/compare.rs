@@ -23,7 +23,7 @@ struct LateCompare {
 }
 
 impl LateRequest for LateCompare {
-    type Known = LdapResult;
+    type Lookup = LdapResult;
 
     fn read(self, handle: &SharedDatabase) {
         let Self { subject, dn, entry, attribute, value, controls, done } = self;

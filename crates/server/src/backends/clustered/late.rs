@@ -12,13 +12,13 @@ use crate::cluster::{Confirmed, Turn};
 /// A bind or a compare that is answered later.
 pub(super) trait LateRequest: Sized + Send + 'static {
     /// What is read for the answer.
-    type Known: Send + 'static;
+    type Lookup: Send + 'static;
 
     /// Reads and answers, on a thread that may wait for the engine.
     fn read(self, handle: &SharedDatabase);
 
     /// Answers with what was read.
-    fn finish(self, handle: &SharedDatabase, known: Self::Known);
+    fn finish(self, handle: &SharedDatabase, known: Self::Lookup);
 
     /// Answers with an error.
     fn refuse(self, result: LdapResult);
@@ -28,27 +28,27 @@ pub(super) trait LateRequest: Sized + Send + 'static {
 pub(super) fn answer_later<R: LateRequest>(
     handle: SharedDatabase,
     request: R,
-    known: Option<(u64, R::Known)>,
+    known: Option<(u64, R::Lookup)>,
 ) -> PendingAnswer {
     let cancel_token = CancelToken::default();
     let pending = cancel_token.pending();
-    let waiting = Waiting { handle, request, cancel_token };
+    let pending_request = PendingRequest { handle, request, cancel_token };
     match known {
-        Some((as_of, known)) => waiting.confirm(as_of, known),
-        None => waiting.send_out(),
+        Some((as_of, known)) => pending_request.confirm(as_of, known),
+        None => pending_request.send_out(),
     }
     pending
 }
 
-struct Waiting<R> {
+struct PendingRequest<R> {
     handle: SharedDatabase,
     request: R,
     cancel_token: CancelToken,
 }
 
-impl<R: LateRequest> Waiting<R> {
+impl<R: LateRequest> PendingRequest<R> {
     /// Answers with what the cache knows if the engine has no newer commit. Otherwise a thread reads.
-    fn confirm(self, as_of: u64, known: R::Known) {
+    fn confirm(self, as_of: u64, known: R::Lookup) {
         let (node, store) = (Arc::clone(&self.handle.node), Arc::clone(self.handle.store()));
         let waiter = move |confirmed: Confirmed| match confirmed {
             _ if self.cancel_token.is_given_up() => {}
