@@ -323,7 +323,7 @@ impl Cursor for TargetCursor {
                     if self.pages.is_some() {
                         controls.retain(|control| control.oid != oid::PAGED_RESULTS);
                     }
-                    // Who passes requests on is told of no hops.
+                    // A server that passes requests on learns of no hops.
                     let controls = controls.into_iter().filter(|control| control.oid != oid::PROXY_HOPS);
                     return StepOutcome::Done(result, controls.collect());
                 }

@@ -221,7 +221,7 @@ impl Dispatcher {
         self.verify_password(in_flight, login, plain.password.as_bytes())
     }
 
-    /// Finds the user and has his verifier made, which takes long.
+    /// Finds the user and has the verifier made, which takes long.
     fn scram_first(
         &mut self,
         in_flight: RequestInFlight,
