@@ -62,7 +62,8 @@ fn network_file_system(magic: u64) -> Option<&'static str> {
 }
 
 /// The right to write a store's directory; given back when the last one of it is dropped.
-/// [`LmdbStore::open`](super::LmdbStore::open) takes it for itself. A directory that is locked is settled: no replacement of its store is half done.
+/// [`LmdbStore::open`](super::LmdbStore::open) takes it for itself. A directory that is locked is settled: no replacement of its store is
+/// half done.
 #[derive(Clone, Debug)]
 pub struct DirectoryLock(Arc<Locked>);
 
