@@ -18,7 +18,7 @@ use crate::input::Input;
 use crate::secrets::is_password_name;
 pub(crate) use searches::SearchLocation;
 use searches::Searches;
-pub(crate) use service::{Event, Limits, Lookups, Operation, Service, SliceOutcome, StartOutcome};
+pub(crate) use service::{Event, Limits, Operation, RemoteLookups, Service, SliceOutcome, StartOutcome};
 
 /// Requests of one connection that start in one turn. Other connections have theirs before the rest of a long pipeline.
 pub(crate) const REQUESTS_PER_TURN: usize = 64;
@@ -705,7 +705,7 @@ impl<S: Service> Connection<S> {
 
     /// The next request, if it is complete and has to start on another thread.
     fn next_off_loop(&self) -> Option<&[u8]> {
-        let looks_up = self.limits.looks_up != Lookups::None;
+        let looks_up = self.limits.looks_up != RemoteLookups::None;
         if self.input.len() <= LARGE_REQUEST && !looks_up && !self.keeps_much() {
             return None;
         }
@@ -733,7 +733,7 @@ fn unknown_outcome(result: &LdapResult) -> LdapResult {
     LdapResult { diagnostic: text, ..result.clone() }
 }
 
-impl Lookups {
+impl RemoteLookups {
     /// Whether a request is one of them.
     fn concern(self, pdu: &[u8]) -> bool {
         match self {
