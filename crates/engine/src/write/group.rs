@@ -378,7 +378,7 @@ impl<'a, S: Store> Group<'a, S> {
     ///
     /// # Errors
     /// A store that cannot be read.
-    pub(crate) fn ready<T: Snapshot>(mut self, transaction: &T) -> Result<Option<Ready>, Fault> {
+    pub(crate) fn ready<T: Snapshot>(mut self, transaction: &T) -> Result<Option<ReadyGroup>, Fault> {
         if self.set.is_empty() {
             return Ok(None);
         }
@@ -392,7 +392,7 @@ impl<'a, S: Store> Group<'a, S> {
         }
         let (durability, logs) = (self.state.settings.durability(), self.state.settings.log);
         let decided = self.counters.csn.is_some();
-        Ok(Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided, claimed }))
+        Ok(Some(ReadyGroup { set: self.set, catalog: self.catalog, durability, logs, decided, claimed }))
     }
 
     /// Writes this server's contextCSN, unless the last record of the log [says it](log::LogHeading::claims). Answers whether it does.
@@ -457,7 +457,7 @@ fn carry_out_operation<V: Snapshot>(
 }
 
 /// A group that is to be committed.
-pub(crate) struct Ready {
+pub(crate) struct ReadyGroup {
     pub(crate) set: WriteSet,
     pub(crate) catalog: CatalogEdit,
     pub(crate) durability: Durability,
