@@ -4,6 +4,7 @@ pub mod browser;
 pub mod client;
 pub mod controls;
 pub mod generated;
+pub mod http;
 pub mod matrix;
 pub mod one_time;
 pub mod proxied;

@@ -339,7 +339,7 @@ impl Routes {
                     return Err(not_heeded());
                 }
             } else if control.critical {
-                return Err(self.no_content_there());
+                return Err(unavailable(self.provides_content()));
             } else {
                 controls.values_mut().into_iter().for_each(ControlValues::pass_sync_over);
             }
@@ -349,7 +349,7 @@ impl Routes {
             && !is_passed_on(oid::PERSISTENT_SEARCH)
         {
             if control.critical {
-                return Err(self.no_changes_there());
+                return Err(unavailable(self.tells_changes()));
             }
             controls.values_mut().into_iter().for_each(ControlValues::pass_persistent_over);
         }
@@ -357,22 +357,6 @@ impl Routes {
         let is_whole = special.is_some() || controls.sync.is_some() || controls.persistent.is_some();
         let below = if is_whole { Vec::new() } else { self.mounts.glued_below(base, request.scope) };
         Ok((backend, below))
-    }
-
-    fn no_content_there(&self) -> LdapResult {
-        let text = match self.provides_content() {
-            true => "critical control unavailable in context",
-            false => "critical extension is not recognized",
-        };
-        LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
-    }
-
-    fn no_changes_there(&self) -> LdapResult {
-        let text = match self.tells_changes() {
-            true => "critical control unavailable in context",
-            false => "critical extension is not recognized",
-        };
-        LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
     }
 
     fn update_together(
@@ -556,7 +540,15 @@ fn orders(controls: &RequestControls) -> bool {
 }
 
 fn not_heeded() -> LdapResult {
-    let text = "critical control unavailable in context";
+    unavailable(true)
+}
+
+/// The answer to a critical control that the backend does not heed. `elsewhere`: whether another one does.
+fn unavailable(elsewhere: bool) -> LdapResult {
+    let text = match elsewhere {
+        true => "critical control unavailable in context",
+        false => "critical extension is not recognized",
+    };
     LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
 }
 

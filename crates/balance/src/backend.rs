@@ -33,7 +33,7 @@ pub(crate) struct Backend {
     pub(crate) latency: f64,
     /// The configuration does not name it any more: it has no new connection, and its place may be another's.
     pub(crate) is_gone: bool,
-    /// The log was told that it does not know Verify Credentials.
+    /// The log says that it does not know Verify Credentials.
     pub(crate) lacks_verification: bool,
     pub(crate) figures: Recorder,
     pub(crate) counts: OperationCounts,

@@ -57,7 +57,7 @@ pub(crate) struct Client {
     /// By which cn=Monitor names it: the first is 1.
     pub(crate) number: u64,
     pub(crate) counts: OperationCounts,
-    /// It was told that its connection ends: it takes no new operation, and closes behind the last.
+    /// It has a notice that its connection ends: it takes no new operation, and closes behind the last.
     pub(crate) is_leaving: bool,
 }
 

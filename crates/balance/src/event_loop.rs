@@ -92,13 +92,13 @@ pub struct LoopHandle {
     orders: Sender<Order>,
 }
 
-/// What a loop is told by another thread.
+/// What another thread asks of a loop.
 #[derive(Debug)]
 enum Order {
     Reload(Box<Reloaded>, Listeners),
     /// With every connection by itself, or not.
     Figures(bool, SyncSender<Figures>),
-    /// Whether there was one of this number is said to whoever asked.
+    /// The sender gets whether there was one of this number.
     Close(ConnectionOf, u64, SyncSender<bool>),
 }
 

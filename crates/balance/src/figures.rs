@@ -11,7 +11,7 @@ use crate::counters::{Counters, OperationCounts};
 /// The kinds of operations, as figures are given by them.
 pub const OPERATIONS: [&str; 8] =
     ["bind", "search", "compare", "modify", "modrdn", "add", "delete", "extended"];
-/// Result codes that are told apart: those from 0 to one less than the last, which stands for all others.
+/// Result codes with a figure each: those from 0 to one less than the last, which stands for all others.
 pub const CODES: usize = 128;
 
 /// Counts and times of one server.

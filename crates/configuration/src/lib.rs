@@ -76,7 +76,7 @@ pub use model::{
     AccessLine, Backend, CommonSettings, Config, Database, Frontend, Global, HarnessSettings, ModuleList,
     Overlay, QuickReplicas, QuickStart, SchemaSection, Source,
 };
-pub use overlays::{local_attributes, secret_attributes};
+pub use overlays::local_attributes;
 pub use remote_auth::{Realm, RemoteAuthSettings};
 pub use settings::{Setting, Settings};
 #[cfg(feature = "kv")]

@@ -25,11 +25,6 @@ pub fn local_attributes() -> &'static [&'static str] {
     &LOCAL
 }
 
-/// Attributes of overlays that no one should read.
-pub fn secret_attributes() -> impl Iterator<Item = &'static str> {
-    larix_overlays::all().flat_map(|descriptor| descriptor.secrets.iter().copied())
-}
-
 impl Overlay {
     /// What is known of it, if it is one that the server has.
     pub(super) fn descriptor(&self) -> Option<&'static Descriptor> {

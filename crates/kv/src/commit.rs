@@ -35,7 +35,7 @@ impl Transaction for KvTransaction<'_> {
     fn commit(self, changes: &WriteSet, _: Durability) -> Result<CommitId, CommitError> {
         let Self { view, epoch } = self;
         let store = view.store;
-        // Whoever asked may have taken what could not be read for what is not there.
+        // A reader may have taken what could not be read for what is not there.
         view.whole()?;
         read_ahead(&view, changes)?;
         let mut applied = Applied { view: &view, rows: BTreeMap::new(), bytes: 0, sizes: &store.sizes };

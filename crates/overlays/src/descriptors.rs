@@ -6,7 +6,7 @@ use std::path::Path;
 
 use larix_engine::overlay::OverlayDirective;
 use larix_engine::overlay::descriptor::Form;
-use larix_schema::SchemaBuilder;
+use larix_schema::{SchemaBuilder, is_secret};
 
 use super::all;
 use crate::testing::{schema, with_context};
@@ -52,6 +52,14 @@ fn every_setting_is_read() {
                 || READ_ELSEWHERE.iter().any(|head| directive.attribute.starts_with(head));
             assert!(is_read, "done, noted or refused: nobody reads {}", directive.attribute);
         }
+    }
+}
+
+/// The change log, the access log and the admin page know secrets by that list.
+#[test]
+fn secrets_are_in_the_list_of_all_secrets() {
+    for secret in all().flat_map(|descriptor| descriptor.secrets) {
+        assert!(is_secret(secret), "{secret} is missing in SECRET_ATTRIBUTES");
     }
 }
 

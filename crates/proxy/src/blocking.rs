@@ -14,8 +14,7 @@ use larix_engine::log::Follower;
 use larix_engine::time::Clock;
 use larix_engine::write::WriteOperation;
 use larix_proto::{
-    ControlBuf, DerefAliases, Filter, Frame, LdapResult, MessageId, Response, ResultCode, Scope,
-    SearchResultEntry, frame, limits, oid,
+    ControlBuf, Filter, Frame, LdapResult, Response, ResultCode, Scope, SearchResultEntry, frame, limits, oid,
 };
 use larix_schema::Schema;
 
@@ -70,17 +69,8 @@ impl BlockingTarget {
         manage_dsa_it().encode(&mut sent);
         let controls = RequestControls::from(ControlValues { sent, ..ControlValues::default() });
         let outgoing = OutgoingSearch {
-            base: search.base,
-            normal: &normal,
             scope: search.scope,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: search.filter,
-            attributes: search.attributes,
-            controls: &controls,
-            message: MessageId(1),
+            ..OutgoingSearch::own((search.base, &normal), search.filter, search.attributes, &controls)
         };
         let asker = self.asker();
         let open = Arc::new(AccessPolicy::open(Arc::clone(&self.schema), None));

@@ -250,7 +250,7 @@ struct Waiting {
     end: Option<End>,
     has_ended: bool,
     follower: Option<Arc<Follower>>,
-    /// The thread reads no more until it is told.
+    /// The thread reads no more until it is woken.
     is_full: bool,
     /// Something has come.
     has_begun: bool,
@@ -268,7 +268,7 @@ pub(crate) enum FeedItem {
 
 impl Feed {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // Whole whoever panicked.
+        // A panic of another thread leaves it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

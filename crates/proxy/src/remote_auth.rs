@@ -230,7 +230,7 @@ struct Attempt {
     clock: Arc<dyn Clock>,
     concluding: Arc<dyn Conclude>,
     judged: RemoteVerdict,
-    /// What the other server says is told as it says it.
+    /// The client gets the other server's answer as it is.
     tells: bool,
     done: Done<Verdict>,
     current: Current,

@@ -1,4 +1,4 @@
-//! A search that a target answers: its entries go on as they came where nobody has to look at them.
+//! A search that a target answers. If neither rules nor the schema can change an entry, its bytes go on as they came.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,6 +42,30 @@ pub(crate) struct OutgoingSearch<'a> {
     pub(crate) controls: &'a RequestControls,
     /// The message that entries answer.
     pub(crate) message: MessageId,
+}
+
+impl<'a> OutgoingSearch<'a> {
+    /// A search of this server's own for one entry, without limits.
+    pub(crate) fn own(
+        (base, normal): (&'a str, &'a NormalDn),
+        filter: Filter<'a>,
+        attributes: &'a [&'a str],
+        controls: &'a RequestControls,
+    ) -> Self {
+        Self {
+            base,
+            normal,
+            scope: Scope::Base,
+            deref: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter,
+            attributes,
+            controls,
+            message: MessageId(1),
+        }
+    }
 }
 
 /// Looks at entries before they go on.
@@ -299,7 +323,7 @@ impl Cursor for TargetCursor {
                     if self.pages.is_some() {
                         controls.retain(|control| control.oid != oid::PAGED_RESULTS);
                     }
-                    // Who passes requests on is told of no hops.
+                    // A server that passes requests on learns of no hops.
                     let controls = controls.into_iter().filter(|control| control.oid != oid::PROXY_HOPS);
                     return StepOutcome::Done(result, controls.collect());
                 }

@@ -172,7 +172,7 @@ pub enum Mode {
     Legacy,
     /// Nobody: requests are the proxy's own.
     None,
-    /// The client, whoever he is.
+    /// The client itself.
     Itself,
     Anonymous,
     /// An authorization identity (RFC 4513 section 5.2.1.8).

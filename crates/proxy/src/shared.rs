@@ -338,7 +338,7 @@ impl Shared {
         std::mem::take(&mut *self.commands())
     }
 
-    // Both are whole whoever panicked.
+    // A panic of another thread leaves both whole.
     fn commands(&self) -> MutexGuard<'_, Vec<Command>> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -136,6 +136,14 @@ impl Schema {
         self.describe(text)
     }
 
+    /// Whether `is_one` holds for the description as it is written, or for one of the names that its type has.
+    #[must_use]
+    pub fn is_by_any_name(&self, description: &str, is_one: impl Fn(&str) -> bool) -> bool {
+        let described = self.describe(description).ok();
+        let names = described.map(|described| &self.attribute(described.attribute).names);
+        is_one(description) || names.is_some_and(|names| names.iter().any(|name| is_one(name)))
+    }
+
     fn parse_options(&self, text: &str, binary_allowed: bool) -> Result<Vec<Box<str>>, DescriptionError> {
         let mut options: Vec<Box<str>> = Vec::new();
         let mut length = 0;

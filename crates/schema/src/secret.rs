@@ -34,9 +34,5 @@ pub fn is_secret(description: &str) -> bool {
 /// The same for a description that may name the type by its OID, or by another name that this schema has for it.
 #[must_use]
 pub fn is_secret_in(schema: &Schema, description: &str) -> bool {
-    let described = schema.describe(description).ok();
-    let by_name = described.is_some_and(|described| {
-        schema.attribute(described.attribute).names.iter().any(|name| is_secret(name))
-    });
-    by_name || is_secret(description)
+    schema.is_by_any_name(description, is_secret)
 }

@@ -15,9 +15,10 @@ use larix_proto::{
 };
 
 use crate::input::Input;
+use crate::secrets::is_password_name;
 pub(crate) use searches::SearchLocation;
 use searches::Searches;
-pub(crate) use service::{Event, Limits, Lookups, Operation, Service, SliceOutcome, StartOutcome};
+pub(crate) use service::{Event, Limits, Operation, RemoteLookups, Service, SliceOutcome, StartOutcome};
 
 /// Requests of one connection that start in one turn. Other connections have theirs before the rest of a long pipeline.
 pub(crate) const REQUESTS_PER_TURN: usize = 64;
@@ -33,9 +34,6 @@ pub(crate) const INPUT_HIGH: usize = 64 * 1024;
 pub(crate) const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
-
-/// How a request may name userPassword (RFC 4519 section 2.41).
-const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// How a bind request begins.
 const BIND_TAG: Tag = Tag::application_constructed(0);
@@ -468,9 +466,7 @@ impl<S: Service> Connection<S> {
             Request::Extended(request) => {
                 [oid::PASSWORD_MODIFY, oid::VERIFY_CREDENTIALS].contains(&request.name)
             }
-            Request::Compare(request) => {
-                PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name))
-            }
+            Request::Compare(request) => is_password_name(request.attribute),
             _ => false,
         };
         if matches!(message.request, Request::Bind(_)) {
@@ -709,7 +705,7 @@ impl<S: Service> Connection<S> {
 
     /// The next request, if it is complete and has to start on another thread.
     fn next_off_loop(&self) -> Option<&[u8]> {
-        let looks_up = self.limits.looks_up != Lookups::None;
+        let looks_up = self.limits.looks_up != RemoteLookups::None;
         if self.input.len() <= LARGE_REQUEST && !looks_up && !self.keeps_much() {
             return None;
         }
@@ -737,7 +733,7 @@ fn unknown_outcome(result: &LdapResult) -> LdapResult {
     LdapResult { diagnostic: text, ..result.clone() }
 }
 
-impl Lookups {
+impl RemoteLookups {
     /// Whether a request is one of them.
     fn concern(self, pdu: &[u8]) -> bool {
         match self {

@@ -85,8 +85,8 @@ pub(crate) enum ConnectionEvent {
     Completed(u64, Box<Completion>),
     /// A search is back from another thread, with its answers.
     Returned(u64, Box<ReturnedSearch>),
-    /// A search that waits for changes may go on.
-    Changed(u64),
+    /// A search that waits, for changes or for an answer from elsewhere, may go on.
+    Woken(u64),
     /// The time of a request is over.
     Expired,
     /// `idletimeout` or `writetimeout` has passed.

@@ -133,7 +133,7 @@ impl LocalConnection {
                         Some(ConnectionEvent::Returned(serial, back)) => {
                             self.connection.returned(serial, *back)
                         }
-                        Some(ConnectionEvent::Changed(serial)) => self.connection.wake(serial),
+                        Some(ConnectionEvent::Woken(serial)) => self.connection.wake(serial),
                         Some(ConnectionEvent::Message(message)) => self.connection.add_message(&message),
                         _ => break,
                     }

@@ -4,22 +4,23 @@
 use larix_configuration::is_secret_setting;
 use larix_schema::Schema;
 
+/// Stands in the place of a secret value.
+pub const WITHHELD: &str = "(withheld)";
+
 /// Whether values of this attribute are secret, in entries or in cn=config; `description` may have options.
 #[must_use]
 pub fn is_secret(description: &str) -> bool {
     larix_schema::is_secret(description) || is_secret_setting(description)
 }
 
-/// Stands in the place of a secret value.
-pub const WITHHELD: &str = "(withheld)";
-
 /// The same for a description that may name the type by its OID, or by a name of this schema's own.
 pub(crate) fn is_secret_in(schema: &Schema, description: &str) -> bool {
-    let described = schema.describe(description).ok();
-    let by_name = described.is_some_and(|described| {
-        schema.attribute(described.attribute).names.iter().any(|name| is_secret(name))
-    });
-    by_name || is_secret(description)
+    schema.is_by_any_name(description, is_secret)
+}
+
+/// Whether a request may mean userPassword by this name (RFC 4519 section 2.41).
+pub(crate) fn is_password_name(name: &str) -> bool {
+    ["userPassword", "2.5.4.35"].iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! What a replica and its provider say of themselves: in cn=Monitor, in metrics, and to who asks whether clients may come.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use larix_testkit::Kind;
+use larix_tests::http;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -42,13 +41,9 @@ fn start(member: &mut Member) {
 /// Status and body.
 fn get(member: &Member, path: &str) -> (u16, String) {
     let ports = std::fs::read_to_string(ports_of(member)).unwrap();
-    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).unwrap();
-    let mut stream = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    let port: u16 = ports.lines().nth(1).and_then(|port| port.parse().ok()).unwrap();
+    let (status, _, body) = http::get(("127.0.0.1", port), path);
+    (status, body)
 }
 
 /// Asks until the answer is this.

@@ -15,6 +15,7 @@ use larix_proto::{
 use larix_testkit::process::{Signal, free_port, signal};
 use larix_testkit::{Authority, Kind, Running, Server, SetAtEnd, Site, until};
 use larix_tests::client::Client;
+use larix_tests::http;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::secure::Secure;
 
@@ -59,15 +60,10 @@ struct Balance {
     folder: tempfile::TempDir,
 }
 
-/// What is answered over HTTP at a port.
+/// Status and body of what is answered over HTTP at a port.
 fn page(port: u16, path: &str) -> (u16, String) {
-    let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    std::io::Read::read_to_string(&mut socket, &mut answer).unwrap();
-    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+    let (status, _, body) = http::get(("127.0.0.1", port), path);
+    (status, body)
 }
 
 impl Balance {

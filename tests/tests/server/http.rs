@@ -1,6 +1,6 @@
 //! The listener for operators, asked over HTTP as Prometheus and orchestrators ask it.
 
-use std::io::{Read, Write};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -9,35 +9,12 @@ use std::time::Duration;
 use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
+use larix_tests::http::{ask, figure, get};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-/// So that a server that does not answer is seen.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a figure is looked at until it must be right, with [`LOOK`] between.
 const LOOKS: u32 = 18_000;
 const LOOK: Duration = Duration::from_millis(10);
-
-/// Status, headers and body.
-fn ask(address: SocketAddr, request: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(address).expect("an HTTP connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a guard");
-    stream.write_all(request.as_bytes()).expect("a request");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    (status, head.to_ascii_lowercase(), body.to_owned())
-}
-
-pub(super) fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
-}
-
-/// The figure behind a metric's name and labels.
-pub(super) fn figure(text: &str, metric: &str) -> f64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
-    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {metric} in\n{text}"))
-}
 
 #[test]
 fn metrics_follow_what_clients_do_and_health_is_told() {

@@ -129,7 +129,7 @@ fn a_proxy_gives_other_names() {
             "=> 0\n   after: cn=team,o=view\n   title: x\n   uniqueMember: uid=ann,ou=people,o=view\n";
         assert_eq!(run(&mut client, changed), shown);
         assert_eq!(run(&mut client, "delete cn=team,o=view with assert=(title=y)"), "=> 122\n");
-        // Whoever was bound here is known there by the name that was mapped.
+        // The other server knows an identity that was bound here by the mapped name.
         let by = remote.client().value("uid=ann,ou=people,dc=real,dc=com", "modifiersName");
         assert_eq!(by.as_deref(), Some("uid=ann,ou=people,dc=real,dc=com"));
         let manager = remote.client().value("uid=ann,ou=people,dc=real,dc=com", "manager");

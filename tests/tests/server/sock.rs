@@ -56,7 +56,7 @@ fn serve(listener: UnixListener) -> Receiver<String> {
             } else {
                 "RESULT\ncode: 0\n".to_owned()
             };
-            // Before the answer: whoever has that finds the request.
+            // Before the answer: a client that has the answer finds the request.
             if sender.send(text).is_err() {
                 return;
             }
@@ -238,7 +238,7 @@ fn decide(listener: UnixListener) -> Receiver<String> {
             } else {
                 "CONTINUE\n\n".to_owned()
             };
-            // Before the answer: whoever has that finds the request.
+            // Before the answer: a client that has the answer finds the request.
             if sender.send(text).is_err() {
                 return;
             }

@@ -51,7 +51,7 @@ fn ldif() -> String {
     text
 }
 
-/// A slapd in the background with its folder, and Larix once it has taken over. Whoever is left is ended with the test.
+/// A slapd in the background with its folder, and Larix once it has taken over. The test ends the one that is left.
 struct Machine {
     site: Site,
     port: u16,
@@ -163,7 +163,7 @@ impl Machine {
         .collect()
     }
 
-    /// Lines of all entries, operational attributes and the contextCSN among them, from the files of whoever serves.
+    /// Lines of all entries, operational attributes and the contextCSN among them, from the files of the one that serves.
     fn content(&self) -> BTreeSet<String> {
         self.content_of(SUFFIX)
     }

@@ -102,7 +102,7 @@ impl Balancer {
         if let Some(backend) = self.backends.get_mut(backend) {
             backend.counts.completed += 1;
         }
-        // Whoever it paused for does not use it any more.
+        // The client that it paused for no longer uses it.
         upstream.is_paused = false;
         self.one_less(backend);
         self.touch_upstream(place.upstream);
@@ -174,7 +174,7 @@ impl Balancer {
             self.counters.operations(operation.kind.response() == ResponseOp::Bind).failed += 1;
             self.fail(&operation, upstream.backend, &result, now);
         }
-        // The next operation is told of a connection that it needs; who waits is looked at again.
+        // The next operation learns of a connection that it needs; those that wait are looked at again.
         self.freed = [true; 2];
     }
 

@@ -1,4 +1,4 @@
-//! Going through the candidates.
+//! The slices of a search go through its candidates.
 
 use std::cell::Cell;
 
@@ -18,6 +18,7 @@ use super::referral;
 use super::scope::{self, Area};
 use super::task::{Budget, End, SearchTask, Step};
 use super::view_entries::ViewEntries;
+use crate::access::Privilege;
 use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
@@ -145,7 +146,7 @@ pub(super) type OnFound<'f, N> =
 
 /// What a check found of a candidate.
 pub(super) enum CandidateOutcome {
-    Passed,
+    PassedOver,
     /// A referral object, to be answered as a reference.
     Reference,
     Match,
@@ -335,7 +336,7 @@ impl SearchTask {
         let record = view.unpacked_behind(&entry, stored)?;
         let seen = GuardedEntry::new(view, view.reader_of(entry, stored, &record), gate.clone());
         let step = match self.look(&seen, progress.area.base, progress.proved)? {
-            CandidateOutcome::Passed => Ok(None),
+            CandidateOutcome::PassedOver => Ok(None),
             CandidateOutcome::Reference => answer(self, &MatchOrReference::Reference(&seen), progress),
             CandidateOutcome::Match => answer(self, &MatchOrReference::Match(&seen), progress),
         };
@@ -361,14 +362,14 @@ impl SearchTask {
             && scope::searches(self.deref)
             && (scope::finds(self.deref) || !is_base);
         if passed || followed || (flags.has(RecordFlags::GLUE) && !self.controls.manage_dsa_it) {
-            return Ok(CandidateOutcome::Passed);
+            return Ok(CandidateOutcome::PassedOver);
         }
         if flags.has(RecordFlags::REFERRAL) && !self.controls.manage_dsa_it && self.scope != Scope::Base {
             let shown = !self.controls.domain_scope;
-            return Ok(if shown { CandidateOutcome::Reference } else { CandidateOutcome::Passed });
+            return Ok(if shown { CandidateOutcome::Reference } else { CandidateOutcome::PassedOver });
         }
         let matches = proved.matches(&self.filter, seen)?;
-        Ok(if matches { CandidateOutcome::Match } else { CandidateOutcome::Passed })
+        Ok(if matches { CandidateOutcome::Match } else { CandidateOutcome::PassedOver })
     }
 
     /// Answers a match of a search that is not sorted.
@@ -511,7 +512,6 @@ impl SearchTask {
         controls: &[ControlBuf],
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
-        use crate::access::Privilege;
         let description = seen.view.schema.describe("ref").ok();
         let readable = match &description {
             Some(description) => {

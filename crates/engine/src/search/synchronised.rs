@@ -380,7 +380,7 @@ impl SearchTask {
             return outside(&seen);
         }
         let outcome = self.look(&seen, area.base, IndexProof::Nothing)?;
-        if matches!(outcome, CandidateOutcome::Passed) {
+        if matches!(outcome, CandidateOutcome::PassedOver) {
             return outside(&seen);
         }
         let Some((uuid, csn)) = identity(&seen)? else { return outside(&seen) };

@@ -24,7 +24,7 @@ use crate::log;
 use crate::mirror;
 use crate::tree;
 use crate::write::back_link_walk::WalkSlice;
-use crate::write::group::{Group, Ready};
+use crate::write::group::{Group, ReadyGroup};
 use crate::write::known::MissingElement;
 use crate::write::operator::Counters;
 use crate::write::request::WriteOutcome;
@@ -223,7 +223,7 @@ impl<S: Store> Core<S> {
     fn log_along<T: Snapshot>(
         &self,
         transaction: &T,
-        ready: &mut Ready,
+        ready: &mut ReadyGroup,
         behind: &Counters,
     ) -> Result<LogUpkeep, Fault> {
         let logged = GroupLog {
@@ -237,7 +237,7 @@ impl<S: Store> Core<S> {
     }
 
     /// Writes a group's changes to the files that the store is an image of, if it is one.
-    fn reflect<T: Snapshot>(&self, transaction: &T, ready: &Ready) -> Result<(), GroupError> {
+    fn reflect<T: Snapshot>(&self, transaction: &T, ready: &ReadyGroup) -> Result<(), GroupError> {
         let Some(mirror) = self.database.mirror() else { return Ok(()) };
         let state = ready.catalog.state(&self.database.state());
         let changes = mirror::changes(transaction, &ready.set, state)?;

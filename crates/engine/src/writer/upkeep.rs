@@ -15,7 +15,7 @@ use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::injected;
 use crate::log;
 use crate::time::Timestamp;
-use crate::write::group::Ready;
+use crate::write::group::ReadyGroup;
 use crate::write::operator::Counters;
 
 /// After so long without a change, what is pending is brought into the indexes.
@@ -153,7 +153,11 @@ impl<S: Store> Core<S> {
     }
 
     /// Adds a slice of work on indexes to a group's changes.
-    pub(super) fn index_along<T: Snapshot>(&mut self, transaction: &T, ready: &mut Ready) -> Option<Slice> {
+    pub(super) fn index_along<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        ready: &mut ReadyGroup,
+    ) -> Option<Slice> {
         let view = Layered::new(transaction, &ready.set);
         let mut slice = self.index_work.next_slice(&self.database, &view, ready.catalog.catalog())?;
         ready.set.merge(std::mem::take(&mut slice.set));

@@ -138,8 +138,8 @@ fn a_delete_that_did_not_know_of_a_change_is_told_again() {
     assert_eq!(deleted(&f), Some(csn(3, 5)));
 }
 
-/// Somebody sends an entry of which all was here before: he has not heard of the delete, and those who told of it here may
-/// forget it before he does.
+/// A server sends an entry of which all was here before: it has not heard of the delete, and the servers that reported the delete here may
+/// forget it before that server hears of it.
 #[test]
 fn a_refresh_that_brings_a_deleted_entry_is_told_the_delete_once() {
     let (made, gone) = (csn(2, 1), csn(3, 5));

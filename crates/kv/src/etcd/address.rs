@@ -11,7 +11,7 @@ use crate::error::OpenError;
 use crate::tls::TlsSettings;
 
 const PORT: u16 = 2379;
-/// What etcd takes unless it is told otherwise.
+/// What etcd takes by default.
 const TXN_OPS: usize = 128;
 const REQUEST_BYTES: usize = 1_572_864;
 /// What may be said of it: least and most.

@@ -14,7 +14,7 @@ use crate::changes;
 use crate::engine::{CommitPresence, Proposal, StoredCommit};
 use crate::error::Fault;
 
-/// How often something is tried again that others came in between of.
+/// How often a step is tried again if another node's commit comes first.
 const TRIES: usize = 16;
 /// Transactions of one large commit that are under way at once.
 const AT_ONCE: usize = 8;
@@ -159,8 +159,7 @@ fn rows_of_part(keys: &Keys, mut part: &[u8]) -> Option<Vec<Op>> {
     part.is_empty().then_some(ops)
 }
 
-/// How many parts of a large commit were carried out, as whoever carries it out has noted; others may be done as well, and doing one
-/// again changes nothing.
+/// How many parts of a large commit are noted as carried out. More may be: carrying one out again changes nothing.
 fn reached_of(outcome: TxnResponse) -> u32 {
     let found = outcome.done.into_iter().next().map(|done| done.found()).unwrap_or_default();
     let number = found.first().and_then(|found| <[u8; 4]>::try_from(&*found.value).ok());
@@ -212,6 +211,16 @@ impl Shared {
         ]
     }
 
+    /// What makes a large commit the newest once its rows are there, and takes away what was laid beside them.
+    fn conclusion(&self, pending: &Pending) -> Vec<Op> {
+        let Pending { version, epoch, attempt, keys, trimmed, .. } = pending;
+        let mut ops = self.advance(*version, *epoch, attempt, keys.as_deref());
+        let (key, end) = self.keys.parts(attempt);
+        ops.extend([Op::delete(self.keys.pending()), Op::Delete { key, end }]);
+        ops.extend(self.trim(*trimmed));
+        ops
+    }
+
     fn trim(&self, below: u64) -> Option<Op> {
         let (key, end) = self.keys.commits(0, below);
         (below > 0).then_some(Op::Delete { key, end })
@@ -236,14 +245,16 @@ impl Shared {
             proposal.puts.iter().map(|((table, key), value)| Op::put(self.keys.row(*table, key), &**value));
         let deletes = proposal.deletes.iter().map(|(table, key)| Op::delete(self.keys.row(*table, key)));
         ops.extend(puts.chain(deletes));
-        self.client.trip();
-        let txn = Txn {
-            conditions: self.fence_of(proposal),
-            success: ops,
-            failure: vec![Op::all(self.keys.head())],
-        };
-        let outcome = self.client.txn(&txn).await?;
+        let outcome = self.decide(proposal, ops).await?;
         if outcome.succeeded { Ok(true) } else { self.refused(*version, *epoch, outcome).await }
+    }
+
+    /// Carries operations out if nobody has committed or taken over since the commit that a proposal's writer knows. If somebody has, the
+    /// outcome has the head.
+    async fn decide(&self, proposal: &Proposal, success: Vec<Op>) -> Result<TxnResponse, Fault> {
+        self.client.trip();
+        let (conditions, failure) = (self.fence_of(proposal), vec![Op::all(self.keys.head())]);
+        self.client.txn(&Txn { conditions, success, failure }).await
     }
 
     /// Why a commit was not let in.
@@ -302,13 +313,7 @@ impl Shared {
             self.client.trip();
             self.all(puts.into_iter().map(|put| Txn::of(vec![put])).collect()).await?;
         }
-        self.client.trip();
-        let txn = Txn {
-            conditions: self.fence_of(proposal),
-            success: with_decision,
-            failure: vec![Op::all(self.keys.head())],
-        };
-        let outcome = self.client.txn(&txn).await?;
+        let outcome = self.decide(proposal, with_decision).await?;
         if !outcome.succeeded {
             let (key, end) = self.keys.parts(attempt);
             self.client.txn(&Txn::of(vec![Op::Delete { key, end }])).await?;
@@ -372,7 +377,7 @@ impl Shared {
             revision = outcome.revision;
         }
         let conditions = || vec![(self.keys.pending(), Condition::Revision(revision))];
-        // Whoever was here before may have been cut off by a deadline: what it has done is not done again.
+        // A deadline may have cut off another node that carried it out: its parts are not carried out again.
         let reached = self.client.txn(&Txn::of(vec![Op::get(self.keys.reached(&pending.attempt))])).await?;
         for number in reached_of(reached)..pending.parts {
             let success = vec![
@@ -396,11 +401,7 @@ impl Shared {
                 return Box::pin(self.carry_on(&pending)).await;
             }
         }
-        let (key, end) = self.keys.parts(&pending.attempt);
-        let mut success =
-            self.advance(pending.version, pending.epoch, &pending.attempt, pending.keys.as_deref());
-        success.extend([Op::delete(self.keys.pending()), Op::Delete { key, end }]);
-        success.extend(self.trim(pending.trimmed));
+        let success = self.conclusion(&pending);
         let outcome =
             self.client.txn(&Txn { conditions: conditions(), success, failure: Vec::new() }).await?;
         if outcome.succeeded { Ok(()) } else { Box::pin(self.carry_on(&pending)).await }
@@ -410,11 +411,7 @@ impl Shared {
     /// what makes it the newest commit.
     async fn carry_out_own(&self, pending: &Pending, revision: i64, rows: Vec<Op>) -> Result<(), Fault> {
         let conditions = || vec![(self.keys.pending(), Condition::Revision(revision))];
-        let (key, end) = self.keys.parts(&pending.attempt);
-        let mut success =
-            self.advance(pending.version, pending.epoch, &pending.attempt, pending.keys.as_deref());
-        success.extend([Op::delete(self.keys.pending()), Op::Delete { key, end }]);
-        success.extend(self.trim(pending.trimmed));
+        let mut success = self.conclusion(pending);
         let size = |ops: &[Op]| ops.iter().map(Op::size).sum::<usize>();
         let mut groups = self.grouped(rows);
         if groups.last().is_some_and(|last| {
@@ -492,14 +489,19 @@ impl Shared {
         if outcome.succeeded { Ok(epoch) } else { Err(Fault::Conflict) }
     }
 
-    /// What there is of a commit that was acknowledged.
-    pub(super) async fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault> {
+    /// The head, and the key of a commit if it is there.
+    async fn head_and_commit(&self, version: u64) -> Result<(Head, Option<KeyValue>), Fault> {
         self.client.trip();
         let operations = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
         let mut done = self.client.txn(&Txn::of(operations)).await?.done.into_iter();
         let mut next = || done.next().map(|done| done.found()).unwrap_or_default();
-        let head = Head::read(&self.keys, next())?;
-        Ok(match next().first() {
+        Ok((Head::read(&self.keys, next())?, next().into_iter().next()))
+    }
+
+    /// What there is of a commit that was acknowledged.
+    pub(super) async fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault> {
+        let (head, commit) = self.head_and_commit(version).await?;
+        Ok(match commit {
             Some(found) if stored(version, &found.value)?.attempt == attempt => CommitPresence::Present,
             Some(_) => CommitPresence::Replaced,
             None => CommitPresence::Absent { newest: head.version },
@@ -509,12 +511,8 @@ impl Shared {
     /// Whether `version` was made by `attempt`; makes it `void`'s if nobody has.
     pub(super) async fn settle(&self, version: u64, attempt: &[u8], void: &[u8]) -> Result<bool, Fault> {
         for _ in 0..TRIES {
-            self.client.trip();
-            let operations = vec![Op::all(self.keys.head()), Op::get(self.keys.commit(version))];
-            let mut done = self.client.txn(&Txn::of(operations)).await?.done.into_iter();
-            let mut next = || done.next().map(|done| done.found()).unwrap_or_default();
-            let head = Head::read(&self.keys, next())?;
-            if let Some(found) = next().first() {
+            let (head, commit) = self.head_and_commit(version).await?;
+            if let Some(found) = commit {
                 return Ok(stored(version, &found.value)?.attempt == attempt);
             }
             if let Some((pending, found)) = head.pending {

@@ -23,7 +23,7 @@ const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// What a handle is told apart by.
+/// What distinguishes a handle.
 const HANDLE_BYTES: usize = 8;
 /// How long a node counts as connected after its last sign, and how often it gives one.
 const PRESENCE_SECONDS: u64 = 10;
@@ -382,7 +382,7 @@ impl Watch {
     /// Of one key where there is no `end`.
     fn begin(etcd: &Etcd, key: &[u8], end: &[u8]) -> Result<Self, Fault> {
         let shared = Arc::clone(&etcd.shared);
-        // Field 5: nothing is told of deletes.
+        // Field 5: etcd reports no deletes.
         let create = Writer::default().bytes(1, key).bytes(2, end).number(5, 1).done();
         let message = Writer::default().message(1, &create).done();
         let mut stream = etcd.run(async move { shared.client.stream(WATCH, message.into()).await })?;
@@ -393,7 +393,7 @@ impl Watch {
             while stream.receives().await {
                 notifier.notify_one();
             }
-            // Whoever is told sees the end.
+            // A task that is woken sees the end.
             end_flag.store(true, Ordering::Release);
             notifier.notify_one();
         });

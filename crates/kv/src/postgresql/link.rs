@@ -357,7 +357,7 @@ impl Pool {
                         notifier.notify_one();
                     }
                 }
-                // Whoever is told sees the connection's end.
+                // A task that is woken sees the connection's end.
                 drop(connection);
                 notifier.notify_one();
             });

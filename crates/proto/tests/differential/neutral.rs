@@ -190,7 +190,7 @@ impl Message {
     }
 }
 
-/// Whether the text is a numericoid of RFC 4512; we leave that to whoever looks the OID up.
+/// Whether the text is a numericoid of RFC 4512; the code that looks the OID up checks that.
 fn is_oid(text: &str) -> bool {
     text.split('.').all(|arc| !arc.is_empty() && arc.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -10,10 +10,7 @@ use larix_engine::csn::Csn;
 use larix_engine::log::CsnVector;
 use larix_engine::write::WriteOperation;
 use larix_proto::control::{ControlValue, PostReadRequest, PostReadResponse};
-use larix_proto::{
-    Attributes, ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, Response, Scope, Strings, frames,
-    limits, oid,
-};
+use larix_proto::{Attributes, ControlBuf, FilterBuf, LdapResult, Response, Strings, frames, limits, oid};
 
 use super::following::{OriginalRequest, Request};
 use super::links::Links;
@@ -140,17 +137,8 @@ impl Written {
         let filter = FilterBuf::every_entry();
         let controls = RequestControls::default();
         let outgoing = OutgoingSearch {
-            base,
-            normal: &normal,
-            scope: Scope::Base,
-            deref: DerefAliases::Never,
             size_limit: 1,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
-            attributes: &[CONTEXT_CSN],
-            controls: &controls,
-            message: MessageId(1),
+            ..OutgoingSearch::own((base, &normal), filter.as_filter(), &[CONTEXT_CSN], &controls)
         };
         let judge = Judge::new(&self.proxy, (&self.links.schema, &self.links.open_policy), asker, &outgoing);
         TargetCursor::new(&self.proxy, asker, &outgoing, judge)

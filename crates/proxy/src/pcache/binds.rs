@@ -8,7 +8,7 @@ use larix_backend::{
 };
 use larix_engine::controls::RequestControls;
 use larix_engine::time::{Clock, Monotonic};
-use larix_proto::{DerefAliases, FilterBuf, LdapResult, MessageId, Response, Scope};
+use larix_proto::{FilterBuf, LdapResult, Response};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
@@ -107,19 +107,7 @@ impl CachingBackend {
     fn ask_for(&self, asker: &Asker, dn: &NormalDn, filter: &FilterBuf, hops: u8) -> Option<TargetCursor> {
         let asker = Asker { is_root: true, ..asker.clone() };
         let controls = RequestControls::default().with(|values| values.hops = hops);
-        let outgoing = OutgoingSearch {
-            base: dn.as_str(),
-            normal: dn,
-            scope: Scope::Base,
-            deref: DerefAliases::Never,
-            size_limit: 0,
-            time_limit: 0,
-            types_only: false,
-            filter: filter.as_filter(),
-            attributes: &["1.1"],
-            controls: &controls,
-            message: MessageId(1),
-        };
+        let outgoing = OutgoingSearch::own((dn.as_str(), dn), filter.as_filter(), &["1.1"], &controls);
         let judge =
             Judge::new(&self.inner.proxy, (&self.inner.schema, &self.inner.entry_policy), &asker, &outgoing);
         let mut cursor = TargetCursor::new(&self.inner.proxy, &asker, &outgoing, judge).ok()?;

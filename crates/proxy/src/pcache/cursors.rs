@@ -35,7 +35,7 @@ impl Answering {
         Self { entries, region, projection, size_limit, next: 0, sent: 0 }
     }
 
-    /// Whether something is found, whoever asks: then the base is there, if it is another one than that of the cached search.
+    /// Whether any requester finds something: then the base is there, if it is another one than that of the cached search.
     pub(super) fn finds_any(&self) -> bool {
         self.entries.iter().any(|entry| {
             self.has(entry)

@@ -37,7 +37,7 @@ impl Flight {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Whole whoever panicked.
+        // A panic of another thread leaves it whole.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

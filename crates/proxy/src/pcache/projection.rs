@@ -44,7 +44,7 @@ impl Projection {
         (!is_twice).then_some(entry)
     }
 
-    /// Whether the filter is true of an entry, whoever asks.
+    /// Whether the filter is true of an entry, for any requester.
     pub(super) fn is_found(&self, dn: &NormalDn, entry: &Entry) -> bool {
         self.matches((&self.open_policy, &Subject::default()), dn, entry).unwrap_or(false)
     }

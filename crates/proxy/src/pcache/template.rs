@@ -32,7 +32,7 @@ pub struct Settings {
     pub check_period: Duration,
     /// Nothing expires, and nothing is refreshed.
     pub offline: bool,
-    /// An answer is for every requester, whoever the remote server has answered.
+    /// An answer is for every requester, not only for the one that the remote server has answered.
     pub shared: bool,
     /// Where it is kept from one run of the server to the next.
     pub saved: Option<PathBuf>,

@@ -24,7 +24,8 @@ pub(super) struct AnswerFilter {
 }
 
 impl AnswerFilter {
-    /// The message with what the requester may read of an entry; none of one that the search is not about, or that he may not read.
+    /// The message with what the requester may read of an entry. None if the search is not about the entry or the requester may not
+    /// read it.
     ///
     /// # Errors
     /// How the search ends before it: a name that is no DN, or as many entries as may be sent.

@@ -259,7 +259,7 @@ impl Shared {
     /// What a thread does.
     fn serve(&self) {
         while let Some(call) = self.next() {
-            // A panic ends one request, which is told so when its sink goes.
+            // A panic ends one request: its sink is dropped, and that answers it.
             let _ = catch_unwind(AssertUnwindSafe(|| self.carry_out(call)));
         }
     }

@@ -79,9 +79,9 @@ impl Exchange {
             channel.layer().give_up(MessageId(message), how);
         }
         let removed = connection.sent.remove(&message);
-        // One that has said nothing to it for long may have died without a word: what comes next goes over another one, and to another
-        // target if this one is gone. A user's own stays unless he can be bound again, one whose place takes turns while it has something
-        // to do, and one over which a client reads pages, until it is the next page that does not come.
+        // A connection that has answered nothing for long may have died: what comes next goes over another one, and to another target if
+        // this one is gone. A user's own stays unless the user can be bound again. One whose place takes turns stays while it has something
+        // to do, and one over which a client reads pages until the next page does not come.
         let can_reopen = match connection.owner {
             Owner::User(_) => removed.as_ref().is_some_and(|(_, job)| job.credentials.is_some()),
             _ => !in_turn || connection.sent.is_empty(),
@@ -149,7 +149,7 @@ impl Exchange {
             self.context.shared.forget_password(dn, password);
         }
         let result = match (fault, &connection.owner) {
-            // What the target says of his password is for him to know.
+            // The user may know what the target says of the password.
             (PeerFault::Refused { result, .. }, Owner::User(_)) => result.clone(),
             _ => LdapResult::with(ResultCode::UNAVAILABLE, format!("the target could not be used: {fault}")),
         };

@@ -159,7 +159,7 @@ impl Exchange {
         // Those that slow clients have for themselves do not count, up to a limit, nor do those that are about to close.
         let has_place = taking < self.context.settings.pool_max as usize && pool.len() < POOL_CEILING;
         let may_open = match &job.owner {
-            // Nobody else knows his password.
+            // It is opened with the user's password, which not every request brings.
             Owner::User(_) => {
                 has_place && job.credentials.is_some() && least.is_none_or(|(is_full, ..)| is_full)
             }
@@ -243,7 +243,7 @@ impl Exchange {
         Some(id)
     }
 
-    /// Whether requests of an owner go to the places of his connections in turn.
+    /// Whether requests of an owner go to the places of its connections in turn.
     fn goes_in_turn(&self, owner: &Owner) -> bool {
         self.context.settings.in_turn && matches!(owner, Owner::Anonymous | Owner::Assertion | Owner::Root)
     }

@@ -182,8 +182,8 @@ impl Exchange {
         }
     }
 
-    /// Whether a user has fewer connections than there are clients by his name: those that read page by page need one each, and without
-    /// his password no more can be opened.
+    /// Whether a user has fewer connections than there are clients under the user's name. Clients that read page by page need one each, and
+    /// the user's password is needed to open more.
     fn needs_another(&self, owner: &Owner, clients: usize) -> bool {
         let connections = self.pools.get(owner).map_or(0, Vec::len);
         let ready = self.ready_connections(owner);

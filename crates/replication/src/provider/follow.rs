@@ -548,7 +548,7 @@ fn merge(
     mut logs: Vec<VecDeque<PendingRecord>>,
     bound: Option<CsnVector>,
     server_id: u16,
-    (values, known): (bool, &dyn Fn(&Csn) -> bool),
+    (merged, known): (bool, &dyn Fn(&Csn) -> bool),
 ) {
     let highest = bound.as_ref().and_then(|bound| bound.of(server_id));
     let truncated: Vec<bool> = logs.iter().map(|log| log.len() == RECORDS).collect();
@@ -581,7 +581,7 @@ fn merge(
         let before = batch.last.get(&entry).and_then(|at| batch.records.get(*at));
         let is_late = outline.kind == OutlineKind::Modify
             && before.is_some_and(|before| before.outline.csn > outline.csn);
-        let is_known = outline.kind != OutlineKind::Delete && (values || is_late) && known(&outline.csn);
+        let is_known = outline.kind != OutlineKind::Delete && (merged || is_late) && known(&outline.csn);
         if !(outline.local || is_known) {
             batch.last.insert(entry, index);
         }

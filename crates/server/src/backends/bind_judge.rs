@@ -13,10 +13,8 @@ use larix_store::lmdb::LmdbStore;
 use zeroize::Zeroizing;
 
 use super::Common;
+use crate::secrets::is_password_name;
 use larix_backend::End;
-
-/// How a request may name userPassword (RFC 4519 section 2.41).
-const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// Judges how a bind ends, after the password was compared.
 #[derive(Clone)]
@@ -108,12 +106,11 @@ pub(super) fn compared_attempt<S: Store>(
         ResultCode::COMPARE_FALSE => false,
         _ => return None,
     };
-    let is_password = || PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name));
     if chosen.compares_code(dn, request.attribute) {
         // Whatever it has to do with the secret: it is the code that is asked about.
         let code = GivenCode::Compared(Zeroizing::new(request.value.to_vec()));
         Some(BindAttempt { dn: dn.clone(), matched: true, policy_control: false, code })
-    } else if controls.password_policy && is_password() && chosen.judges_binds(dn) {
+    } else if controls.password_policy && is_password_name(request.attribute) && chosen.judges_binds(dn) {
         Some(BindAttempt { dn: dn.clone(), matched, policy_control: true, code: GivenCode::NotAsked })
     } else {
         None

@@ -20,6 +20,7 @@ mod passwords;
 mod proxied;
 mod remote_auth;
 mod search_limits;
+mod sliced;
 mod stored;
 mod translucent;
 

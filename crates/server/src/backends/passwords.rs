@@ -159,11 +159,11 @@ impl Common {
         // A job that only waits for another program takes no thread from those that compute.
         let asks = saslauthd.is_some() && stored.iter().any(|value| asks_saslauthd(value));
         let check = PasswordCheck { stored, key, password, saslauthd, rehashers };
-        let place = JobContext { services: Arc::clone(services), judge, source };
+        let job = JobContext { services: Arc::clone(services), judge, source };
         if !heavy && !judged {
             let (conclusion, rehash) = (check.outright(), check.rehash(None));
             if let Some(rehash) = rehash {
-                rehash.submit(place, bind.dn.clone(), ());
+                rehash.submit(job, bind.dn.clone(), ());
             }
             return Reply::Now(verdict(conclusion, shown));
         }
@@ -171,7 +171,7 @@ impl Common {
         let attempt = BindAttempt { dn, matched: false, policy_control, code };
         let make = || {
             let done = later();
-            move || check.conclude(place, (attempt, judged), |conclusion| done(verdict(conclusion, shown)))
+            move || check.conclude(job, (attempt, judged), |conclusion| done(verdict(conclusion, shown)))
         };
         if !heavy {
             make()();
@@ -305,7 +305,7 @@ impl PasswordCheck {
     /// Compares, lets the overlays that judge binds judge (`judged`), and hands the verdict on, here or on a writer's thread.
     fn conclude(
         self,
-        place: JobContext,
+        job: JobContext,
         (mut attempt, judged): (BindAttempt, bool),
         answer: impl FnOnce(BindConclusion) + Send + 'static,
     ) {
@@ -323,17 +323,17 @@ impl PasswordCheck {
             attempt.code = code;
         }
         let dn = attempt.dn.clone();
-        let judge = place.judge.clone();
+        let judge = job.judge.clone();
         let done = move |verdict: BindConclusion| {
             let (succeeded, by_policy) = (verdict.result.is_success(), verdict.rehash.is_some());
             let rehash = matching.filter(|_| succeeded).and_then(|old| self.rehash_of(&old, verdict.rehash));
             let answer = AtEnd::new(move || answer(verdict));
             match rehash {
                 // As in slapd, who binds finds the password stored by the policy's scheme.
-                Some(rehash) if by_policy => rehash.submit(place, dn, answer),
+                Some(rehash) if by_policy => rehash.submit(job, dn, answer),
                 Some(rehash) => {
                     drop(answer);
-                    rehash.submit(place, dn, ());
+                    rehash.submit(job, dn, ());
                 }
                 None => drop(answer),
             }
@@ -417,8 +417,8 @@ struct Rehash {
 
 impl Rehash {
     /// When the pool has time; without a place in its queue another bind will do. `then` is dropped at the end of it.
-    fn submit(self, place: JobContext, dn: NormalDn, then: impl Send + 'static) {
-        let JobContext { services, judge, source } = place;
+    fn submit(self, job: JobContext, dn: NormalDn, then: impl Send + 'static) {
+        let JobContext { services, judge, source } = job;
         let _ = services.passwords.submit(source, move || {
             if let Ok(new) = self.hasher.hash(&self.password, &SystemRandom) {
                 judge.rehash(&dn, &self.old, &new, then);

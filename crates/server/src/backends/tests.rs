@@ -123,7 +123,7 @@ impl Client {
         let (connection, events) = self.connection.parts();
         let turn = match events.blocking_recv().expect("an event") {
             ConnectionEvent::Completed(serial, done) => connection.complete(serial, *done),
-            ConnectionEvent::Changed(serial) => connection.wake(serial),
+            ConnectionEvent::Woken(serial) => connection.wake(serial),
             event => panic!("another event: {event:?}"),
         };
         go_on(connection, turn, &mut self.out);

@@ -68,7 +68,7 @@ impl Clusters {
     }
 
     /// Lets rules for operations see the entries of all databases, those in shared engines included, if there are any. Requests are checked on
-    /// threads that may wait then ([`crate::connection::Lookups::Rules`]). Whether there are any.
+    /// threads that may wait then ([`crate::connection::RemoteLookups::Rules`]). Whether there are any.
     pub(crate) fn let_see(&self, policy: &AccessPolicy) -> bool {
         if self.0.is_empty() {
             return false;

@@ -143,12 +143,12 @@ pub(crate) struct Limits {
     /// Nesting of filters.
     pub filter_depth: usize,
     /// Which requests start on another thread because they may ask databases on other machines.
-    pub looks_up: Lookups,
+    pub looks_up: RemoteLookups,
 }
 
 /// Which requests ask databases on other machines before it is known which database carries them out.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Lookups {
+pub(crate) enum RemoteLookups {
     #[default]
     None,
     /// Those that look up identities: these may be there.

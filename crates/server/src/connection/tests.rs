@@ -16,7 +16,7 @@ struct Script {
     background: Option<Search>,
     /// Bytes of a message that it takes; a thousand if it does not say.
     pdu: Option<usize>,
-    looks_up: Lookups,
+    looks_up: RemoteLookups,
     /// Bytes of the updates of a transaction.
     kept: usize,
     now: Monotonic,
@@ -722,9 +722,11 @@ fn requests_that_look_up_identities_start_elsewhere_where_these_may_be_on_other_
         [&head[..], oid].concat()
     };
     let input = [delete(1), sasl(2), delete(3), bind(4, "x"), proxied(5), delete(6), padded(7)].concat();
-    for (looks_up, expected) in
-        [(Lookups::None, vec![]), (Lookups::Identities, vec![1, 4, 6]), (Lookups::Rules, (0..7).collect())]
-    {
+    for (looks_up, expected) in [
+        (RemoteLookups::None, vec![]),
+        (RemoteLookups::Identities, vec![1, 4, 6]),
+        (RemoteLookups::Rules, (0..7).collect()),
+    ] {
         let mut connection = Connection::new(Script { looks_up, ..Script::default() });
         let (mut started, mut turn) = (Vec::new(), connection.receive(&input));
         while turn == Turn::More {

@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::connection::Lookups;
+use crate::connection::RemoteLookups;
 use larix_configuration::{Config, ConfigError, Origin as ConfigOrigin};
 use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
@@ -138,7 +138,7 @@ pub(crate) struct Databases {
     /// The databases in shared engines.
     clusters: Clusters,
     /// Identities may be in databases of other machines.
-    looks_up: Lookups,
+    looks_up: RemoteLookups,
     orders: open::Orders,
     glued: glued::GluedDatabases,
 }

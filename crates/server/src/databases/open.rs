@@ -25,7 +25,7 @@ use super::{Databases, OpenError, Section, memory};
 use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::cluster::{Clusters, Joining, Turnover};
-use crate::connection::Lookups;
+use crate::connection::RemoteLookups;
 use crate::ldif_tree::{self, FileUse};
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
@@ -119,9 +119,9 @@ impl Databases {
                 .iter()
                 .any(|database| !database.disabled && database.kind.is_in_shared_engine())
             {
-                true if about_entries => Lookups::Rules,
-                true => Lookups::Identities,
-                false => Lookups::None,
+                true if about_entries => RemoteLookups::Rules,
+                true => RemoteLookups::Identities,
+                false => RemoteLookups::None,
             },
         };
         // What is the same in all respects is not disturbed.

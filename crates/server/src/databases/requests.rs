@@ -11,12 +11,12 @@ use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
 
 use super::Databases;
-use crate::connection::Lookups;
+use crate::connection::RemoteLookups;
 use larix_backend::{Alone, Client, Context, Identities, Routing};
 
 impl Databases {
     /// Which requests may have to ask databases on other machines before they reach one.
-    pub(crate) fn looks_up(&self) -> Lookups {
+    pub(crate) fn looks_up(&self) -> RemoteLookups {
         self.looks_up
     }
 

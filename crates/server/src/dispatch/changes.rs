@@ -1,11 +1,13 @@
-//! Changes: checked against what the configuration lets happen, and handed to the writer.
+//! Changes: checked against what the configuration permits, and handed to the router.
+
+use std::sync::Arc;
 
 use larix_engine::access;
 use larix_engine::controls;
 use larix_engine::write::{Origin, WriteOperation, WriteRequest};
 use larix_proto::Message;
 
-use super::{Dispatcher, RequestInFlight, RunningSearch, put_names};
+use super::{Completion, Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::StartOutcome;
 use crate::log::What;
 use crate::operation_rules::RestrictedOperation;
@@ -73,6 +75,30 @@ impl Dispatcher {
             }
             Err(result) => self.refuse(&in_flight, &result, out),
         }
+    }
+
+    /// Hands a change to the router. The request waits for its outcome.
+    fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest) {
+        let databases = self.server.databases();
+        let completer = self.completer(&in_flight);
+        let mut record = self.take_recorded_request(in_flight.operation.serial);
+        record.iter_mut().for_each(|record| record.acts_as(&request.subject));
+        let origin = self.note_origin(request.operation.target());
+        let done = move |outcome| {
+            record.into_iter().for_each(|record| record.changed(&outcome));
+            origin.into_iter().for_each(|origin| origin.changed(&outcome));
+            completer.complete(Completion::Write(outcome));
+        };
+        if self.session.must_change_password && self.brings_password(&request.operation) {
+            let target = databases.schema().parse_dn(request.operation.target()).ok();
+            if target.is_some_and(|target| self.is_of_login(&target)) {
+                self.password_change = Some(in_flight.operation.serial);
+            }
+        }
+        let subject = Arc::clone(&request.subject);
+        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
+        let pending = databases.router().update(&context, request, Box::new(done));
+        self.wait_for_pending(in_flight, pending);
     }
 
     fn log_write(&self, in_flight: &RequestInFlight, operation: &WriteOperation) {

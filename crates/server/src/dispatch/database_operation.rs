@@ -87,7 +87,7 @@ impl Dispatcher {
         match databases.router().extended(&context, &operation, &mut later) {
             Reply::Now(ExtendedAnswer { mut result, mut value, controls }) => {
                 if request.name == oid::WHO_AM_I && result == ExtendedOperation::not_served() {
-                    // He has not bound through that database.
+                    // The client has not bound through that database.
                     result = LdapResult::success();
                     value = Some(subject.authz_text.as_bytes().to_vec());
                 }

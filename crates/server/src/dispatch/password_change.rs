@@ -1,15 +1,13 @@
 //! Changes that set passwords, and sessions that may do nothing before they changed theirs.
 
-use std::sync::Arc;
-
 use larix_engine::controls::RequestControls;
-use larix_engine::write::{WriteOperation, WriteRequest};
+use larix_engine::write::WriteOperation;
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use crate::connection::StartOutcome;
-use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
+use crate::dispatch::{Dispatcher, RequestInFlight, RunningSearch};
 
 /// The answer to everything else while the password has to be changed.
 pub(crate) fn password_first() -> LdapResult {
@@ -46,7 +44,7 @@ impl Dispatcher {
     }
 
     /// Whether a change brings a password. One that takes values away, or changes operational attributes or nothing, does not.
-    fn brings_password(&self, operation: &WriteOperation) -> bool {
+    pub(super) fn brings_password(&self, operation: &WriteOperation) -> bool {
         let WriteOperation::Modify { changes, .. } = operation else { return false };
         let databases = self.server.databases();
         let schema = databases.schema();
@@ -62,30 +60,6 @@ impl Dispatcher {
     /// Whether an entry is that of the login, whatever identity acts.
     pub(crate) fn is_of_login(&self, dn: &NormalDn) -> bool {
         self.session.subject().authentication_dn() == Some(dn)
-    }
-
-    /// Hands a change to its backend. It waits then.
-    pub(crate) fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest) {
-        let databases = self.server.databases();
-        let completer = self.completer(&in_flight);
-        let mut record = self.take_recorded_request(in_flight.operation.serial);
-        record.iter_mut().for_each(|record| record.acts_as(&request.subject));
-        let origin = self.note_origin(request.operation.target());
-        let done = move |outcome| {
-            record.into_iter().for_each(|record| record.changed(&outcome));
-            origin.into_iter().for_each(|origin| origin.changed(&outcome));
-            completer.complete(Completion::Write(outcome));
-        };
-        if self.session.must_change_password && self.brings_password(&request.operation) {
-            let target = databases.schema().parse_dn(request.operation.target()).ok();
-            if target.is_some_and(|target| self.is_of_login(&target)) {
-                self.password_change = Some(in_flight.operation.serial);
-            }
-        }
-        let subject = Arc::clone(&request.subject);
-        let context = databases.context(&subject, (self, &*self.server.clock), in_flight.started);
-        let pending = databases.router().update(&context, request, Box::new(done));
-        self.wait_for_pending(in_flight, pending);
     }
 }
 

@@ -83,7 +83,7 @@ impl Dispatcher {
             let (serial, events) = (in_flight.operation.serial, self.events.clone());
             search.follow(Follower::new(Box::new(move || {
                 // A connection that is gone has no use for it.
-                let _ = events.send(ConnectionEvent::Changed(serial));
+                let _ = events.send(ConnectionEvent::Woken(serial));
             })));
         }
         let counted = search.effort().entries;

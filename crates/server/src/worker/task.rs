@@ -74,8 +74,8 @@ pub(super) struct Task<'c> {
     unawaited: u32,
 }
 
-/// Many searches may wait for the same change, and each takes a turn of the loop for it. Other connections have theirs in between.
-fn before_the_next_change(turn: Turn) -> Turn {
+/// The turn after a search was woken. Many searches may wait for the same change, and other connections have their turns between theirs.
+fn before_the_next_woken(turn: Turn) -> Turn {
     if turn == Turn::Idle { Turn::More } else { turn }
 }
 
@@ -139,10 +139,10 @@ impl<'c> Task<'c> {
         tokio::task::yield_now().await;
         let mut turn = None;
         while let Ok(event) = self.events.try_recv() {
-            let is_change = matches!(event, ConnectionEvent::Changed(_));
+            let woken = matches!(event, ConnectionEvent::Woken(_));
             turn = Some(self.take_event(event)?);
-            if is_change {
-                turn = turn.map(before_the_next_change);
+            if woken {
+                turn = turn.map(before_the_next_woken);
                 break;
             }
         }
@@ -190,9 +190,9 @@ impl<'c> Task<'c> {
         };
         match happened {
             TaskEvent::Event(Some(event)) => {
-                let is_change = matches!(event, ConnectionEvent::Changed(_));
+                let woken = matches!(event, ConnectionEvent::Woken(_));
                 let next = self.take_event(event)?;
-                let next = if is_change { before_the_next_change(next) } else { next };
+                let next = if woken { before_the_next_woken(next) } else { next };
                 Ok(if turn == Turn::Close { turn } else { next })
             }
             TaskEvent::Event(None) | TaskEvent::Lost => Err(TaskEnd::Lost),
@@ -266,7 +266,7 @@ impl<'c> Task<'c> {
                 Ok(self.connection.complete(serial, *completion))
             }
             ConnectionEvent::Returned(serial, returned) => Ok(self.connection.returned(serial, *returned)),
-            ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
+            ConnectionEvent::Woken(serial) => Ok(self.connection.wake(serial)),
             ConnectionEvent::Expired => Ok(self.connection.expire(self.core.server.clock.monotonic())),
             ConnectionEvent::TimedOut(reason) => Err(TaskEnd::Because(reason)),
             ConnectionEvent::Message(message) => Ok(self.connection.add_message(&message)),

@@ -2,8 +2,11 @@
 //!
 //! docs/disk-format.md describes the files.
 
+mod directory;
+mod errors;
 mod load;
 mod open;
+mod options;
 mod owner;
 mod pages;
 mod parked;
@@ -11,6 +14,7 @@ mod readers;
 mod replace;
 mod room;
 mod scan;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -36,11 +40,10 @@ use crate::store::{CommitId, Durability, KeyValue, Statistics, Store, TableStati
 use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
 use crate::write_set::WriteSet;
 
+pub use directory::{DATA_FILE, DirectoryLock, wait_for_readers};
 pub use load::LmdbLoader;
-pub use open::{
-    DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT, is_there,
-    wait_for_readers,
-};
+pub use open::is_there;
+pub use options::{LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
 pub use owner::give_to_owner;
 pub use pages::{DamagedPage, PageEvent};
 use parked::{Begun, ReadTransaction};
@@ -49,6 +52,7 @@ use readers::Readers;
 pub use replace::{LOADING, Old, REPLACED_FILE, RESTORING, Replacement, UNPACKING};
 use room::Room;
 pub use scan::LmdbRecords;
+pub use tables::FORMAT;
 
 type Records = Database<'static, Bytes, Bytes>;
 

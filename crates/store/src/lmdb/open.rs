@@ -1,54 +1,38 @@
-//! Opening: what is refused, and with which words.
+//! Opening, for writing or for a tool that reads beside a serving process, and what is refused.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
-use heed::types::Bytes;
-use heed::{
-    CommitOrAbort, DatabaseOpener, Env, EnvFlags, EnvOpenOptions, IntegerComparator, MdbError, RoTxn, RwTxn,
-    WithTls, WithoutTls,
-};
+use heed::{Env, EnvFlags, EnvOpenOptions, WithTls};
 use rustix::fs::{FallocateFlags, FlockOperation, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
+use super::directory::{
+    DATA_FILE, DirectoryLock, check_directory, is_open_for_writing, lock_directory, pause,
+};
+use super::errors::{address_space, corrupt, file_error, is_no_memory, lmdb_error, os_error};
+use super::options::{LmdbOptions, MAP_BYTES_DEFAULT};
 use super::owner::give_to_owner;
 use super::parked::release_snapshots;
 use super::room::Room;
-use super::{DamagedPage, LmdbStore, PageEvent, Readers, Records, into_io, is_full, pages, replace};
+use super::tables::{open_tables, page_bytes};
+use super::{DamagedPage, LmdbStore, PageEvent, Readers, pages, replace};
 use crate::error::{OpenError, ReadError};
 use crate::store::Store as _;
-use crate::table::{Catalog, TableKind, TableSpec};
+use crate::table::{Catalog, TableSpec};
 
-/// The version of the store's own format: tables, posting blocks. Another one is refused.
-pub const FORMAT: u64 = 1;
-
-/// Reserved address space: no directory reaches it, and only what is used takes room.
-pub const MAP_BYTES_DEFAULT: usize = 4 << 40;
 /// Where halving the map ends when the system has no address space to give.
 const MAP_BYTES_FLOOR: usize = 1 << 30;
 /// Where the address space is limited (`ulimit -v`), a map begins with this part of what is left of it: other databases and the threads need
 /// some, too.
 const ADDRESS_SPACE_PART: u64 = 4;
-
-/// Slots for concurrent readers: threads of this process and tools beside it.
-pub const MAX_READERS_DEFAULT: u32 = 1024;
-
-/// The store's own table and the key of its format number in it.
-pub(super) const STORE_TABLE: &str = "_store";
-const FORMAT_KEY: &[u8] = b"format";
-
-/// Locked by the process that may write. LMDB's own lock file lets several in.
-const LOCK_FILE: &str = "larix.lock";
-/// The file of the environment in its directory.
-pub const DATA_FILE: &str = "data.mdb";
 
 const _: () = assert!(MAP_BYTES_FLOOR < MAP_BYTES_DEFAULT);
 
@@ -63,59 +47,12 @@ const READERS_HEAD_BYTES: u64 = 192;
 const READER_BYTES: u64 = 64;
 const BLOCK_BYTES: u64 = 512;
 
-/// How to open an [`LmdbStore`].
-#[derive(Clone, Debug)]
-pub struct LmdbOptions {
-    /// Create the store if the directory has none.
-    pub create: bool,
-    /// Permissions of new files, as of `chmod`.
-    pub file_mode: u32,
-    /// Address space to reserve in bytes, a multiple of 64 KiB; halved while the system refuses it.
-    pub map_size: usize,
-    pub max_readers: u32,
-    /// Let the kernel read ahead on the map. Off where the data are much larger than the memory.
-    pub read_ahead: bool,
-    /// For a tool beside a serving process: no lock, no writes.
-    pub read_only: bool,
-    /// A copy that this process has made and no other works on: it may stand on a network file system, and needs no file for locks.
-    pub own_copy: bool,
-}
-
-impl Default for LmdbOptions {
-    fn default() -> Self {
-        Self {
-            create: true,
-            file_mode: 0o600,
-            map_size: MAP_BYTES_DEFAULT,
-            max_readers: MAX_READERS_DEFAULT,
-            read_ahead: true,
-            read_only: false,
-            own_copy: false,
-        }
-    }
-}
-
-impl LmdbOptions {
-    /// For a tool that reads beside a serving process.
-    pub fn for_reading() -> Self {
-        Self { create: false, read_only: true, ..Self::default() }
-    }
-
-    /// For a look into a copy that this process has made.
-    pub fn for_own_copy() -> Self {
-        Self { own_copy: true, ..Self::for_reading() }
-    }
-}
-
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// How often a reader tries to open files that are replaced while it does, or whose last commit is not known yet.
 const READER_ATTEMPTS: u32 = 500;
-const READER_PAUSE: Duration = Duration::from_millis(2);
 /// How often a reader finds that a writer does not see it, before it believes that.
 const UNSEEN_MAX: u32 = 20;
-/// How often a writer tries to lock the data file, which others lock for a moment to learn whether there is a writer.
-const WRITER_ATTEMPTS: u32 = 5;
 /// Pauses in which event loops of this process end the read transactions that they keep of a store that was closed, and of which each
 /// holds the environment.
 const KEPT_PAUSES: u32 = 500;
@@ -391,11 +328,6 @@ fn mend(path: &Path, tables: u32, open: bool) -> Result<(), OpenError> {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "no event tells that another process has opened the store")]
-fn pause() {
-    std::thread::sleep(READER_PAUSE);
-}
-
 /// Whether readers begin with the last commit in the file.
 fn last_commit_is_visible(env: &Env<WithTls>) -> heed::Result<bool> {
     let visible = env.read_txn()?.id();
@@ -421,162 +353,6 @@ fn data_inode(path: &Path) -> Result<(u64, u64), OpenError> {
         }
         Err(error) => Err(file_error(path, DATA_FILE, error)),
     }
-}
-
-/// The size of a page: that of the file, which may have been made on another machine.
-fn page_bytes(env: &Env<WithTls>, tables: &[Option<Records>]) -> heed::Result<u64> {
-    let txn = env.read_txn()?;
-    let sizes = tables.iter().flatten().map(|table| table.stat(&txn).map(|stat| u64::from(stat.page_size)));
-    sizes.take(1).sum()
-}
-
-fn check_directory(path: &Path, options: &LmdbOptions) -> Result<(), OpenError> {
-    match fs::metadata(path) {
-        // No other machine writes there, and this one sees in its map what it wrote.
-        Ok(metadata) if metadata.is_dir() && options.own_copy => return Ok(()),
-        Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return Err(OpenError::NotADirectory { path: path.to_owned() }),
-        Err(error) => return Err(os_error(path, error)),
-    }
-    match rustix::fs::statfs(path) {
-        Ok(found) => match network_file_system(found.f_type as u64 & 0xffff_ffff) {
-            Some(kind) => Err(OpenError::NetworkFileSystem { path: path.to_owned(), kind }),
-            None => Ok(()),
-        },
-        Err(error) => Err(os_error(path, error.into())),
-    }
-}
-
-/// File systems on which a map is not coherent between machines, by the magic numbers of statfs(2).
-fn network_file_system(magic: u64) -> Option<&'static str> {
-    const NETWORK: [(u64, &str); 9] = [
-        (0x6969, "NFS"),
-        (0x517b, "SMB"),
-        (0xff53_4d42, "CIFS"),
-        (0xfe53_4d42, "SMB2"),
-        (0x5346_414f, "AFS"),
-        (0x6b41_4653, "AFS"),
-        (0x00c3_6400, "Ceph"),
-        (0x7375_7245, "Coda"),
-        (0x0bd0_0bd0, "Lustre"),
-    ];
-    NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
-}
-
-/// The right to write a store's directory; given back when the last one of it is dropped. [`LmdbStore::open`] takes it for
-/// itself. A directory that is locked is settled: no replacement of its store is half done.
-#[derive(Clone, Debug)]
-pub struct DirectoryLock(Arc<Locked>);
-
-#[derive(Debug)]
-struct Locked {
-    file: File,
-    path: PathBuf,
-}
-
-impl Drop for Locked {
-    /// Closing the file would do, were it not for children that are between fork and exec on another thread: they hold
-    /// the same open file, and with it the lock.
-    fn drop(&mut self) {
-        // The lock goes with the file at the latest when the process ends.
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
-    }
-}
-
-impl DirectoryLock {
-    /// Locks the directory, as opening its store for writing does.
-    pub fn acquire(path: &Path, options: &LmdbOptions) -> Result<Self, OpenError> {
-        check_directory(path, options)?;
-        lock_directory(path, options)
-    }
-
-    /// The directory.
-    pub fn path(&self) -> &Path {
-        &self.0.path
-    }
-}
-
-fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, OpenError> {
-    let failed = |error| file_error(path, LOCK_FILE, error);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(options.file_mode)
-        .open(path.join(LOCK_FILE))
-        .map_err(failed)?;
-    give_to_owner(path, &[LOCK_FILE]);
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            // Who holds it is a courtesy; a file that cannot be read or parsed only costs the number.
-            let holder = match file.read_to_string(&mut text) {
-                Ok(_) => text.trim().parse().ok(),
-                Err(_) => None,
-            };
-            return Err(OpenError::InUse { path: path.to_owned(), holder });
-        }
-        Err(error) => return Err(failed(error.into())),
-    }
-    if is_open_for_writing(path) {
-        return Err(OpenError::InUse { path: path.to_owned(), holder: None });
-    }
-    let written = file
-        .set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
-    written.map_err(failed)?;
-    let lock = DirectoryLock(Arc::new(Locked { file, path: path.to_owned() }));
-    replace::settle(path).map_err(|error| os_error(path, error))?;
-    Ok(lock)
-}
-
-/// Locks the data file as a store that is open for writing does.
-pub(super) fn lock_as_writer(data: &File) -> Result<(), Errno> {
-    let mut attempts = WRITER_ATTEMPTS;
-    loop {
-        attempts -= 1;
-        match rustix::fs::flock(data, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if attempts > 0 => pause(),
-            locked => return locked,
-        }
-    }
-}
-
-/// Whether a store has the data file open for writing though the lock file is free: somebody removed that of a process which still works.
-/// A second writer would give the same ids to other entries.
-fn is_open_for_writing(directory: &Path) -> bool {
-    // One that is not there yet, or may not be read, is looked at again where it is needed.
-    let Ok(data) = File::open(directory.join(DATA_FILE)) else { return false };
-    match lock_as_writer(&data) {
-        Err(Errno::WOULDBLOCK) => true,
-        Err(_) => false,
-        Ok(()) => {
-            // It goes with the file at the latest.
-            let _ = rustix::fs::flock(&data, FlockOperation::Unlock);
-            false
-        }
-    }
-}
-
-/// Waits, without a limit, until no process reads the store in `directory` by a read-only mount, which keeps writers out. Calls `waits`
-/// first if it has to wait. Returns at once where a writer has the store: opening it reports that writer.
-pub fn wait_for_readers(directory: &Path, waits: impl FnOnce()) {
-    let Ok(data) = File::open(directory.join(DATA_FILE)) else { return };
-    let lock = |operation| rustix::fs::flock(&data, operation);
-    let is_locked = lock(FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
-    if is_locked && lock(FlockOperation::NonBlockingLockShared).is_ok() {
-        waits();
-        let _ = lock(FlockOperation::LockExclusive);
-    }
-    // It goes with the file at the latest.
-    let _ = lock(FlockOperation::Unlock);
-}
-
-fn corrupt(path: &Path, what: String) -> OpenError {
-    OpenError::Corrupt { path: path.to_owned(), what }
 }
 
 /// LMDB makes an empty store of an empty file. Nobody leaves one but a disk or a person that has lost what was in it, or a process that was
@@ -704,183 +480,9 @@ fn address_space_in_use() -> u64 {
     status.lines().find_map(size).map_or(0, |kilobytes| kilobytes.saturating_mul(1_024))
 }
 
-/// The limit on the address space of the process, if there is one.
-fn address_space() -> Option<u64> {
-    rustix::process::getrlimit(rustix::process::Resource::As).current
-}
-
-fn is_no_memory(error: &io::Error) -> bool {
-    error.raw_os_error().is_some_and(|code| {
-        let code = Errno::from_raw_os_error(code);
-        // valgrind answers EINVAL to a map beyond what it can keep track of.
-        code == Errno::NOMEM || code == Errno::OVERFLOW || code == Errno::INVAL
-    })
-}
-
 pub(super) fn set_file_mode(path: &Path, mode: u32) -> io::Result<()> {
     let mode = fs::Permissions::from_mode(mode);
     [DATA_FILE, replace::READERS_FILE]
         .iter()
         .try_for_each(|name| fs::set_permissions(path.join(name), mode.clone()))
-}
-
-/// What to do about a file that is not ours.
-const NOT_OURS: &str = "an LMDB file of another program; name an empty directory and load LDIF into it";
-
-fn open_tables(
-    env: &Env<WithTls>,
-    path: &Path,
-    catalog: &Catalog,
-    options: &LmdbOptions,
-) -> Result<Vec<Option<Records>>, OpenError> {
-    let failed = |error| Failure::Lmdb(error);
-    let opened = if options.read_only {
-        let txn = env.read_txn().map_err(|error| lmdb_error(path, error))?;
-        env.open_databases_and_commit(txn, |opener, txn| {
-            check_format(opener, txn)?;
-            let tables: Result<Vec<_>, Failure> =
-                catalog.specs().iter().map(|spec| open_table(opener, txn, spec).map_err(failed)).collect();
-            Ok::<_, Failure>(CommitOrAbort::<_, ()>::Commit(Opened(tables?)))
-        })
-    } else {
-        let txn = env.write_txn().map_err(|error| lmdb_error(path, error))?;
-        env.create_databases_and_commit(txn, |opener, txn| {
-            create_format(opener, txn)?;
-            let mut tables = Vec::with_capacity(catalog.specs().len());
-            for spec in catalog.specs() {
-                tables.push(Some(create_table(opener, txn, spec).map_err(failed)?));
-            }
-            Ok::<_, Failure>(CommitOrAbort::<_, ()>::Commit(Opened(tables)))
-        })
-    };
-    match opened {
-        Ok(opened) => Ok(opened.commit().unwrap_or_default()),
-        Err(Failure::Lmdb(error)) => Err(lmdb_error(path, error)),
-        Err(Failure::Format(found)) => {
-            Err(OpenError::Format { path: path.to_owned(), found, supported: FORMAT })
-        }
-        Err(Failure::NotOurs) => Err(OpenError::Corrupt { path: path.to_owned(), what: NOT_OURS.to_owned() }),
-    }
-}
-
-/// Handles that become valid with the commit of the transaction that opened them.
-struct Opened<'e>(Vec<Option<heed::Database<'e, Bytes, Bytes>>>);
-
-impl heed::OnCommit for Opened<'_> {
-    type Committed = Vec<Option<Records>>;
-
-    fn on_commit(self, token: &heed::CommitToken) -> Self::Committed {
-        self.0.into_iter().map(|table| table.map(|table| table.on_commit(token))).collect()
-    }
-}
-
-enum Failure {
-    Lmdb(heed::Error),
-    Format(u64),
-    NotOurs,
-}
-
-impl From<heed::Error> for Failure {
-    fn from(error: heed::Error) -> Self {
-        Self::Lmdb(error)
-    }
-}
-
-fn check_format<'e>(opener: &DatabaseOpener<'e, WithTls>, txn: &RoTxn<'e, WithTls>) -> Result<(), Failure> {
-    let own = opener.open_database::<Bytes, Bytes>(txn, Some(STORE_TABLE))?.ok_or(Failure::NotOurs)?;
-    verify(own.get(txn, FORMAT_KEY)?)
-}
-
-fn create_format<'e>(opener: &DatabaseOpener<'e, WithTls>, txn: &mut RwTxn<'e>) -> Result<(), Failure> {
-    let main = opener.open_database::<Bytes, Bytes>(txn, None)?.ok_or(Failure::NotOurs)?;
-    let is_new = main.is_empty(txn)?;
-    if !is_new {
-        let own = {
-            let txn: &RoTxn<'_, WithoutTls> = txn;
-            opener.open_database::<Bytes, Bytes>(txn, Some(STORE_TABLE))?
-        };
-        return verify(own.ok_or(Failure::NotOurs)?.get(txn, FORMAT_KEY)?);
-    }
-    let own = opener.create_database::<Bytes, Bytes>(txn, Some(STORE_TABLE))?;
-    own.put(txn, FORMAT_KEY, &FORMAT.to_be_bytes())?;
-    Ok(())
-}
-
-fn verify(format: Option<&[u8]>) -> Result<(), Failure> {
-    match format.and_then(super::be_id) {
-        Some(FORMAT) => Ok(()),
-        Some(found) => Err(Failure::Format(found)),
-        None => Err(Failure::NotOurs),
-    }
-}
-
-fn open_table<'e>(
-    opener: &DatabaseOpener<'e, WithTls>,
-    txn: &RoTxn<'e, WithTls>,
-    spec: &TableSpec,
-) -> heed::Result<Option<heed::Database<'e, Bytes, Bytes>>> {
-    if spec.kind == TableKind::Integer {
-        // Opened with the comparator for its flag; the handle used afterwards takes the same flag from the file.
-        let integers =
-            opener.database_options().types::<Bytes, Bytes>().key_comparator::<IntegerComparator>();
-        let mut integers = integers;
-        if integers.name(spec.name).open(txn)?.is_none() {
-            return Ok(None);
-        }
-    }
-    opener.open_database(txn, Some(spec.name))
-}
-
-fn create_table<'e>(
-    opener: &DatabaseOpener<'e, WithTls>,
-    txn: &mut RwTxn<'e>,
-    spec: &TableSpec,
-) -> heed::Result<heed::Database<'e, Bytes, Bytes>> {
-    if spec.kind == TableKind::Integer {
-        let mut integers =
-            opener.database_options().types::<Bytes, Bytes>().key_comparator::<IntegerComparator>();
-        integers.name(spec.name).create(txn)?;
-    }
-    opener.create_database(txn, Some(spec.name))
-}
-
-fn lmdb_error(path: &Path, error: heed::Error) -> OpenError {
-    let path = path.to_owned();
-    match error {
-        heed::Error::EnvAlreadyOpened => OpenError::AlreadyOpen { path },
-        heed::Error::Io(error) if is_no_memory(&error) && address_space().is_some() => {
-            let limit = address_space().unwrap_or_default();
-            let what = format!(
-                "{error}: the limit of {limit} bytes on the address space (ulimit -v, LimitAS=) leaves no room for this database; raise \
-                 it, or take it away"
-            );
-            OpenError::Io { path, error: io::Error::other(what) }
-        }
-        heed::Error::Io(error) => os_error(&path, error),
-        heed::Error::Mdb(MdbError::MapFull) => OpenError::Full { path },
-        // So it ends, too, while a program with another LMDB, such as slapd, uses the directory.
-        heed::Error::Mdb(MdbError::VersionMismatch) => OpenError::Corrupt { path, what: NOT_OURS.to_owned() },
-        error => OpenError::Corrupt { path, what: error.to_string() },
-    }
-}
-
-/// What the system said of a store's directory.
-fn os_error(directory: &Path, error: io::Error) -> OpenError {
-    system_error(directory.to_owned(), directory, error)
-}
-
-/// What the system said of a file in it.
-fn file_error(directory: &Path, name: &str, error: io::Error) -> OpenError {
-    system_error(directory.join(name), directory, error)
-}
-
-fn system_error(path: PathBuf, directory: &Path, error: io::Error) -> OpenError {
-    match error.kind() {
-        io::ErrorKind::NotFound => OpenError::Missing { path },
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            OpenError::Permission { path, directory: directory.to_owned(), error }
-        }
-        _ if is_full(&error) => OpenError::Full { path },
-        _ => OpenError::Io { path, error: into_io(heed::Error::Io(error)) },
-    }
 }

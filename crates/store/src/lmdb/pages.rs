@@ -87,7 +87,7 @@ pub(super) fn check(data: &File, commit: u64, on_event: &mut OnEvent<'_>) -> io:
     walk.free_pages(free);
     let tables = walk.tree("the table of tables", tables, true);
     // Of the tables of another program nothing is known. Who opens the store says whose it is.
-    let is_ours = tables.iter().any(|record| record.key == super::open::STORE_TABLE.as_bytes());
+    let is_ours = tables.iter().any(|record| record.key == super::tables::STORE_TABLE.as_bytes());
     for record in tables.iter().filter(|_| is_ours) {
         let root = Root::parse(&record.value, 0).filter(|_| record.flags & TABLE != 0);
         if let Some(root) = root {

@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::open::{DATA_FILE, DirectoryLock};
+use super::directory::{DATA_FILE, DirectoryLock};
 use super::owner::give_to_owner;
 
 /// LMDB's table of readers and number of the last commit.

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::open::lock_as_writer;
+use super::directory::lock_as_writer;
 
 /// How long the room is when it is made.
 const ROOM_BYTES: u64 = 512 << 10;

@@ -142,7 +142,7 @@ fn a_password_is_judged_and_has_to_be_changed_at_any_node() {
     nodes.iter_mut().for_each(Member::stop);
 }
 
-/// Whoever leads next judges the binds that wait; nobody guesses uncounted.
+/// The next leader judges the binds that wait; nobody guesses uncounted.
 #[test]
 fn the_next_node_that_writes_judges_binds() {
     let Some(engine) = Engine::start() else { return };

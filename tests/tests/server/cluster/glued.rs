@@ -134,7 +134,7 @@ fn rules_for_operations_ask_for_groups_there() {
         let found = ask(&mut client, &format!("search {SUFFIX} sub (cn=ann) sn"));
         assert!(found.contains("sn: x") && found.ends_with("=> 0\n"), "{found}");
     }
-    // Whoever cannot be looked up is neither let in nor kept out.
+    // An identity that cannot be looked up is neither let in nor kept out.
     engine.hang();
     let answer = ask(&mut client, &format!("compare cn=bob,{SUFFIX} sn:x"));
     assert!(answer.starts_with("=> 52") && answer.contains("restrictop"), "{answer}");

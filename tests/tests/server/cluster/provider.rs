@@ -1,12 +1,12 @@
 //! Nodes of one database as providers of its content: to consumers they are one.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, SetAtEnd, until_some};
+use larix_tests::http;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX};
 use larix_tests::sync::{Consumer, SearchEnd, SyncSearch};
@@ -207,10 +207,7 @@ fn lag(node: &Member) -> Option<(u64, u64)> {
 
 /// The same as metrics have it, without the time.
 fn behind_in_metrics(port: u16) -> Option<f64> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a port");
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("asked");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
+    let (_, _, answer) = http::get(("127.0.0.1", port), "/metrics");
     let line = answer.lines().find(|line| line.starts_with("larix_replication_peer_behind_changes{"))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }

@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use larix_testkit::etcd::Etcd;
 use larix_testkit::postgresql::Engine;
 use larix_testkit::process::free_port;
+use larix_tests::http::{figure, get};
 use larix_tests::replicas::{Member, SUFFIX};
 
 use super::{change, describe, fill, larix, nodes_with, until};
-use crate::http::{figure, get};
 
 /// So long a lease, in seconds, that no node says anything again during the test unless it changes.
 const LEASE: u32 = 300;

@@ -18,6 +18,7 @@ use larix_proto::{
 };
 use larix_testkit::{Kind, Server, Site, accepted, until_some};
 use larix_tests::client::Client;
+use larix_tests::http;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::running::Running;
 
@@ -372,11 +373,7 @@ fn done(id: MessageId) -> Vec<u8> {
 }
 
 pub(super) fn metrics(server: &Server) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.ports[1])).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
+    http::get(("127.0.0.1", server.ports[1]), "/metrics").2
 }
 
 /// Answers each request as a bind for which it is too busy.

@@ -117,7 +117,7 @@ impl LogRefresh {
         if outline.is_settled() {
             scanned.renamed.push(Renamed { entry: outline.entry, csn: outline.csn, is_moved: true });
             scanned.settled.push((outline.entry, outline.csn));
-            // The consumer may have it under this name until it is told what this server decided.
+            // The consumer may have it under this name until it learns what this server decided.
             self.stale_names.entry(outline.dn.to_lowercase()).or_insert(outline.entry);
         }
         if outline.local || is_known && outline.kind != OutlineKind::Delete {

@@ -305,8 +305,7 @@ pub(super) fn one_more_attribute<'a>(names: impl Iterator<Item = &'a String>) ->
     }
 }
 
-/// The state that the fields were made from. It stays that of the first form, except for those who were told that the entry is another one
-/// now.
+/// The state that the fields were made from. It stays that of the first form, unless the page has said that the entry is another one now.
 fn form_state(visit: &Visit<'_>, entry: &ReceivedEntry, trouble: Option<&Trouble>) -> String {
     let was_told =
         matches!(trouble, Some(Trouble::Refused(result)) if result.code == ResultCode::ASSERTION_FAILED);

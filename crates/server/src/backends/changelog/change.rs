@@ -89,7 +89,7 @@ impl ChangeView<'_> {
     /// below cn=changelog, and in the entry that was changed, by the rules of its own database.
     fn may_show(&self, dn: &str, record: &LogRecord, attribute: &str) -> bool {
         let schema = self.tree.schema;
-        if !is_secret(schema, attribute) {
+        if !is_secret_in(schema, attribute) {
             return true;
         }
         let Ok(description) = schema.describe(attribute) else { return false };
@@ -99,18 +99,6 @@ impl ChangeView<'_> {
         self.tree.allows(&own, &Entry::new(dn), item(), Privilege::Read)
             && source.allows(&target, &target_of(schema, record), item(), Privilege::Read)
     }
-}
-
-/// The secrets that [`is_secret_in`] knows, and those of overlays.
-fn is_secret(schema: &Schema, attribute: &str) -> bool {
-    is_secret_in(schema, attribute)
-        || larix_configuration::secret_attributes().any(|secret| {
-            let same = |a: &str, b: &str| match (schema.describe(a), schema.describe(b)) {
-                (Ok(a), Ok(b)) => a.attribute == b.attribute,
-                _ => false,
-            };
-            same(secret, attribute)
-        })
 }
 
 /// What is known of the entry that was changed, for rules that ask about its attributes.

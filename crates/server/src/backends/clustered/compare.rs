@@ -1,4 +1,4 @@
-//! A compare. What the cache answers is confirmed by the engine where this node is to read what is newest; else a thread reads.
+//! A compare. If the cache lacks something, or this node is to read what is newest, it is [answered later](super::late).
 
 use std::sync::Arc;
 
@@ -7,47 +7,38 @@ use larix_engine::controls::RequestControls;
 use larix_proto::{CompareRequest, LdapResult};
 use larix_schema::NormalDn;
 
-use super::{CancelToken, ClusteredBackend, SharedDatabase, too_late, too_many};
+use super::late::{LateRequest, answer_later};
+use super::{ClusteredBackend, SharedDatabase};
 use crate::backends::bind_judge::compared_attempt;
-use crate::cluster::{Confirmed, Turn};
 use larix_backend::{Compare, Context, Done, End, Later, Reply};
 
-/// A compare that is answered later.
-struct PendingCompare {
-    handle: SharedDatabase,
+struct LateCompare {
     subject: Arc<Subject>,
     dn: NormalDn,
     entry: String,
     attribute: String,
     value: Vec<u8>,
     controls: RequestControls,
-    cancel_token: CancelToken,
     done: Done<End>,
 }
 
-impl PendingCompare {
-    /// Reads, on a thread that may wait.
-    fn run(self, turn: Turn) {
-        let Self { handle, subject, dn, entry, attribute, value, controls, cancel_token, done } = self;
-        if cancel_token.is_given_up() {
-            return;
-        }
-        if turn == Turn::Late {
-            return done((too_late(), Vec::new()));
-        }
+impl LateRequest for LateCompare {
+    type Lookup = LdapResult;
+
+    fn read(self, handle: &SharedDatabase) {
+        let Self { subject, dn, entry, attribute, value, controls, done } = self;
         let request = CompareRequest { entry: &entry, attribute: &attribute, value: &value };
         let compared = handle.read(|| handle.compared(&subject, (&dn, &request), &controls));
         let result = compared.unwrap_or_else(|result| result);
         handle.judge_compare(result, (&dn, &request), &controls, done);
     }
 
-    /// Gives it to a thread.
-    fn send_out(self) {
-        let node = Arc::clone(&self.handle.node);
-        match node.pool.permit() {
-            Some(permit) => permit.take(move |turn| self.run(turn)),
-            None => (self.done)((too_many(), Vec::new())),
-        }
+    fn finish(self, _: &SharedDatabase, result: LdapResult) {
+        (self.done)((result, Vec::new()));
+    }
+
+    fn refuse(self, result: LdapResult) {
+        (self.done)((result, Vec::new()));
     }
 }
 
@@ -72,36 +63,17 @@ impl ClusteredBackend {
         if let Some(Some(result)) = handle.at_hand(read) {
             return Reply::Now((result, Vec::new()));
         }
-        let known = handle.as_known(read);
-        let cancel_token = CancelToken::default();
-        let pending = cancel_token.pending();
+        let known = handle.as_known(read).and_then(|(as_of, result)| Some((as_of, result?)));
         let CompareRequest { entry, attribute, value } = *compare.request;
-        let compare = PendingCompare {
+        let late_compare = LateCompare {
             subject: Arc::clone(context.subject),
             dn: dn.clone(),
             entry: entry.to_owned(),
             attribute: attribute.to_owned(),
             value: value.to_vec(),
             controls: controls.clone(),
-            cancel_token,
             done: later(),
-            handle,
         };
-        let Some((as_of, Some(result))) = known else {
-            compare.send_out();
-            return Reply::Later(pending);
-        };
-        let (node, store) = (Arc::clone(&compare.handle.node), Arc::clone(compare.handle.store()));
-        let waiter = move |confirmed: Confirmed| match confirmed {
-            _ if compare.cancel_token.is_given_up() => {}
-            Ok(newest) if newest == as_of => (compare.done)((result, Vec::new())),
-            Ok(_) => compare.send_out(),
-            Err(why) => {
-                let result = compare.handle.unconfirmed(why);
-                (compare.done)((result, Vec::new()));
-            }
-        };
-        node.confirm(&store, Box::new(waiter));
-        Reply::Later(pending)
+        Reply::Later(answer_later(handle, late_compare, known))
     }
 }

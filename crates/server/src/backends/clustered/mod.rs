@@ -6,6 +6,7 @@ mod compare;
 mod digests;
 mod held;
 mod judge;
+mod late;
 mod mailbox;
 mod password_modify;
 mod search;

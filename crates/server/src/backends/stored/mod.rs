@@ -30,7 +30,6 @@ use super::engine_database::{self, EngineDatabase};
 use super::password_replacement::replace_unstored;
 use super::passwords::AccountPasswords;
 use super::{Common, identities};
-
 use crate::statistics::latency::in_database;
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, ExtendedAnswer,
@@ -245,7 +244,7 @@ impl Backend for StoredBackend {
     }
 }
 
-/// What no database here holds: it is elsewhere, if the default referrals say where.
+/// The backend of names that no database here holds. It answers with the default referrals, if there are any.
 #[derive(Debug)]
 pub(crate) struct Nowhere {
     pub(crate) common: Arc<Common>,
@@ -280,6 +279,7 @@ impl Backend for Nowhere {
         replace_unstored(self, context, change, later)
     }
 
+    /// Faults of the change itself come first, then the refusal or the default referrals.
     fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> PendingAnswer {
         match changes {
             Changes::One(request, target) => self.common.directory.submit_at(request, target, done),

@@ -63,7 +63,7 @@ impl Bench {
         Self { local: LocalServer::open(config).unwrap(), _folder: folder }
     }
 
-    /// A connection of the administrator, whom no limit holds but those that he asks for.
+    /// A connection of the administrator, for whom only the limits of the request hold.
     fn connect(&self) -> LocalConnection {
         let mut connection = self.local.connect();
         let (mut request, mut out) = (Vec::new(), Vec::new());

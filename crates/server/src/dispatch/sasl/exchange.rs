@@ -40,9 +40,9 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) authcid: String,
-    /// Empty: himself.
+    /// Empty: the user itself.
     pub(crate) authzid: String,
-    /// The mechanism's name for him, in normal form.
+    /// The mechanism's name for the user, in normal form.
     pub(crate) identity: String,
     /// The directory's.
     pub(crate) dn: NormalDn,

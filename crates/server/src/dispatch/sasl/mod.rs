@@ -26,7 +26,7 @@ use super::identities::{IdentityResolver, none_missed};
 use super::{Completion, Dispatcher, RequestInFlight};
 use crate::background_pool::{Turns, take_missed_lookup, while_waiting};
 use crate::clock::SystemRandom;
-use crate::connection::Lookups;
+use crate::connection::RemoteLookups;
 use crate::log::printable;
 use crate::operation_rules::RestrictedOperation;
 use crate::sasl::external;
@@ -221,7 +221,7 @@ impl Dispatcher {
         self.verify_password(in_flight, login, plain.password.as_bytes())
     }
 
-    /// Finds the user and has his verifier made, which takes long.
+    /// Finds the user and has the verifier made, which takes long.
     fn scram_first(
         &mut self,
         in_flight: RequestInFlight,
@@ -471,7 +471,7 @@ pub(super) fn look_up_acting(
     login: Box<SaslLogin>,
     then: impl FnOnce(Box<SaslLogin>) + Send + 'static,
 ) {
-    let waits = login.asks_for_another() && server.databases().looks_up() != Lookups::None;
+    let waits = login.asks_for_another() && server.databases().looks_up() != RemoteLookups::None;
     if !waits || !server.lookups.are_there() {
         return then(login);
     }
