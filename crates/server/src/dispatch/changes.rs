@@ -32,7 +32,7 @@ impl Dispatcher {
         let databases = &generation.databases;
         let prepared = self.controls(message.controls, kind).and_then(|mut controls| {
             generation.config.global.request_limits.check_controls(&controls)?;
-            let subject = self.subject_for(&controls)?;
+            let subject = self.subject_for(&in_flight, &controls)?;
             // A name outside every database is refused or referred elsewhere, for every identity.
             let (target, sent) = (operation.target(), message.controls);
             let dropped =
