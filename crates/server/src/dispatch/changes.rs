@@ -57,18 +57,22 @@ impl Dispatcher {
                 if first {
                     return self.refuse_until_changed(&in_flight, &controls, out);
                 }
+                let proof = match self.paid_proof(&operation) {
+                    Ok(proof) => proof,
+                    Err(busy) => return self.refuse(&in_flight, &busy, out),
+                };
                 let transaction = controls.values_mut().and_then(|values| values.transaction.take());
                 let origin = Origin::Client;
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };
                 if let Some(identifier) = transaction {
-                    let result = self.keep_update(&in_flight, request, &identifier);
+                    let result = self.keep_update(&in_flight, request, proof, &identifier);
                     if result.is_success() {
                         // It changes nothing until the transaction ends: the access log records that.
                         self.take_recorded_request(in_flight.operation.serial);
                     }
                     return self.refuse(&in_flight, &result, out);
                 }
-                self.submit_change(in_flight, request);
+                self.submit_change(in_flight, request, proof);
                 StartOutcome::Waiting
             }
             Err(result) => self.refuse(&in_flight, &result, out),

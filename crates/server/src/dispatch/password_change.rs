@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use larix_engine::controls::RequestControls;
-use larix_engine::write::{WriteOperation, WriteRequest};
+use larix_engine::write::{WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
+use super::limits::PaidProof;
 use crate::connection::StartOutcome;
 use crate::dispatch::{Completion, Dispatcher, RequestInFlight, RunningSearch};
 
@@ -47,11 +48,21 @@ impl Dispatcher {
 
     /// Whether a change brings a password. One that takes values away, or changes operational attributes or nothing, does not.
     fn brings_password(&self, operation: &WriteOperation) -> bool {
+        self.has_passwords(operation, &[ModifyOperation::Add, ModifyOperation::Replace])
+    }
+
+    /// Whether a change takes a password away by its value: its answer says whether that was right.
+    pub(crate) fn names_old_password(&self, operation: &WriteOperation) -> bool {
+        self.has_passwords(operation, &[ModifyOperation::Delete])
+    }
+
+    /// Whether one of these parts of a change has passwords.
+    fn has_passwords(&self, operation: &WriteOperation, parts: &[ModifyOperation]) -> bool {
         let WriteOperation::Modify { changes, .. } = operation else { return false };
         let databases = self.server.databases();
         let schema = databases.schema();
         changes.iter().any(|change| {
-            matches!(change.operation, ModifyOperation::Add | ModifyOperation::Replace)
+            parts.contains(&change.operation)
                 && !change.attribute.values.is_empty()
                 && schema
                     .describe(&change.attribute.description)
@@ -64,16 +75,22 @@ impl Dispatcher {
         self.session.subject().authentication_dn() == Some(dn)
     }
 
-    /// Hands a change to its backend. It waits then.
-    pub(crate) fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest) {
+    /// Hands a change to its backend. It waits then. `proof` is what an old password in it has paid.
+    pub(super) fn submit_change(
+        &mut self,
+        in_flight: RequestInFlight,
+        request: WriteRequest,
+        proof: Option<PaidProof>,
+    ) {
         let databases = self.server.databases();
         let completer = self.completer(&in_flight);
         let mut record = self.take_recorded_request(in_flight.operation.serial);
         record.iter_mut().for_each(|record| record.acts_as(&request.subject));
         let origin = self.note_origin(request.operation.target());
-        let done = move |outcome| {
+        let done = move |outcome: WriteOutcome| {
             record.into_iter().for_each(|record| record.changed(&outcome));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
+            proof.into_iter().for_each(|proof| proof.ended(outcome.result.code));
             completer.complete(Completion::Write(outcome));
         };
         if self.session.must_change_password && self.brings_password(&request.operation) {
