@@ -706,6 +706,11 @@ impl EventLoop {
                 self.core.not_opened(connecting.planned, "it took too long (network-timeout)", now);
             }
         }
+        for id in self.core.unanswered_binds(now) {
+            if self.clients.get(&id).is_some_and(Polled::is_left) {
+                self.drop_client(id);
+            }
+        }
         self.core.expire(now);
     }
 }

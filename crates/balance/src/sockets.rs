@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use rustix::event::epoll::{self, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use socket2::Socket;
 
@@ -67,6 +68,13 @@ impl Polled {
         self.token = token;
         let (reads, writes) = self.interest;
         let _ = epoll::modify(poll, &self.socket, epoll::EventData::new_u64(token), flags(reads, writes));
+    }
+
+    /// Whether the other end has closed: for a socket that is not read now, where reading would show it.
+    pub(crate) fn is_left(&self) -> bool {
+        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
     }
 
     /// Reads once; none: nothing is there. 0 is the end.

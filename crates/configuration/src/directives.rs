@@ -21,6 +21,7 @@ use super::{kinds, pcache, translucent};
 
 pub(super) use overlays::{defining_overlay, overlay_kind};
 pub use overlays::{overlay_that_defines, overlays_without_descriptors};
+pub(super) use shared::REQUIRE_NOTHING;
 pub(super) use structure::defining_module;
 
 /// Every directive, in the order in which the attributes of one entry are applied.

@@ -10,7 +10,7 @@ use super::builder::directive::{Directive, Form, Scope};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::diagnostic::without_secrets;
-use super::directives::{self, is_secret_setting};
+use super::directives::{self, REQUIRE_NOTHING, is_secret_setting};
 use super::line;
 use super::model::{Config, Database, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};
@@ -188,16 +188,22 @@ impl File {
     }
 
     fn setting(&mut self, directive: &Directive, setting: &Setting) {
+        let keyword = format!("{}{}", self.prefix, directive.keyword);
         let mut words = Vec::new();
         for value in &setting.values {
             match std::str::from_utf8(value).ok().filter(|text| has_form(directive, text)) {
-                Some(text) if directive.form == Form::Each => words.push(text),
+                Some(text) if directive.form == Form::Each => {
+                    if begins_line(directive, text) && !words.is_empty() {
+                        self.line(&keyword, &std::mem::take(&mut words));
+                    }
+                    words.push(text);
+                }
                 Some(text) => self.value(directive, text),
                 None => self.without_form(setting.attribute, value),
             }
         }
         if !words.is_empty() {
-            self.line(&format!("{}{}", self.prefix, directive.keyword), &words);
+            self.line(&keyword, &words);
         }
     }
 
@@ -302,6 +308,11 @@ impl File {
         let _ = writeln!(self.text, "# no slapd.conf form: {line}");
         self.without_form.push(line);
     }
+}
+
+/// Whether a word can only be the first of a line: cn=config has it anywhere.
+fn begins_line(directive: &Directive, word: &str) -> bool {
+    directive.attribute == "olcRequires" && word.eq_ignore_ascii_case(REQUIRE_NOTHING)
 }
 
 /// Whether a value can stand in a file, where a line ends at a line break within quotes, too.

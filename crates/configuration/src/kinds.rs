@@ -244,6 +244,11 @@ pub trait KindSettings: Any + Debug + Send + Sync + Duplicate {
     /// Adds what this kind cannot do beside the rest of the configuration: the server does not start with it.
     fn refusals(&self, _config: &Config, _database: &Database, _found: &mut Vec<ConfigError>) {}
 
+    /// What an administrator should know of the section as a whole.
+    fn note(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Checks the section as a whole.
     ///
     /// # Errors
@@ -464,6 +469,10 @@ impl DatabaseKind {
 
     pub(super) fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
         self.settings.refusals(config, database, found);
+    }
+
+    pub(super) fn note(&self) -> Option<&'static str> {
+        self.settings.note()
     }
 
     pub(super) fn check(&self, database: &Database) -> Result<(), ConfigError> {

@@ -190,6 +190,7 @@ fn access_notes(config: &mut Config) {
             open_passwords(config, database, &suffixes, &mut notes);
         }
         overlays::notes(config, database, &mut notes);
+        notes.extend(database.kind.note().map(|text| (database.origin.clone(), text.to_owned())));
     }
     notes.into_iter().for_each(|(origin, text)| config.notes.push(origin, text));
 }

@@ -105,10 +105,11 @@ impl Session {
         }
     }
 
-    /// Anonymous again, as before any bind.
+    /// Anonymous again, as before any bind. Who has to change a password first is gone with the identity.
     pub(crate) fn forget(&mut self) {
         self.subject = self.anonymous.clone();
         self.method = Method::None;
+        self.must_change_password = false;
     }
 
     /// A bind succeeded. `shown_dn` is the DN as it is shown.

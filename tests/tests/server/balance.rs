@@ -1,5 +1,6 @@
 //! `larix balance` in front of two servers.
 
+mod binds;
 mod inside;
 
 use std::io::{Read as _, Write as _};

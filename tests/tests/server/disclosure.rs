@@ -366,6 +366,38 @@ fn wrong_old_passwords_count_for_their_address() {
     let codes: Vec<u32> =
         (0..6).map(|_| client.ask(&password_modify(USER, Some("wrong"))).unwrap().code).collect();
     assert_eq!(codes, [53, 53, 53, 53, 51, 51]);
+    let replace_wrong = |client: &mut Raw| client.ask(&replace_old(USER, "wrong")).unwrap().code;
+    for (overlay, expected) in [("", [16, 16, 51]), (POLICY, [53, 53, 51])] {
+        let (_site, server) = directory("client-limits failures.address=2/h\n", overlay);
+        let mut client = user(&server);
+        assert_eq!([(); 3].map(|()| replace_wrong(&mut client)), expected, "{overlay}");
+        let other = modify(USER, &[(ModifyOperation::Replace, "description", &["x"])], &[]);
+        assert_eq!(client.ask(&other).unwrap().code, 0, "a change of something else");
+    }
+}
+
+/// One transaction may have many of them.
+#[test]
+fn old_passwords_in_transactions_count_for_their_address() {
+    let (_site, server) = directory("client-limits failures.address=2/h\n", "");
+    let mut client = user(&server);
+    let mut transaction = |old: &str, commits: bool| {
+        let mut start = Vec::new();
+        client::extended(&mut start, MessageId(2), oid::START_TRANSACTION, None, &[]);
+        assert_eq!(client.ask(&start).unwrap().code, 0);
+        let part = control(oid::TRANSACTION_SPECIFICATION, Some(Vec::new()));
+        let delete = modify(USER, &[(ModifyOperation::Delete, "userPassword", &[old])], &[part]);
+        let kept = client.ask(&delete).unwrap().code;
+        let mut end = Vec::new();
+        let value: &[u8] = if commits { &[0x30, 2, 4, 0] } else { &[0x30, 5, 1, 1, 0, 4, 0] };
+        client::extended(&mut end, MessageId(3), oid::END_TRANSACTION, Some(value), &[]);
+        (kept, client.ask(&end).unwrap().code)
+    };
+    assert_eq!(transaction("wrong", true), (0, 16));
+    // Nobody looks at this one.
+    assert_eq!(transaction("wrong", false), (0, 0));
+    assert_eq!(transaction("wrong", true), (0, 16));
+    assert_eq!(transaction("right", true), (51, 1));
 }
 
 #[test]
@@ -386,12 +418,16 @@ fn a_bind_that_is_not_looked_at_leaves_no_identity() {
 
 #[test]
 fn a_right_old_password_counts_as_no_failure() {
-    let (_site, server) = directory("client-limits failures.address=2/h\n", "");
-    let mut client = user(&server);
-    // The new password is the same each time, and the old one of the next request.
-    for old in ["right", "brand new", "brand new"] {
-        let answer = client.ask(&password_modify(USER, Some(old))).unwrap();
-        assert_eq!(answer.code, 0, "{answer:?}");
+    for request in [(|old: &str| replace_old(USER, old)) as fn(&str) -> Vec<u8>, |old: &str| {
+        password_modify(USER, Some(old))
+    }] {
+        let (_site, server) = directory("client-limits failures.address=2/h\n", "");
+        let mut client = user(&server);
+        // The new password is the same each time, and the old one of the next request.
+        for old in ["right", "brand new", "brand new"] {
+            let answer = client.ask(&request(old)).unwrap();
+            assert_eq!(answer.code, 0, "{answer:?}");
+        }
     }
 }
 

@@ -229,3 +229,40 @@ fn usability_of_an_idle_account_is_that_of_a_bind() {
         assert_eq!(ask(&server, "ann", "right"), if is_locked { 49 } else { 0 }, "{what}");
     }
 }
+
+/// Grace logins are of an account whose password has expired and that nothing else closes.
+#[test]
+fn a_locked_account_has_no_grace_logins() {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+             overlay ppolicy\nppolicy_default cn=policy,{SUFFIX}\n"
+        ),
+    );
+    let person = |name: &str, more: &str| {
+        format!(
+            "dn: cn={name},{SUFFIX}\nobjectClass: person\ncn: {name}\nsn: s\nuserPassword: right\n\
+             pwdChangedTime: 20200101000000Z\n{more}\n"
+        )
+    };
+    site.load(&format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: cn=policy,{SUFFIX}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+         pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxAge: 1000\npwdGraceAuthNLimit: 2\n\n{}{}",
+        person("ann", ""),
+        person("bob", "pwdAccountLockedTime: 000001010000Z\n"),
+    ));
+    let server = site.start().unwrap();
+    for (name, inactive, grace, code) in [("ann", false, 2, 0), ("bob", true, -1, 49)] {
+        let expected = AccountUsability::NotAvailable(Unusable {
+            inactive,
+            reset: false,
+            expired: true,
+            remaining_grace: Some(grace),
+            seconds_before_unlock: Some(-1),
+        });
+        assert_eq!(usability(&server, name), expected, "{name}");
+        assert_eq!(ask(&server, name, "right"), code, "{name}");
+    }
+}

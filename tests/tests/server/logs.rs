@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use larix_proto::client::ClientAttribute;
+use larix_proto::control::{ControlValue, ProxiedAuthorization};
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site, until};
@@ -91,6 +92,32 @@ fn a_file_that_was_moved_is_followed_by_a_new_one() {
     assert!(after.contains("slapd stopped.") && !before.contains("slapd stopped."), "{after}");
     let first = before.lines().next().unwrap_or_default();
     assert!(first.contains("T") && first.contains("Z ") && first.contains("]: "), "{first}");
+}
+
+/// A bind ends the identity before it, and a control names another one: who reads the log for what somebody did needs both lines of slapd.
+#[test]
+fn identities_that_end_or_are_assumed_have_lines() {
+    let (_site, server, path) = start("");
+    let mut connection = Client::connect(server.address);
+    let root = "cn=admin,dc=example,dc=com";
+    for (id, password) in [(1, "secret"), (2, "wrong"), (3, "secret")] {
+        assert_eq!(connection.exchange(&bind(id, root, password)).len(), 1);
+    }
+    let other = ProxiedAuthorization { authorization_id: "dn:dc=Example,dc=com" }.to_control(true);
+    let mut request = Vec::new();
+    client::compare(&mut request, MessageId(4), "dc=example,dc=com", "dc", b"example", &[other]);
+    assert_eq!(connection.exchange(&request).len(), 1);
+    assert_eq!(connection.exchange(&bind(5, "", "")).len(), 1);
+    assert!(server.stop());
+    let written = read(&path);
+    let lines = |text: &str| -> Vec<String> {
+        let found = written.lines().filter(|line| line.contains(text));
+        found.filter_map(|line| Some(line.split_once(" op=")?.1.to_owned())).collect()
+    };
+    let implicit = |serial: u32| format!("{serial} BIND anonymous mech=implicit bind_ssf=0 ssf=0");
+    // The bind behind the one that failed finds nobody.
+    assert_eq!(lines("mech=implicit"), [implicit(1), implicit(4)], "{written}");
+    assert_eq!(lines("PROXYAUTHZ"), ["3 PROXYAUTHZ dn=\"dc=example,dc=com\""], "{written}");
 }
 
 #[test]

@@ -29,6 +29,13 @@ fn nothing_is_kept_and_all_succeeds() {
     }
 }
 
+/// As in slapd: nothing reaches such a database, and the others are served.
+#[test]
+fn accounts_without_a_suffix_are_no_reason_not_to_start() {
+    let server = Running::start(Kind::Larix, "database passwd\ndatabase null\nsuffix cn=quiet\n", "");
+    assert_eq!(run(&mut server.client(), "search cn=quiet sub (objectClass=*)"), "=> 0\n");
+}
+
 const LINES: &str = "database passwd\nsuffix \"ou=hosts,dc=example\"\nrootdn \"cn=root,ou=hosts,dc=example\"\nrootpw secret\n";
 
 #[test]

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use larix_proto::{MessageId, client, oid};
+use larix_proto::{MessageId, Scope, client, oid};
 use larix_testkit::{Authority, Kind, Running, Server, packages, until, until_some};
+use larix_tests::raw::{bind, search};
 use larix_tests::secure::{PATIENCE, Secure, ask, rest, start_tls, whoami};
 use rcgen::{PKCS_ECDSA_P256_SHA256, date_time_ymd};
 use rustls::pki_types::CertificateDer;
@@ -218,6 +219,33 @@ fn start_tls_keeps_its_order() {
     assert_eq!(ask(&mut stream, &whoami(3)), ["3:0"]);
     assert_eq!(ask(&mut stream, &start_tls(4)), ["4:1"], "TLS is there already");
     assert_eq!(ask(&mut stream, &[whoami(5), whoami(6)].concat()).first().map(String::as_str), Some("5:0"));
+}
+
+/// Who has to change a password first is somebody: a client that is anonymous again has nothing to change.
+#[test]
+fn start_tls_ends_what_has_to_be_changed_with_the_identity_alone() {
+    for (settings, code) in [("", 0), ("disallow tls_2_anon\n", 50)] {
+        let secure = Secure::start(
+            Kind::Larix,
+            &format!(
+                "{settings}database mdb\nsuffix dc=must\nrootdn cn=admin,dc=must\ndirectory @DATA@/must\n\
+                 overlay ppolicy\nppolicy_default cn=policy,dc=must\n"
+            ),
+        );
+        secure.site.load_into(
+            Some("dc=must"),
+            "dn: dc=must\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: must\n\n\
+             dn: cn=policy,dc=must\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+             pwdAttribute: userPassword\npwdMustChange: TRUE\n\n\
+             dn: cn=ann,dc=must\nobjectClass: person\ncn: ann\nsn: a\nuserPassword: right\npwdReset: TRUE\n",
+        );
+        let read = |id: u32| search(id, "dc=must", Scope::Base, "(objectClass=*)");
+        let mut socket = secure.connect();
+        assert_eq!(ask(&mut socket, &bind(1, "cn=ann,dc=must", "right")), ["1:0"]);
+        assert_eq!(ask(&mut socket, &read(2)), ["2:50"]);
+        assert_eq!(ask(&mut socket, &start_tls(3)), ["3:0"]);
+        assert_eq!(ask(&mut secure.handshake(socket), &read(4)), [format!("4:{code}")], "{settings}");
+    }
 }
 
 /// What a client meets: `refused`, or that it is connected.

@@ -1,5 +1,8 @@
 //! `slapauth`, `slapdn` and `slapschema`: they print what OpenLDAP's print.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
 use larix_testkit::{Kind, Site};
 
 const BODY: &str = "authz-policy to\n\
@@ -66,6 +69,43 @@ fn identities_and_names_are_shown_as_openldap_shows_them() {
         let (succeeds, out, errors) = run(kind, "dn", &site, &["nonsense", "cn=a"]);
         assert!(!succeeds, "{kind:?}: {out}");
         assert!((out + &errors).contains("DN: <nonsense> check failed"), "{kind:?}: {errors}");
+    }
+}
+
+/// The status of each tool is that of OpenLDAP's: scripts look at it.
+#[test]
+fn what_is_wrong_has_openldap_s_status() {
+    let ann = "uid=ann,dc=example,dc=com";
+    for kind in kinds() {
+        let site = Site::new(kind, BODY);
+        site.load(ENTRIES);
+        for (tool, arguments, expected) in [
+            ("dn", &["dc=x"][..], 0),
+            ("dn", &["nonsense"], 255),
+            ("dn", &["dc=x", "nonsense"], 255),
+            ("dn", &[], 1),
+            ("auth", &[""], 1),
+            ("auth", &["-U", "ann", "bob"], 255),
+            ("auth", &["-U", "bob", "u:ann"], 0),
+            ("auth", &["-X", "dn:nonsense", "ann"], 1),
+            ("acl", &["-b", ann, "sn/read"], 0),
+            ("acl", &["-b", ann, "sn/write"], 0),
+            ("acl", &["-b", ann, "nothing/read"], 17),
+            ("acl", &["-b", "nonsense", "sn/read"], 1),
+            ("acl", &["-b", ann, "-D", "nonsense", "sn/read"], 1),
+            ("acl", &["-b", "cn=none,dc=example,dc=com", "sn/read"], 1),
+            ("cat", &["-d", "stats,acl"], 0),
+            ("cat", &["-d", "0x100"], 0),
+            ("cat", &["-d", "nonsense"], 1),
+            ("cat", &["-d", "stats,nonsense"], 1),
+            ("schema", &["-d", "12x"], 1),
+        ] {
+            // By slapd's name, as scripts call it: `larix` has another status for a command line that it cannot read.
+            let mut command = Command::new(kind.program().unwrap());
+            command.arg0("slapd").arg(format!("-T{tool}")).arg("-f").arg(site.configuration());
+            let output = command.args(arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(expected), "{kind:?} {tool} {arguments:?}: {output:?}");
+        }
     }
 }
 

@@ -202,9 +202,33 @@ impl Balancer {
         self.expire_clients(now);
     }
 
+    /// Clients whose bind has had no answer for longer than a request waits for a connection. They are not read meanwhile, so the caller
+    /// has to look whether they are still there.
+    pub(crate) fn unanswered_binds(&self, now: Duration) -> Vec<u64> {
+        let limit = self.settings.wait();
+        let operations = self.upstreams.values().flat_map(|upstream| upstream.pending.values());
+        let late = operations.filter(|operation| is_late_bind(operation, limit, now));
+        late.filter_map(|operation| Some(operation.to?.0)).collect()
+    }
+
+    /// Without `timeout`, a bind that nobody waits for any more has a deadline all the same: its connection is for others, too.
+    fn limit_forgotten_binds(&mut self, now: Duration) {
+        let limit = self.settings.wait();
+        for upstream in self.upstreams.values_mut() {
+            let late = upstream
+                .pending
+                .iter()
+                .filter(|(_, operation)| operation.to.is_none() && is_late_bind(operation, limit, now));
+            let late: Vec<u32> = late.map(|(message, _)| *message).collect();
+            for message in late {
+                upstream.channel.layer().set_deadline(MessageId(message), Some(now));
+            }
+        }
+    }
+
     fn expire_operations(&mut self, now: Duration) {
         if self.settings.bind.timeout.is_none() {
-            return;
+            self.limit_forgotten_binds(now);
         }
         let running: Vec<u64> =
             self.upstreams.iter().filter(|(_, upstream)| !upstream.is_paused).map(|(id, _)| *id).collect();
@@ -368,6 +392,11 @@ impl Balancer {
             }
         }
     }
+}
+
+/// Whether a bind, or what follows one, was sent longer ago than this.
+fn is_late_bind(operation: &Operation, limit: Duration, now: Duration) -> bool {
+    !matches!(operation.kind, Kind::Plain(_)) && now.saturating_sub(operation.sent) > limit
 }
 
 /// Whether a socket has taken nothing for longer than it may. What waits is looked at now and then; a socket that takes something resets it.

@@ -18,6 +18,7 @@ mod report;
 mod search;
 mod search_output;
 mod session;
+mod value_files;
 mod whoami;
 
 use std::io;

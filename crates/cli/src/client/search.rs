@@ -18,6 +18,7 @@ use super::options::CommonArgs;
 use super::report;
 use super::search_output::{Format, Heading, Output};
 use super::session;
+use super::value_files::ValueFiles;
 use crate::terminal::{self, Otherwise};
 use larix_client::{ClientError, LdapConf, Origin, Session};
 
@@ -64,6 +65,15 @@ pub(crate) struct SearchArgs {
     /// With -f: go on after an error
     #[arg(short = 'c')]
     go_on: bool,
+    /// Write values that are no text to files, and their URLs to the output; twice: all values
+    #[arg(short = 't', action = ArgAction::Count, conflicts_with = "json")]
+    value_files: u8,
+    /// With -t: the folder for the files [TMPDIR, else /tmp]
+    #[arg(short = 'T', value_name = "FOLDER")]
+    value_folder: Option<PathBuf>,
+    /// With -t: what the URLs begin with, in the place of file:// and the folder
+    #[arg(short = 'F', value_name = "PREFIX")]
+    url_prefix: Option<String>,
     /// A control, critical with !: pr=<size>[/prompt|noprompt], sss=[-]<attribute>[:<rule>][/...],
     /// vlv=<before>/<after>/<offset>/<count>|:<value>, deref=<names>:<attribute>,...[;...], mv=<filter>,
     /// subentries[=true|false], domainScope, dontUseCopy,
@@ -76,6 +86,15 @@ pub(crate) struct SearchArgs {
 }
 
 impl SearchArgs {
+    /// Where `-t` writes values.
+    fn files(&self) -> Result<Option<ValueFiles>, ClientError> {
+        if self.value_files == 0 {
+            return Ok(None);
+        }
+        let (folder, prefix) = (self.value_folder.as_deref(), self.url_prefix.as_deref());
+        ValueFiles::new(folder, prefix, self.value_files > 1).map(Some)
+    }
+
     /// Whether standard input has the lines to search for.
     fn reads_stdin(&self) -> bool {
         self.file.as_deref() == Some(Path::new("-"))
@@ -170,13 +189,14 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let limits = args.limits(conf)?;
     let format = if args.common.json {
         Format::Json
-    } else if args.ldif == 0 && io::stdout().is_terminal() {
+    } else if args.ldif == 0 && args.value_files == 0 && io::stdout().is_terminal() {
         Format::Terminal { colour: report::use_colour() }
     } else {
         Format::Ldif { level: args.ldif }
     };
     let mut output =
-        Output::new(out, format, args.common.ldif_writer()?, args.types_only, args.user_friendly);
+        Output::new(out, format, args.common.ldif_writer()?, args.types_only, args.user_friendly)
+            .with_files(args.files()?);
     let mut search = Search {
         args,
         base,

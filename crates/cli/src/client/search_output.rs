@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::json as objects;
 use super::report::{self, ControlStyle};
+use super::value_files::ValueFiles;
 use larix_client::ClientError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(super) struct Output<'o> {
     writer: Writer,
     types_only: bool,
     user_friendly: bool,
+    /// Where values go that do not stand in LDIF.
+    files: Option<ValueFiles>,
     /// Of this request; an empty line parts two of them.
     responses_of_request: u64,
     counts: Counts,
@@ -71,10 +74,17 @@ impl<'o> Output<'o> {
             writer,
             types_only,
             user_friendly,
+            files: None,
             responses_of_request: 0,
             counts: Counts::default(),
             buffer: Vec::new(),
         }
+    }
+
+    /// Values go into files, as far as these take them, and LDIF has their URLs.
+    pub(super) fn with_files(mut self, files: Option<ValueFiles>) -> Self {
+        self.files = files;
+        self
     }
 
     /// Whether the output carries ldapsearch's comments.
@@ -164,12 +174,17 @@ impl<'o> Output<'o> {
         match self.format {
             Format::Json => return objects::line(self.out, &objects::entry(dn, attributes)),
             Format::Terminal { colour } => self.entry_on_terminal(dn, attributes, colour),
-            Format::Ldif { .. } => self.entry_as_ldif(dn, attributes, controls),
+            Format::Ldif { .. } => self.entry_as_ldif(dn, attributes, controls)?,
         }
         self.flush_buffer()
     }
 
-    fn entry_as_ldif(&mut self, dn: &str, attributes: Attributes<'_>, controls: &[ControlBuf]) {
+    fn entry_as_ldif(
+        &mut self,
+        dn: &str,
+        attributes: Attributes<'_>,
+        controls: &[ControlBuf],
+    ) -> Result<(), ClientError> {
         let style = self.control_style();
         if self.is_commented() {
             self.writer.comment(&mut self.buffer, &friendly(dn).unwrap_or_default());
@@ -185,9 +200,16 @@ impl<'o> Output<'o> {
                 continue;
             }
             for value in attribute.values.iter() {
-                self.writer.value(&mut self.buffer, attribute.description, value);
+                match self.files.as_ref().filter(|files| files.takes(value)) {
+                    Some(files) => {
+                        let url = files.write(attribute.description, value)?;
+                        self.writer.url(&mut self.buffer, attribute.description, &url);
+                    }
+                    None => self.writer.value(&mut self.buffer, attribute.description, value),
+                }
             }
         }
+        Ok(())
     }
 
     /// The DN, then each attribute's name once, its values in a column.

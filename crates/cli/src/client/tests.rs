@@ -9,6 +9,7 @@ use super::controls::{self, Paging};
 use super::search::{BufferedAnswers, filter_and_attributes};
 use super::search_output::{Format, Heading, Output, friendly};
 use super::session::{check_identity, credentials, name_a_server, name_the_place, name_what_lacks};
+use super::value_files::ValueFiles;
 use super::*;
 use larix_client::{ClientError, Credentials, LdapConf};
 
@@ -446,6 +447,24 @@ fn what_is_sorted_here() {
     held.write(&mut output).expect("written");
     let expected = "dn: cn=y\ncn:\n\ndn: cn=x\ncn:\n\n# refldap://b/\n\n# refldap://a/\n";
     assert_eq!(String::from_utf8(out).expect("text"), expected);
+}
+
+#[test]
+fn ldif_has_the_urls_of_values_in_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pdu = entry_message("cn=a,dc=x", &[b"a", b"\xff\x00"]);
+    let message = Response::decode_message(&pdu).expect("decodes");
+    let Response::Entry(entry) = message.response else { panic!("{message:?}") };
+    for (all, expected) in [(false, "cn: a\ncn:< x:ldapsearch-cn-"), (true, "cn:< x:ldapsearch-cn-")] {
+        let mut out = Vec::new();
+        let files = ValueFiles::new(Some(folder.path()), Some("x:"), all).expect("files");
+        let mut output = Output::new(&mut out, Format::Ldif { level: 3 }, Writer::default(), false, false)
+            .with_files(Some(files));
+        output.entry(entry.dn, entry.attributes, &[]).expect("written");
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.starts_with(&format!("dn: cn=a,dc=x\n{expected}")), "{text}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 3);
 }
 
 /// An entry, a reference and a result, written in a format.

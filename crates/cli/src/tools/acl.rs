@@ -3,6 +3,7 @@
 mod explain;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -21,6 +22,21 @@ use larix_store::Store;
 use super::common::{self, ConfigArgs, Opened, section_of};
 use super::identities::Offline;
 use explain::Explained;
+
+/// The status for an attribute that the schema does not know, as slapacl gives it.
+const UNDEFINED_ATTRIBUTE: u8 = 17;
+
+/// A question is about an attribute that the schema does not know.
+#[derive(Debug)]
+struct UndefinedAttribute(String);
+
+impl fmt::Display for UndefinedAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UndefinedAttribute {}
 
 /// Ask what the access rules allow
 #[derive(Debug, Parser)]
@@ -69,7 +85,11 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<UndefinedAttribute>() {
+                ExitCode::from(UNDEFINED_ATTRIBUTE)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -283,7 +303,8 @@ impl Question {
             "entry" => About::Entry,
             "children" => About::Children,
             _ => {
-                About::Attribute(schema.describe(name).map_err(|error| anyhow::anyhow!("{name:?}: {error}"))?)
+                let described = schema.describe(name);
+                About::Attribute(described.map_err(|error| UndefinedAttribute(format!("{name:?}: {error}")))?)
             }
         };
         let privilege = access

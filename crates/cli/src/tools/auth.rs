@@ -13,6 +13,10 @@ use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use super::common::{self, ConfigArgs};
 use super::identities::Offline;
 
+/// The status for a wrong ID, as slapauth gives it: with `-U` the IDs are whom somebody wants to act as.
+const WRONG_ID: u8 = 1;
+const WRONG_ID_TO_ACT_AS: u8 = 255;
+
 /// Check what SASL identities are mapped to
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
@@ -45,8 +49,7 @@ pub(super) struct AuthArgs {
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: AuthArgs = common::parse(name, arguments);
     match run(&args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("{name}: {error:#}");
             ExitCode::FAILURE
@@ -54,27 +57,27 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// Whether every identity could be mapped.
-fn run(args: &AuthArgs) -> anyhow::Result<bool> {
+/// The status: 0 if every identity could be mapped.
+fn run(args: &AuthArgs) -> anyhow::Result<u8> {
     let config = args.config.read()?;
     let check = Check { args, config: &config, lookups: Offline::open(&config) };
     let whom = args.authorization.as_deref();
-    let mut all = true;
+    let mut status = 0;
     let pairs: Vec<(&str, Option<&str>)> = match &args.user {
         Some(user) if whom.is_some() || args.identities.is_empty() => vec![(user, whom)],
         Some(user) => args.identities.iter().map(|whom| (user.as_str(), Some(whom.as_str()))).collect(),
         None => args.identities.iter().map(|who| (who.as_str(), whom)).collect(),
     };
     for (who, whom) in pairs {
-        if !check.one(who, whom) {
-            all = false;
+        if let Err(wrong) = check.one(who, whom) {
+            status = wrong;
             if !args.go_on {
                 break;
             }
         }
     }
     cluster::whole().map_err(anyhow::Error::msg)?;
-    Ok(all)
+    Ok(status)
 }
 
 struct Check<'a> {
@@ -84,7 +87,9 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn one(&self, who: &str, whom: Option<&str>) -> bool {
+    /// # Errors
+    /// The status for an identity that cannot be mapped.
+    fn one(&self, who: &str, whom: Option<&str>) -> Result<(), u8> {
         let global = &self.config.global;
         let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
         let mapper = Mapper { lookups: &self.lookups, rules, rewrite, who: None };
@@ -93,25 +98,30 @@ impl Check<'_> {
             true => who.to_owned(),
             false => user_name(who, &self.args.realm, &self.args.mechanism),
         };
-        let Some(dn) = mapper.name(&name) else { return failed("ID", who, IdentityFault::Dn) };
+        let Some(dn) = mapper.name(&name) else {
+            show_failed("ID", who, IdentityFault::Dn);
+            return Err(WRONG_ID);
+        };
         let Some(whom) = whom else {
             eprintln!("ID: <{who}> check succeeded\nauthcID:     <{dn}>");
-            return true;
+            return Ok(());
         };
         let target = match mapper.authorization(whom, "", &self.args.mechanism) {
             Ok(target) => target,
-            Err(fault) => return failed("authzID", whom, fault),
+            Err(fault) => {
+                show_failed("authzID", whom, fault);
+                return Err(if self.args.authorization.is_none() { WRONG_ID_TO_ACT_AS } else { WRONG_ID });
+            }
         };
         let policy = global.authz_policy;
         let meter = Meter::new(RULE_STEPS);
         let authorizer = Authorizer { lookups: &self.lookups, policy, rules, rewrite, meter: &meter };
         let verdict = if authorizer.allows(Some(&dn), &target) { "OK" } else { "failed" };
         eprintln!("ID:      <{who}>\nauthcDN: <{dn}>\nauthzDN: <{target}>\nauthorization {verdict}");
-        true
+        Ok(())
     }
 }
 
-fn failed(what: &str, identity: &str, fault: IdentityFault) -> bool {
+fn show_failed(what: &str, identity: &str, fault: IdentityFault) {
     eprintln!("{what}: <{identity}> check failed {} ({})", fault.code().0, fault.text());
-    false
 }

@@ -22,6 +22,7 @@ use larix_schema::NormalDn;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::cluster;
 use larix_server::ldif_tree::{self, FileUse};
+use larix_server::log::LogLevel;
 use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
@@ -40,8 +41,8 @@ pub(crate) struct ConfigArgs {
     /// Read this slapd.d directory
     #[arg(short = 'F', value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
-    /// Debug level; accepted, the tools always say what they do
-    #[arg(short = 'd', value_name = "LEVEL", action = clap::ArgAction::Append, allow_hyphen_values = true)]
+    /// Debug levels; without effect, the tools always say what they do
+    #[arg(short = 'd', value_name = "LEVELS", allow_hyphen_values = true, value_parser = known_levels)]
     debug: Vec<String>,
     /// Say more
     #[arg(short = 'v', action = clap::ArgAction::Count)]
@@ -79,6 +80,18 @@ fn known_option(option: &str) -> Result<String, String> {
         return Ok(option.to_owned());
     }
     Err(format!("there is no option `{name}`; some of {}", OPTIONS.join(", ")))
+}
+
+/// Levels of `-d`, which slapd's tools take by name or number.
+fn known_levels(levels: &str) -> Result<String, String> {
+    let is_unknown = |level: &&str| !level.is_empty() && LogLevel::parse_word(level).is_none();
+    match levels.split(',').find(is_unknown) {
+        None => Ok(levels.to_owned()),
+        Some(level) => {
+            let names = LogLevel::NAMES.map(|(name, _)| name).join(", ");
+            Err(format!("there is no level `{level}`; a number, or some of {names}"))
+        }
+    }
 }
 
 impl ConfigArgs {

@@ -8,6 +8,9 @@ use larix_configuration::values::ConfigDn;
 
 use super::common::{self, ConfigArgs};
 
+/// The status for a wrong DN, as slapdn gives it.
+const WRONG_DN: u8 = 255;
+
 /// Check and normalize DNs
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
@@ -54,7 +57,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
             }
             Err(error) => {
                 eprintln!("DN: <{text}> check failed 34 (Invalid DN syntax): {error}");
-                status = ExitCode::FAILURE;
+                status = ExitCode::from(WRONG_DN);
                 if !args.go_on {
                     break;
                 }

@@ -64,14 +64,21 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("access", "olcAccess", Scope::Shared, Form::Own, super::database::access).ordered(),
 ];
 
+/// The word of `require` that ends what was required before.
+pub(crate) const REQUIRE_NOTHING: &str = "none";
+
 fn require(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let mut set = builder.shared().requirements;
     let mut call = Call { ..*call };
     if let Some((first, rest)) = call.arguments.split_first()
-        && first.eq_ignore_ascii_case("none")
+        && first.eq_ignore_ascii_case(REQUIRE_NOTHING)
     {
         set = Requirements::default();
         call.arguments = rest;
+    } else if let Some(at) = call.arguments.iter().position(|word| word.eq_ignore_ascii_case(REQUIRE_NOTHING))
+    {
+        let help = "it ends what was required before, as in `require none bind`";
+        return Err(Fault::argument(at, "`none` must come first").with_help(help));
     }
     flags::<Requirements>(
         &call,

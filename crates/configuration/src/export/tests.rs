@@ -51,6 +51,12 @@ fn there_and_back() {
                 "tier bestof\nbackend-server uri=ldap://one numconns=10 bindconns=10 retry=10",
             ],
         ),
+        // As cn=config may have it: one value after the other.
+        (
+            "what is required",
+            "require bind strong\nrequire none\nrequire authc\n".to_owned(),
+            &["require bind strong\nrequire none authc\n"],
+        ),
         (
             "the usual",
             format!(

@@ -40,13 +40,15 @@ pub(super) fn controls(
         idle = until < 0;
         left = Some(left.map_or(until, |left| left.min(until)));
     }
-    let usability = if expired || account.lock(policy, now, settings.last_bind) == Lock::Locked {
+    let locked = account.lock(policy, now, settings.last_bind) == Lock::Locked;
+    let usability = if expired || locked {
         let end = account.lock_end(policy, now);
         AccountUsability::NotAvailable(Unusable {
             inactive: end.is_some(),
             reset: policy.must_change && account.is_reset(),
             expired: expired || idle,
-            remaining_grace: Some(if expired { grace } else { -1 }),
+            // A bind looks at the lock first: none of these logins is left.
+            remaining_grace: Some(if expired && !locked { grace } else { -1 }),
             seconds_before_unlock: Some(end.flatten().map_or(-1, |end| end.saturating_sub(now.seconds()))),
         })
     } else {

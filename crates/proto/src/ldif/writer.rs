@@ -67,6 +67,16 @@ impl Writer {
         }
     }
 
+    /// One `description:< URL` line: the URL leads to the value (RFC 2849).
+    pub fn url(&self, out: &mut Vec<u8>, description: &str, url: &str) {
+        self.line(out, description, ":< ", url.as_bytes());
+    }
+
+    /// Whether LDIF can have a value as it is, and not in base64 alone; not so an empty one.
+    pub fn is_plain(value: &[u8]) -> bool {
+        is_safe(value)
+    }
+
     /// A comment, one line or more; an empty line is a `#` alone.
     pub fn comment(&self, out: &mut Vec<u8>, text: &str) {
         // OpenLDAP lets comments run one column further than values.

@@ -312,11 +312,14 @@ fn passwd(
 ) -> Result<Option<Arc<dyn Backend>>, OpenError> {
     let database = opened.0;
     let Some(settings) = database.kind.settings::<PasswdSettings>() else { return Ok(None) };
-    let Some(suffix) = database.suffixes.first() else { return Ok(None) };
+    // Without a suffix nothing reaches it, as a note says.
+    let suffix = database.suffixes.first();
+    let normal = suffix.map_or_else(NormalDn::root, |suffix| suffix.normal.clone());
+    let shown = suffix.map(ToString::to_string).unwrap_or_default();
     // Its rules may ask for groups and sets among stored entries.
     common.directory.let_see(&opened.2);
     let limits = (database.shared.limits.clone(), database.shared.search_limits.into());
-    let suffix = (suffix.normal.clone(), suffix.to_string(), naming_contexts(database));
+    let suffix = (normal, shown, naming_contexts(database));
     Ok(Some(tree(common, opened, Passwd::new(settings.file(), suffix, limits))))
 }
 

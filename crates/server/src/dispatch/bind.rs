@@ -66,6 +66,10 @@ impl Dispatcher {
         let spoken =
             request.version == 3 || request.version == 2 && self.server.config().global.allow.bind_v2;
         let continued = self.sasl.take();
+        if self.session.is_authenticated() {
+            let ssf = self.session.state().ssf;
+            self.log_operation(&in_flight, format_args!("BIND anonymous mech=implicit bind_ssf=0 ssf={ssf}"));
+        }
         self.leave_identity(spoken.then_some(request.version));
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);
         let step = self.try_bind(in_flight, request, message, continued);

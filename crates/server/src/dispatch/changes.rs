@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use larix_engine::access;
 use larix_engine::controls;
-use larix_engine::write::{Origin, WriteOperation, WriteRequest};
+use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::Message;
 
+use super::limits::PaidProof;
 use super::{Completion, Dispatcher, RequestInFlight, RunningSearch, put_names};
 use crate::connection::StartOutcome;
 use crate::log::What;
@@ -34,7 +35,7 @@ impl Dispatcher {
         let databases = &generation.databases;
         let prepared = self.controls(message.controls, kind).and_then(|mut controls| {
             generation.config.global.request_limits.check_controls(&controls)?;
-            let subject = self.subject_for(&controls)?;
+            let subject = self.subject_for(&in_flight, &controls)?;
             // A name outside every database is refused or referred elsewhere, for every identity.
             let (target, sent) = (operation.target(), message.controls);
             let dropped =
@@ -59,34 +60,39 @@ impl Dispatcher {
                 if first {
                     return self.refuse_until_changed(&in_flight, &controls, out);
                 }
+                let proof = match self.paid_proof(&operation) {
+                    Ok(proof) => proof,
+                    Err(busy) => return self.refuse(&in_flight, &busy, out),
+                };
                 let transaction = controls.values_mut().and_then(|values| values.transaction.take());
                 let origin = Origin::Client;
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };
                 if let Some(identifier) = transaction {
-                    let result = self.keep_update(&in_flight, request, &identifier);
+                    let result = self.keep_update(&in_flight, request, proof, &identifier);
                     if result.is_success() {
                         // It changes nothing until the transaction ends: the access log records that.
                         self.take_recorded_request(in_flight.operation.serial);
                     }
                     return self.refuse(&in_flight, &result, out);
                 }
-                self.submit_change(in_flight, request);
+                self.submit_change(in_flight, request, proof);
                 StartOutcome::Waiting
             }
             Err(result) => self.refuse(&in_flight, &result, out),
         }
     }
 
-    /// Hands a change to the router. The request waits for its outcome.
-    fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest) {
+    /// Hands a change to the router. The request waits for its outcome. `proof` is what an old password in it has paid.
+    fn submit_change(&mut self, in_flight: RequestInFlight, request: WriteRequest, proof: Option<PaidProof>) {
         let databases = self.server.databases();
         let completer = self.completer(&in_flight);
         let mut record = self.take_recorded_request(in_flight.operation.serial);
         record.iter_mut().for_each(|record| record.acts_as(&request.subject));
         let origin = self.note_origin(request.operation.target());
-        let done = move |outcome| {
+        let done = move |outcome: WriteOutcome| {
             record.into_iter().for_each(|record| record.changed(&outcome));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
+            proof.into_iter().for_each(|proof| proof.ended(outcome.result.code));
             completer.complete(Completion::Write(outcome));
         };
         if self.session.must_change_password && self.brings_password(&request.operation) {

@@ -70,7 +70,7 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.permitted(&base, RestrictedOperation::Extended(request.name), sent)?;
-        let subject = self.subject_for(controls)?;
+        let subject = self.subject_for(&in_flight, controls)?;
         let databases = self.server.databases();
         let dn = databases
             .schema()

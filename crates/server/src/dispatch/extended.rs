@@ -90,7 +90,7 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         self.log_operation(&in_flight, format_args!("WHOAMI"));
-        let subject = self.subject_for(controls)?;
+        let subject = self.subject_for(&in_flight, controls)?;
         // The database of the session's own identity has a say.
         let own = self.session.subject().dn.clone();
         let name = own.as_ref().map_or("", |dn| dn.as_str());

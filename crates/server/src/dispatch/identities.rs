@@ -8,7 +8,7 @@ use larix_engine::controls::RequestControls;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
-use super::Dispatcher;
+use super::{Dispatcher, RequestInFlight};
 use crate::background_pool::take_missed_lookup;
 use crate::generation::Generation;
 use crate::log::printable;
@@ -38,7 +38,11 @@ impl Dispatcher {
     }
 
     /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names (RFC 4370).
-    pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
+    pub(crate) fn subject_for(
+        &self,
+        in_flight: &RequestInFlight,
+        controls: &RequestControls,
+    ) -> Result<Arc<Subject>, LdapResult> {
         let Some(control) = &controls.proxied_authorization else {
             return Ok(self.session.subject().clone());
         };
@@ -71,6 +75,7 @@ impl Dispatcher {
             return Err(denied("not authorized to assume identity"));
         }
         let shown_dn = whom.as_str().to_owned();
+        self.log_operation(in_flight, format_args!("PROXYAUTHZ dn=\"{}\"", printable(&shown_dn)));
         Ok(Arc::new(me.acting_as(whom, &shown_dn)))
     }
 }

@@ -1,12 +1,37 @@
 //! Refusals before a request is decoded further: `client-limits`, and any other request amid a SASL bind.
 
+use std::sync::Arc;
+
 use larix_engine::time::Clock;
+use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 
 use super::{Dispatcher, RunningSearch};
 use crate::admission::PaidToken;
 use crate::connection::{Operation, StartOutcome};
-use crate::statistics::OperationKind;
+use crate::server::Server;
+use crate::statistics::{ConnectionRecord, OperationKind};
+
+/// A change that names an old password has paid as a bind does.
+#[derive(Debug)]
+pub(super) struct PaidProof {
+    server: Arc<Server>,
+    record: Arc<ConnectionRecord>,
+    paid: PaidToken,
+}
+
+impl PaidProof {
+    /// The change has ended so. It stays counted if there is no such value, or a password policy does not take it as proof.
+    pub(super) fn ended(self, code: ResultCode) {
+        if matches!(code, ResultCode::NO_SUCH_ATTRIBUTE | ResultCode::UNWILLING_TO_PERFORM) {
+            return;
+        }
+        if let Some(admitted) = &self.record.admitted {
+            let now = self.server.clock.monotonic();
+            self.server.admission.bind_did_not_fail(admitted, self.paid, now);
+        }
+    }
+}
 
 impl Dispatcher {
     /// Answers a request that is more than this client's address may ask for.
@@ -64,6 +89,22 @@ impl Dispatcher {
         if let (Some(paid), Some(admitted)) = (paid, &self.record.admitted) {
             self.server.admission.bind_did_not_fail(admitted, paid, self.server.clock.monotonic());
         }
+    }
+
+    /// The same for an old password in a change, which ends on another thread; none without one, or where failures are not limited.
+    ///
+    /// # Errors
+    /// As [`Self::proof_begins`].
+    pub(super) fn paid_proof(&self, operation: &WriteOperation) -> Result<Option<PaidProof>, LdapResult> {
+        if !self.names_old_password(operation) {
+            return Ok(None);
+        }
+        let paid = self.proof_begins()?;
+        Ok(paid.map(|paid| PaidProof {
+            server: Arc::clone(&self.server),
+            record: Arc::clone(&self.record),
+            paid,
+        }))
     }
 
     /// Only binds that fail for their credentials stay counted.

@@ -45,11 +45,21 @@ impl Dispatcher {
 
     /// Whether a change brings a password. One that takes values away, or changes operational attributes or nothing, does not.
     pub(super) fn brings_password(&self, operation: &WriteOperation) -> bool {
+        self.has_passwords(operation, &[ModifyOperation::Add, ModifyOperation::Replace])
+    }
+
+    /// Whether a change takes a password away by its value: its answer says whether that was right.
+    pub(crate) fn names_old_password(&self, operation: &WriteOperation) -> bool {
+        self.has_passwords(operation, &[ModifyOperation::Delete])
+    }
+
+    /// Whether one of these parts of a change has passwords.
+    fn has_passwords(&self, operation: &WriteOperation, parts: &[ModifyOperation]) -> bool {
         let WriteOperation::Modify { changes, .. } = operation else { return false };
         let databases = self.server.databases();
         let schema = databases.schema();
         changes.iter().any(|change| {
-            matches!(change.operation, ModifyOperation::Add | ModifyOperation::Replace)
+            parts.contains(&change.operation)
                 && !change.attribute.values.is_empty()
                 && schema
                     .describe(&change.attribute.description)

@@ -58,7 +58,7 @@ impl Dispatcher {
     ) -> Result<StartOutcome<RunningSearch>, LdapResult> {
         let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
         let databases = self.server.databases();
-        let subject = self.in_request(&databases, self.subject_for(&controls)?, kind, sent);
+        let subject = self.in_request(&databases, self.subject_for(&in_flight, &controls)?, kind, sent);
         if subject.is_anonymous() {
             self.log_operation(&in_flight, format_args!("PASSMOD"));
             let text = "only authenticated users may change passwords";

@@ -41,7 +41,7 @@ impl Dispatcher {
         let databases = &generation.databases;
         let allowed = self
             .check_criticality(&generation.config, message, &controls)
-            .and_then(|()| self.subject_for(&controls))
+            .and_then(|()| self.subject_for(&in_flight, &controls))
             .and_then(|subject| {
                 let (base, sent) = (request.base, message.controls);
                 let dropped = self.may_read(databases, &subject, base, RestrictedOperation::Search, sent)?;
@@ -179,7 +179,7 @@ impl Dispatcher {
         let databases = &generation.databases;
         let allowed = self.check_criticality(&generation.config, message, &controls).and_then(|()| {
             generation.config.global.request_limits.check_controls(&controls)?;
-            let subject = self.subject_for(&controls)?;
+            let subject = self.subject_for(in_flight, &controls)?;
             let (entry, sent) = (request.entry, message.controls);
             let dropped = self.may_read(databases, &subject, entry, RestrictedOperation::Compare, sent)?;
             controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;

@@ -5,6 +5,7 @@ use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValue, UpdateControls};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, MessageId, ResultCode};
 
+use super::limits::PaidProof;
 use super::password_change::password_first;
 use crate::access_log::RecordedRequest;
 use crate::connection::StartOutcome;
@@ -20,6 +21,8 @@ pub(crate) struct Transaction {
     requests: Vec<WriteRequest>,
     /// The message of each.
     messages: Vec<MessageId>,
+    /// What old passwords in them have paid.
+    proofs: Vec<PaidProof>,
 }
 
 impl Transaction {
@@ -83,10 +86,11 @@ impl Dispatcher {
     }
 
     /// Keeps an update for the end of its transaction; success says that it is kept.
-    pub(crate) fn keep_update(
+    pub(super) fn keep_update(
         &mut self,
         in_flight: &RequestInFlight,
         request: WriteRequest,
+        proof: Option<PaidProof>,
         identifier: &[u8],
     ) -> LdapResult {
         match &mut self.transaction {
@@ -102,6 +106,7 @@ impl Dispatcher {
                 }
                 transaction.bytes = bytes;
                 transaction.requests.push(request);
+                transaction.proofs.extend(proof);
                 transaction.messages.push(in_flight.operation.id);
                 LdapResult::success()
             }
@@ -129,6 +134,8 @@ impl Dispatcher {
             return refuse(ResultCode::TXN_ID_INVALID, "invalid transaction identifier");
         };
         if !end.commit {
+            // Nobody looks at its passwords.
+            transaction.proofs.into_iter().for_each(|proof| proof.ended(ResultCode::SUCCESS));
             let aborted = LdapResult::with(ResultCode::SUCCESS, "transaction aborted");
             self.answer_extended(&in_flight, &aborted, None, out);
             return Ok(StartOutcome::Answered);
@@ -137,19 +144,20 @@ impl Dispatcher {
             return refuse(ResultCode::OPERATIONS_ERROR, "no updates to commit");
         }
         let completer = self.completer(&in_flight);
-        let messages = transaction.messages;
-        let noted = self.note_transaction(&transaction.requests);
-        let first = transaction.requests.first();
+        let Transaction { requests, messages, proofs, .. } = transaction;
+        let noted = self.note_transaction(&requests);
+        let first = requests.first();
         let origin = first.and_then(|first| self.note_origin(first.operation.target()));
-        let done = move |outcome| {
+        let done = move |outcome: WriteOutcome| {
             record_transaction(noted, &outcome);
+            proofs.into_iter().for_each(|proof| proof.ended(outcome.result.code));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
         let databases = self.server.databases();
         let context =
             databases.context(self.session.subject(), (self, &*self.server.clock), in_flight.started);
-        let pending = databases.router().update_together(&context, transaction.requests, Box::new(done));
+        let pending = databases.router().update_together(&context, requests, Box::new(done));
         self.wait_for_pending(in_flight, pending);
         Ok(StartOutcome::Waiting)
     }

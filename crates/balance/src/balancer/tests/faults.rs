@@ -255,6 +255,47 @@ fn a_server_that_hangs_costs_a_deadline() {
     assert!(!world.upstreams(Pool::Bind).contains(&bind));
 }
 
+/// Without `timeout` a client waits as long as it likes for its bind, but nobody waits for one that has left.
+#[test]
+fn a_bind_of_a_client_that_has_left_ends_without_a_timeout_too() {
+    for (feature, pool) in [("", Pool::Bind), ("feature vc", Pool::Shared)] {
+        let mut world = World::new(&conf(1, 1, feature).replace(" timeout=30", ""));
+        let client = world.client();
+        world.pass(Duration::from_secs(1));
+        world.bind(client, 1, "cn=a,dc=x", "a");
+        let (hanging, _) = world.one_request();
+        assert_eq!(world.upstreams(pool), [hanging]);
+        assert_eq!(world.balancer.unanswered_binds(world.now), [0; 0]);
+        world.pass(Duration::from_secs(3600));
+        assert_eq!(world.balancer.unanswered_binds(world.now), [client]);
+        assert_eq!(world.answers(client), [""; 0]);
+        assert_eq!(world.upstreams(pool), [hanging]);
+        // What the event loop does about a closed socket.
+        world.balancer.client_gone(client);
+        world.pass(Duration::from_millis(250));
+        world.connect_all();
+        let other = world.client();
+        world.bind(other, 1, "cn=b,dc=x", "b");
+        let (upstream, _) = world.one_request();
+        assert_ne!(upstream, hanging, "{feature}");
+    }
+}
+
+/// The server is to forget an exchange, and answers nothing at all any more.
+#[test]
+fn an_exchange_that_is_not_forgotten_ends_without_a_timeout_too() {
+    let mut world = World::new(&conf(1, 1, "").replace(" timeout=30", ""));
+    let client = world.client();
+    world.send(client, |out| client::sasl_bind(out, MessageId(1), "", "SCRAM-SHA-256", Some(b"x"), &[]));
+    let (hanging, request) = world.one_request();
+    world.answer(hanging, request.id, ResponseOp::Bind, ResultCode::SASL_BIND_IN_PROGRESS, "");
+    world.balancer.client_gone(client);
+    world.settle();
+    assert_eq!(world.one_request().1.what, "bind ");
+    world.pass(Duration::from_secs(11));
+    assert!(!world.upstreams(Pool::Bind).contains(&hanging));
+}
+
 #[test]
 fn a_silent_connection_is_replaced() {
     let mut world = World::new(&conf(1, 1, ""));

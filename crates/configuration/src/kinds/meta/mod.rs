@@ -143,13 +143,13 @@ impl KindSettings for MetaSettings {
         }
     }
 
+    /// Under cn=config targets are added one by one, and a file says what is there.
+    fn note(&self) -> Option<&'static str> {
+        let text = "this database has no target, and finds nothing: add one, such as uri ldap://ldap.example.com/dc=example,dc=com";
+        self.targets.is_empty().then_some(text)
+    }
+
     fn check(&self, database: &Database) -> Result<(), ConfigError> {
-        // Under cn=config targets are added one by one.
-        if self.targets.is_empty() && matches!(database.origin, Origin::Line { .. }) {
-            let message = format!("{} {} database needs a `uri`", article(database), database.kind.name());
-            let help = "such as uri ldap://ldap.example.com/dc=example,dc=com";
-            return Err(ConfigError::new(database.origin.clone(), message).with_help(help));
-        }
         for target in &self.targets {
             let is_above = |suffix: &ConfigDn| target.suffix.normal.is_within(&suffix.normal);
             if !database.suffixes.iter().any(is_above) {
@@ -168,10 +168,6 @@ impl KindSettings for MetaSettings {
             }
         }
     }
-}
-
-fn article(database: &Database) -> &'static str {
-    if database.kind.name().starts_with('a') { "an" } else { "a" }
 }
 
 /// The settings of connections that a directive sets: of the open target, or of all before the first.

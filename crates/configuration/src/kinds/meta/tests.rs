@@ -109,11 +109,23 @@ fn the_other_name() {
     assert!(error.contains("write `database meta`"), "{error}");
 }
 
+/// As it is between the change that adds the database under cn=config and the one that adds its first target.
+#[test]
+fn a_database_without_targets_can_be_exported() {
+    for kind in ["meta", "asyncmeta"] {
+        let (settings, config) = read_as(kind, "idle-timeout 10").unwrap();
+        assert!(settings.targets.is_empty());
+        let notes = config.notes.iter().filter(|note| note.text.contains("has no target"));
+        assert_eq!(notes.count(), 1, "{kind}");
+        let (_, config) = read_as(kind, "uri ldap://a/o=x").unwrap();
+        assert!(!config.notes.iter().any(|note| note.text.contains("has no target")), "{kind}");
+    }
+}
+
 #[test]
 fn what_cannot_be() {
     let many = "uri ldap://a/o=x\n".repeat(65);
     for (lines, expected) in [
-        ("", "a meta database needs a `uri`"),
         ("uri ldap://a", "a target needs a name"),
         ("uri ldap://a/o=y", "not within a suffix"),
         ("uri ldap://a/o=x??base", "a whole subtree"),
