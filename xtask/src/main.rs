@@ -8,6 +8,7 @@ mod image;
 mod instructions;
 mod kind_names;
 mod layers;
+mod memory_folder;
 mod overlay_names;
 mod package;
 mod package_rpm;
@@ -24,6 +25,7 @@ use std::time::Instant;
 
 use ahead::Ahead;
 use anyhow::{Context, bail};
+use memory_folder::MemoryFolder;
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -226,7 +228,9 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
     let mut arguments = test_arguments();
     arguments.extend(rest);
     let what = if rest.is_empty() { progress::What::All } else { progress::What::Chosen };
+    let folder = MemoryFolder::make();
     packages::with_skips(&root(), |command| {
+        folder.iter().for_each(|folder| folder.give(command));
         if WITH_KERBEROS.get().is_some() {
             command.env(KERBEROS_VARIABLE, "required");
         }
