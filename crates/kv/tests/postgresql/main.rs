@@ -52,6 +52,7 @@ over!(
     handles_keep_the_contract,
     caches_follow_the_commits_of_others,
     what_is_wanted_comes_at_once,
+    paths_are_guessed_by_lists,
     round_trips_are_few,
     a_transaction_without_changes_says_what_holds,
     a_session_sees_its_own_and_never_a_mixture,
