@@ -537,7 +537,7 @@ fn a_store_is_made_whatever_time_the_role_has() {
     };
     let opened = thread::scope(|scope| {
         // The lock of who makes a store.
-        scope.spawn(|| engine.sql(&name, "SELECT pg_advisory_lock(7809644627822636918), pg_sleep(3600)"));
+        scope.spawn(|| engine.sql(&name, "SELECT pg_advisory_lock(7809649026153802614), pg_sleep(3600)"));
         until("somebody has the lock", || count("granted"));
         let opening = scope.spawn(|| open(&engine, &name, &unhurried()));
         until("it waits for the lock", || count("NOT granted") || opening.is_finished());
