@@ -489,6 +489,8 @@ fn state_text(state: &SqlState, message: &str) -> String {
         "the engine is slower than the deadline, or waits for a synchronous standby that is away"
     } else if state == &SqlState::READ_ONLY_SQL_TRANSACTION {
         TAKES_NO_WRITES
+    } else if state == &SqlState::INSUFFICIENT_PRIVILEGE {
+        LACKS_RIGHTS
     } else if is_of_shared_connection(state) {
         SHARED_CONNECTION
     } else {
@@ -496,6 +498,10 @@ fn state_text(state: &SqlState, message: &str) -> String {
     };
     format!("{message}: {why}")
 }
+
+#[cfg(feature = "postgresql")]
+const LACKS_RIGHTS: &str = "grant the server's role USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables; \
+    to make them it needs CREATE on the database";
 
 #[cfg(feature = "postgresql")]
 const SHARED_CONNECTION: &str = "what stands in front of PostgreSQL gives a connection to several clients in turn, as PgBouncer does with \
@@ -510,8 +516,13 @@ fn is_of_shared_connection(state: &SqlState) -> bool {
 /// Whether the engine says with it that it does not serve now, rather than that something is wrong with what it holds.
 #[cfg(feature = "postgresql")]
 fn is_unavailable_in(state: &SqlState) -> bool {
-    ["08", "28", "53", "57"].iter().any(|class| state.code().starts_with(class))
-        || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION].contains(&state)
+    ["08", "28", "40", "53", "57"].iter().any(|class| state.code().starts_with(class))
+        || [
+            &SqlState::LOCK_NOT_AVAILABLE,
+            &SqlState::READ_ONLY_SQL_TRANSACTION,
+            &SqlState::INSUFFICIENT_PRIVILEGE,
+        ]
+        .contains(&state)
         || is_of_shared_connection(state)
 }
 
@@ -625,14 +636,17 @@ mod postgresql_tests {
         }
     }
 
-    /// Nobody restores a backup because of what stands in front of the engine.
+    /// Nobody restores a backup because of a role, or of what stands in front of the engine.
     #[test]
-    fn a_connection_that_others_have_in_turn_is_no_damage() {
+    fn what_hinders_the_engine_is_no_damage() {
         for (state, is_unavailable, word) in [
             (SqlState::INVALID_SQL_STATEMENT_NAME, true, "pool_mode=session"),
             (SqlState::DUPLICATE_PSTATEMENT, true, "pool_mode=session"),
             (SqlState::READ_ONLY_SQL_TRANSACTION, true, "takes no writes"),
+            (SqlState::INSUFFICIENT_PRIVILEGE, true, "grant"),
+            (SqlState::T_R_SERIALIZATION_FAILURE, true, "SQLSTATE 40001"),
             (SqlState::UNDEFINED_TABLE, false, "backup"),
+            (SqlState::DATA_CORRUPTED, false, "SQLSTATE XX001"),
             (SqlState::UNDEFINED_COLUMN, false, "SQLSTATE 42703"),
         ] {
             let text = state_text(&state, "no");
