@@ -54,7 +54,7 @@ impl<'s> View<'s> {
         if self.at_hand && !asks {
             return Ok(());
         }
-        let mut missing = self.missing(wanted);
+        let mut missing = self.missing(wanted, KeyBatch { is_first: true, ..KeyBatch::default() });
         if missing.is_empty() && !asks {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl<'s> View<'s> {
                 // What cannot be read is met again by the reader.
                 let _met = self.take(missing, answers);
             }
-            missing = self.missing(wanted);
+            missing = self.missing(wanted, KeyBatch::default());
             if missing.is_empty() {
                 break;
             }
@@ -100,8 +100,7 @@ impl<'s> View<'s> {
         }
     }
 
-    fn missing(&self, wanted: &[Wanted]) -> Vec<Missing> {
-        let mut batch = KeyBatch::default();
+    fn missing(&self, wanted: &[Wanted], mut batch: KeyBatch) -> Vec<Missing> {
         for wanted in wanted {
             match wanted {
                 Wanted::Record { table, key } => self.missing_key(*table, key, &mut batch),
@@ -169,6 +168,10 @@ impl<'s> View<'s> {
     fn missing_guesses(&self, path: &Path, unknown: usize, batch: &mut KeyBatch) {
         let Some(lists) = path.guesses.as_deref().filter(|_| !self.store.engine.walks()) else { return };
         let steps = path.steps.get(unknown..).unwrap_or_default();
+        // The answer to the question itself has the id that the last step leads to.
+        if batch.is_first && steps.len() < 2 {
+            return;
+        }
         for (place, step) in steps.iter().enumerate() {
             if batch.guesses >= GUESSES_MAX {
                 return;
@@ -179,7 +182,6 @@ impl<'s> View<'s> {
             let range = Range { table: number, from: from.clone(), to: Some(to.clone()) };
             let known = self.store.known().cache.first(&range, self.version());
             match known {
-                // The answer to the question itself has the id of the next step.
                 CacheLookup::Unknown if place > 0 => {
                     batch.guesses += 1;
                     batch.block(table, (from, to));
@@ -262,6 +264,8 @@ struct KeyBatch {
     others: Vec<Missing>,
     /// How often it was guessed.
     guesses: usize,
+    /// Nothing was asked before.
+    is_first: bool,
 }
 
 impl KeyBatch {
