@@ -532,7 +532,10 @@ fn a_store_is_made_whatever_time_the_role_has() {
     let short = format!("ALTER DATABASE {name} SET lock_timeout = 1");
     engine.sql("postgres", &short).expect("set");
     let count = |what: &str| {
-        let text = format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {what}");
+        let text = format!(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {what} AND \
+             database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        );
         engine.sql(&name, &text).is_some_and(|count| count != "0")
     };
     let opened = thread::scope(|scope| {
