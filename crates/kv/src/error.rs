@@ -251,6 +251,7 @@ impl Fault {
             Self::PostgreSql { error, .. } => error.code().is_some_and(|state| {
                 state.code().starts_with("28")
                     || [&SqlState::INVALID_CATALOG_NAME, &SqlState::INSUFFICIENT_PRIVILEGE].contains(&state)
+                    || is_of_shared_connection(state)
             }),
             Self::Servers(faults) => faults.iter().any(|server| server.fault.is_refusal()),
             _ => false,
@@ -281,6 +282,7 @@ impl Fault {
                 error.is_closed()
                     // Another server may take writes now.
                     || error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+                    || error.code().is_some_and(is_of_shared_connection)
                     || error.as_db_error().is_none_or(is_fatal)
             }
             #[cfg(feature = "etcd")]
@@ -297,13 +299,7 @@ impl Fault {
             #[cfg(feature = "postgresql")]
             Self::PostgreSql { error, .. } => match error.as_db_error() {
                 None => true,
-                Some(answer) => {
-                    let code = answer.code().code();
-                    is_fatal(answer)
-                        || ["08", "28", "53", "57"].iter().any(|class| code.starts_with(class))
-                        || [&SqlState::LOCK_NOT_AVAILABLE, &SqlState::READ_ONLY_SQL_TRANSACTION]
-                            .contains(&answer.code())
-                }
+                Some(answer) => is_fatal(answer) || is_unavailable_in(answer.code()),
             },
             #[cfg(feature = "etcd")]
             Self::Etcd(status) => status.is_unavailable(),
@@ -484,21 +480,56 @@ fn of_state(state: &SqlState, is_fatal: bool) -> Verdict {
     if state == &SqlState::DISK_FULL { Verdict::Full } else { Verdict::Failed }
 }
 
+/// What the engine says, and what is to be done.
+#[cfg(feature = "postgresql")]
+fn state_text(state: &SqlState, message: &str) -> String {
+    let why = if state == &SqlState::UNDEFINED_TABLE {
+        "the store in the engine is incomplete; restore it from its backup"
+    } else if state == &SqlState::QUERY_CANCELED {
+        "the engine is slower than the deadline, or waits for a synchronous standby that is away"
+    } else if state == &SqlState::READ_ONLY_SQL_TRANSACTION {
+        TAKES_NO_WRITES
+    } else if state == &SqlState::INSUFFICIENT_PRIVILEGE {
+        LACKS_RIGHTS
+    } else if is_of_shared_connection(state) {
+        SHARED_CONNECTION
+    } else {
+        return format!("{message} (SQLSTATE {})", state.code());
+    };
+    format!("{message}: {why}")
+}
+
+#[cfg(feature = "postgresql")]
+const LACKS_RIGHTS: &str = "grant the server's role USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its tables; \
+    to make them it needs CREATE on the database";
+
+#[cfg(feature = "postgresql")]
+const SHARED_CONNECTION: &str = "what stands in front of PostgreSQL gives a connection to several clients in turn, as PgBouncer does with \
+    pool_mode=transaction; set pool_mode=session, or name PostgreSQL's own port in the address";
+
+/// Whether a prepared statement is not there, or is there before it was made: the connection has been somebody else's.
+#[cfg(feature = "postgresql")]
+fn is_of_shared_connection(state: &SqlState) -> bool {
+    [&SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::DUPLICATE_PSTATEMENT].contains(&state)
+}
+
+/// Whether the engine says with it that it does not serve now, rather than that something is wrong with what it holds.
+#[cfg(feature = "postgresql")]
+fn is_unavailable_in(state: &SqlState) -> bool {
+    ["08", "28", "40", "53", "57"].iter().any(|class| state.code().starts_with(class))
+        || [
+            &SqlState::LOCK_NOT_AVAILABLE,
+            &SqlState::READ_ONLY_SQL_TRANSACTION,
+            &SqlState::INSUFFICIENT_PRIVILEGE,
+        ]
+        .contains(&state)
+        || is_of_shared_connection(state)
+}
+
 #[cfg(feature = "postgresql")]
 fn sql_text(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
-        Some(answer) if answer.code() == &SqlState::UNDEFINED_TABLE => {
-            format!("{}: the store in the engine is incomplete; restore it from its backup", answer.message())
-        }
-        Some(answer) if answer.code() == &SqlState::QUERY_CANCELED => {
-            let why =
-                "the engine is slower than the deadline, or waits for a synchronous standby that is away";
-            format!("{}: {why}", answer.message())
-        }
-        Some(answer) if answer.code() == &SqlState::READ_ONLY_SQL_TRANSACTION => {
-            format!("{}: {TAKES_NO_WRITES}", answer.message())
-        }
-        Some(answer) => format!("{} (SQLSTATE {})", answer.message(), answer.code().code()),
+        Some(answer) => state_text(answer.code(), answer.message()),
         None if takes_no_writes(error) => TAKES_NO_WRITES.to_owned(),
         None => {
             use std::error::Error as _;
@@ -602,6 +633,25 @@ mod postgresql_tests {
             (SqlState::CONNECTION_FAILURE, false, Verdict::Unknown),
         ] {
             assert_eq!(of_state(&state, is_fatal), expected, "{state:?} {is_fatal}");
+        }
+    }
+
+    /// Nobody restores a backup because of a role, or of what stands in front of the engine.
+    #[test]
+    fn what_hinders_the_engine_is_no_damage() {
+        for (state, is_unavailable, word) in [
+            (SqlState::INVALID_SQL_STATEMENT_NAME, true, "pool_mode=session"),
+            (SqlState::DUPLICATE_PSTATEMENT, true, "pool_mode=session"),
+            (SqlState::READ_ONLY_SQL_TRANSACTION, true, "takes no writes"),
+            (SqlState::INSUFFICIENT_PRIVILEGE, true, "grant"),
+            (SqlState::T_R_SERIALIZATION_FAILURE, true, "SQLSTATE 40001"),
+            (SqlState::UNDEFINED_TABLE, false, "backup"),
+            (SqlState::DATA_CORRUPTED, false, "SQLSTATE XX001"),
+            (SqlState::UNDEFINED_COLUMN, false, "SQLSTATE 42703"),
+        ] {
+            let text = state_text(&state, "no");
+            assert!(text.starts_with("no") && text.contains(word), "{text}");
+            assert_eq!(is_unavailable_in(&state), is_unavailable, "{state:?}");
         }
     }
 }

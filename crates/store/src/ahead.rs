@@ -2,6 +2,9 @@
 //!
 //! It changes no answer. What was not wanted ahead is fetched when it is read.
 
+use std::fmt;
+use std::sync::Arc;
+
 use crate::table::{KeyRange, TableId};
 
 /// Bytes of an id that a value of a [`Path`] begins with.
@@ -38,4 +41,13 @@ pub struct Path {
     /// The id that the key of the first one begins with.
     pub from: [u8; ID_BYTES],
     pub steps: Vec<Vec<u8>>,
+    /// Where to guess the ids of later steps, for a store that learns one step in each round trip.
+    pub guesses: Option<Arc<dyn StepLists>>,
+}
+
+/// Posting lists that have the ids which steps of a [`Path`] lead to.
+pub trait StepLists: fmt::Debug + Send + Sync {
+    /// A list that has the id of each record that a step with these bytes leads to, whatever record it starts from; none if there is no
+    /// such list. An id of the list may as well be of something else.
+    fn list(&self, step: &[u8]) -> Option<(TableId, Vec<u8>)>;
 }

@@ -23,7 +23,7 @@ pub mod store;
 pub mod table;
 pub mod write_set;
 
-pub use ahead::{Path, Wanted};
+pub use ahead::{Path, StepLists, Wanted};
 pub use error::{Attempt, CommitError, OpenError, ReadError};
 pub use layered::Layered;
 pub use store::{

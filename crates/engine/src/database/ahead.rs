@@ -1,11 +1,15 @@
 //! What it takes to find entries by their names, told to a store that is a round trip away before it is read.
 
+use std::sync::Arc;
+
+use larix_proto::Rdn;
 use larix_schema::NormalDn;
-use larix_store::{Path, ReadError, Store, TableId, Wanted};
+use larix_store::{Path, ReadError, StepLists, Store, TableId, Wanted};
 
 use super::facts::referrals_key;
 use super::{Database, DatabaseState};
 use crate::entry::EntryId;
+use crate::index::{KeyKind, Kinds, key};
 use crate::tables::{ATTRIBUTES, ENTRIES, INDEX, META, TREE, meta};
 use crate::tree;
 
@@ -47,7 +51,7 @@ pub(crate) fn facts(state: &DatabaseState) -> Vec<Wanted> {
 }
 
 /// The way from the root to the entry of a name.
-pub(crate) fn path(state: &DatabaseState, name: &NormalDn) -> Option<Wanted> {
+pub(crate) fn path(state: &Arc<DatabaseState>, name: &NormalDn) -> Option<Wanted> {
     let suffix = state.settings.suffixes.iter().find(|suffix| name.is_within(&suffix.normal))?;
     // What stands in a key behind the superior's id.
     let step =
@@ -58,5 +62,22 @@ pub(crate) fn path(state: &DatabaseState, name: &NormalDn) -> Option<Wanted> {
         steps.extend(step(suffix.normal.as_str().as_bytes()));
     }
     steps.reverse();
-    Some(Wanted::Path(Path { table: TREE, records: ENTRIES, from: EntryId::ROOT.to_bytes(), steps }))
+    let guesses: Arc<dyn StepLists> = Arc::<DatabaseState>::clone(state);
+    let from = EntryId::ROOT.to_bytes();
+    Some(Wanted::Path(Path { table: TREE, records: ENTRIES, from, steps, guesses: Some(guesses) }))
+}
+
+impl StepLists for DatabaseState {
+    /// An entry has the values of its RDN, so it is in the lists of these values. An RDN that was cut for its key names none.
+    fn list(&self, step: &[u8]) -> Option<(TableId, Vec<u8>)> {
+        let rdn = Rdn::parse(std::str::from_utf8(step).ok()?).ok()?;
+        rdn.avas().iter().filter(|ava| !ava.hex).find_map(|ava| {
+            let description = self.schema.describe(ava.attribute).ok()?;
+            let number = self.catalog.number(&description)?;
+            let row = self.catalog.row(number).filter(|row| row.usable().has(Kinds::EQUALITY))?;
+            let asserted = self.schema.bind_equality(&description, &ava.value).ok()?;
+            row.equality.filter(|rule| rule.shares_keys_with(asserted.rule))?;
+            Some((INDEX, key::make(number, KeyKind::Equality, asserted.value.key())))
+        })
+    }
 }

@@ -104,7 +104,8 @@ impl Etcd {
         work: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
         let result = self.runtime.call(deadline, work);
-        if let Err(Fault::Late(_)) = &result {
+        // One that hangs, or that holds something else than the members do.
+        if let Err(Fault::Late(_) | Fault::Lie(_)) = &result {
             self.shared.client.move_on();
         }
         result
@@ -164,7 +165,11 @@ impl Engine for Etcd {
 
     fn holds(&self, version: u64, attempt: &[u8]) -> Result<CommitPresence, Fault> {
         let (shared, attempt) = (Arc::clone(&self.shared), attempt.to_vec());
-        self.run(async move { shared.holds(version, &attempt).await })
+        let held = self.run(async move { shared.holds(version, &attempt).await })?;
+        if held != CommitPresence::Present && !held.is_too_old(version) {
+            self.shared.client.move_on();
+        }
+        Ok(held)
     }
 
     fn counts(&self) -> Result<Vec<(u8, u64)>, Fault> {

@@ -23,6 +23,10 @@ impl EngineSnapshot for AtRevision<'_> {
         let (shared, revision) = (Arc::clone(&self.etcd.shared), self.revision);
         self.etcd.run(async move { shared.answers(&questions, revision).await })
     }
+
+    fn leave(self: Box<Self>) {
+        self.etcd.shared.client.move_on();
+    }
 }
 
 /// Which question an operation belongs to, and which of its keys or ranges it asks for.

@@ -20,6 +20,10 @@ const APPLICATION_NAME_BYTES_MAX: usize = 63;
 /// How long connecting may take, for each server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Said first on each connection. The names in statements are the engine's own, whatever path role and database have: somebody else may
+/// have made functions and operators of these names, which would be carried out in the name of this role.
+pub(crate) const OWN_PATH: &str = "SET search_path = pg_catalog";
+
 /// Where an engine is and who asks. It is never shown with its password.
 #[derive(Clone)]
 pub(crate) struct Address {

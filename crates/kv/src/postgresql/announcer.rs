@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_postgres::Client;
 
-use super::address::{Address, NewConnection};
+use super::address::{Address, NewConnection, OWN_PATH};
 use super::link::{self, Pool};
 use crate::engine::CommitListener;
 use crate::error::Fault;
@@ -81,7 +81,9 @@ async fn tell(
                 // The next notification sees its end.
                 let _end = own.await;
             });
-            let (client, _) = connection.insert((client, AbortOnDrop(Some(task.abort_handle()))));
+            let task = AbortOnDrop(Some(task.abort_handle()));
+            client.batch_execute(OWN_PATH).await?;
+            let (client, _) = connection.insert((client, task));
             client
         }
     };

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Client};
 
-use super::address::{Address, NewConnection};
+use super::address::{Address, NewConnection, OWN_PATH};
 use super::statements::Statements;
 use crate::engine::Limits;
 use crate::error::Fault;
@@ -281,6 +281,9 @@ impl Pool {
             let NewConnection { client, connection, .. } = address.connect().await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));
+            // The deadline is that of the call. One of the role may be too short to make tables in.
+            let settings = format!("{OWN_PATH}; SET statement_timeout = 0; SET lock_timeout = 0");
+            client.batch_execute(&settings).await?;
             work(client).await
         })
     }
@@ -362,7 +365,7 @@ impl Pool {
                 notifier.notify_one();
             });
             let connection = AbortOnDrop(Some(task.abort_handle()));
-            client.batch_execute(&text).await?;
+            client.batch_execute(&format!("{OWN_PATH}; {text}")).await?;
             let client = Arc::new(client);
             Ok(Listener { client, notify, _connection: connection, handle, deadline, trips, listen: text })
         })

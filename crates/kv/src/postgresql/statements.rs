@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio_postgres::{Client, Statement};
 
+use super::address::OWN_PATH;
 use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_LISTED_MAX, FIRSTS as RECORDS_FIRST, Question};
 use crate::error::Fault;
 
@@ -192,7 +193,7 @@ impl Statements {
         let milliseconds = deadline.as_millis();
         client
             .batch_execute(&format!(
-                "SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
+                "{OWN_PATH}; SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
                  SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
                  SET client_min_messages = 'warning'; {GO_BY_KEYS}; \
                  SELECT set_config('synchronous_commit', 'on', false) \

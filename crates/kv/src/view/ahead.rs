@@ -2,6 +2,7 @@
 
 use larix_store::ahead::ID_BYTES;
 use larix_store::ordered::check_key;
+use larix_store::posting::ids_of_only_block;
 use larix_store::{Direction, Path, ReadError, TableId, Wanted};
 
 use super::{SCAN_FIRST, View, behind_all, blocks_of, half_open};
@@ -12,6 +13,11 @@ use crate::store::KvStore;
 
 /// The id in the key of the record that says how long a posting list is.
 const HEADER_ID: [u8; 8] = [u8::MAX; 8];
+
+/// Lists and ids that one question guesses by, and ids of one list. With its other keys the question has to fit into a transaction of etcd
+/// (32 operations at the least).
+const GUESSES_MAX: usize = 12;
+const GUESSED_IDS_MAX: u64 = 4;
 
 /// A half-open range of keys.
 type Bounds = (Vec<u8>, Vec<u8>);
@@ -48,7 +54,7 @@ impl<'s> View<'s> {
         if self.at_hand && !asks {
             return Ok(());
         }
-        let mut missing = self.missing(wanted);
+        let mut missing = self.missing(wanted, KeyBatch { is_first: true, ..KeyBatch::default() });
         if missing.is_empty() && !asks {
             return Ok(());
         }
@@ -64,7 +70,7 @@ impl<'s> View<'s> {
                 // What cannot be read is met again by the reader.
                 let _met = self.take(missing, answers);
             }
-            missing = self.missing(wanted);
+            missing = self.missing(wanted, KeyBatch::default());
             if missing.is_empty() {
                 break;
             }
@@ -94,8 +100,7 @@ impl<'s> View<'s> {
         }
     }
 
-    fn missing(&self, wanted: &[Wanted]) -> Vec<Missing> {
-        let mut batch = KeyBatch::default();
+    fn missing(&self, wanted: &[Wanted], mut batch: KeyBatch) -> Vec<Missing> {
         for wanted in wanted {
             match wanted {
                 Wanted::Record { table, key } => self.missing_key(*table, key, &mut batch),
@@ -146,6 +151,7 @@ impl<'s> View<'s> {
                     None => return,
                 },
                 Some(CacheLookup::Unknown) => {
+                    self.missing_guesses(path, done, batch);
                     let steps = path.steps.get(done..).unwrap_or_default().to_vec();
                     batch.others.push(Missing::Path(Path { from: at, steps, ..path.clone() }));
                     return;
@@ -153,6 +159,46 @@ impl<'s> View<'s> {
                 Some(CacheLookup::Nothing) | None => return,
             }
             self.missing_key(path.records, &at, batch);
+        }
+    }
+
+    /// Where the engine does not follow a path, its steps from `unknown` on would take a round trip each. So lists that have the ids of
+    /// later steps are asked for together with the next step, and then, together with the one behind it, what these ids lead to. What was
+    /// guessed wrong costs bytes only: readers go by the rows.
+    fn missing_guesses(&self, path: &Path, unknown: usize, batch: &mut KeyBatch) {
+        let Some(lists) = path.guesses.as_deref().filter(|_| !self.store.engine.walks()) else { return };
+        let steps = path.steps.get(unknown..).unwrap_or_default();
+        // The answer to the question itself has the id that the last step leads to.
+        if batch.is_first && steps.len() < 2 {
+            return;
+        }
+        for (place, step) in steps.iter().enumerate() {
+            if batch.guesses >= GUESSES_MAX {
+                return;
+            }
+            let Some((table, list)) = lists.list(step) else { continue };
+            let Ok(number) = self.store.number(table) else { continue };
+            let (from, to) = blocks_of(&list);
+            let range = Range { table: number, from: from.clone(), to: Some(to.clone()) };
+            let known = self.store.known().cache.first(&range, self.version());
+            match known {
+                CacheLookup::Unknown if place > 0 => {
+                    batch.guesses += 1;
+                    batch.block(table, (from, to));
+                }
+                CacheLookup::Some((block, value)) => {
+                    let first = (&*block, &*value);
+                    let ids = ids_of_only_block(table, &list, first, GUESSED_IDS_MAX).unwrap_or_default();
+                    for id in ids.into_iter().map(u64::to_be_bytes) {
+                        batch.guesses += 1;
+                        self.missing_key(path.records, &id, batch);
+                        if let Some(next) = steps.get(place + 1) {
+                            self.missing_key(path.table, &[&id[..], next].concat(), batch);
+                        }
+                    }
+                }
+                CacheLookup::Unknown | CacheLookup::Nothing => {}
+            }
         }
     }
 
@@ -216,6 +262,10 @@ struct KeyBatch {
     keys: Vec<(TableId, Vec<Vec<u8>>)>,
     blocks: Vec<(TableId, Vec<Bounds>)>,
     others: Vec<Missing>,
+    /// How often it was guessed.
+    guesses: usize,
+    /// Nothing was asked before.
+    is_first: bool,
 }
 
 impl KeyBatch {

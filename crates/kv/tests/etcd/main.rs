@@ -47,6 +47,7 @@ over!(
     handles_keep_the_contract,
     caches_follow_the_commits_of_others,
     what_is_wanted_comes_at_once,
+    paths_are_guessed_by_lists,
     round_trips_are_few,
     a_transaction_without_changes_says_what_holds,
     a_session_sees_its_own_and_never_a_mixture,
@@ -68,6 +69,30 @@ fn open(address: &str, options: &KvOptions) -> Result<KvStore, OpenError> {
 fn fresh(etcd: &Etcd) -> (KvStore, String) {
     let address = etcd.prefix();
     (open(&address, &unhurried()).expect("open"), address)
+}
+
+/// What answers at the address of a member may be another etcd: one that was begun anew, or from an older copy.
+#[test]
+fn an_etcd_that_holds_something_else_is_left_for_a_member() {
+    let (Some(mut etcd), Some(other)) = (Etcd::start(), Etcd::start()) else { return };
+    let address = format!("etcd://127.0.0.1:{},127.0.0.1:{}/p", etcd.port(), other.port());
+    let store = open(&address, &unhurried()).expect("open");
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    etcd.crash(0);
+    assert!(store.snapshot().is_err(), "it holds nothing");
+    etcd.run();
+    until("the member is asked again", || store.snapshot().is_ok());
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+
+    let elsewhere = format!("etcd://127.0.0.1:{}/p", other.port());
+    drop(open(&elsewhere, &unhurried()).expect("open"));
+    etcd.crash(0);
+    let Err(ReadError::Unavailable(error)) = store.snapshot() else { panic!("it lacks a commit") };
+    assert!(error.to_string().contains("does not hold commit"), "{error}");
+    etcd.run();
+    until("the member is asked again", || store.snapshot().is_ok());
+    commit(&store, &put(b"a", b"2")).expect("commit");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
 }
 
 /// Rows of one commit, more than a transaction may have.

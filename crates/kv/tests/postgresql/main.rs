@@ -52,6 +52,7 @@ over!(
     handles_keep_the_contract,
     caches_follow_the_commits_of_others,
     what_is_wanted_comes_at_once,
+    paths_are_guessed_by_lists,
     round_trips_are_few,
     a_transaction_without_changes_says_what_holds,
     a_session_sees_its_own_and_never_a_mixture,
@@ -487,6 +488,70 @@ fn statements_go_by_keys_whatever_the_engine_knows_of_its_tables() {
     until("it is counted", || counted("idx_scan") > by_key);
     assert_eq!(counted("seq_scan"), whole, "a table was gone through");
     assert!(counted("idx_tup_fetch") - fetched < ROWS, "a key was gone through");
+}
+
+/// What others have made in the database is not carried out in the name of the store's role, and cannot change what statements mean.
+#[test]
+fn functions_and_operators_are_the_engines_own_whatever_the_path() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    for text in [
+        "CREATE SCHEMA others",
+        "CREATE FUNCTION others.same(bytea, bytea) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
+        "CREATE OPERATOR others.= (LEFTARG = bytea, RIGHTARG = bytea, FUNCTION = others.same)",
+        // The arguments fit better than those of the engine's own, so that these count behind pg_catalog, too.
+        "CREATE FUNCTION others.unnest(bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql AS $$BEGIN RAISE 'called'; END$$",
+        "CREATE FUNCTION others.times(bigint, interval) RETURNS interval LANGUAGE plpgsql AS $$BEGIN RAISE 'called'; END$$",
+        "CREATE OPERATOR others.* (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = others.times)",
+    ] {
+        engine.sql(&name, text).expect(text);
+    }
+    for path in ["others, pg_catalog", "pg_catalog, others"] {
+        let text = format!("ALTER DATABASE {name} SET search_path = {path}");
+        engine.sql("postgres", &text).expect("set");
+        let opened = || open(&engine, &name, &unhurried()).expect("open");
+        let (writer, reader) = (opened(), opened());
+        for (key, value) in [(b"a", b"1"), (b"b", b"2")] {
+            commit(&writer, &put(key, value)).expect("commit");
+        }
+        let mut set = WriteSet::new();
+        set.delete(ORDERED, b"a");
+        commit(&writer, &set).expect("commit");
+        assert_eq!(get(&reader, b"a"), None, "{path}");
+        assert_eq!(get(&reader, b"b").as_deref(), Some(&b"2"[..]), "{path}");
+        writer.renew_lease("ldap://one", Duration::from_secs(600)).expect("lease");
+        writer.release_lease().expect("released");
+    }
+}
+
+/// A role may have a time for its statements and their locks that is too short for making tables.
+#[test]
+fn a_store_is_made_whatever_time_the_role_has() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let short = format!("ALTER DATABASE {name} SET lock_timeout = 1");
+    engine.sql("postgres", &short).expect("set");
+    let count = |what: &str| {
+        let text = format!(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {what} AND \
+             database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        );
+        engine.sql(&name, &text).is_some_and(|count| count != "0")
+    };
+    let opened = thread::scope(|scope| {
+        // The lock of who makes a store.
+        scope.spawn(|| engine.sql(&name, "SELECT pg_advisory_lock(7809649026153802614), pg_sleep(3600)"));
+        until("somebody has the lock", || count("granted"));
+        let opening = scope.spawn(|| open(&engine, &name, &unhurried()));
+        until("it waits for the lock", || count("NOT granted") || opening.is_finished());
+        let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3600)%' AND \
+                    pid <> pg_backend_pid()";
+        engine.sql("postgres", ends).expect("ended");
+        opening.join().expect("it opens")
+    });
+    let store = opened.expect("open");
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
 }
 
 #[test]

@@ -155,6 +155,11 @@ pub(crate) fn what_is_wanted_comes_at_once<P: TestEngine>(engine: &P) {
     wanted::comes_at_once(&writer, &reader, P::PATH_TRIPS);
 }
 
+pub(crate) fn paths_are_guessed_by_lists<P: TestEngine>(engine: &P) {
+    let (writer, place) = fresh(engine);
+    wanted::is_guessed(&writer, &|| open(&place, &unhurried()).expect("open"), P::PATH_TRIPS);
+}
+
 pub(crate) fn round_trips_are_few(engine: &impl TestEngine) {
     let (store, place) = fresh(engine);
     let mut set = WriteSet::new();

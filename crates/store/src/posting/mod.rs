@@ -68,6 +68,21 @@ pub(crate) fn head<R: OrderedRead>(
     Ok(view.count)
 }
 
+/// The ids of `key`, when they are all in one block and at most `limit`: `block` and `value` are the first record of the list.
+pub fn ids_of_only_block(
+    table: TableId,
+    key: &[u8],
+    (block, value): (&[u8], &[u8]),
+    limit: u64,
+) -> Option<Vec<u64>> {
+    let view = View::parse(table, own_block(key, block)?, value).ok()?;
+    if view.listed || view.count > limit {
+        return None;
+    }
+    let mut ids = Ids::new(view);
+    Some(std::iter::from_fn(|| ids.next(value)).collect())
+}
+
 fn header<R: OrderedRead>(source: &R, table: TableId, key: &[u8]) -> Result<Header, ReadError> {
     match source.value(table, &block_key(key, HEADER_ID))? {
         Some(value) => Header::parse(table, &value),

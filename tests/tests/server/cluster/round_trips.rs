@@ -18,7 +18,7 @@ const DEEP: [&str; 4] =
 
 /// The most that an operation may take.
 pub(super) struct Most {
-    /// A read by a name of six RDNs, of which the node knows three.
+    /// A read by a name of which the node knows neither the entry nor its three next superiors.
     pub(super) read: u64,
     pub(super) search: u64,
     pub(super) bind: u64,
@@ -84,7 +84,7 @@ impl Counted {
 }
 
 pub(super) fn count(address: &str, most: &Most) {
-    let mut nodes = nodes_with(address, 2, LEASE, ("", "index sn eq\n"));
+    let mut nodes = nodes_with(address, 2, LEASE, ("", "index sn,ou eq\n"));
     nodes[0].start();
     fill(&nodes[0]);
     let mut loading = Counted::to(&nodes[0]);
