@@ -16,5 +16,6 @@ mod replica_status;
 mod ring;
 mod ring_namespaces;
 mod slow;
+mod subentries;
 mod unique_races;
 mod value_conflicts;
