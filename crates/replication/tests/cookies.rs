@@ -872,3 +872,35 @@ fn subentries_are_content() {
         assert!(gone.iter().any(|message| message.starts_with("delete 5")), "{who:?}: {gone:?}");
     }
 }
+
+/// A slapd deletes whatever it is told of, and is not sent again what its cookie covers.
+#[test]
+fn a_delete_is_not_told_again_of_what_was_brought_back() {
+    let dn = "cn=e,dc=example,dc=com";
+    let value = |name: &str, value: &str| AttributeValues {
+        description: name.to_owned(),
+        values: vec![value.as_bytes().to_vec()],
+    };
+    for who in [Who::Slapd, Who::Larix, Who::Copy, Who::Shadow] {
+        let site = Site::new();
+        site.change(5, dn, csn(OWN, 2));
+        site.remove(5, csn(OWN, 4));
+        let attributes = vec![
+            value("objectClass", "device"),
+            value("structuralObjectClass", "device"),
+            value("cn", "e"),
+            value("entryCSN", &csn(OWN, 6).to_string()),
+            value("createTimestamp", "20260101000006Z"),
+        ];
+        let entry_uuid = Uuid::from_u128(5);
+        let put =
+            ReplicatedChange::Put { entry_uuid, dn: dn.to_owned(), attributes, state: None, place: None };
+        let context_csns = vec![csn(OWN, 6)];
+        site.batch(ReplicatedBatch { changes: vec![put], context_csns, ..ReplicatedBatch::default() });
+        site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 8));
+        let mut search = site.ask(who, &[csn(OWN, 6)]);
+        let messages = search.messages();
+        assert!(messages.iter().any(|message| message.starts_with("add 6")), "{who:?}: {messages:?}");
+        assert!(!messages.iter().any(|message| message.contains(" 5")), "{who:?}: {messages:?}");
+    }
+}
