@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
 
 mod accesslog_delta;
+mod brought_back;
 mod consumer;
 mod directory;
 mod first_fill;
