@@ -873,9 +873,9 @@ fn subentries_are_content() {
     }
 }
 
-/// A slapd deletes whatever it is told of, and is not sent again what its cookie covers.
+/// A slapd carries out each delete that it receives, and never receives again what its cookie covers.
 #[test]
-fn a_delete_is_not_told_again_of_what_was_brought_back() {
+fn the_delete_of_what_was_brought_back_is_not_sent_again() {
     let dn = "cn=e,dc=example,dc=com";
     let value = |name: &str, value: &str| AttributeValues {
         description: name.to_owned(),

@@ -164,7 +164,7 @@ impl<S: Store> Sweep<S> {
         found: &mut AbsenceReport,
     ) -> Result<(), Fault> {
         let flags = reader.view.flags();
-        // Of subentries that the provider does not name nothing is known.
+        // A provider that names no subentries does not say which of them are gone.
         if flags.has(RecordFlags::GLUE) || (flags.has(RecordFlags::SUBENTRY) && !self.share.subentries) {
             return Ok(());
         }

@@ -274,8 +274,8 @@ pub(super) fn fate<S: Store, N: Snapshot>(
     }
 }
 
-/// Whether the search finds an entry with this entryUUID, whose delete the consumer knows: one that was brought back, as `larix deleted`
-/// does. The consumer has it, or is sent it; a slapd that is told of the delete again deletes it, and is never sent it again.
+/// Whether the search finds an entry with this entryUUID, whose delete the consumer knows: `larix deleted` brings entries back so. The
+/// consumer has it, or receives it in this refresh. If the delete came once more, a slapd would carry it out, and never receive the entry.
 fn lives_again<S: Store, N: Snapshot>(
     part: &mut DatabaseSearch<S>,
     number: usize,
