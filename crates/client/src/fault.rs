@@ -142,7 +142,8 @@ fn refusal(alert: AlertDescription, names: &SettingNames<'_>) -> String {
         AlertDescription::UnknownCA => {
             format!(
                 "the server does not trust the authority of our certificate ({certificate}): its {client_authorities} has to \
-                 have that authority, and {certificate} what stands between it and ours"
+                 have that authority, and {certificate} what stands between it and ours (a server that checks revocations says \
+                 so, too, if its list of that authority is missing or out of date)"
             )
         }
         AlertDescription::CertificateExpired => {

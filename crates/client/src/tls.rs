@@ -250,8 +250,12 @@ impl TlsOptions {
             }
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
             let builder = match check.as_str() {
-                "peer" => builder.with_crls(lists.clone()).only_check_end_entity_revocation(),
-                "all" => builder.with_crls(lists.clone()),
+                // A list that is past its time says nothing of what was revoked since.
+                "peer" => builder
+                    .with_crls(lists.clone())
+                    .only_check_end_entity_revocation()
+                    .enforce_revocation_expiration(),
+                "all" => builder.with_crls(lists.clone()).enforce_revocation_expiration(),
                 _ if lists.is_empty() => builder,
                 _ => builder.with_crls(lists.clone()).allow_unknown_revocation_status(),
             };

@@ -261,6 +261,27 @@ fn a_revoked_authority_signs_no_servers() {
     }
 }
 
+/// What was revoked since the next one was due stands on no list. Where nothing has to be known, an old one is better than none.
+#[test]
+fn a_list_that_is_past_its_time_proves_nothing() {
+    let root = Authority::new("Root");
+    let (server, revoked) = (root.server(), root.server());
+    let trust = Trust::new(&[&root.certificate(), &root.revocations(&[&revoked], 2022)]);
+    let path = trust.path();
+    let ask = |issued: &Issued, check: &str| {
+        Peer::tls(issued, BOTH, None).ask("localhost", &[("tls_cacert", &path), ("tls_crlcheck", check)])
+    };
+    for check in ["peer", "all"] {
+        let error = ask(&server, check).unwrap_err();
+        assert!(
+            error.contains("was to be renewed on 2022-01-01") && error.contains("tls_crlfile"),
+            "{error}"
+        );
+    }
+    assert_eq!(ask(&server, "none"), Ok(()));
+    assert!(ask(&revoked, "none").is_err_and(|error| error.contains("is revoked")));
+}
+
 #[test]
 fn what_is_wrong_with_a_certificate_is_said_with_the_mend() {
     let root = Authority::new("Root");

@@ -21,6 +21,8 @@ pub struct Cookie {
     pub states_kept: bool,
     /// What a Larix says to a Larix of content that other servers keep in part.
     pub content: Option<Content>,
+    /// The pass over the content that it ends sent or named subentries, too: a Larix says so to a Larix.
+    pub subentries_sent: bool,
 }
 
 /// What a cookie says of content that is not all stored where it comes from.
@@ -38,6 +40,7 @@ pub(crate) const DELETES_TOLD: &str = ",deletes=told";
 pub(crate) const STATES_KEPT: &str = ",states=kept";
 pub(crate) const CONTENT_WHOLE: &str = ",content=whole";
 pub(crate) const CONTENT_ELSEWHERE: &str = ",content=elsewhere";
+pub(crate) const SUBENTRIES_SENT: &str = ",subentries=sent";
 
 /// A cookie that cannot be read, with the part that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -103,6 +106,7 @@ impl Cookie {
                 }
                 "deletes" => cookie.deletes_told = value == "told",
                 "states" => cookie.states_kept = value == "kept",
+                "subentries" => cookie.subentries_sent = value == "sent",
                 "content" => {
                     cookie.content = match value {
                         "whole" => Some(Content::Whole),
@@ -140,6 +144,9 @@ impl fmt::Display for Cookie {
             Some(Content::Elsewhere) => f.write_str(CONTENT_ELSEWHERE)?,
             None => {}
         }
+        if self.subentries_sent {
+            f.write_str(SUBENTRIES_SENT)?;
+        }
         Ok(())
     }
 }
@@ -161,6 +168,7 @@ mod tests {
             format!("rid=123,csn={CSN_1},deletes=told"),
             format!("rid=123,csn={CSN_1},content=whole"),
             "rid=001,content=elsewhere".into(),
+            format!("rid=123,csn={CSN_1},deletes=told,subentries=sent"),
         ] {
             assert_eq!(Cookie::parse(&text).unwrap().to_string(), text);
         }

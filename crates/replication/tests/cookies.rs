@@ -138,7 +138,11 @@ impl Site {
 
     fn put_in(&self, (number, dn, csn): (u128, &str, Csn), place: Option<EntryPlace>, context_csns: &[Csn]) {
         let (name, own) = dn.split(',').next().unwrap().split_once('=').unwrap();
-        let class = if name == "dc" { "domain" } else { "device" };
+        let class = match (name, own) {
+            ("dc", _) => "domain",
+            (_, "subentry") => "subentry",
+            _ => "device",
+        };
         let value = |name: &str, value: &str| AttributeValues {
             description: name.to_owned(),
             values: vec![value.as_bytes().to_vec()],
@@ -847,5 +851,56 @@ fn a_name_that_a_new_entry_takes_is_freed_by_a_set() {
         let (gone, taken) = (messages.iter().position(|message| message == "gone 5"), place("add 6"));
         assert!(gone.is_some() && gone < taken, "{who:?}: {messages:?}");
         assert_eq!(place("delete"), None, "{who:?}: {messages:?}");
+    }
+}
+
+/// A search does not show them, and no control asks for all entries: without this a copy never has them.
+#[test]
+fn subentries_are_content() {
+    for who in [Who::Slapd, Who::Larix, Who::Copy, Who::Shadow] {
+        let site = Site::new();
+        let dn = "cn=subentry,dc=example,dc=com";
+        site.put(5, dn, csn(OWN, 2));
+        site.raise(csn(OWN, 2), false);
+        let mut search = site.ask(who, &[]);
+        let all = search.messages();
+        assert!(all.iter().any(|message| message.starts_with("add 5")), "{who:?}: {all:?}");
+        site.change(5, dn, csn(OWN, 5));
+        assert_eq!(search.messages(), ["modify 5 =2:5"], "{who:?}");
+        site.remove(5, csn(OWN, 7));
+        let gone = search.messages();
+        assert!(gone.iter().any(|message| message.starts_with("delete 5")), "{who:?}: {gone:?}");
+    }
+}
+
+/// A slapd carries out each delete that it receives, and never receives again what its cookie covers.
+#[test]
+fn the_delete_of_what_was_brought_back_is_not_sent_again() {
+    let dn = "cn=e,dc=example,dc=com";
+    let value = |name: &str, value: &str| AttributeValues {
+        description: name.to_owned(),
+        values: vec![value.as_bytes().to_vec()],
+    };
+    for who in [Who::Slapd, Who::Larix, Who::Copy, Who::Shadow] {
+        let site = Site::new();
+        site.change(5, dn, csn(OWN, 2));
+        site.remove(5, csn(OWN, 4));
+        let attributes = vec![
+            value("objectClass", "device"),
+            value("structuralObjectClass", "device"),
+            value("cn", "e"),
+            value("entryCSN", &csn(OWN, 6).to_string()),
+            value("createTimestamp", "20260101000006Z"),
+        ];
+        let entry_uuid = Uuid::from_u128(5);
+        let put =
+            ReplicatedChange::Put { entry_uuid, dn: dn.to_owned(), attributes, state: None, place: None };
+        let context_csns = vec![csn(OWN, 6)];
+        site.batch(ReplicatedBatch { changes: vec![put], context_csns, ..ReplicatedBatch::default() });
+        site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 8));
+        let mut search = site.ask(who, &[csn(OWN, 6)]);
+        let messages = search.messages();
+        assert!(messages.iter().any(|message| message.starts_with("add 6")), "{who:?}: {messages:?}");
+        assert!(!messages.iter().any(|message| message.contains(" 5")), "{who:?}: {messages:?}");
     }
 }

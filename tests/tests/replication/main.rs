@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this crate is tests")]
 
 mod accesslog_delta;
+mod brought_back;
 mod consumer;
 mod directory;
 mod first_fill;
@@ -16,5 +17,6 @@ mod replica_status;
 mod ring;
 mod ring_namespaces;
 mod slow;
+mod subentries;
 mod unique_races;
 mod value_conflicts;

@@ -163,7 +163,9 @@ impl<S: Store> Sweep<S> {
         filter: Option<&Filter>,
         found: &mut AbsenceReport,
     ) -> Result<(), Fault> {
-        if reader.view.flags().has(RecordFlags::GLUE) {
+        let flags = reader.view.flags();
+        // A provider that names no subentries does not say which of them are gone.
+        if flags.has(RecordFlags::GLUE) || (flags.has(RecordFlags::SUBENTRY) && !self.share.subentries) {
             return Ok(());
         }
         let Some(uuid) = text_of(reader, self.known.entry_uuid)?.and_then(|t| Uuid::try_parse(&t).ok())

@@ -271,6 +271,8 @@ pub struct Share {
     pub seen: Vec<Csn>,
     /// Other servers keep a part of the provider's content: what is absent goes, whether the provider has seen it or not.
     pub whole: bool,
+    /// The provider sent or named subentries, too: those that are absent go. A slapd does so only when they are changed.
+    pub subentries: bool,
 }
 
 /// How many entries a refresh may delete without the administrator's consent.

@@ -356,7 +356,10 @@ impl SearchTask {
         let passed = match self.controls.subentries {
             Some(true) => !flags.has(RecordFlags::SUBENTRY),
             Some(false) => flags.has(RecordFlags::SUBENTRY),
-            None => flags.has(RecordFlags::SUBENTRY) && self.scope != Scope::Base,
+            // A consumer has no other way to them: the control leaves out all but subentries.
+            None => {
+                flags.has(RecordFlags::SUBENTRY) && self.scope != Scope::Base && !self.answer.for_consumer
+            }
         };
         let followed = flags.has(RecordFlags::ALIAS)
             && scope::searches(self.deref)

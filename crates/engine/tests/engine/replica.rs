@@ -695,6 +695,7 @@ fn what_a_provider_does_not_name_goes_within_a_limit() {
     let run = |present: &[u128], limit: DeleteLimit, seen: &[Csn]| {
         let share = Share {
             whole: false,
+            subentries: true,
             base: "ou=Groups,dc=example,dc=com".to_owned(),
             scope: Scope::OneLevel,
             filter: None,
@@ -720,6 +721,32 @@ fn what_a_provider_does_not_name_goes_within_a_limit() {
         assert_eq!(f.entry(&dn).is_some(), is_there, "{number}");
     }
     find_nothing(&f);
+}
+
+/// A slapd's pass over its content names none.
+#[test]
+fn subentries_go_where_the_provider_names_them() {
+    let dn = "cn=s,ou=Groups,dc=example,dc=com";
+    let more =
+        [("objectClass", "subentry"), ("structuralObjectClass", "subentry"), ("subtreeSpecification", "{}")];
+    for subentries in [false, true] {
+        let f = filled();
+        assert_eq!(apply(&f, [put(70, dn, csn(2, 1), &more)]), "done");
+        let share = Share {
+            whole: false,
+            subentries,
+            base: "ou=Groups,dc=example,dc=com".to_owned(),
+            scope: Scope::OneLevel,
+            filter: None,
+            seen: vec![csn(2, 9)],
+        };
+        let (sender, receiver) = mpsc::channel();
+        let done = Box::new(move |outcome| sender.send(outcome).unwrap());
+        f.directory.databases()[0].delete_absent(&share, &UuidSet::new(), DeleteLimit::default(), done);
+        assert_eq!(receiver.recv().unwrap(), DeleteOutcome::Deleted(subentries.into()));
+        assert_eq!(f.entry(dn).is_none(), subentries);
+        find_nothing(&f);
+    }
 }
 
 /// Entries that another server than the provider keeps: no CSN of the provider says anything of them.
@@ -753,6 +780,7 @@ fn entries_of_another_server_are_judged_by_no_csn() {
     assert_eq!(f.value(dn, "description").as_deref(), Some("again"));
     let share = Share {
         whole: true,
+        subentries: true,
         base: "ou=Groups,dc=example,dc=com".to_owned(),
         scope: Scope::OneLevel,
         filter: None,

@@ -580,6 +580,7 @@ fn a_delete_that_is_found_by_absence_is_told_under_an_own_csn() {
     assert_eq!(apply(&f, [put(1, A, csn(3, 5), &[])]), "done");
     let share = Share {
         whole: false,
+        subentries: true,
         base: SUFFIX.to_owned(),
         scope: Scope::Subtree,
         filter: None,

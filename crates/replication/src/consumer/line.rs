@@ -133,6 +133,7 @@ impl Line {
             filter: Some(self.filter.clone()).filter(|filter| *filter != FilterBuf::every_entry()),
             seen: seen.to_vec(),
             whole: false,
+            subentries: false,
         };
         (share, DeleteLimit { percent: self.delete_percent, ..DeleteLimit::default() })
     }

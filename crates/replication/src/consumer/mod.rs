@@ -75,7 +75,8 @@ pub enum Action {
     /// Delete what was not present and what the provider has seen (`csns`), then raise the contextCSN to that.
     /// `deletes_told`: the provider named beside it what is gone there and was not here either. `whole`: other servers keep a part
     /// of the content, so that what was not present is gone whether the provider has seen it or not.
-    DeleteAbsent { present: UuidSet, csns: Vec<Csn>, deletes_told: bool, whole: bool },
+    /// `subentries`: it sent or named these, too, so that those that are absent are gone there.
+    DeleteAbsent { present: UuidSet, csns: Vec<Csn>, deletes_told: bool, whole: bool, subentries: bool },
     /// The provider keeps the states of entries: keep them here, too, before anything else of it is stored. Comes once.
     KeepStates,
     /// The content is that of the provider; changes follow one by one from here on.
@@ -133,6 +134,8 @@ pub struct Session {
     last_delete: Option<Csn>,
     /// So said the last cookie.
     deletes_told: bool,
+    /// The same of subentries that were sent.
+    subentries_sent: bool,
     /// The same of content that is not all stored at the provider.
     content: Option<Content>,
     /// The provider keeps the states of entries, as far as is known.
@@ -155,6 +158,7 @@ impl Session {
             last_cookie: None,
             last_delete: None,
             deletes_told: false,
+            subentries_sent: false,
             content: None,
             states_kept: false,
         }
@@ -391,7 +395,8 @@ impl Session {
             present.settle();
             self.batch.raise(&csns);
             let (csns, deletes_told) = (self.batch.take_csns(), self.deletes_told);
-            actions.push(Action::DeleteAbsent { present, csns, deletes_told, whole: has_whole });
+            let subentries = self.subentries_sent;
+            actions.push(Action::DeleteAbsent { present, csns, deletes_told, whole: has_whole, subentries });
         } else {
             self.batch.raise(&csns);
         }
@@ -459,6 +464,7 @@ impl Session {
             self.last_cookie = Some(text.to_owned());
         }
         (self.last_delete, self.deletes_told) = (read.delete, read.deletes_told);
+        self.subentries_sent = read.subentries_sent;
         self.content = read.content;
         self.states_kept |= read.states_kept;
         self.batch.note_provider(read.sid);

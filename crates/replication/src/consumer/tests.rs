@@ -133,12 +133,13 @@ fn shown(action: &Action) -> String {
             });
             format!("{mark}{}{}", changes.collect::<String>(), vector(csns))
         }
-        Action::DeleteAbsent { present, csns, deletes_told, whole } => {
+        Action::DeleteAbsent { present, csns, deletes_told, whole, subentries } => {
             let known = (1..10).filter(|n| present.contains(&Uuid::from_u128(*n)));
-            let mark = match (deletes_told, whole) {
-                (_, true) => "!*",
-                (true, _) => "!!",
-                (false, _) => "!",
+            let mark = match (deletes_told, whole, subentries) {
+                (_, _, true) => "!s",
+                (_, true, _) => "!*",
+                (true, _, _) => "!!",
+                (false, _, _) => "!",
             };
             format!("{mark}{}{}", known.map(|n| n.to_string()).collect::<Vec<_>>().join(","), vector(csns))
         }
@@ -298,6 +299,9 @@ fn persisting() {
     let present_done =
         Info(SyncInfo::RefreshPresent { cookie: Some(leak(&format!("{A2},deletes=told"))), done: true });
     check(mode, A1, &[Entry(Delete, 2, None), present_done], &["-2?", "!!=1:2", "refreshed"]);
+    let present_done =
+        Info(SyncInfo::RefreshPresent { cookie: Some(leak(&format!("{A2},subentries=sent"))), done: true });
+    check(mode, A1, &[Entry(Present, 1, None), present_done], &["!s1=1:2", "refreshed"]);
     let new_cookie = Info(SyncInfo::NewCookie(leak(B1)));
     check(mode, A1, &[presents(A1, true), new_cookie], &["refreshed", "=2:1"]);
     // A cookie within the refresh promises nothing.

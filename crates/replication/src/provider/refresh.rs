@@ -15,6 +15,7 @@ use larix_engine::View;
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::CsnVector;
+use larix_engine::replica::entry_of;
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, SingleEntry};
 use larix_proto::{LdapResult, ResultCode};
@@ -211,21 +212,32 @@ impl LogRefresh {
         let done = ids.len() < budget.candidates as usize;
         for id in &ids {
             let fate = fate(part, number, &view, *id, out, &mut |_| None)?;
-            let uuid = match fate {
+            let (uuid, is_gone) = match fate {
                 Fate::Content => continue,
-                Fate::Gone => None,
-                Fate::Outside(uuid) | Fate::Hidden(uuid) => uuid,
+                Fate::Gone => (None, true),
+                Fate::Outside(uuid) | Fate::Hidden(uuid) => (uuid, false),
             };
             let Some(change) = changed.remove(id) else { continue };
             if let Some(passes) = self.passes.get_mut(number) {
                 passes.done(*id);
             }
             let uuid = uuid.unwrap_or(change.uuid);
+            if is_gone && self.known.covers(&change.csn) && lives_again(part, number, &view, &uuid, out)? {
+                continue;
+            }
             // Also of what came into being meanwhile: a refresh that was broken off may have brought it.
             if !uuid.is_nil() {
                 // Deleted by two servers at the same time: told once.
                 let csn = self.absent.remove(&uuid).map_or(change.csn, |csn| csn.max(change.csn));
                 self.pending_deletes.insert((csn, uuid), change.old_name);
+            }
+        }
+        if done {
+            let known = self.absent.iter().filter(|(_, csn)| self.known.covers(csn));
+            for uuid in known.map(|(uuid, _)| *uuid).collect::<Vec<_>>() {
+                if lives_again(part, number, &view, &uuid, out)? {
+                    self.absent.remove(&uuid);
+                }
             }
         }
         self.at = At::Deletes { part: number, after: ids.last().copied().or(after) };
@@ -259,5 +271,20 @@ pub(super) fn fate<S: Store, N: Snapshot>(
     match part.task.single(view, id, out, send) {
         Err(result) if number > 0 && result.code == ResultCode::NO_SUCH_OBJECT => Ok(Fate::Outside(None)),
         other => other,
+    }
+}
+
+/// Whether the search finds an entry with this entryUUID, whose delete the consumer knows: `larix deleted` brings entries back so. The
+/// consumer has it, or receives it in this refresh. If the delete came once more, a slapd would carry it out, and never receive the entry.
+fn lives_again<S: Store, N: Snapshot>(
+    part: &mut DatabaseSearch<S>,
+    number: usize,
+    view: &View<'_, N>,
+    uuid: &Uuid,
+    out: &mut Vec<u8>,
+) -> Result<bool, LdapResult> {
+    match entry_of(view, uuid).map_err(|fault| failed(&fault))? {
+        Some(id) => Ok(matches!(fate(part, number, view, id, out, &mut |_| None)?, Fate::Content)),
+        None => Ok(false),
     }
 }

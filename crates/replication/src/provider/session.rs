@@ -23,7 +23,7 @@ use super::proof::proves_deletes;
 use super::queue::{QueueTicket, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
 use super::tombstones;
-use crate::cookie::{CONTENT_ELSEWHERE, CONTENT_WHOLE, DELETES_TOLD, STATES_KEPT};
+use crate::cookie::{CONTENT_ELSEWHERE, CONTENT_WHOLE, DELETES_TOLD, STATES_KEPT, SUBENTRIES_SENT};
 
 /// What a search is started with.
 #[derive(Debug)]
@@ -93,6 +93,8 @@ pub struct SyncSearch<S: Store> {
     pub(super) merged: bool,
     /// A pass over the content is followed by all deletes that the consumer may lack.
     tells_deletes: bool,
+    /// The refresh was a pass over the content.
+    goes_through: bool,
     /// Other servers keep a part of the content.
     elsewhere: bool,
     /// What an access log had gone past when the search began.
@@ -189,6 +191,7 @@ impl<S: Store> SyncSearch<S> {
             states,
             merged,
             tells_deletes: false,
+            goes_through: false,
             elsewhere,
             left_out: CsnVector::default(),
             server_id,
@@ -291,6 +294,7 @@ impl<S: Store> SyncSearch<S> {
             Phase::Begin => return self.begin(out),
             Phase::Walk(walk) => {
                 if walk.slice(self, budget, out)? {
+                    self.goes_through = true;
                     if self.elsewhere {
                         // Others need not wait until another server has answered.
                         (self.phase, self.turn) = (Phase::Elsewhere, None);
@@ -531,6 +535,9 @@ impl<S: Store> SyncSearch<S> {
         }
         if self.elsewhere && self.request.peer {
             text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(CONTENT_WHOLE);
+        }
+        if self.goes_through && self.request.peer {
+            text.iter_mut().for_each(|text| text.push_str(SUBENTRIES_SENT));
         }
         let cookie = text.as_deref().map(str::as_bytes);
         if !self.request.persist {

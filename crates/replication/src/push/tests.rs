@@ -333,6 +333,7 @@ fn what_a_refresh_did_not_name_is_deleted() {
     );
     let share = |seen: &[Csn]| Share {
         whole: false,
+        subentries: true,
         base: SUFFIX.to_owned(),
         scope: Scope::Subtree,
         filter: None,

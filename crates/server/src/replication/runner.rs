@@ -407,9 +407,9 @@ impl Runner {
                 self.apply(changes, csns.clone(), manner)?;
                 self.note_reached(&csns);
             }
-            Action::DeleteAbsent { present, csns, deletes_told, whole } => {
+            Action::DeleteAbsent { present, csns, deletes_told, whole, subentries } => {
                 self.judge_clocks(&csns);
-                self.delete_absent(&present, &csns, whole)?;
+                self.delete_absent(&present, &csns, (whole, subentries))?;
                 let manner = Manner {
                     refreshing: true,
                     full,

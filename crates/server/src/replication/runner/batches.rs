@@ -165,9 +165,15 @@ impl Runner {
         });
     }
 
-    /// Deletes what a present phase did not name.
-    pub(super) fn delete_absent(&self, present: &UuidSet, csns: &[Csn], whole: bool) -> Result<(), String> {
+    /// Deletes what a present phase did not name. `whole`: of content that other servers keep in part, too; `subentries`: of these, too.
+    pub(super) fn delete_absent(
+        &self,
+        present: &UuidSet,
+        csns: &[Csn],
+        (whole, subentries): (bool, bool),
+    ) -> Result<(), String> {
         let (mut share, limit) = self.task.line().share(csns);
+        share.subentries = subentries;
         // Where several servers write, an entry may have come from another one meanwhile.
         share.whole = whole && !self.task.rules(&self.schema(), true).multi_provider;
         let Some(database) = &self.task.database else {
