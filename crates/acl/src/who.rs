@@ -57,7 +57,7 @@ impl<'a> Evaluation<'a> {
         }
         let holds = self.meets(&condition.who, captures, own_value);
         if let Some((number, memo)) = memo
-            && holds != Holds::Unknown(Missing::Entry)
+            && !matches!(holds, Holds::Unknown(_))
             && !self.has_failed()
         {
             memo.note_condition(number, holds == Holds::Yes);
@@ -168,6 +168,9 @@ impl<'a> Evaluation<'a> {
             },
             CompiledSet::Expanded(set) if set.mentions_requester() && requester.is_none() => Holds::No,
             CompiledSet::Expanded(set) => match (self.lookup(), captures) {
+                (Some(_), Some(captures)) if captures.value_is_unknown && set.refers_to_value() => {
+                    Holds::Unknown(Missing::Value)
+                }
                 (Some(lookup), Some(captures)) => {
                     Holds::of(set.filled(captures).is_some_and(|set| lookup.is_set(&set, requester)))
                 }
@@ -235,6 +238,9 @@ impl<'a> Evaluation<'a> {
         test: impl FnOnce(&str) -> bool,
     ) -> Holds {
         match captures {
+            Some(captures) if captures.value_is_unknown && template.refers_to_value() => {
+                Holds::Unknown(Missing::Value)
+            }
             Some(captures) => Holds::of(template.expand(captures, quote).is_some_and(|text| test(&text))),
             None => Holds::Unknown(Missing::Entry),
         }
