@@ -383,10 +383,7 @@ impl<'a> Evaluation<'a> {
             None => Holds::Yes,
             Some(identity) => self.is_own_value(identity),
         };
-        clause
-            .who
-            .iter()
-            .fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value.is_some())))
+        clause.who.iter().fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value)))
     }
 }
 

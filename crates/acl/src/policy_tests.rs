@@ -459,6 +459,24 @@ fn proxied_requests_have_two_identities() {
     let target = AccessTarget { dn: &entry.dn, entry: &facts };
     assert!(policy.check(&subject, &target, Item::Entry, Privilege::Write));
     assert_eq!(&*subject.authz_text, "dn:uid=ann,ou=people,dc=example,dc=com");
+
+    // The value of ann's manager is bob.
+    let manager = fixture.describe("manager");
+    let item = Item::Attribute { description: &manager, value: Some(BOB.as_bytes()) };
+    for (who, whom, clause, expected) in [
+        (ANN, BOB, "dnattr=manager selfread", true),
+        (ANN, BOB, "realdnattr=manager selfread", false),
+        (BOB, ANN, "realdnattr=manager realselfread", true),
+        (BOB, ANN, "dnattr=manager realselfread", false),
+    ] {
+        let policy = fixture.policy(&format!("access to attrs=manager by {clause}"));
+        let subject = fixture.subject(who).acting_as(fixture.dn(whom), whom);
+        assert_eq!(
+            policy.check(&subject, &target, item, Privilege::Read),
+            expected,
+            "{who} as {whom} {clause}"
+        );
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl<'a> Evaluation<'a> {
         &self,
         condition: &CompiledCondition,
         captures: Option<&Captures<'_>>,
-        own_value: bool,
+        own_value: Option<Identity>,
     ) -> Holds {
         let memo = condition.memo.and_then(|number| Some((number, self.ask.target?.entry.memo()?)));
         if let Some((number, memo)) = memo
@@ -65,7 +65,12 @@ impl<'a> Evaluation<'a> {
         holds
     }
 
-    fn meets(&self, who: &CompiledWho, captures: Option<&Captures<'_>>, own_value: bool) -> Holds {
+    fn meets(
+        &self,
+        who: &CompiledWho,
+        captures: Option<&Captures<'_>>,
+        own_value: Option<Identity>,
+    ) -> Holds {
         let subject = self.ask.subject;
         match who {
             CompiledWho::Anyone => Holds::Yes,
@@ -91,8 +96,8 @@ impl<'a> Evaluation<'a> {
             }
             CompiledWho::DnAttribute { identity, attribute } => {
                 let Some(own) = self.dn_of(*identity) else { return Holds::No };
-                // With `self`, being the value is enough.
-                if own_value {
+                // With `self`, being the value is enough: to be it by the same of the two names.
+                if own_value == Some(*identity) {
                     return Holds::Yes;
                 }
                 let Some(target) = self.ask.target else { return Holds::Unknown(Missing::Entry) };
