@@ -218,6 +218,10 @@ impl<'a> Evaluation<'a> {
             return ClauseEffect::Nothing;
         }
         let Some(lookup) = self.lookup() else { return ClauseEffect::Unknown };
+        // The entries may name whom it is for by what was captured of the value.
+        if captures.is_some_and(|captures| captures.value_is_unknown) {
+            return ClauseEffect::Unknown;
+        }
         // The root DSE has no ACIs.
         if lookup.target.dn.is_root() {
             return ClauseEffect::Nothing;
@@ -359,11 +363,17 @@ impl<'a> Evaluation<'a> {
                 captures.dn.extend([name, name.get(suffix..).unwrap_or_default()]);
             }
         }
-        if let (Some(CompiledValue::Regex(regex)), Value::Is(value)) = (&rule.value, self.ask.value)
-            && self.charge(CAPTURE_STEPS * value_steps(value))
-            && let Some(text) = self.value_text(value)
-        {
-            captures.value.extend(submatches(regex, &text).map(str::to_owned));
+        let Some(CompiledValue::Regex(regex)) = &rule.value else { return Some(captures) };
+        match self.ask.value {
+            Value::Unknown => captures.value_is_unknown = true,
+            Value::Whole => {}
+            Value::Is(value) => {
+                if self.charge(CAPTURE_STEPS * value_steps(value))
+                    && let Some(text) = self.value_text(value)
+                {
+                    captures.value.extend(submatches(regex, &text).map(str::to_owned));
+                }
+            }
         }
         Some(captures)
     }
@@ -373,10 +383,7 @@ impl<'a> Evaluation<'a> {
             None => Holds::Yes,
             Some(identity) => self.is_own_value(identity),
         };
-        clause
-            .who
-            .iter()
-            .fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value.is_some())))
+        clause.who.iter().fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value)))
     }
 }
 

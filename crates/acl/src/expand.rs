@@ -7,6 +7,8 @@ use smallvec::SmallVec;
 pub(super) struct Captures<'t> {
     pub(super) dn: SmallVec<[&'t str; 4]>,
     pub(super) value: SmallVec<[String; 4]>,
+    /// Whether the question is about values that are not known, of which a pattern captures something.
+    pub(super) value_is_unknown: bool,
 }
 
 /// A pattern with references to submatches.
@@ -54,6 +56,11 @@ impl Template {
             [Piece::Literal(text)] => Some(text),
             _ => None,
         }
+    }
+
+    /// Whether it refers to what is captured of a value.
+    pub(super) fn refers_to_value(&self) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Value(_)))
     }
 
     /// The pattern with the references filled in by `quote`; `None` if it refers to a submatch there is not.
@@ -120,5 +127,7 @@ mod tests {
         check("${x}", Some("${x}"));
         assert_eq!(Template::parse("^a$$").literal(), Some("^a$"));
         assert_eq!(Template::parse("^$1").literal(), None);
+        assert!(Template::parse("uid=${v1}").refers_to_value());
+        assert!(!Template::parse("uid=$1,${d2}").refers_to_value());
     }
 }

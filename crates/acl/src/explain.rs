@@ -162,9 +162,10 @@ impl AccessPolicy {
             for (index, (clause, source)) in rule.by.iter().zip(&source.by).enumerate() {
                 let text = source.to_string();
                 let own = clause.own_value.filter(|own| evaluation.is_own_value(*own) != Holds::Yes);
-                let unmet = clause.who.iter().zip(&source.who).find(|(who, _)| {
-                    evaluation.is(who, captures.as_ref(), clause.own_value.is_some()) != Holds::Yes
-                });
+                let unmet =
+                    clause.who.iter().zip(&source.who).find(|(who, _)| {
+                        evaluation.is(who, captures.as_ref(), clause.own_value) != Holds::Yes
+                    });
                 if own.is_some() || unmet.is_some() {
                     let condition = match unmet {
                         Some((_, who)) => who.to_string(),

@@ -51,6 +51,13 @@ pub(super) fn check(
             Verdict::PerEntry | Verdict::PerValue => {}
         }
     }
+    if let Item::Attribute { description, .. } = item {
+        match policy.attribute_verdict(&subject, &target, description, privilege) {
+            Verdict::Granted => assert!(granted, "{question} granted for all values"),
+            Verdict::Denied => assert!(!granted, "{question} denied for all values"),
+            Verdict::PerEntry | Verdict::PerValue => {}
+        }
+    }
     if policy.grants_all(&subject, privilege) {
         assert!(granted, "{question} although all is granted");
     }
@@ -157,6 +164,26 @@ fn groups_and_values() {
             (ANN, ANN, "title/read", false),
         ],
     );
+}
+
+#[test]
+fn what_is_captured_of_a_value_decides_for_that_value() {
+    let [bob, ann] = [BOB, ANN].map(|name| format!("manager/read={name}"));
+    for clause in [
+        "val.regex=^(.*)$ by dn.exact,expand=${v1} none",
+        "val.regex=^uid=([^,]+), by dn.regex=^uid=${v1}, none",
+        "val.regex=^uid=([^,]+), by set.expand=\"user/uid & [${v1}]\" none",
+        "val.regex=^uid=(b[^,]+), by group.expand=cn=${v1},dc=example,dc=com read by dn.exact,expand=\"uid=${v1},ou=people,dc=example,dc=com\" none",
+    ] {
+        table(
+            &format!("access to attrs=manager {clause} by * read\naccess to * by * read"),
+            &[
+                (BOB, ANN, bob.as_str(), false),
+                (BOB, ANN, ann.as_str(), true),
+                (STAFF, ANN, bob.as_str(), true),
+            ],
+        );
+    }
 }
 
 #[test]
@@ -432,6 +459,24 @@ fn proxied_requests_have_two_identities() {
     let target = AccessTarget { dn: &entry.dn, entry: &facts };
     assert!(policy.check(&subject, &target, Item::Entry, Privilege::Write));
     assert_eq!(&*subject.authz_text, "dn:uid=ann,ou=people,dc=example,dc=com");
+
+    // The value of ann's manager is bob.
+    let manager = fixture.describe("manager");
+    let item = Item::Attribute { description: &manager, value: Some(BOB.as_bytes()) };
+    for (who, whom, clause, expected) in [
+        (ANN, BOB, "dnattr=manager selfread", true),
+        (ANN, BOB, "realdnattr=manager selfread", false),
+        (BOB, ANN, "realdnattr=manager realselfread", true),
+        (BOB, ANN, "dnattr=manager realselfread", false),
+    ] {
+        let policy = fixture.policy(&format!("access to attrs=manager by {clause}"));
+        let subject = fixture.subject(who).acting_as(fixture.dn(whom), whom);
+        assert_eq!(
+            policy.check(&subject, &target, item, Privilege::Read),
+            expected,
+            "{who} as {whom} {clause}"
+        );
+    }
 }
 
 #[test]

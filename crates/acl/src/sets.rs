@@ -93,6 +93,11 @@ impl Set {
         })
     }
 
+    /// Whether it refers to what a rule's `<what>` captures of a value.
+    pub(super) fn refers_to_value(&self) -> bool {
+        self.any(&|set| matches!(set, Self::Template(template) if template.refers_to_value()))
+    }
+
     /// Whether the set depends on the entry under protection.
     pub(super) fn mentions_entry(&self) -> bool {
         self.any(&|set| matches!(set, Self::This))

@@ -47,7 +47,7 @@ impl<'a> Evaluation<'a> {
         &self,
         condition: &CompiledCondition,
         captures: Option<&Captures<'_>>,
-        own_value: bool,
+        own_value: Option<Identity>,
     ) -> Holds {
         let memo = condition.memo.and_then(|number| Some((number, self.ask.target?.entry.memo()?)));
         if let Some((number, memo)) = memo
@@ -57,7 +57,7 @@ impl<'a> Evaluation<'a> {
         }
         let holds = self.meets(&condition.who, captures, own_value);
         if let Some((number, memo)) = memo
-            && holds != Holds::Unknown(Missing::Entry)
+            && !matches!(holds, Holds::Unknown(_))
             && !self.has_failed()
         {
             memo.note_condition(number, holds == Holds::Yes);
@@ -65,7 +65,12 @@ impl<'a> Evaluation<'a> {
         holds
     }
 
-    fn meets(&self, who: &CompiledWho, captures: Option<&Captures<'_>>, own_value: bool) -> Holds {
+    fn meets(
+        &self,
+        who: &CompiledWho,
+        captures: Option<&Captures<'_>>,
+        own_value: Option<Identity>,
+    ) -> Holds {
         let subject = self.ask.subject;
         match who {
             CompiledWho::Anyone => Holds::Yes,
@@ -91,8 +96,8 @@ impl<'a> Evaluation<'a> {
             }
             CompiledWho::DnAttribute { identity, attribute } => {
                 let Some(own) = self.dn_of(*identity) else { return Holds::No };
-                // With `self`, being the value is enough.
-                if own_value {
+                // With `self`, being the value is enough: to be it by the same of the two names.
+                if own_value == Some(*identity) {
                     return Holds::Yes;
                 }
                 let Some(target) = self.ask.target else { return Holds::Unknown(Missing::Entry) };
@@ -168,6 +173,9 @@ impl<'a> Evaluation<'a> {
             },
             CompiledSet::Expanded(set) if set.mentions_requester() && requester.is_none() => Holds::No,
             CompiledSet::Expanded(set) => match (self.lookup(), captures) {
+                (Some(_), Some(captures)) if captures.value_is_unknown && set.refers_to_value() => {
+                    Holds::Unknown(Missing::Value)
+                }
                 (Some(lookup), Some(captures)) => {
                     Holds::of(set.filled(captures).is_some_and(|set| lookup.is_set(&set, requester)))
                 }
@@ -235,6 +243,9 @@ impl<'a> Evaluation<'a> {
         test: impl FnOnce(&str) -> bool,
     ) -> Holds {
         match captures {
+            Some(captures) if captures.value_is_unknown && template.refers_to_value() => {
+                Holds::Unknown(Missing::Value)
+            }
             Some(captures) => Holds::of(template.expand(captures, quote).is_some_and(|text| test(&text))),
             None => Holds::Unknown(Missing::Entry),
         }

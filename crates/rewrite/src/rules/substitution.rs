@@ -214,9 +214,11 @@ fn enclosed(text: &str) -> Option<(&str, &str)> {
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'$' | b'%' => {
+                // Old maps have a digit before the brace. Behind a digit without a brace another `$` may stand.
                 let digit = usize::from(bytes.get(at + 1).is_some_and(u8::is_ascii_digit));
-                open += usize::from(bytes.get(at + 1 + digit) == Some(&b'{'));
-                at += 1 + digit;
+                let opens = bytes.get(at + 1 + digit) == Some(&b'{');
+                open += usize::from(opens);
+                at += if opens { 1 + digit } else { 1 };
             }
             b'}' => {
                 open -= 1;

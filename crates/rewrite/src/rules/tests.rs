@@ -142,6 +142,9 @@ fn maps_variables_and_parameters() {
         (&[("^uid=.*$", "uid=${>upper(else)}", ":")], Some("uid=else")),
         (&[("^uid=.*$", "uid=${>empty(else)}", ":")], Some("uid=")),
         (&[("^uid=([^,]+),.*$", "uid=${>loop($1)}", ":")], None),
+        // Behind a group without a brace another substitution may stand.
+        (&[("^uid=([^,]+),.*$", "uid=${>upper($2${>upper($1)})}", ":")], Some("uid=ANN")),
+        (&[("^uid=([^,]+),.*$", "uid=${>upper(%2%{>upper(%1)})},%{$base}", ":")], Some("uid=ANN,dc=x")),
         (&[("^uid=([^,]+),.*$", "uid=${>upper(${&x($1)}${*x})},$$$1", ":")], Some("uid=ANN,$ann")),
     ] {
         let mut all = rewrite(before);

@@ -92,8 +92,9 @@ impl MatchingRule {
     /// earlier revision is of no use.
     pub const fn revision(&self) -> u32 {
         match self.normal {
-            // The number of a value, the spelling of its DN and `dn.exact` are not in the key any more.
-            Normal::Authz => 1,
+            // 1: the number of a value, the spelling of its DN and `dn.exact` are not in the key any more. 2: `group.exact` and the
+            // spelling of a URL.
+            Normal::Authz => 2,
             _ => 0,
         }
     }

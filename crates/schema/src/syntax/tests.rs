@@ -97,6 +97,8 @@ fn pretty_forms() {
         ("authzTo", "dn.regex:^CN=[^,]+", "dn.regex:^CN=[^,]+"),
         ("authzTo", "u.DIGEST-MD5/Realm:Ann", "u.DIGEST-MD5/Realm:Ann"),
         ("authzTo", "group/groupOfNames:CN=X", "group/groupOfNames:cn=X"),
+        ("authzTo", "Group:CN=X", "group:cn=X"),
+        ("authzTo", "{0}group.exact:CN=X", "{0}group:cn=X"),
         ("authzTo", "ldap:///DC=X??sub?(cn=a)", "ldap:///DC=X??sub?(cn=a)"),
     ];
     for (attribute, value, expected) in cases {

@@ -1,5 +1,6 @@
 //! Syntaxes whose values are short texts.
 
+use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
 
 use crate::definition::strip_ordering_prefix;
@@ -105,7 +106,7 @@ fn is_key_byte(byte: u8) -> bool {
 }
 
 /// An authorization rule of authzTo and authzFrom: `dn[.style]:pattern`, `u[.mech[/realm]]:name`,
-/// `group[/class[/attribute]][.style]:DN`, an LDAP URL, or a bare DN. Gives it with its DN in pretty form, behind the `{n}` that it has for
+/// `group[/class[/attribute]]:DN`, an LDAP URL, or a bare DN. Gives it with its DN in pretty form, behind the `{n}` that it has for
 /// its place among others.
 pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let rule = strip_ordering_prefix(value);
@@ -113,7 +114,7 @@ pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, Inval
     let number = value.strip_suffix(rule).map(str::trim).filter(|number| !number.contains('-'));
     let number = number.unwrap_or_default();
     let group = |head: &str| if names_group(schema, head) { Ok(head.to_owned()) } else { Err(InvalidValue) };
-    let rule = authz_rule(rule, |dn| pretty_dn_text(schema, dn), group)?;
+    let rule = authz_rule(rule, |dn| pretty_dn_text(schema, dn), group, str::to_owned)?;
     let is_url = rule.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("ldap:"));
     if is_url && !is_search(schema, &rule) {
         return Err(InvalidValue);
@@ -121,19 +122,31 @@ pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, Inval
     Ok(format!("{number}{rule}"))
 }
 
-/// What equal authorization rules have in common: the rule without its number, and with its DN in normal form. A class or an attribute
-/// that the schema does not have is no error here: a stored value keeps its key when the schema changes.
+/// What equal authorization rules have in common: the rule without its number, and with its DN in normal form, also in a URL.
+/// A class or an attribute that the schema does not have is no error here: a stored value keeps its key when the schema changes.
 pub(crate) fn normal_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
     let normal = |dn: &str| schema.parse_dn(dn).map(|dn| dn.as_str().to_owned()).map_err(|_| InvalidValue);
-    authz_rule(strip_ordering_prefix(value), normal, |head| Ok(head.to_ascii_lowercase()))
+    let group = |head: &str| Ok(head.to_ascii_lowercase());
+    authz_rule(strip_ordering_prefix(value), normal, group, |url| normal_search(schema, url))
 }
 
-/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too, and `*` is `dn:*`. `name` writes its DN, `group` what stands
-/// before the DN of a group.
+/// A URL with its DN in normal form, its scope, and its filter as RFC 4515 writes it. One that cannot be read stays what it is.
+fn normal_search(schema: &Schema, url: &str) -> String {
+    let Ok(mut parsed) = LdapUrl::parse(url) else { return url.to_owned() };
+    if let Ok(dn) = schema.parse_dn(&parsed.dn) {
+        parsed.dn = dn.as_str().to_owned();
+    }
+    parsed.scope = parsed.scope.or(Some(Scope::Base));
+    parsed.to_string()
+}
+
+/// A rule as OpenLDAP writes it: `dn:` is `dn.exact:` and a bare DN, too, `*` is `dn:*`, and `group.exact:` is `group:`. `name` writes
+/// its DN, `group` what stands before the DN of a group, and `search` a URL.
 fn authz_rule(
     rule: &str,
     name: impl Fn(&str) -> Result<String, InvalidValue>,
     group: impl Fn(&str) -> Result<String, InvalidValue>,
+    search: impl Fn(&str) -> String,
 ) -> Result<String, InvalidValue> {
     let exact = |dn: &str| name(dn).map(|dn| format!("dn:{dn}"));
     if rule == "*" {
@@ -142,7 +155,7 @@ fn authz_rule(
     let Some((head, given)) = rule.split_once(':') else { return exact(rule) };
     let (lower, rest) = (head.to_ascii_lowercase(), given.trim_start_matches(' '));
     match lower.as_str() {
-        "ldap" if given.starts_with("///") => Ok(rule.to_owned()),
+        "ldap" if given.starts_with("///") => Ok(search(rule)),
         "u" if !rest.is_empty() => Ok(rule.to_owned()),
         "u" => Err(InvalidValue),
         "dn.regex" | "dn.pattern" => Ok(format!("{lower}:{rest}")),
@@ -152,7 +165,12 @@ fn authz_rule(
         "dn" | "dn.exact" => exact(rest),
         "dn.onelevel" | "dn.children" | "dn.subtree" => Ok(format!("{lower}:{}", name(rest)?)),
         _ if lower.starts_with("u.") && !rest.is_empty() => Ok(rule.to_owned()),
-        _ if lower.starts_with("group") => Ok(format!("{}:{}", group(head)?, name(rest)?)),
+        _ if lower.starts_with("group") => {
+            // To OpenLDAP, what stands there without a slash has no meaning.
+            let has_class = head.get("group".len()..).is_some_and(|way| way.starts_with('/'));
+            let head = if has_class { group(head)? } else { "group".to_owned() };
+            Ok(format!("{head}:{}", name(rest)?))
+        }
         // A colon within a DN.
         _ => exact(rule),
     }

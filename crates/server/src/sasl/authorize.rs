@@ -198,8 +198,8 @@ impl<'a> Rule<'a> {
         let (way, dn) = rest.split_once(':')?;
         let (class, attribute) = match way.strip_prefix('/') {
             Some(way) => way.split_once('/').unwrap_or((way, "member")),
-            None if way.is_empty() => ("groupOfNames", "member"),
-            None => return None,
+            // Also `group.exact:`, as in OpenLDAP.
+            None => ("groupOfNames", "member"),
         };
         Some(Self::Group { dn, class, attribute })
     }

@@ -139,6 +139,7 @@ fn rules() {
         ("u.m:ann", false),
         ("u/x:ann", false),
         ("group:cn=g,dc=x", true),
+        ("group.exact:cn=g,dc=x", true),
         ("group:cn=other,dc=x", false),
         ("group/team/owner:cn=g,dc=x", true),
         ("group/team:cn=g,dc=x", false),
