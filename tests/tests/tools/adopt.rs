@@ -536,8 +536,7 @@ fn a_slapd_conf_goes_forth_and_back() {
 #[test]
 fn overlays_that_slapd_cannot_read_again_go_forth_and_back() {
     if can_run() {
-        let line =
-            "overlay unique\nunique_uri \"strict ignore ldap:///ou=none,dc=example,dc=com?description?sub\"\n";
+        let line = "overlay unique\nunique_uri \"strict ignore ldap:///ou=none,dc=example,dc=com?description?sub\"\n";
         forth_and_back(&format!("moduleload unique\n{PLAIN}{line}"), false, "", &[], None);
     }
 }
@@ -554,7 +553,11 @@ fn a_way_back_that_fails_leaves_larix_serving() {
     let output = machine.adopt(&["--back"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && stderr.contains("Larix serves again"), "{stderr}");
-    assert_eq!((machine.serves(), machine.step().as_deref()), (Some(Kind::Larix), Some("adopted")), "{stderr}");
+    assert_eq!(
+        (machine.serves(), machine.step().as_deref()),
+        (Some(Kind::Larix), Some("adopted")),
+        "{stderr}"
+    );
     assert!(bound(machine.port).is_some(), "{stderr}");
     fs::write(&machine.configuration, good).unwrap();
     machine.must(&["--back"]);

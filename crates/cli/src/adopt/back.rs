@@ -63,7 +63,8 @@ fn serve_again(journal: &mut Journal, lock: &File, error: anyhow::Error) -> anyh
     if journal.pause_seconds.is_none() {
         return error;
     }
-    let started = journal.found.service.start_larix(journal, lock).and_then(|()| journal.enter(Step::Adopted));
+    let started =
+        journal.found.service.start_larix(journal, lock).and_then(|()| journal.enter(Step::Adopted));
     match started {
         Ok(()) => error.context("Larix serves again, slapd's files are as they were"),
         Err(other) => error.context(format!(
