@@ -13,6 +13,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::directives::overlay_kind;
 use super::line;
 use super::model::{Config, Database, Overlay};
+use super::undefined::remedy;
 
 /// The overlay that glues subordinate databases.
 const GLUE: &str = "glue";
@@ -374,7 +375,12 @@ impl Config {
         match made {
             Ok(made) => Ok(Some(made)),
             Err(error) if error.awaits_schema && self.schema_comes() => Ok(None),
-            Err(error) => Err(overlay.error(error)),
+            Err(mut error) => {
+                if let (None, Some(name)) = (&error.help, undefined_name(&error.message)) {
+                    error.help = Some(remedy(&self.schema, name));
+                }
+                Err(overlay.error(error))
+            }
         }
     }
 
@@ -387,6 +393,12 @@ impl Config {
         }
         shown
     }
+}
+
+/// The attribute type that a message says is not defined.
+fn undefined_name(message: &str) -> Option<&str> {
+    let (before, _) = message.split_once(">: attribute type undefined")?;
+    before.rsplit_once('<').map(|(_, name)| name)
 }
 
 /// What an administrator should know of the overlays of a database.
@@ -553,6 +565,7 @@ mod tests {
                 "overlay refint\nrefint_attributes nosuch\n",
                 "refint_attributes <nosuch>: attribute type undefined",
             ),
+            ("overlay refint\nrefint_attributes membr\n", "did you mean `member`?"),
             ("overlay memberof\nmemberof-dangling maybe\n", "ignore, drop or error"),
             ("overlay ppolicy\nppolicy_default nobody\n", "ppolicy_default: \"nobody\" is not a DN"),
             ("overlay syncprov\nsyncprov-checkpoint 1\n", "not two numbers above 0"),
