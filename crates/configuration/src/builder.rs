@@ -563,7 +563,7 @@ impl Builder {
         }
     }
 
-    /// Keeps where a directive of an overlay stands: mistakes that are found later are told there.
+    /// Keeps where a directive of an overlay stands: messages about it name that place.
     fn keep_line(&mut self, call: &Call<'_>) {
         let name = match call.directive.scope {
             Scope::Overlay(name) => name,

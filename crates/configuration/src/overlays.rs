@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_at_their_lines() {
+    fn mistakes_name_their_lines() {
         for (lines, fault) in [
             (
                 "overlay refint\nrefint_attributes nosuch\n",

@@ -43,7 +43,7 @@ fn name_password_hash(entries: &mut [ConfigEntry]) {
 }
 
 /// The same of a slapd.d as slapd wrote it, for slapd's tools. Without overlays: slapadd asks none, and slapd does not read all that its
-/// slaptest writes of them (two URLs of one `unique_uri` line, say). What they define comes with their modules.
+/// slaptest writes of them (`unique_uri "strict ignore ldap:..."`, say). What they define comes with their modules.
 pub(super) fn write_for_slapd(
     from: &Path,
     to: &Path,
