@@ -132,10 +132,10 @@ fn is_of_class(schema: &Schema, entry: &dyn EntryFacts, wanted: ObjectClassId) -
 
 /// An LDAP URL that names neither server nor extension.
 fn local_url(text: &str) -> Option<LdapUrl> {
-    // labeledURI may have a label behind a space.
-    let url = LdapUrl::parse(text.split(' ').next().unwrap_or_default())
+    // The whole of it first: names and filters may have spaces that are not encoded. labeledURI may have a label behind one.
+    let url = LdapUrl::parse(text)
         .ok()
-        .or_else(|| LdapUrl::parse(text).ok())?;
+        .or_else(|| LdapUrl::parse(text.split(' ').next().unwrap_or_default()).ok())?;
     (url.scheme == UrlScheme::Ldap && url.host.is_empty() && url.extensions.is_empty()).then_some(url)
 }
 

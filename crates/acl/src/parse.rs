@@ -16,21 +16,22 @@ impl AccessRule {
     /// # Errors
     /// Names the column and the fault. DNs, filters and attribute names are checked when a policy is built.
     pub fn parse(line: &str) -> Result<Self, AccessSyntaxError> {
-        Self::parse_quoted(line, Quoting::Configuration)
+        Self::parse_from(line, Quoting::Configuration, true)
     }
 
-    /// Reads a rule under the given way of quoting; a value of olcAccess has that of LDIF.
+    /// Reads a rule without `access` in front, under the given way of quoting; a value of olcAccess has that of LDIF.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// As [`Self::parse`], and where the keyword is there: slapd refuses it, too.
     pub fn parse_quoted(text: &str, quoting: Quoting) -> Result<Self, AccessSyntaxError> {
+        Self::parse_from(text, quoting, false)
+    }
+
+    fn parse_from(text: &str, quoting: Quoting, may_have_keyword: bool) -> Result<Self, AccessSyntaxError> {
         let (index, start) = leading_index(text);
         let mut start = start;
         let body = text.get(start..).unwrap_or_default();
-        // A value of olcAccess has no keyword: slapd does not start with one that has.
-        if quoting == Quoting::Configuration
-            && let Some(rest) = strip_keyword(body, "access")
-        {
+        if may_have_keyword && let Some(rest) = strip_keyword(body, "access") {
             start += body.len() - rest.len();
         }
         let body = text.get(start..).unwrap_or_default();
@@ -117,7 +118,7 @@ fn what(words: &mut Words) -> Result<What, AccessSyntaxError> {
         let Some(word) = words.next() else { break };
         let fail = |fault| Err(AccessSyntaxError::at(word.column, fault));
         if word.text == "*" {
-            if dn_given && what.dn != TargetDn::Any {
+            if dn_given {
                 return fail(AccessFault::DnTwice);
             }
             dn_given = true;
@@ -134,7 +135,7 @@ fn what(words: &mut Words) -> Result<What, AccessSyntaxError> {
         let keyword = pieces.keyword.to_ascii_lowercase();
         match keyword.as_str() {
             "dn" => {
-                if dn_given && what.dn != TargetDn::Any {
+                if dn_given {
                     return fail(AccessFault::DnTwice);
                 }
                 dn_given = true;

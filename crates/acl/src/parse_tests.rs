@@ -143,6 +143,10 @@ fn faults_name_the_column() {
     let keyword = AccessRule::parse_quoted("{0}access to * by * read", Quoting::Ldif)
         .expect_err("no keyword in olcAccess");
     assert_eq!((keyword.column, keyword.fault.to_string().as_str()), (4, "an access rule begins with `to`"));
+    let twice = AccessRule::parse_quoted("access to * by * read", Quoting::Configuration)
+        .expect_err("the keyword is given twice");
+    assert_eq!((twice.column, twice.fault.to_string().as_str()), (1, "an access rule begins with `to`"));
+    check("access access to * by * read", 8, "an access rule begins with `to`");
     check("access from", 8, "an access rule begins with `to`");
     check("access to *", 12, "the rule grants nothing to anyone");
     check("access to * by", 15, "`by` without a requester");
@@ -154,6 +158,9 @@ fn faults_name_the_column() {
     check("access to foo by * read", 11, "`=` is missing after `foo`");
     check("access to foo=x by * read", 11, "`foo` names nothing that access can be granted to");
     check("access to dn=a dn=b by * read", 16, "a DN pattern is given twice");
+    check("access to * * by * read", 13, "a DN pattern is given twice");
+    check("access to * dn=a by * read", 13, "a DN pattern is given twice");
+    check("access to dn=a * by * read", 16, "a DN pattern is given twice");
     check("access to filter=(a=b) filter=(a=c) by * read", 24, "a filter is given twice");
     check("access to val=x by * read", 11, "`val` needs exactly one attribute");
     check("access to attrs=a,b val=x by * read", 21, "`val` needs exactly one attribute");

@@ -310,6 +310,29 @@ fn sets_by_url() {
         "access to * by set=\"[ldap://other/dc=example,dc=com?member?sub?(cn=staff)]/owner & user\" write by * read",
         &[(BOB, ANN, "cn/write", false), (BOB, ANN, "cn/read", true)],
     );
+    table(
+        "access to * by set=\"[ldap:///ou=people, dc=example,dc=com??one?(sn=B)]/entryDN & user\" write by * read",
+        &[(BOB, ANN, "cn/write", true), (ANN, ANN, "cn/write", false)],
+    );
+}
+
+#[test]
+fn spaces_in_the_urls_of_a_group_end_no_url() {
+    let mut fixture = Fixture::new();
+    let rule = "access to * by group/groupOfURLs/memberURL=\"cn=found,dc=example,dc=com\" write by * read";
+    let policy = fixture.policy(rule);
+    for (url, granted) in [
+        ("ldap:///ou=staff,dc=example,dc=com??one?(sn=A) a label", false),
+        ("ldap:///ou=staff, dc=example,dc=com??one?(sn=A)", false),
+        ("ldap:///ou=people, dc=example,dc=com??one?(sn=A)", true),
+    ] {
+        fixture.add_values("cn=found,dc=example,dc=com", "memberURL", &[url]);
+        assert_eq!(check(&fixture, &policy, ANN, BOB, "cn/write"), granted, "{url}");
+    }
+    let mut labelled = Fixture::new();
+    let url = "ldap:///ou=people,dc=example,dc=com??one?(sn=A) a label";
+    labelled.add_values("cn=found,dc=example,dc=com", "memberURL", &[url]);
+    assert!(check(&labelled, &labelled.policy(rule), ANN, BOB, "cn/write"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The signals that end a program, for commands that have something to put right first.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process;
 use std::thread::{self, JoinHandle};
 
@@ -57,6 +57,12 @@ impl EndingSignals {
     }
 }
 
+/// Says what a signal broke off. A reader of standard error that has gone, with the same Ctrl-C say, must not end the thread by a panic:
+/// nothing would end the process then.
+pub(crate) fn say_farewell(text: &str) {
+    let _ = writeln!(io::stderr(), "\n{text}");
+}
+
 /// Runs something that starts servers and makes a folder, both known to the guard: they are gone when this returns, and when
 /// a signal ends the process. `farewell` is what it says then.
 ///
@@ -69,7 +75,7 @@ pub(crate) fn guarded<T>(
     let guard = Guard::default();
     let ending = guard.clone();
     EndingSignals::new()?.end_after(move || {
-        eprintln!("\n{farewell}");
+        say_farewell(farewell);
         ending.end();
     })?;
     let done = run(&guard);

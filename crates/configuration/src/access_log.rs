@@ -156,7 +156,7 @@ impl Config {
     }
 
     fn access_log_of(&self, overlay: &Overlay) -> Result<AccessLogSettings, ConfigError> {
-        let fault = |message: String| ConfigError::new(overlay.origin.clone(), message);
+        let fault = |message: String| overlay.fault(message);
         let values = |attribute: &str| -> Vec<Vec<String>> {
             let values = overlay.settings.get(attribute).iter();
             let words = |value: &Vec<u8>| {

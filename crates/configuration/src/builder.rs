@@ -15,7 +15,7 @@ use super::kinds::{self, CACHE_KIND, DatabaseKind, KindSettings, MdbSettings, SE
 use super::line;
 use super::model::{
     Backend, CommonSettings, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay,
-    SchemaSection, Source,
+    OverlayLine, SchemaSection, Source,
 };
 use super::settings::Settings;
 use super::undefined::bundle_remedy;
@@ -468,6 +468,7 @@ impl Builder {
         if directive.attribute.is_empty() || directive.scope == Scope::Structure {
             return;
         }
+        self.keep_line(call);
         let values: Vec<Vec<u8>> = match directive.form {
             Form::Words if !directive.pieces.is_empty() => {
                 let words = Piece::words(directive.pieces, call.arguments);
@@ -559,6 +560,31 @@ impl Builder {
         match self.databases.get_mut(number) {
             Some(database) => &mut database.settings,
             None => &mut self.frontend.settings,
+        }
+    }
+
+    /// Keeps where a directive of an overlay stands: messages about it name that place.
+    fn keep_line(&mut self, call: &Call<'_>) {
+        let name = match call.directive.scope {
+            Scope::Overlay(name) => name,
+            _ if self.is_of_cache(call.directive) => "pcache",
+            _ => return,
+        };
+        if !matches!(call.origin, Origin::Line { .. }) {
+            return;
+        }
+        let may_be_secret = call.directive.form == Form::Secret || call.text.contains("credentials");
+        let words = if may_be_secret { String::new() } else { call.arguments.join(" ") };
+        let line = OverlayLine { keyword: call.directive.keyword, words, origin: call.origin.clone() };
+        let is_it = |overlay: &&mut Overlay| overlay.name.eq_ignore_ascii_case(name);
+        let number = match self.section {
+            Section::Database(number) => Some(number),
+            _ => None,
+        };
+        let own = number.and_then(|number| self.databases.get_mut(number));
+        let own = own.and_then(|database| database.overlays.iter_mut().rev().find(is_it));
+        if let Some(overlay) = own.or_else(|| self.frontend.overlays.iter_mut().rev().find(is_it)) {
+            overlay.lines.push(line);
         }
     }
 

@@ -353,8 +353,19 @@ pub struct Overlay {
     pub origin: Origin,
     /// Its directives by olc attribute, in order.
     pub settings: Settings,
+    /// Where its directives stand in a slapd.conf.
+    pub(super) lines: Vec<OverlayLine>,
     /// Sections of databases that it has below its own: the servers that chain knows.
     pub below: Vec<Database>,
+}
+
+/// A directive of an overlay in a slapd.conf.
+#[derive(Debug, Clone)]
+pub(super) struct OverlayLine {
+    pub(super) keyword: &'static str,
+    /// Its arguments; empty if there may be a password among them.
+    pub(super) words: String,
+    pub(super) origin: Origin,
 }
 
 /// `backend <type>`: settings shared by all databases of a kind.

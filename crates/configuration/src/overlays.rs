@@ -13,6 +13,7 @@ use super::diagnostic::{ConfigError, Origin};
 use super::directives::overlay_kind;
 use super::line;
 use super::model::{Config, Database, Overlay};
+use super::undefined::remedy;
 
 /// The overlay that glues subordinate databases.
 const GLUE: &str = "glue";
@@ -59,8 +60,27 @@ impl Overlay {
         given
     }
 
-    fn fault(&self, message: String) -> ConfigError {
-        ConfigError::new(self.origin.clone(), message)
+    /// A fault at the line of slapd.conf that the message is about, else at the overlay.
+    pub(super) fn fault(&self, message: String) -> ConfigError {
+        ConfigError::new(self.line_of(&message).unwrap_or(&self.origin).clone(), message)
+    }
+
+    /// The line of a message that begins with the line's keyword. Of several it is the one that has most of the quoted words.
+    fn line_of(&self, message: &str) -> Option<&Origin> {
+        let keyword = message.split([' ', ':']).next()?;
+        let own = self.lines.iter().filter(|line| line.keyword.eq_ignore_ascii_case(keyword));
+        let quoted = message.split(['"', '<', '>', '`']).skip(1).step_by(2).filter(|word| !word.is_empty());
+        let quoted: Vec<&str> = quoted.collect();
+        let scored: Vec<(usize, &Origin)> = own
+            .map(|line| (quoted.iter().filter(|word| line.words.contains(**word)).count(), &line.origin))
+            .collect();
+        if let [(_, only)] = scored.as_slice() {
+            return Some(only);
+        }
+        let most = scored.iter().map(|(count, _)| *count).max().filter(|most| *most > 0)?;
+        let mut best = scored.iter().filter(|(count, _)| *count == most);
+        let (_, origin) = best.next()?;
+        best.next().is_none().then_some(*origin)
     }
 
     pub(super) fn error(&self, error: SettingError) -> ConfigError {
@@ -350,7 +370,12 @@ impl Config {
         match made {
             Ok(made) => Ok(Some(made)),
             Err(error) if error.awaits_schema && self.schema_comes() => Ok(None),
-            Err(error) => Err(overlay.error(error)),
+            Err(mut error) => {
+                if let (None, Some(name)) = (&error.help, undefined_name(&error.message)) {
+                    error.help = Some(remedy(&self.schema, name));
+                }
+                Err(overlay.error(error))
+            }
         }
     }
 
@@ -363,6 +388,12 @@ impl Config {
         }
         shown
     }
+}
+
+/// The attribute type that a message says is not defined.
+fn undefined_name(message: &str) -> Option<&str> {
+    let (before, _) = message.split_once(">: attribute type undefined")?;
+    before.rsplit_once('<').map(|(_, name)| name)
 }
 
 /// What an administrator should know of the overlays of a database.
@@ -523,19 +554,28 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_at_the_overlay() {
+    fn mistakes_name_their_lines() {
         for (lines, fault) in [
             (
                 "overlay refint\nrefint_attributes nosuch\n",
                 "refint_attributes <nosuch>: attribute type undefined",
             ),
+            ("overlay refint\nrefint_attributes membr\n", "did you mean `member`?"),
             ("overlay memberof\nmemberof-dangling maybe\n", "ignore, drop or error"),
             ("overlay ppolicy\nppolicy_default nobody\n", "ppolicy_default: \"nobody\" is not a DN"),
             ("overlay syncprov\nsyncprov-checkpoint 1\n", "not two numbers above 0"),
+            (
+                "overlay unique\nunique_uri ldap:///?mail?subb\nunique_uri ldap:///?cn?sub\n",
+                "scope \"subb\" is not base",
+            ),
         ] {
             let error = read(&format!("{ONE}{lines}")).unwrap_err();
-            assert!(error.contains(fault) && error.contains("slapd.conf:5"), "{error}");
+            assert!(error.contains(fault) && error.contains("slapd.conf:6"), "{error}");
         }
+        // Which of two equal ones it is cannot be told.
+        let twice = "unique_uri ldap:///?mail?subb\n".repeat(2);
+        let error = read(&format!("{ONE}overlay unique\n{twice}")).unwrap_err();
+        assert!(error.contains("slapd.conf:5"), "{error}");
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Overlay {
         if self.name != NAME || self.disabled {
             return Ok(None);
         }
-        self.read_pcache(schema).map(Some).map_err(|text| ConfigError::new(self.origin.clone(), text))
+        self.read_pcache(schema).map(Some).map_err(|text| self.fault(text))
     }
 
     fn read_pcache(&self, schema: &Schema) -> Result<Behavior, String> {

@@ -217,7 +217,7 @@ impl Overlay {
         if self.name != NAME || self.disabled {
             return Ok(None);
         }
-        self.read_remote_auth(schema).map(Some).map_err(|text| ConfigError::new(self.origin.clone(), text))
+        self.read_remote_auth(schema).map(Some).map_err(|text| self.fault(text))
     }
 
     fn read_remote_auth(&self, schema: &Schema) -> Result<RemoteAuthSettings, String> {

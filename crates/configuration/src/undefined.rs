@@ -1,6 +1,6 @@
-//! What to do about a name that the schema does not have.
+//! What to do about a name that the schema does not have, and about a text that is no DN.
 
-use larix_schema::Schema;
+use larix_schema::{DnError, Schema};
 
 use super::spelling::nearest;
 
@@ -29,11 +29,47 @@ pub(super) fn bundle_remedy(element: &str) -> Option<String> {
     Some(format!("write `schema {bundle}` before it, which defines {element}"))
 }
 
+/// What to do about a text that is no DN: how a domain is written, what is wrong with its form, the schema to load.
+pub(super) fn dn_remedy(text: &str, why: &DnError) -> Option<String> {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+    };
+    match why {
+        DnError::UnknownAttribute(name) => bundle_remedy(name),
+        DnError::Syntax(_) if text.contains('.') && text.split('.').all(is_label) => {
+            Some(format!("a domain is written dc={}", text.replace('.', ",dc=")))
+        }
+        DnError::Syntax(_) if text.starts_with('\'') => Some("quote it with \" and not with '".to_owned()),
+        DnError::Syntax(_) if text.ends_with(',') => Some("take out the comma at the end".to_owned()),
+        DnError::Syntax(_) => Some("such as cn=admin,dc=example,dc=com".to_owned()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use larix_schema::SchemaBuilder;
 
-    use super::remedy;
+    use super::{dn_remedy, remedy};
+
+    #[test]
+    fn what_newcomers_write_for_a_dn() {
+        let mut builder = SchemaBuilder::system();
+        builder.add_bundled("core").unwrap();
+        let schema = builder.build();
+        for (text, expected) in [
+            ("example.com", Some("a domain is written dc=example,dc=com")),
+            ("'dc=example,dc=com'", Some("quote it with \" and not with '")),
+            ("dc=example,dc=com,", Some("take out the comma at the end")),
+            ("admin", Some("such as cn=admin,dc=example,dc=com")),
+            ("", None),
+            ("sambaSID=x", Some("write `schema samba` before it, which defines sambaSID")),
+            ("dc=", None),
+        ] {
+            let found = schema.parse_dn(text).err().and_then(|why| dn_remedy(text, &why));
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn remedies_name_the_schema_or_the_word() {

@@ -14,7 +14,7 @@ use super::directives::overlay_that_defines;
 use super::kinds::{LdapSettings, MetaSettings, relay};
 use super::model::{AccessLine, Config, Database, Earlier, Overlay};
 use super::remote_auth::Realm;
-use super::undefined::remedy;
+use super::undefined::{dn_remedy, remedy};
 use super::values::{ChangeLog, ConfigDn};
 use super::{balancer, overlays, pbind, pcache, remote_auth, sock, translucent};
 
@@ -141,16 +141,8 @@ fn access(config: &Config) -> Result<(), ConfigError> {
                 .map_err(|error| {
                     let refused =
                         ConfigError::new(line.origin.clone(), format!("access rule: {}", error.fault));
-                    let undefined = match &error.fault {
-                        AccessPolicyFault::UnknownAttribute { name, .. } => {
-                            let described = config.schema.describe(name);
-                            Some(name).filter(|_| described == Err(DescriptionError::UnknownType))
-                        }
-                        AccessPolicyFault::UnknownClass(name) => Some(name),
-                        _ => None,
-                    };
-                    match undefined {
-                        Some(name) => refused.with_help(remedy_of(config, name)),
+                    match access_remedy(config, &error.fault) {
+                        Some(remedy) => refused.with_help(remedy),
                         None => refused,
                     }
                 })
@@ -164,6 +156,21 @@ fn access(config: &Config) -> Result<(), ConfigError> {
     let mut found = check(&config.frontend.access);
     found.extend(config.databases.iter().flat_map(|database| check(&database.access)));
     ConfigError::together(found)
+}
+
+/// What to do about the names in an access rule that are wrong.
+fn access_remedy(config: &Config, fault: &AccessPolicyFault) -> Option<String> {
+    match fault {
+        AccessPolicyFault::UnknownAttribute { name, .. } => {
+            let described = config.schema.describe(name);
+            (described == Err(DescriptionError::UnknownType)).then(|| remedy_of(config, name))
+        }
+        AccessPolicyFault::UnknownClass(name) => Some(remedy_of(config, name)),
+        AccessPolicyFault::BadDn { dn, .. } => {
+            config.schema.parse_dn(dn).err().and_then(|why| dn_remedy(dn, &why))
+        }
+        _ => None,
+    }
 }
 
 /// What to do about a name in an access rule that is not defined.

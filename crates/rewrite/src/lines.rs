@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use larix_engine::overlay::WordFault;
 use larix_proto::Dn;
-use larix_schema::Schema;
+use larix_schema::{DnError, Schema};
 
 use crate::mapping::{MapError, Mapping};
 use crate::rules::{Rewrite, RewriteError};
@@ -51,7 +51,11 @@ fn suffix(schema: &Schema, text: &str) -> Result<String, String> {
     let dn = Dn::parse(text).map_err(|error| format!("\"{text}\" is not a DN: {error}"))?;
     // Without the schema the form is the one that was written.
     let written = || dn.rdns().iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    Ok(schema.pretty_dn(&dn).unwrap_or_else(|_| written()))
+    match schema.pretty_dn(&dn) {
+        Ok(pretty) => Ok(pretty),
+        Err(why @ DnError::EmptyValue(_)) => Err(format!("\"{text}\" is not a DN: {why}")),
+        Err(_) => Ok(written()),
+    }
 }
 
 /// Looks at one line of rules. What it uses of lines before it is known only when all are there.

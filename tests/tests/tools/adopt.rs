@@ -532,6 +532,38 @@ fn a_slapd_conf_goes_forth_and_back() {
     }
 }
 
+/// slapd reads the line, and not what its slaptest makes of it.
+#[test]
+fn overlays_that_slapd_cannot_read_again_go_forth_and_back() {
+    if can_run() {
+        let line = "overlay unique\nunique_uri \"strict ignore ldap:///ou=none,dc=example,dc=com?description?sub\"\n";
+        forth_and_back(&format!("moduleload unique\n{PLAIN}{line}"), false, "", &[], None);
+    }
+}
+
+#[test]
+fn a_way_back_that_fails_leaves_larix_serving() {
+    if !can_run() {
+        return;
+    }
+    let machine = Machine::start(PLAIN, false);
+    machine.must(&[]);
+    let good = fs::read_to_string(&machine.configuration).unwrap();
+    fs::write(&machine.configuration, format!("{good}nosuch on\n")).unwrap();
+    let output = machine.adopt(&["--back"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("Larix serves again"), "{stderr}");
+    assert_eq!(
+        (machine.serves(), machine.step().as_deref()),
+        (Some(Kind::Larix), Some("adopted")),
+        "{stderr}"
+    );
+    assert!(bound(machine.port).is_some(), "{stderr}");
+    fs::write(&machine.configuration, good).unwrap();
+    machine.must(&["--back"]);
+    assert_eq!(machine.serves(), Some(Kind::Slapd));
+}
+
 #[test]
 fn a_slapd_d_with_overlays_goes_forth_and_back() {
     if can_run() {

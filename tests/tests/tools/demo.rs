@@ -83,3 +83,16 @@ fn one_answer_and_data_that_stay() {
     assert_eq!(demo.terminal.ended(&mut child).0.code(), Some(130));
     assert!(fs::read_dir(&kept).unwrap().next().is_some(), "the data stay");
 }
+
+/// As beside a `head` that has what it wanted.
+#[test]
+fn a_signal_ends_it_though_nobody_reads_its_errors() {
+    let mut demo = Demo::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut child = demo.command(&["--entries", "200"]).stderr(writer).spawn().unwrap();
+    demo.terminal.shows("Ctrl-C ends it and removes the data.");
+    assert!(signal(child.id(), Signal::TERM));
+    assert_eq!(demo.terminal.ended(&mut child).0.code(), Some(143));
+    assert!(demo.leaves_nothing());
+}

@@ -39,7 +39,9 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
         // After a crash at the wrong moment both may have been started.
         journal.found.service.stop_slapd(journal, lock)?;
         report_configuration(journal);
-        make_databases(journal, lock)?;
+        if let Err(error) = make_databases(journal, lock) {
+            return Err(serve_again(journal, lock, error));
+        }
         journal.enter(Step::Swapping)?;
     }
     if journal.step < Step::SlapdStarting {
@@ -54,6 +56,21 @@ pub(super) fn run(journal: &mut Journal, lock: &File) -> anyhow::Result<()> {
     let aside = put_away(journal)?;
     say!("what Larix had is kept in {}", aside.display());
     Ok(())
+}
+
+/// Starts Larix again if it has served: nothing of slapd's was changed yet. Answers the error with where it stands.
+fn serve_again(journal: &mut Journal, lock: &File, error: anyhow::Error) -> anyhow::Error {
+    if journal.pause_seconds.is_none() {
+        return error;
+    }
+    let started =
+        journal.found.service.start_larix(journal, lock).and_then(|()| journal.enter(Step::Adopted));
+    match started {
+        Ok(()) => error.context("Larix serves again, slapd's files are as they were"),
+        Err(other) => error.context(format!(
+            "no server runs: {other:#}; larix adopt --back goes on when what follows is put right"
+        )),
+    }
 }
 
 /// Makes a database of slapd's beside each old one, where Larix has something else.

@@ -42,14 +42,23 @@ fn name_password_hash(entries: &mut [ConfigEntry]) {
     }
 }
 
-/// The same of a slapd.d as slapd wrote it, for slapd.
+/// The same of a slapd.d as slapd wrote it, for slapd's tools. Without overlays: slapadd asks none, and slapd does not read all that its
+/// slaptest writes of them (`unique_uri "strict ignore ldap:..."`, say). What they define comes with their modules.
 pub(super) fn write_for_slapd(
     from: &Path,
     to: &Path,
     directory_of: &dyn Fn(&Path) -> Option<String>,
 ) -> anyhow::Result<()> {
-    let (entries, _) = slapd_d::read_entries(from).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let (mut entries, _) = slapd_d::read_entries(from).map_err(|error| anyhow::anyhow!("{error}"))?;
+    entries.retain(|entry| !is_of_overlay(&entry.dn));
     write(entries, to, directory_of)
+}
+
+/// Whether the entry is an overlay, or below one.
+fn is_of_overlay(dn: &str) -> bool {
+    dn.split(',').any(|rdn| {
+        rdn.split_once('=').is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("olcOverlay"))
+    })
 }
 
 fn write(
@@ -148,6 +157,18 @@ mod tests {
         assert_eq!(shown("olcMdbConfig", "\"/no where\""), ["\"/to here\""]);
         assert_eq!(shown("olcLdifConfig", "/no where"), ["/to here"]);
         assert_eq!(shown("olcMdbConfig", "\"/else where\""), ["\"/else where\""]);
+    }
+
+    #[test]
+    fn overlays_are_known_by_their_names() {
+        for (dn, expected) in [
+            ("olcOverlay={0}unique,olcDatabase={1}mdb,cn=config", true),
+            ("olcDatabase={0}ldap,olcoverlay={0}chain,olcDatabase={-1}frontend,cn=config", true),
+            ("olcDatabase={1}mdb,cn=config", false),
+            ("cn=olcOverlay,cn=schema,cn=config", false),
+        ] {
+            assert_eq!(is_of_overlay(dn), expected, "{dn}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use larix_load::peer::{Access, Given, Guard, LogLevel, Peer, Redis};
 use larix_load::report::{Document, TextOptions};
 use larix_load::scenario::{self, Known, Scenario, Size};
 
-use crate::signals::EndingSignals;
+use crate::signals::{EndingSignals, say_farewell};
 
 /// Carry out a scenario on Larix and on other servers in turns, and show the ratios.
 ///
@@ -258,7 +258,7 @@ fn address(url: &str) -> anyhow::Result<SocketAddr> {
 fn end_on_signals(guard: Guard, scratch: PathBuf) -> anyhow::Result<()> {
     // Registered before the first server starts, so that none is left behind.
     EndingSignals::new()?.end_after(move || {
-        eprintln!("\nlarix load: broken off; stopping the servers");
+        say_farewell("larix load: broken off; stopping the servers");
         guard.end();
         let _ = std::fs::remove_dir_all(scratch);
     })?;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use larix_engine::access::Quoting;
-use larix_schema::{DnError, Schema};
+use larix_schema::Schema;
 
 use super::super::diagnostic::Origin;
 use super::super::line::c_integer;
-use super::super::undefined::bundle_remedy;
+use super::super::undefined::dn_remedy;
 use super::super::values::ConfigDn;
 use super::directive::Directive;
 
@@ -134,12 +134,9 @@ impl<'a> Call<'a> {
         };
         parsed.map_err(|why| {
             let fault = Fault::argument(number, format!("`{text}` is not a DN: {why}"));
-            match &why {
-                DnError::UnknownAttribute(name) => match bundle_remedy(name) {
-                    Some(remedy) => fault.with_help(remedy),
-                    None => fault,
-                },
-                _ => fault,
+            match dn_remedy(text, &why) {
+                Some(remedy) => fault.with_help(remedy),
+                None => fault,
             }
         })
     }

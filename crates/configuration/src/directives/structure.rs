@@ -137,6 +137,7 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         disabled: false,
         origin: call.origin.clone(),
         settings: Settings::default(),
+        lines: Vec::new(),
         below: Vec::new(),
     };
     let present = match builder.section {

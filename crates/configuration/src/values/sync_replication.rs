@@ -309,7 +309,8 @@ impl SyncReplication {
             self.whole_dir_sync(schema)?;
         } else if let Err(error) = Dn::parse(&self.bind.dn) {
             // An Active Directory takes names of its own.
-            return Err((format!("syncrepl: binddn={} is not a DN: {error}", self.bind.dn), None));
+            let message = format!("syncrepl: binddn={} is not a DN: {error}", self.bind.dn);
+            return Err((message, Some(dn_form(&self.bind.dn))));
         }
         if self.bind.sasl && self.bind.mechanism.is_none() {
             return Err((
@@ -436,12 +437,17 @@ fn providers(value: &str) -> Result<Vec<LdapUrl>, Wrong> {
 
 fn dn(schema: &Schema, key: &str, value: &str) -> Result<ConfigDn, Wrong> {
     ConfigDn::parse_relaxed(schema, value)
-        .map_err(|error| (format!("syncrepl: {key}={value} is not a DN: {error}"), None))
+        .map_err(|error| (format!("syncrepl: {key}={value} is not a DN: {error}"), Some(dn_form(value))))
+}
+
+/// What to do about a value that is no DN.
+fn dn_form(value: &str) -> &'static str {
+    if value.starts_with('\'') { "quote it with \" and not with '" } else { "such as dc=example,dc=com" }
 }
 
 fn filter(key: &str, value: &str) -> Result<FilterBuf, Wrong> {
     FilterBuf::parse(value).map_err(|error| {
-        (format!("syncrepl: {key}={value} is not a filter: {error}"), Some("such as (objectClass=*)"))
+        (format!("syncrepl: {key}={value} is not a filter: {error}"), Some("such as \"(objectClass=*)\""))
     })
 }
 

@@ -60,6 +60,7 @@ fn words_are_looked_at_where_they_stand() {
         ("rwm-rewriteRule ( x", 1, "not a regular expression"),
         ("rwm-rewriteRule a b Z", 3, "no flags"),
         ("rwm-suffixmassage dc=a x", 2, "not a DN"),
+        ("rwm-suffixmassage dc=a dc=", 2, "empty value of \"dc\""),
         ("rwm-rewrite", 0, "no command"),
     ] {
         let (argument, message) = check(line).unwrap_err();

@@ -140,6 +140,13 @@ impl Words {
                 let fault = Fault::keyword("binddn= without credentials= is an unauthenticated bind");
                 return Err(fault.with_help("give credentials=, or take binddn= out for an anonymous proxy"));
             }
+            if let Credentials::Simple { dn, password } = &simple
+                && dn.is_empty()
+                && !password.is_empty()
+            {
+                let fault = Fault::keyword("credentials= without binddn= is an anonymous bind");
+                return Err(fault.with_help("give binddn=, or take credentials= out for an anonymous proxy"));
+            }
             return Ok((!self.dn.is_empty()).then_some(simple));
         }
         let authorization = self.authorization.unwrap_or_default();

@@ -114,12 +114,14 @@ static TABLE: &[Directive] = &[
         proxy(b)?.asserted.push(rule);
         Ok(())
     })
+    .arguments(1, 1)
     .ordered(),
     own("idassert-passThru", "olcDbIDAssertPassThru", Form::Words, |b, c| {
         let rule = identity::rule(b, c)?;
         proxy(b)?.passed.push(rule);
         Ok(())
     })
+    .arguments(1, 1)
     .ordered(),
     own("rebind-as-user", "olcDbRebindAsUser", Form::Switch, |b, c| {
         proxy(b)?.rebind_as_user = c.switch()?;

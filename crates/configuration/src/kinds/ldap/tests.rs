@@ -156,8 +156,13 @@ fn what_cannot_be() {
         ("uri ldap://a\nconn-pool-max 1000", "are too many"),
         ("uri ldap://a\nkeepalive 1:2", "not three numbers"),
         ("uri ldap://a\nidassert-authzFrom *", "without `idassert-bind`"),
+        (
+            "uri ldap://a\nidassert-bind bindmethod=none\nidassert-authzFrom dn:cn=a dn:cn=b",
+            "takes no more arguments",
+        ),
         ("uri ldap://a\nidassert-bind mode=self", "bindmethod= is missing"),
         ("uri ldap://a\nidassert-bind bindmethod=simple binddn=cn=x", "unauthenticated bind"),
+        ("uri ldap://a\nidassert-bind bindmethod=simple credentials=s", "is an anonymous bind"),
         ("uri ldap://a\nidassert-bind bindmethod=sasl", "needs saslmech="),
         ("uri ldap://a\nidassert-bind bindmethod=simple authz=native", "proxied authorization alone"),
         ("uri ldap://a\nidassert-bind bindmethod=simple flags=dn-whoami", "is not asked who the proxy is"),

@@ -111,6 +111,22 @@ impl MetaTarget {
             lines::mapping(schema, (suffix, ""), rewrite.map(Vec::as_slice), maps.map(Vec::as_slice))?;
         Ok(Some(mapping.with_absolute_filters(self.proxy.absolute_filters)))
     }
+
+    /// A line `suffixmassage` whose first name no request to this database has: it would do nothing.
+    fn massage_of_elsewhere(&self, schema: &Schema, database: &Database) -> Option<ConfigError> {
+        let mut here = self.rewrite.iter().filter_map(|words| match words.as_slice() {
+            [keyword, here, _] if keyword.eq_ignore_ascii_case("suffixmassage") => {
+                ConfigDn::parse_relaxed(schema, here).ok()
+            }
+            _ => None,
+        });
+        let is_here =
+            |dn: &ConfigDn| database.suffixes.iter().any(|suffix| dn.normal.is_within(&suffix.normal));
+        let elsewhere = here.find(|dn| !is_here(dn))?;
+        let message = format!("suffixmassage: \"{elsewhere}\" is not within a suffix of this database");
+        let help = format!("the first name is the one that clients use, such as \"{}\"", self.suffix);
+        Some(ConfigError::new(self.origin.clone(), message).with_help(help))
+    }
 }
 
 impl MetaSettings {
@@ -135,8 +151,9 @@ impl KindSettings for MetaSettings {
         self.targets.iter().map(|target| &target.shown).collect()
     }
 
-    fn refusals(&self, config: &Config, _: &Database, found: &mut Vec<ConfigError>) {
+    fn refusals(&self, config: &Config, database: &Database, found: &mut Vec<ConfigError>) {
         for target in &self.targets {
+            found.extend(target.massage_of_elsewhere(&config.schema, database));
             if let Err(fault) = target.mapping(&config.schema) {
                 found.push(ConfigError::new(target.origin.clone(), fault.message).with_help(fault.help));
             }

@@ -147,6 +147,8 @@ fn what_cannot_be() {
         ("uri ldap://a/o=x\nmap attribute cn sn\nmap attribute cn mail", "mapped already"),
         ("uri ldap://a/o=x\nmap syntax cn sn", "neither attribute nor objectclass"),
         ("uri ldap://a/o=x\nsuffixmassage o=x notadn", "\"notadn\" is not a DN"),
+        ("uri ldap://a/o=x\nsuffixmassage o=x o=", "\"o=\" is not a DN"),
+        ("uri ldap://a/o=x\nsuffixmassage o=xx o=y", "\"o=xx\" is not within a suffix"),
         ("uri ldap://a/o=x\nrewriteRule a ${>gone(x)}", "no context or map `gone`"),
         ("uri ldaps://a/o=x\ntls start", "with ldaps:// TLS is there already"),
         ("uri ldap://a/o=x\nclient-pr 0", "`0` is no number of entries"),
