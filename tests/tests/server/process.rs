@@ -278,3 +278,39 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     assert_eq!(add("large", 2 << 20).0, Some(0));
     assert!(server.stop());
 }
+
+/// As at a limit on the threads of a user or of a container: each of the threads in turn is the first that cannot be had.
+#[test]
+fn a_server_that_gets_no_thread_names_the_limit() {
+    if packages::STRACE.is_lacking() {
+        return;
+    }
+    let strace = packages::STRACE.files().into_iter().next().expect("it was asked for");
+    let folder = Folder::new();
+    for number in 1.. {
+        let served = folder.command();
+        let mut command = Command::new(&strace);
+        command.args(["-f", "-qq", "-o", "/dev/null", "-etrace=clone,clone3"]);
+        command.arg(format!("-einject=clone,clone3:error=EAGAIN:when={number}+"));
+        command.arg(served.get_program()).args(served.get_args()).arg("--port-file").arg(folder.at("ports"));
+        let error = std::fs::File::create(folder.at("error")).unwrap();
+        let mut child = command.stderr(error).stdout(Stdio::null()).spawn().unwrap();
+        let mut ended = None;
+        until("it serves, or has ended", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some() || folder.at("ports").exists()
+        });
+        let error = std::fs::read_to_string(folder.at("error")).unwrap();
+        assert!(!error.contains("panicked"), "{number}: {error}");
+        if ended.is_none() {
+            let pid = std::fs::read_to_string(folder.at("pid")).unwrap();
+            assert!(signal(pid.trim().parse().unwrap(), Signal::TERM));
+            assert!(child.wait().unwrap().success());
+            break;
+        }
+        assert!(
+            error.contains("Resource temporarily unavailable") && error.contains("TasksMax="),
+            "{number}: {error}"
+        );
+    }
+}

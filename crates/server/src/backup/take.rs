@@ -56,8 +56,6 @@ pub fn take_full(
         let mend = "a backup makes its directory; --incremental adds to one";
         return Err(BackupError::Exists { path: to.to_owned(), mend });
     }
-    let parent =
-        to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     fill_and_rename(to, |part| {
         let mut databases = Vec::new();
         let configuration = write_configuration(config, part)?;
@@ -69,7 +67,6 @@ pub fn take_full(
         manifest.write(&part.join(MANIFEST))?;
         Ok(manifest)
     })
-    .and_then(|manifest| sync_directory(parent).map(|()| manifest))
 }
 
 /// Adds to the backup in `to` what was changed since the last one there.
@@ -105,7 +102,7 @@ pub fn take_increment(
         return Err(BackupError::NoIncrement { suffix: left_out.name(), why });
     }
     let directory = to.join(increment_name(chain.increments.len() + 1));
-    let made = fill_and_rename(&directory, |part| {
+    fill_and_rename(&directory, |part| {
         let configuration = write_configuration(config, part)?;
         let began = pace.now();
         let mut databases = Vec::new();
@@ -117,9 +114,7 @@ pub fn take_increment(
         manifest.previous = Some(chain.last_digest().to_owned());
         manifest.write(&part.join(INCREMENT_MANIFEST))?;
         Ok(manifest)
-    })?;
-    sync_directory(to)?;
-    Ok(made)
+    })
 }
 
 /// Writes a full backup as a stream; [`super::unpack`] makes a directory of it again.
@@ -177,7 +172,7 @@ fn is_same(known: &DatabaseBackup, source: &Source<'_>) -> bool {
     known.suffixes.iter().any(|suffix| source.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix)))
 }
 
-/// Fills a directory `NAME.part` and renames it to `NAME` once it is whole and on the disk.
+/// Fills a directory `NAME.part` and renames it to `NAME` once it is whole and on the disk. The name is on the disk, too, then.
 fn fill_and_rename<T>(
     to: &Path,
     fill: impl FnOnce(&Path) -> Result<T, BackupError>,
@@ -195,6 +190,11 @@ fn fill_and_rename<T>(
     let filled = fill(&part).and_then(|filled| {
         sync_directory(&part)?;
         fs::rename(&part, to).map_err(BackupError::io("make", to))?;
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync_directory(parent.unwrap_or_else(|| Path::new("."))).inspect_err(|_| {
+            // What is reported as failed must not look whole.
+            let _ = fs::rename(to, &part);
+        })?;
         Ok(filled)
     });
     if filled.is_err() {
