@@ -207,6 +207,7 @@ impl Privileges {
     /// started later inherit it.
     pub fn drop_to(&self) -> Result<(), DaemonError> {
         let failed = |what| move |source| DaemonError::Privileges { what, source };
+        hardening::connect_to_manager();
         if let Some(root) = &self.root {
             let failed = |source| DaemonError::Root { path: root.clone(), source };
             rustix::process::chroot(root).map_err(failed)?;

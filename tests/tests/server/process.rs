@@ -1,6 +1,7 @@
 //! What the process gives up, seen from outside: user, groups, privileges, core dumps, files; and what it tells a service manager.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -277,6 +278,47 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     limit(None);
     assert_eq!(add("large", 2 << 20).0, Some(0));
     assert!(server.stop());
+}
+
+/// A service manager that is busy reads later what it is told, and waits for it meanwhile.
+#[test]
+fn a_service_manager_without_room_is_told_when_it_has_some() {
+    let folder = Folder::new();
+    let socket = UnixDatagram::bind(folder.at("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"X=1\n", folder.at("notify")).is_ok() {}
+    let mut command = folder.command();
+    command.arg("--port-file").arg(folder.at("ports")).env("NOTIFY_SOCKET", folder.at("notify"));
+    let running = Running { child: command.spawn().unwrap(), socket };
+    until("it listens", || folder.at("ports").exists());
+    let ports = std::fs::read_to_string(folder.at("ports")).unwrap();
+    let port: u16 = ports.lines().next().unwrap().parse().unwrap();
+    // A bind: connections are served behind the notification.
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00").unwrap();
+    assert_ne!(client.read(&mut [0; 64]).unwrap(), 0);
+    let ready = std::iter::repeat_with(|| running.notification()).find(|told| told != "X=1\n");
+    assert_eq!(ready, Some(format!("READY=1\nMAINPID={}\n", running.child.id())));
+    running.stop();
+}
+
+/// The socket of the service manager is not in the server's root directory.
+#[test]
+fn a_service_in_another_root_directory_tells_when_it_is_ready() {
+    let folder = Folder::new();
+    if !is_root(&folder) {
+        return;
+    }
+    std::fs::write(folder.at("root.conf"), "database mdb\nsuffix cn=x\ndirectory /data\n").unwrap();
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    command
+        .args(["serve", "-d", "0", "-f", "/root.conf", "-h", "ldap://127.0.0.1:0", "-r"])
+        .arg(folder.0.path());
+    let (running, notification) = folder.run(command.stderr(Stdio::piped()).stdout(Stdio::null()));
+    assert_eq!(notification, format!("READY=1\nMAINPID={}\n", running.child.id()));
+    running.stop();
 }
 
 /// As at a limit on the threads of a user or of a container: each of the threads in turn is the first that cannot be had.
