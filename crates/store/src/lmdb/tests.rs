@@ -227,6 +227,25 @@ fn a_file_without_its_pages_is_refused() {
     }
 }
 
+/// As of a file on a disk that is not mounted.
+#[test]
+fn no_store_is_made_where_a_link_leads_nowhere() {
+    let root = directory();
+    let elsewhere = directory();
+    let (link, file) = (root.path().join("data.mdb"), elsewhere.path().join("data.mdb"));
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    let opened = open(root.path()).map(|_| ());
+    let locked = DirectoryLock::acquire(root.path(), &LmdbOptions::default()).map(|_| ());
+    for refused in [opened, locked] {
+        let Err(OpenError::Corrupt { what, .. }) = &refused else { panic!("{refused:?}") };
+        assert!(what.contains("a symbolic link to a file that is not there"), "{what}");
+    }
+    assert!(!file.exists());
+    drop(open(elsewhere.path()).expect("a store"));
+    let store = open(root.path()).expect("it leads to one");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+}
+
 /// Free pages at the end need not be in the file, and a small file may lack nearly all of its pages and no more than that.
 #[test]
 fn a_small_file_lacks_no_page_that_something_leads_to() {
