@@ -99,8 +99,13 @@ impl Readiness {
 
     /// Has this done, too, when the server serves, and never if it does not come to that.
     #[must_use]
-    pub fn and_then(self, first: impl FnOnce() + Send + 'static) -> Self {
-        Self { first: Some(Box::new(first)), ..self }
+    pub fn and_then(self, next: impl FnOnce() + Send + 'static) -> Self {
+        let Self { background, first } = self;
+        let both = move || {
+            first.into_iter().for_each(|first| first());
+            next();
+        };
+        Self { background, first: Some(Box::new(both)) }
     }
 
     /// Whether the server runs in the background.

@@ -321,6 +321,35 @@ fn a_service_in_another_root_directory_tells_when_it_is_ready() {
     running.stop();
 }
 
+/// As a container is stopped whose server still waits for something. The kernel keeps a signal without a handler from its process.
+#[test]
+fn the_first_process_of_a_container_is_ended_while_it_starts() {
+    let folder = Folder::new();
+    if !is_root(&folder) {
+        return;
+    }
+    folder.start(&[]).0.stop();
+    std::fs::remove_file(folder.at("notify")).unwrap();
+    let text = std::fs::read_to_string(folder.at("slapd.conf")).unwrap();
+    std::fs::write(folder.at("slapd.conf"), format!("logfile {}\n{text}", folder.at("log").display()))
+        .unwrap();
+    // As a tool that reads the database by a read-only mount has it: the server waits for that.
+    let data = std::fs::File::open(folder.at("data/data.mdb")).unwrap();
+    rustix::fs::flock(&data, rustix::fs::FlockOperation::LockShared).unwrap();
+    let served = folder.command();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(served.get_program()).args(served.get_args());
+    let mut unshare = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    until("the server waits", || {
+        let log = std::fs::read_to_string(folder.at("log")).unwrap_or_default();
+        log.contains("the server waits for a tool")
+    });
+    let children = format!("/proc/{0}/task/{0}/children", unshare.id());
+    let child = std::fs::read_to_string(children).unwrap();
+    assert!(signal(child.trim().parse().unwrap(), Signal::TERM));
+    assert_eq!(unshare.wait().unwrap().code(), Some(128 + 15));
+}
+
 /// As at a limit on the threads of a user or of a container: each of the threads in turn is the first that cannot be had.
 #[test]
 fn a_server_that_gets_no_thread_names_the_limit() {
