@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use larix_configuration::Config;
+use larix_engine::database::check_format;
 use larix_engine::log;
 use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::Timestamp;
@@ -56,6 +57,7 @@ pub fn take_full(
         let mend = "a backup makes its directory; --incremental adds to one";
         return Err(BackupError::Exists { path: to.to_owned(), mend });
     }
+    check_formats(sources)?;
     fill_and_rename(to, |part| {
         let mut databases = Vec::new();
         let configuration = write_configuration(config, part)?;
@@ -83,6 +85,7 @@ pub fn take_increment(
     if !to.join(MANIFEST).exists() {
         return Err(BackupError::NoFull { path: to.to_owned() });
     }
+    check_formats(sources)?;
     let _lock = lock(to)?;
     let chain = Chain::read(to)?;
     let last = chain.last();
@@ -127,6 +130,7 @@ pub fn take_stream(
     out: &mut dyn Write,
     pace: &mut Pace<'_>,
 ) -> Result<Manifest, BackupError> {
+    check_formats(sources)?;
     let began = pace.now();
     let mut out = StreamWriter::begin(out)?;
     let configuration = configuration(config);
@@ -153,6 +157,16 @@ pub fn take_stream(
     out.file(Path::new(MANIFEST), &manifest.to_bytes())?;
     out.end()?;
     Ok(manifest)
+}
+
+/// Of a store that this version does not understand, the manifest would say what is not so, and no restore would take it.
+fn check_formats(sources: &[Source<'_>]) -> Result<(), BackupError> {
+    for Source { store, .. } in sources {
+        let failed = |error: &dyn std::fmt::Display| BackupError::database(store.path(), error);
+        let snapshot = store.snapshot().map_err(|e| failed(&e))?;
+        check_format::<LmdbStore>(&snapshot).map_err(|e| failed(&e))?;
+    }
+    Ok(())
 }
 
 fn manifest(

@@ -294,3 +294,26 @@ fn a_backup_that_is_reported_as_failed_is_not_there() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
     passes("backup", &site, &["--to", &text(&folder.path().join("backup"))]);
 }
+
+/// As by a version that does not know it: it cannot say what is in the copy, and a restore refuses it.
+#[test]
+fn a_database_of_a_newer_format_is_not_backed_up() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (text(&folder.path().join("first")), text(&folder.path().join("second")));
+    passes("backup", &site, &["--to", &first]);
+    let path = site.path().join("data/data.mdb");
+    let mut bytes = std::fs::read(&path).expect("the database");
+    // The row of the directory's format. That of the store's format has zeros there.
+    let row = b"format\0\0\0";
+    let is_row = |at: &usize| bytes[*at..].starts_with(row) && bytes[*at + row.len()] != 0;
+    let places: Vec<usize> = (0..bytes.len() - row.len()).filter(is_row).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at + row.len()] = 200);
+    std::fs::write(&path, bytes).expect("the database");
+    for arguments in [&["--to", &second][..], &["--to", &first, "--incremental"], &["--to", "-"]] {
+        fails_with("backup", &site, arguments, "disk format 200");
+    }
+    assert!(!Path::new(&second).exists());
+}
