@@ -215,8 +215,9 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The kernel keeps signals without a handler from the first process of a container. One that ends the server would be lost before the server
-/// serves, and the container would go on until it is killed. To be called when the user is the server's: the thread keeps it.
+/// The kernel keeps signals without a handler from the first process of a container. One that ends the server would be lost before
+/// the server serves, and the container would go on until it is killed. To be called when the user is the server's: the thread
+/// keeps it.
 fn ended_while_it_starts(readiness: Readiness) -> anyhow::Result<Readiness> {
     if std::process::id() != 1 {
         return Ok(readiness);
