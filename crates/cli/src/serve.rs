@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
@@ -26,6 +27,7 @@ use self::join::JoinArgs;
 /// Where `larix serve --suffix` listens by default.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::{QuickStartArgs, Shown};
+use crate::signals::EndingSignals;
 use crate::terminal::{at_least_one, distinct_cookies, known_cookie, known_option, print_answer, say};
 use crate::tools::common::{name_quick_start, name_read};
 
@@ -184,6 +186,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         arguments.quick.refuse_served()?;
     }
     let bound = BoundServer::new(options(name, arguments, listen, debug)?, &privileges)?;
+    let readiness = ended_while_it_starts(readiness)?;
     // What is written is written as the user and below the root directory that the server has from here on.
     let https = arguments.admin.iter().any(|address| address.tls);
     let quick = arguments.quick.prepare(arguments.urls.as_deref(), https)?;
@@ -210,6 +213,24 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     // The configuration with the password's hash stays: who made it up has to say it, even if nothing is served.
     bound.serve(config, readiness).inspect_err(|_| quick.print_password_unserved())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The kernel keeps signals without a handler from the first process of a container. One that ends the server would be lost before
+/// the server serves, and the container would go on until it is killed. To be called when the user is the server's: the thread
+/// keeps it.
+fn ended_while_it_starts(readiness: Readiness) -> anyhow::Result<Readiness> {
+    if std::process::id() != 1 {
+        return Ok(readiness);
+    }
+    let serves = Arc::new(AtomicBool::new(false));
+    let known = Arc::clone(&serves);
+    EndingSignals::new()?.end_after(move || {
+        // Then the server ends itself.
+        while known.load(Ordering::Acquire) {
+            std::thread::park();
+        }
+    })?;
+    Ok(readiness.and_then(move || serves.store(true, Ordering::Release)))
 }
 
 fn options(

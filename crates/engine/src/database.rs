@@ -508,8 +508,8 @@ const fn newest_format<S: Store>() -> u32 {
 /// The number of the store's format; none in a new store.
 ///
 /// # Errors
-/// This version does not read it.
-pub(crate) fn check_format<S: Store>(snapshot: &impl Snapshot) -> Result<Option<u32>, Fault> {
+/// A store that cannot be read, or a format that this version does not read.
+pub fn check_format<S: Store>(snapshot: &impl Snapshot) -> Result<Option<u32>, Fault> {
     let Some(found) = snapshot.get(META, meta::FORMAT)? else { return Ok(None) };
     let newest = newest_format::<S>();
     let number = found.as_ref().try_into().ok().map(u32::from_be_bytes);

@@ -99,8 +99,13 @@ impl Readiness {
 
     /// Has this done, too, when the server serves, and never if it does not come to that.
     #[must_use]
-    pub fn and_then(self, first: impl FnOnce() + Send + 'static) -> Self {
-        Self { first: Some(Box::new(first)), ..self }
+    pub fn and_then(self, next: impl FnOnce() + Send + 'static) -> Self {
+        let Self { background, first } = self;
+        let both = move || {
+            first.into_iter().for_each(|first| first());
+            next();
+        };
+        Self { background, first: Some(Box::new(both)) }
     }
 
     /// Whether the server runs in the background.
@@ -207,6 +212,7 @@ impl Privileges {
     /// started later inherit it.
     pub fn drop_to(&self) -> Result<(), DaemonError> {
         let failed = |what| move |source| DaemonError::Privileges { what, source };
+        hardening::connect_to_manager();
         if let Some(root) = &self.root {
             let failed = |source| DaemonError::Root { path: root.clone(), source };
             rustix::process::chroot(root).map_err(failed)?;

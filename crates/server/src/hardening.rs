@@ -5,12 +5,18 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, setrlimit, umask};
 
 /// The variable that names the socket on which a service manager waits for the server (sd_notify(3)).
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+/// How long a thread waits for a service manager that has no room for news.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Files made from now on are for the server's user, and readable by its group at most.
 pub fn keep_files_private() {
@@ -43,19 +49,40 @@ pub fn is_managed() -> bool {
     std::env::var_os(NOTIFY_SOCKET).is_some()
 }
 
-/// Tells the service manager what the server does: `READY=1`, `STOPPING=1`. Without one, nothing happens; one that
-/// does not listen is no reason to stop serving.
-pub fn notify(state: &str) {
-    let Some(name) = std::env::var_os(NOTIFY_SOCKET) else { return };
+/// The service manager's socket. Behind a change of the root directory its path leads nowhere.
+static MANAGER: OnceLock<Option<UnixDatagram>> = OnceLock::new();
+
+/// Connects to the service manager that waits for news, if there is one. To be called before the root directory is changed; only the
+/// first call has an effect.
+pub(crate) fn connect_to_manager() {
+    manager();
+}
+
+fn manager() -> Option<&'static UnixDatagram> {
+    MANAGER.get_or_init(connected).as_ref()
+}
+
+fn connected() -> Option<UnixDatagram> {
+    let name = std::env::var_os(NOTIFY_SOCKET)?;
     let address = match name.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         [b'/', ..] => SocketAddr::from_pathname(Path::new(&name)),
-        _ => return,
+        _ => return None,
     };
-    let sent = address.and_then(|address| {
-        let socket = UnixDatagram::unbound()?;
-        socket.set_nonblocking(true)?;
-        socket.send_to_addr(state.as_bytes(), &address)
-    });
-    drop(sent);
+    let socket = UnixDatagram::unbound().ok()?;
+    socket.connect_addr(&address.ok()?).ok()?;
+    socket.set_write_timeout(Some(PATIENCE)).ok()?;
+    Some(socket)
+}
+
+/// Tells the service manager what the server does: `READY=1`, `STOPPING=1`. Without one, nothing happens; one that
+/// does not listen is no reason to stop serving. For one whose queue is full a thread waits, a minute at most: it would take a
+/// server that it has not heard of for one that did not start.
+pub fn notify(state: &str) {
+    let Some(socket) = manager() else { return };
+    if rustix::net::send(socket, state.as_bytes(), SendFlags::DONTWAIT) == Err(Errno::AGAIN) {
+        let state = state.to_owned();
+        let waiting = std::thread::Builder::new().name("notify".to_owned());
+        drop(waiting.spawn(move || socket.send(state.as_bytes())));
+    }
 }

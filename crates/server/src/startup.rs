@@ -113,6 +113,9 @@ impl fmt::Display for ServeError {
             Self::PortFile { path, source } => {
                 write!(f, "cannot write the port file {}: {source}", path.display())
             }
+            Self::Start { what, source } if source.kind() == io::ErrorKind::WouldBlock => {
+                write!(f, "cannot start {what}: {source} (ulimit -u, TasksMax= or pids.max limits threads)")
+            }
             Self::Start { what, source } => write!(f, "cannot start {what}: {source}"),
         }
     }
@@ -335,6 +338,7 @@ impl BoundServer {
             let listeners = with_configured(self.admin, configured);
             let admin = admin::start(listeners, admin_changes, server.clone(), handles)
                 .map_err(cannot_start("the admin page"))?;
+            upkeep::demand_thread().map_err(cannot_start("a thread for regular work"))?;
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
             }

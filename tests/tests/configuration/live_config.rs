@@ -350,3 +350,34 @@ fn what_a_database_holds_is_there_again_when_it_comes_back() {
         assert_eq!(ask(&mut owner, read), there);
     }
 }
+
+/// As behind a mount that is gone: a restart would find one file of a configuration.
+#[test]
+fn a_change_does_not_go_to_a_directory_that_holds_no_configuration() {
+    let (_site, directory) = site();
+    let server = Server::start(Kind::Larix, &directory).unwrap_or_else(|error| panic!("{error}"));
+    let mut administrator = bound(server.address, "cn=config");
+    let away = directory.with_extension("away");
+    let change = |limit: u32| modify(MDB, &format!("replace olcSizeLimit: {limit}"));
+    assert_eq!(ask(&mut administrator, &change(501)), "=> 0\n");
+    for (is_empty_one_there, limit) in [(false, 510), (true, 520)] {
+        std::fs::rename(&directory, &away).unwrap();
+        if is_empty_one_there {
+            std::fs::create_dir(&directory).unwrap();
+        }
+        let before = whole(&server);
+        let answer = ask(&mut administrator, &change(limit));
+        assert!(
+            answer.starts_with("=> 80") && answer.contains("cn=config.ldif` is not there any more"),
+            "{answer}"
+        );
+        assert_eq!(whole(&server), before);
+        assert_eq!(directory.exists(), is_empty_one_there);
+        if is_empty_one_there {
+            // It is as empty as it was.
+            std::fs::remove_dir(&directory).unwrap();
+        }
+        std::fs::rename(&away, &directory).unwrap();
+        assert_eq!(ask(&mut administrator, &change(limit + 1)), "=> 0\n");
+    }
+}

@@ -1,6 +1,7 @@
 //! What the process gives up, seen from outside: user, groups, privileges, core dumps, files; and what it tells a service manager.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -277,4 +278,110 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     limit(None);
     assert_eq!(add("large", 2 << 20).0, Some(0));
     assert!(server.stop());
+}
+
+/// A service manager that is busy reads later what it is told, and waits for it meanwhile.
+#[test]
+fn a_service_manager_without_room_is_told_when_it_has_some() {
+    let folder = Folder::new();
+    let socket = UnixDatagram::bind(folder.at("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"X=1\n", folder.at("notify")).is_ok() {}
+    let mut command = folder.command();
+    command.arg("--port-file").arg(folder.at("ports")).env("NOTIFY_SOCKET", folder.at("notify"));
+    let running = Running { child: command.spawn().unwrap(), socket };
+    until("it listens", || folder.at("ports").exists());
+    let ports = std::fs::read_to_string(folder.at("ports")).unwrap();
+    let port: u16 = ports.lines().next().unwrap().parse().unwrap();
+    // A bind: connections are served behind the notification.
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.write_all(b"\x30\x0c\x02\x01\x01\x60\x07\x02\x01\x03\x04\x00\x80\x00").unwrap();
+    assert_ne!(client.read(&mut [0; 64]).unwrap(), 0);
+    let ready = std::iter::repeat_with(|| running.notification()).find(|told| told != "X=1\n");
+    assert_eq!(ready, Some(format!("READY=1\nMAINPID={}\n", running.child.id())));
+    running.stop();
+}
+
+/// The socket of the service manager is not in the server's root directory.
+#[test]
+fn a_service_in_another_root_directory_tells_when_it_is_ready() {
+    let folder = Folder::new();
+    if !is_root(&folder) {
+        return;
+    }
+    std::fs::write(folder.at("root.conf"), "database mdb\nsuffix cn=x\ndirectory /data\n").unwrap();
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    command
+        .args(["serve", "-d", "0", "-f", "/root.conf", "-h", "ldap://127.0.0.1:0", "-r"])
+        .arg(folder.0.path());
+    let (running, notification) = folder.run(command.stderr(Stdio::piped()).stdout(Stdio::null()));
+    assert_eq!(notification, format!("READY=1\nMAINPID={}\n", running.child.id()));
+    running.stop();
+}
+
+/// As a container is stopped whose server still waits for something. The kernel keeps a signal without a handler from its process.
+#[test]
+fn the_first_process_of_a_container_is_ended_while_it_starts() {
+    let folder = Folder::new();
+    if !is_root(&folder) {
+        return;
+    }
+    folder.start(&[]).0.stop();
+    std::fs::remove_file(folder.at("notify")).unwrap();
+    let text = std::fs::read_to_string(folder.at("slapd.conf")).unwrap();
+    std::fs::write(folder.at("slapd.conf"), format!("logfile {}\n{text}", folder.at("log").display()))
+        .unwrap();
+    // As a tool that reads the database by a read-only mount has it: the server waits for that.
+    let data = std::fs::File::open(folder.at("data/data.mdb")).unwrap();
+    rustix::fs::flock(&data, rustix::fs::FlockOperation::LockShared).unwrap();
+    let served = folder.command();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child"]).arg(served.get_program()).args(served.get_args());
+    let mut unshare = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    until("the server waits", || {
+        let log = std::fs::read_to_string(folder.at("log")).unwrap_or_default();
+        log.contains("the server waits for a tool")
+    });
+    let children = format!("/proc/{0}/task/{0}/children", unshare.id());
+    let child = std::fs::read_to_string(children).unwrap();
+    assert!(signal(child.trim().parse().unwrap(), Signal::TERM));
+    assert_eq!(unshare.wait().unwrap().code(), Some(128 + 15));
+}
+
+/// As at a limit on the threads of a user or of a container: each of the threads in turn is the first that cannot be had.
+#[test]
+fn a_server_that_gets_no_thread_names_the_limit() {
+    if packages::STRACE.is_lacking() {
+        return;
+    }
+    let strace = packages::STRACE.files().into_iter().next().expect("it was asked for");
+    let folder = Folder::new();
+    for number in 1.. {
+        let served = folder.command();
+        let mut command = Command::new(&strace);
+        command.args(["-f", "-qq", "-o", "/dev/null", "-etrace=clone,clone3"]);
+        command.arg(format!("-einject=clone,clone3:error=EAGAIN:when={number}+"));
+        command.arg(served.get_program()).args(served.get_args()).arg("--port-file").arg(folder.at("ports"));
+        let error = std::fs::File::create(folder.at("error")).unwrap();
+        let mut child = command.stderr(error).stdout(Stdio::null()).spawn().unwrap();
+        let mut ended = None;
+        until("it serves, or has ended", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some() || folder.at("ports").exists()
+        });
+        let error = std::fs::read_to_string(folder.at("error")).unwrap();
+        assert!(!error.contains("panicked"), "{number}: {error}");
+        if ended.is_none() {
+            let pid = std::fs::read_to_string(folder.at("pid")).unwrap();
+            assert!(signal(pid.trim().parse().unwrap(), Signal::TERM));
+            assert!(child.wait().unwrap().success());
+            break;
+        }
+        assert!(
+            error.contains("Resource temporarily unavailable") && error.contains("TasksMax="),
+            "{number}: {error}"
+        );
+    }
 }

@@ -411,3 +411,37 @@ fn what_a_killed_reader_saw_is_used_again() {
     assert!(used_again, "no page was used again");
     assert!(server.stop());
 }
+
+/// As at a limit on the threads of a user or of a container.
+#[test]
+fn tools_that_get_no_thread_say_so_or_do_without() {
+    if packages::STRACE.is_lacking() {
+        return;
+    }
+    let strace = packages::STRACE.files().into_iter().next().expect("it was asked for");
+    let site = Site::example(Kind::Larix);
+    let file = site.path().join("new.ldif");
+    fs::write(&file, ldif("new", NEW)).expect("an LDIF file");
+    let run_at = |first: &str, tool: &str, arguments: &[&str]| {
+        let mut command = Command::new(&strace);
+        command.args(["-f", "-qq", "-o", "/dev/null", "-etrace=clone,clone3"]);
+        command.arg(format!("-einject=clone,clone3:error=EAGAIN:when={first}"));
+        command.arg(Kind::Larix.program().expect("larix")).arg(tool).arg("-f").arg(site.configuration());
+        let output = command.args(arguments).output().expect("strace starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let load = ["-l", file.to_str().expect("a path")];
+    // The reader of the input, and the first of those that encode.
+    for first in ["1+", "2+"] {
+        let (code, error) = run_at(first, "add", &load);
+        assert!(
+            code == Some(1) && error.contains("no thread for the load") && error.contains("TasksMax="),
+            "{error}"
+        );
+        assert!(!site.path().join("data/data.mdb").exists(), "nothing was loaded");
+    }
+    assert_eq!(run_at("3+", "add", &load), (Some(0), String::new()));
+    assert_eq!(Opener::Cat.look(&site), DirectoryState::New);
+    let (code, error) = run_at("1+", "index", &[]);
+    assert!(code == Some(0) && !error.contains("panicked"), "{error}");
+}

@@ -91,10 +91,12 @@ impl Tools<'_> {
         let mut dump = child.stdout.take().with_context(|| format!("{name} has no output"))?;
         let (written, ended) = thread::scope(|scope| {
             // Ends at the first error: then the tool finds no reader.
-            let writing = scope.spawn(move || io::copy(&mut dump, &mut file));
+            let copy = move || io::copy(&mut dump, &mut file);
+            let writing = thread::Builder::new().spawn_scoped(scope, copy);
             let ended = child.wait_with_output();
-            (writing.join(), ended)
+            (writing.map(|writing| writing.join()), ended)
         });
+        let written = written.with_context(|| format!("no thread to write {}", to.display()))?;
         let written = written.map_err(|_| anyhow!("the thread that writes {} panicked", to.display()))?;
         written.with_context(|| format!("cannot write {}", to.display()))?;
         demand_success(&name, &ended.with_context(|| format!("cannot wait for {name}"))?)

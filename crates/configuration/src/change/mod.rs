@@ -262,9 +262,15 @@ impl ChangedConfig {
     }
 
     /// The same for a server, which keeps the journal of its changes.
+    ///
+    /// # Errors
+    /// As [`Self::commit`], and a directory that holds no configuration any more.
     pub fn commit_by(&self, keeper: &mut Keeper) -> Result<(), ConfigError> {
         match &self.files {
-            Some(files) if !self.no_op => keeper.commit(files),
+            Some(files) if !self.no_op => {
+                files.check_place()?;
+                keeper.commit(files)
+            }
             _ => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::diagnostic::ConfigError;
+use super::super::diagnostic::{ConfigError, Origin};
 use super::super::entry::ConfigEntry;
 use super::super::model::Config;
 use super::super::text::Text;
@@ -20,7 +20,7 @@ use super::in_use::{CHANGE_LOCK_FILE, open_lock_file};
 use super::journal;
 use super::places::{file_of, put_in_place};
 use super::splice::Splice;
-use super::{file_text, io_error};
+use super::{TOP, file_text, io_error};
 
 /// Puts the files of a directory in order before a change.
 type Arrange = fn(&mut dyn Disk, &Path) -> Result<(), ConfigError>;
@@ -135,6 +135,22 @@ impl FileChanges {
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
         let _ = changes.carry_out_and_end(disk);
         Ok(())
+    }
+
+    /// A change goes to a directory that holds a configuration. Where that was moved, or its disk is not mounted any more, one file in an
+    /// empty directory would be all that a restart finds of it.
+    ///
+    /// # Errors
+    /// Names the file that is missing.
+    pub(in super::super) fn check_place(&self) -> Result<(), ConfigError> {
+        let top = self.directory.join(TOP);
+        // What may not be read is named when it is written.
+        if self.files.is_empty() || top.try_exists().unwrap_or(true) {
+            return Ok(());
+        }
+        let message = format!("`{}` is not there any more: nothing was changed", top.display());
+        Err(ConfigError::new(Origin::BuiltIn, message)
+            .with_help("put the directory back that the server was started with, or mount it"))
     }
 
     pub(super) fn is_empty(&self) -> bool {

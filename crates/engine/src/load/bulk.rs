@@ -132,18 +132,24 @@ impl Loading<'_, '_> {
         // Owned by the workers alone: when they have ended, so does the reader.
         let batches = Arc::new(Mutex::new(batches));
         let mut writer = InOrder::new(loader, checker, packing, scratch, observer, bytes);
-        let gathered = thread::scope(|scope| {
-            scope.spawn(move || feed(Batches { begun, out: to_workers, spare }));
-            let workers: Vec<_> = (0..threads)
-                .map(|_| {
-                    let (empty, turns) = (&empty, &turns);
-                    let (batches, to_writer, used) = (Arc::clone(&batches), to_writer.clone(), used.clone());
-                    scope.spawn(move || {
-                        let worker = Worker::new(checker, packing, empty, scratch)?;
-                        worker.run(&batches, turns, (&to_writer, &used))
-                    })
-                })
-                .collect();
+        let gathered = thread::scope(|scope| -> Result<Vec<_>, LoadError> {
+            let feeding = move || feed(Batches { begun, out: to_workers, spare });
+            thread::Builder::new().spawn_scoped(scope, feeding).map_err(|error| no_thread(&error))?;
+            let mut workers = Vec::new();
+            for _ in 0..threads {
+                let (empty, turns) = (&empty, &turns);
+                let (batches, to_writer, used) = (Arc::clone(&batches), to_writer.clone(), used.clone());
+                let begun = thread::Builder::new().spawn_scoped(scope, move || {
+                    let worker = Worker::new(checker, packing, empty, scratch)?;
+                    worker.run(&batches, turns, (&to_writer, &used))
+                });
+                match begun {
+                    Ok(worker) => workers.push(worker),
+                    Err(error) if workers.is_empty() => return Err(no_thread(&error)),
+                    // Those that there are do all of it.
+                    Err(_) => break,
+                }
+            }
             drop((batches, to_writer, used));
             let written = writer.run(&results, &underway);
             // Threads that still send find no receiver and end.
@@ -158,6 +164,12 @@ impl Loading<'_, '_> {
         });
         writer.finish(gathered.into_iter().collect::<Result<_, _>>()?, named)
     }
+}
+
+/// The system says no more than that it may be tried again.
+fn no_thread(error: &io::Error) -> LoadError {
+    let what = format!("no thread for the load: {error} (ulimit -u, TasksMax= or pids.max limits them)");
+    LoadError::Io(io::Error::new(error.kind(), what))
 }
 
 /// An input that counts what is read.

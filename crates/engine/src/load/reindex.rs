@@ -225,7 +225,10 @@ fn gather<S: Store>(
         entries: &entries,
     };
     let outcomes: Vec<Result<ReindexOutcome, RebuildError>> = thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(|| part.run(&mut |_| {}))).collect();
+        // Where the system has no more threads, fewer do the same.
+        let workers: Vec<_> = (1..threads)
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, || part.run(&mut |_| {})).ok())
+            .collect();
         let own = part.run(progress);
         // Who fails takes no more, and the others find nothing left to take.
         workers.into_iter().map(joined).chain([own]).collect()

@@ -2,7 +2,7 @@
 
 use larix_store::{Direction, KeyRange, Snapshot};
 
-use super::{LogKey, LogRecord, LoggedChange, context_csns};
+use super::{LogKey, LogRecord, LoggedChange, context_csns, positions};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::fault::Fault;
@@ -19,6 +19,9 @@ pub fn check<S: Snapshot>(
     let known = context_csns(snapshot)?;
     let mut count = 0;
     let mut before: Option<(LogKey, Option<Csn>, u64)> = None;
+    // Of a server whose id was changed, the records of one id leave numbers to those of the other.
+    let has_one_id = positions(snapshot).is_ok_and(|positions| positions.len() <= 1);
+    let mut expected: Option<u64> = None;
     for row in snapshot.scan(LOG, KeyRange::all(), Direction::Forward)? {
         let (key, value) = row?;
         count += 1;
@@ -26,6 +29,11 @@ pub fn check<S: Snapshot>(
             report(LogKey { server_id: 0, sequence: 0 }, "a key that is none of the log's".to_owned());
             continue;
         };
+        let missing = expected.map_or(0, |expected| key.sequence.saturating_sub(expected));
+        if has_one_id && missing > 0 {
+            report(key, format!("{missing} of the changes before it are missing"));
+        }
+        expected = Some(key.sequence.saturating_add(1));
         let record = match LogRecord::decode(&value) {
             Ok(record) => record,
             Err(error) => {
@@ -60,4 +68,55 @@ pub fn check<S: Snapshot>(
         before = Some((key, csn, record.offset + value.len() as u64));
     }
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_store::memory::MemoryStore;
+    use larix_store::{Durability, Store, Transaction, WriteSet};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::log::append;
+    use crate::tables::TABLES;
+    use crate::time::Timestamp;
+
+    /// Of a log with these records, of server ids and sequences.
+    fn findings(records: &[(u16, u64)]) -> Vec<(u64, String)> {
+        let store = MemoryStore::new(&TABLES).unwrap();
+        let mut set = WriteSet::new();
+        for &(server_id, sequence) in records {
+            let record = LogRecord {
+                csn: Csn { time: Timestamp(1_000_000), count: 0, server_id, modification: 0 },
+                offset: sequence * 1_000,
+                entry: EntryId(1),
+                superior: EntryId::ROOT,
+                entry_uuid: Uuid::nil(),
+                dn: "cn=a".to_owned(),
+                requester: "cn=b".to_owned(),
+                local: false,
+                continues: false,
+                absent: false,
+                change: LoggedChange::Delete,
+                old: Vec::new(),
+                form: crate::log::RecordForm::AsDone,
+            };
+            append(&mut set, LogKey { server_id, sequence }, &record);
+        }
+        store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
+        let mut found = Vec::new();
+        let mut note = |key: LogKey, fault| found.push((key.sequence, fault));
+        let count = check(&store.snapshot().unwrap(), (EntryId(1), false), &mut note).unwrap();
+        assert_eq!(count, records.len() as u64);
+        found
+    }
+
+    #[test]
+    fn records_that_are_missing_in_between_are_found() {
+        // The oldest ones are trimmed.
+        assert_eq!(findings(&[(1, 3), (1, 4), (1, 5)]), []);
+        let missing = |count: u32| format!("{count} of the changes before it are missing");
+        assert_eq!(findings(&[(1, 3), (1, 5), (1, 9)]), [(5, missing(1)), (9, missing(3))]);
+        assert_eq!(findings(&[(1, 3), (2, 4), (1, 5)]), []);
+    }
 }

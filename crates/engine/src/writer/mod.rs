@@ -168,7 +168,9 @@ impl std::fmt::Display for WriterStartError {
         match self {
             Self::Fault(fault) => fault.fmt(f),
             Self::Schema(missing) => missing.fmt(f),
-            Self::Thread(error) => write!(f, "no thread for the writer: {error}"),
+            Self::Thread(error) => {
+                write!(f, "no thread for the writer: {error} (ulimit -u, TasksMax= or pids.max limits them)")
+            }
         }
     }
 }

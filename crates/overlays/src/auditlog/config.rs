@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use larix_engine::overlay::settings::{SettingError, Settings};
 use larix_engine::overlay::{BuildContext, Overlay};
@@ -33,7 +34,7 @@ pub(super) fn build(settings: &Settings, _: &BuildContext<'_>) -> Result<Arc<dyn
             return Err(SettingError::new(format!("auditlog-passwords \"{text}\": neither show nor hide")));
         }
     };
-    Ok(Arc::new(AuditLog { file, hides_passwords }))
+    Ok(Arc::new(AuditLog { file, hides_passwords, is_stuck: AtomicBool::new(false) }))
 }
 
 fn rotation(keep: &str, megabytes: &str) -> Result<Rotation, SettingError> {

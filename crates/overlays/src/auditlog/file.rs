@@ -30,13 +30,14 @@ pub(super) struct AuditFile {
 }
 
 impl AuditFile {
-    /// Appends whole records: all of them, or nothing in an ordinary file.
+    /// Appends whole records: all of them, or nothing in an ordinary file. Answers what an administrator has to mend, though the file took
+    /// them: why it could not be put aside.
     ///
     /// # Errors
     /// A file that cannot be opened or written now, a pipe without a reader.
-    pub(super) fn append(&self, text: &[u8]) -> Result<(), NotTaken> {
+    pub(super) fn append(&self, text: &[u8]) -> Result<Option<String>, NotTaken> {
         if text.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         self.write(text).map_err(|error| {
             let message = format!("auditlog {}: {error}", self.path.display());
@@ -50,14 +51,17 @@ impl AuditFile {
         })
     }
 
-    fn write(&self, text: &[u8]) -> io::Result<()> {
+    fn write(&self, text: &[u8]) -> io::Result<Option<String>> {
         let (mut file, mut metadata) = self.open_alone()?;
+        let mut trouble = None;
         let length = text.len() as u64;
         let is_full = |rotation: &Rotation| metadata.len() > 0 && metadata.len() + length > rotation.bytes;
         if metadata.is_file()
             && let Some(rotation) = self.rotation.filter(is_full)
         {
-            self.put_aside(rotation);
+            // By its name it is not found any more when the others are made durable.
+            file.sync_data()?;
+            trouble = self.put_aside(rotation).err();
             // One that could not be renamed is opened again: it must not wait for itself.
             drop(file);
             (file, metadata) = self.open_alone()?;
@@ -67,7 +71,7 @@ impl AuditFile {
             // Half a record would be no LDIF, and all of them come again.
             let _ = file.set_len(metadata.len());
         }
-        written
+        written.map(|()| trouble)
     }
 
     /// The file in use. A regular one is locked: the audit logs of other databases may write to it, too, and what one of them takes
@@ -100,13 +104,28 @@ impl AuditFile {
     }
 
     /// `audit` becomes `audit.01`, that `audit.02`, and so on; the oldest goes. What cannot be renamed stays in use.
-    fn put_aside(&self, rotation: Rotation) {
-        for number in (1..rotation.keep).rev() {
-            // The first files have nothing to make room for.
+    ///
+    /// # Errors
+    /// Why it stays, for the administrator.
+    pub(super) fn put_aside(&self, rotation: Rotation) -> Result<(), String> {
+        // Nothing goes for a place that is free: a try that fails again and again moves no file to its end.
+        let is_free = |number: &u8| self.numbered(*number).symlink_metadata().is_err();
+        let last = (1..rotation.keep).find(is_free).unwrap_or(rotation.keep);
+        for number in (1..last).rev() {
+            // If it fails, so does the next.
             let _ = fs::rename(self.numbered(number), self.numbered(number + 1));
         }
-        // Where it stays, the file grows on.
-        let _ = fs::rename(&self.path, self.numbered(1));
+        let aside = self.numbered(1);
+        match fs::rename(&self.path, &aside) {
+            // Another program has put it aside just now.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!(
+                "{} cannot be renamed to {} ({error}), and grows beyond auditlog-rotate: let the server's user write to the directory, \
+                 and take a mount or an attribute (chattr) away that keeps the file where it is",
+                self.path.display(),
+                aside.display()
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn numbered(&self, number: u8) -> PathBuf {

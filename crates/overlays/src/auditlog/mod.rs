@@ -8,6 +8,8 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use larix_engine::overlay::committed::{Committed, CommittedBatch, NotTaken};
 use larix_engine::overlay::{
     Descriptor, InGluedDatabases, InSharedEngine, Interests, Overlay, OverlayDirective,
@@ -33,6 +35,8 @@ struct AuditLog {
     /// None: nothing is written.
     file: Option<AuditFile>,
     hides_passwords: bool,
+    /// It was reported that the file cannot be put aside.
+    is_stuck: AtomicBool,
 }
 
 impl Overlay for AuditLog {
@@ -64,7 +68,12 @@ impl Committed for AuditLog {
         for change in batch.changes {
             text::change(&mut out, change, batch, self.hides_passwords);
         }
-        file.append(&out)
+        let trouble = file.append(&out)?;
+        let was_stuck = self.is_stuck.swap(trouble.is_some(), Ordering::Relaxed);
+        if let Some(trouble) = trouble.filter(|_| !was_stuck) {
+            batch.report(trouble);
+        }
+        Ok(())
     }
 
     fn settle(&self) -> Result<(), String> {

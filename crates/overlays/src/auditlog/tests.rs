@@ -131,7 +131,7 @@ fn passwords_are_withheld_when_that_is_asked_for() {
     assert!(!text.contains("c2VjcmV0") && !text.contains("secret"), "{text}");
 }
 
-fn appended(file: &AuditFile, text: &str) -> Result<(), NotTaken> {
+fn appended(file: &AuditFile, text: &str) -> Result<Option<String>, NotTaken> {
     file.append(text.as_bytes())
 }
 
@@ -145,7 +145,7 @@ fn a_file_is_put_aside_and_followed_when_it_is_moved() {
         rotation: Some(Rotation { keep: 2, bytes: 10 }),
     };
     for text in ["one one\n", "two two\n", "three\n", "4\n", "five five\n"] {
-        appended(&file, text).unwrap();
+        assert_eq!(appended(&file, text), Ok(None));
     }
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(
@@ -155,6 +155,35 @@ fn a_file_is_put_aside_and_followed_when_it_is_moved() {
     fs::rename(&path, folder.path().join("moved")).unwrap();
     appended(&file, "six\n").unwrap();
     assert_eq!((read("audit"), read("moved")), ("six\n".to_owned(), "five five\n".to_owned()));
+}
+
+/// As with a file that is a mount, or can only be appended to (chattr +a).
+#[test]
+fn a_file_that_stays_in_its_place_takes_none_of_the_others_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    for (name, text) in [("audit.01", "1"), ("audit.02", "2"), ("audit.03", "3")] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let rotation = Rotation { keep: 3, bytes: 10 };
+    let file = AuditFile { path: path.clone(), non_blocking: false, rotation: Some(rotation) };
+    for _ in 0..4 {
+        // It is not there to be renamed.
+        assert_eq!(file.put_aside(rotation), Ok(()));
+    }
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).ok();
+    let found = [read("audit.01"), read("audit.02"), read("audit.03")];
+    assert_eq!(found, [None, Some("1".to_owned()), Some("2".to_owned())]);
+    // A directory stands where the file should go.
+    fs::create_dir(folder.path().join("audit.01")).unwrap();
+    let file = AuditFile { rotation: Some(Rotation { keep: 1, bytes: 10 }), ..file };
+    assert_eq!(appended(&file, "one one\n"), Ok(None));
+    let trouble = appended(&file, "two two\n").unwrap().unwrap();
+    assert!(
+        trouble.contains("audit cannot be renamed to") && trouble.contains("auditlog-rotate"),
+        "{trouble}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one one\ntwo two\n");
 }
 
 #[test]

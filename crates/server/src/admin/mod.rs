@@ -39,6 +39,7 @@ use larix_configuration::values::AdminAddress;
 use larix_engine::time::Clock as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -159,7 +160,9 @@ pub(crate) fn start(
         .on_thread_start(|| give_way(LOW))
         .build()?;
     let (stop, stopped) = oneshot::channel();
+    let mut own = OwnLoop(Some(runtime));
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        let Some(runtime) = own.0.take() else { return };
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let figures = RefCell::new(Figures::open(&server));
         let (sessions, reset_codes, mail_limits, looking_up, changing, mailer) = Default::default();
@@ -184,6 +187,15 @@ pub(crate) fn start(
         });
     })?;
     Ok(AdminThread { stop, thread })
+}
+
+/// An event loop that goes if its thread cannot be had: on a thread that is in another event loop, which must not wait for it.
+struct OwnLoop(Option<Runtime>);
+
+impl Drop for OwnLoop {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 impl AdminThread {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use larix_configuration::Config;
+use larix_engine::database::check_format;
 use larix_engine::log;
 use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::Timestamp;
@@ -56,8 +57,7 @@ pub fn take_full(
         let mend = "a backup makes its directory; --incremental adds to one";
         return Err(BackupError::Exists { path: to.to_owned(), mend });
     }
-    let parent =
-        to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    check_formats(sources)?;
     fill_and_rename(to, |part| {
         let mut databases = Vec::new();
         let configuration = write_configuration(config, part)?;
@@ -69,7 +69,6 @@ pub fn take_full(
         manifest.write(&part.join(MANIFEST))?;
         Ok(manifest)
     })
-    .and_then(|manifest| sync_directory(parent).map(|()| manifest))
 }
 
 /// Adds to the backup in `to` what was changed since the last one there.
@@ -86,6 +85,7 @@ pub fn take_increment(
     if !to.join(MANIFEST).exists() {
         return Err(BackupError::NoFull { path: to.to_owned() });
     }
+    check_formats(sources)?;
     let _lock = lock(to)?;
     let chain = Chain::read(to)?;
     let last = chain.last();
@@ -105,7 +105,7 @@ pub fn take_increment(
         return Err(BackupError::NoIncrement { suffix: left_out.name(), why });
     }
     let directory = to.join(increment_name(chain.increments.len() + 1));
-    let made = fill_and_rename(&directory, |part| {
+    fill_and_rename(&directory, |part| {
         let configuration = write_configuration(config, part)?;
         let began = pace.now();
         let mut databases = Vec::new();
@@ -117,9 +117,7 @@ pub fn take_increment(
         manifest.previous = Some(chain.last_digest().to_owned());
         manifest.write(&part.join(INCREMENT_MANIFEST))?;
         Ok(manifest)
-    })?;
-    sync_directory(to)?;
-    Ok(made)
+    })
 }
 
 /// Writes a full backup as a stream; [`super::unpack`] makes a directory of it again.
@@ -132,6 +130,7 @@ pub fn take_stream(
     out: &mut dyn Write,
     pace: &mut Pace<'_>,
 ) -> Result<Manifest, BackupError> {
+    check_formats(sources)?;
     let began = pace.now();
     let mut out = StreamWriter::begin(out)?;
     let configuration = configuration(config);
@@ -160,6 +159,16 @@ pub fn take_stream(
     Ok(manifest)
 }
 
+/// Of a store that this version does not understand, the manifest would say what is not so, and no restore would take it.
+fn check_formats(sources: &[Source<'_>]) -> Result<(), BackupError> {
+    for Source { store, .. } in sources {
+        let failed = |error: &dyn std::fmt::Display| BackupError::database(store.path(), error);
+        let snapshot = store.snapshot().map_err(|e| failed(&e))?;
+        check_format::<LmdbStore>(&snapshot).map_err(|e| failed(&e))?;
+    }
+    Ok(())
+}
+
 fn manifest(
     (began, now): (Timestamp, Timestamp),
     configuration: StoredFile,
@@ -177,7 +186,7 @@ fn is_same(known: &DatabaseBackup, source: &Source<'_>) -> bool {
     known.suffixes.iter().any(|suffix| source.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix)))
 }
 
-/// Fills a directory `NAME.part` and renames it to `NAME` once it is whole and on the disk.
+/// Fills a directory `NAME.part` and renames it to `NAME` once it is whole and on the disk. The name is on the disk, too, then.
 fn fill_and_rename<T>(
     to: &Path,
     fill: impl FnOnce(&Path) -> Result<T, BackupError>,
@@ -195,6 +204,11 @@ fn fill_and_rename<T>(
     let filled = fill(&part).and_then(|filled| {
         sync_directory(&part)?;
         fs::rename(&part, to).map_err(BackupError::io("make", to))?;
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+        sync_directory(parent.unwrap_or_else(|| Path::new("."))).inspect_err(|_| {
+            // What is reported as failed must not look whole.
+            let _ = fs::rename(to, &part);
+        })?;
         Ok(filled)
     });
     if filled.is_err() {

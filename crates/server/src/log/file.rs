@@ -146,7 +146,8 @@ impl LogFile {
     pub(super) fn follow(&mut self) {
         let moved = match std::fs::metadata(&self.path) {
             Ok(metadata) => !self.open.is(&metadata),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
+            // The second where a file stands in the place of a directory above it.
+            Err(error) => matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
         };
         if moved {
             self.reopen();
@@ -310,6 +311,19 @@ mod tests {
         file.append(b"two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
         assert_eq!(file.take_trouble(), None);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_its_directory_is_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let (folder, away) = (directory.path().join("logs"), directory.path().join("away"));
+        std::fs::create_dir(&folder).unwrap();
+        let mut file = LogFile::open(&folder.join("log"), None).unwrap();
+        std::fs::rename(&folder, &away).unwrap();
+        std::fs::write(&folder, "").unwrap();
+        file.follow();
+        let trouble = file.take_trouble().unwrap();
+        assert!(trouble.contains("logs/log was moved") && trouble.contains("Not a directory"), "{trouble}");
     }
 
     /// A directory stands where the file should go, which no user can rename a file to.

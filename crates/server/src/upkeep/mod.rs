@@ -3,6 +3,7 @@
 mod backups;
 mod tls_files;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,17 @@ pub(crate) use tls_files::{TlsFiles, watch as watch_tls_files};
 /// How often readers are looked for whose process was killed: until then no page that they saw is used again. As often, whether the
 /// databases take changes.
 const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Whether the system has a thread for this work. The event loop, which panics where it has none, keeps the one that it gets, because the
+/// work comes more often than an idle thread ends.
+///
+/// # Errors
+/// No thread to be had.
+pub(crate) fn demand_thread() -> io::Result<()> {
+    // It does nothing that could panic.
+    let _ = std::thread::Builder::new().spawn(|| ())?.join();
+    Ok(())
+}
 
 /// Looks after the databases' files until the server ends.
 pub(crate) async fn run(server: Arc<Server>) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-use super::errors::{file_error, os_error};
+use super::errors::{corrupt, file_error, os_error};
 use super::options::LmdbOptions;
 use super::owner::give_to_owner;
 use super::replace;
@@ -129,7 +129,25 @@ pub(super) fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<Direc
     written.map_err(failed)?;
     let lock = DirectoryLock(Arc::new(Locked { file, path: path.to_owned() }));
     replace::settle(path).map_err(|error| os_error(path, error))?;
+    refuse_dangling_link(path)?;
     Ok(lock)
+}
+
+/// An administrator has put the file on another disk, which is not there: an empty store in its place would be served as if it were all
+/// there is, and hide the other one later.
+fn refuse_dangling_link(path: &Path) -> Result<(), OpenError> {
+    let data = path.join(DATA_FILE);
+    let is_link = fs::symlink_metadata(&data).is_ok_and(|found| found.is_symlink());
+    match is_link && data.try_exists().is_ok_and(|is_there| !is_there) {
+        true => Err(corrupt(
+            path,
+            format!(
+                "{DATA_FILE} is a symbolic link to a file that is not there: mount its disk, or remove the link to begin with an empty \
+                 database"
+            ),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Locks the data file as a store that is open for writing does.

@@ -33,6 +33,11 @@ pub(super) fn lmdb_error(path: &Path, error: heed::Error) -> OpenError {
         heed::Error::Mdb(MdbError::MapFull) => OpenError::Full { path },
         // So it ends, too, while a program with another LMDB, such as slapd, uses the directory.
         heed::Error::Mdb(MdbError::VersionMismatch) => OpenError::Corrupt { path, what: NOT_OURS.to_owned() },
+        heed::Error::Mdb(error @ MdbError::Invalid) => {
+            let what =
+                format!("{error}; put a backup back, or name an empty directory and load LDIF into it");
+            OpenError::Corrupt { path, what }
+        }
         error => OpenError::Corrupt { path, what: error.to_string() },
     }
 }

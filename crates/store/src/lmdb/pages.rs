@@ -67,25 +67,14 @@ const ROOTS_END: usize = 152;
 /// # Errors
 /// The roots cannot be read.
 pub(super) fn check(data: &File, commit: u64, on_event: &mut OnEvent<'_>) -> io::Result<bool> {
-    let mut roots = [0; ROOTS_END];
-    data.read_exact_at(&mut roots, 0)?;
-    let page_bytes = number32(&roots, FREE_ROOT).filter(|bytes| (512..=65_536).contains(bytes));
-    let page_bytes = page_bytes.ok_or_else(|| io::Error::other("the size of pages is damaged"))?;
-    data.read_exact_at(&mut roots, (commit & 1) * u64::from(page_bytes))?;
-    if number64(&roots, COMMIT) != Some(commit) {
-        return Ok(false);
-    }
-    let (free, tables) = (Root::parse(&roots, FREE_ROOT), Root::parse(&roots, TABLES_ROOT));
-    let (Some(free), Some(tables), Some(last)) = (free, tables, number64(&roots, LAST_PAGE)) else {
+    let page_bytes = page_bytes(data)?;
+    let Some(roots) = Roots::read(data, (commit & 1) * u64::from(page_bytes))?.filter(|r| r.commit == commit)
+    else {
         return Ok(false);
     };
-    let length = data.metadata()?.len();
-    let last = last.min(length.saturating_add(super::open::TAIL_BYTES_MAX) / u64::from(page_bytes));
-    let seen = vec![0; usize::try_from(last / 64 + 1).map_err(io::Error::other)?];
-    let mut walk =
-        Walk { data, page_bytes: page_bytes as usize, last, seen, bytes: 0, on_event, has_ended: false };
-    walk.free_pages(free);
-    let tables = walk.tree("the table of tables", tables, true);
+    let mut walk = Walk::new(data, page_bytes, roots.last, on_event)?;
+    walk.free_pages(roots.free);
+    let tables = walk.tree("the table of tables", roots.tables, true);
     // Of the tables of another program nothing is known. Who opens the store says whose it is.
     let is_ours = tables.iter().any(|record| record.key == super::tables::STORE_TABLE.as_bytes());
     for record in tables.iter().filter(|_| is_ours) {
@@ -95,6 +84,69 @@ pub(super) fn check(data: &File, commit: u64, on_event: &mut OnEvent<'_>) -> io:
         }
     }
     Ok(true)
+}
+
+/// Whether nothing leads to a page behind the end of the file. LMDB does not write free pages there, and a process that reads another one
+/// ends by a signal.
+///
+/// # Errors
+/// The roots cannot be read.
+pub(super) fn is_tail_unused(data: &File) -> io::Result<bool> {
+    let page_bytes = page_bytes(data)?;
+    let both = [Roots::read(data, 0)?, Roots::read(data, u64::from(page_bytes))?];
+    let Some(roots) = both.into_iter().flatten().max_by_key(|roots| roots.commit) else { return Ok(false) };
+    let begin = data.metadata()?.len() / u64::from(page_bytes);
+    let mut is_whole = true;
+    let mut on_event = |event: PageEvent| {
+        is_whole = is_whole && matches!(event, PageEvent::Bytes(_));
+        if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let mut walk = Walk::new(data, page_bytes, roots.last, &mut on_event)?;
+    walk.free_pages(roots.free);
+    if (begin..=roots.last).all(|page| walk.is_seen(page)) && is_whole {
+        return Ok(true);
+    }
+    // Nothing says that they are free: then all of the commit is read.
+    let mut is_whole = true;
+    let mut on_event = |event: PageEvent| {
+        is_whole = is_whole && matches!(event, PageEvent::Bytes(_));
+        if is_whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    check(data, roots.commit, &mut on_event)?;
+    Ok(is_whole)
+}
+
+/// The size of pages, as the first of them says.
+fn page_bytes(data: &File) -> io::Result<u32> {
+    let mut roots = [0; ROOTS_END];
+    data.read_exact_at(&mut roots, 0)?;
+    let page_bytes = number32(&roots, FREE_ROOT).filter(|bytes| (512..=65_536).contains(bytes));
+    page_bytes.ok_or_else(|| io::Error::other("the size of pages is damaged"))
+}
+
+/// What a commit begins with.
+struct Roots {
+    free: Root,
+    tables: Root,
+    last: u64,
+    commit: u64,
+}
+
+impl Roots {
+    fn read(data: &File, at: u64) -> io::Result<Option<Self>> {
+        let mut bytes = [0; ROOTS_END];
+        data.read_exact_at(&mut bytes, at)?;
+        Ok(Self::parse(&bytes))
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            free: Root::parse(bytes, FREE_ROOT)?,
+            tables: Root::parse(bytes, TABLES_ROOT)?,
+            last: number64(bytes, LAST_PAGE)?,
+            commit: number64(bytes, COMMIT)?,
+        })
+    }
 }
 
 /// A tree, as what leads to it says.
@@ -148,7 +200,20 @@ struct Walk<'w> {
     has_ended: bool,
 }
 
-impl Walk<'_> {
+impl<'w> Walk<'w> {
+    fn new(data: &'w File, page_bytes: u32, last: u64, on_event: &'w mut OnEvent<'w>) -> io::Result<Self> {
+        // A damaged root may say anything.
+        let length = data.metadata()?.len();
+        let last = last.min(length.saturating_add(super::open::TAIL_BYTES_MAX) / u64::from(page_bytes));
+        let seen = vec![0; usize::try_from(last / 64 + 1).map_err(io::Error::other)?];
+        Ok(Self { data, page_bytes: page_bytes as usize, last, seen, bytes: 0, on_event, has_ended: false })
+    }
+
+    fn is_seen(&self, page: u64) -> bool {
+        let word = usize::try_from(page / 64).ok().and_then(|word| self.seen.get(word));
+        word.is_some_and(|word| word & (1 << (page % 64)) != 0)
+    }
+
     fn damaged(&mut self, page: u64, table: &str, what: String) {
         self.tell(PageEvent::Damaged(DamagedPage { page, table: table.to_owned(), what }));
     }

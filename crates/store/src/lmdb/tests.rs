@@ -227,6 +227,60 @@ fn a_file_without_its_pages_is_refused() {
     }
 }
 
+/// As of a file on a disk that is not mounted.
+#[test]
+fn no_store_is_made_where_a_link_leads_nowhere() {
+    let root = directory();
+    let elsewhere = directory();
+    let (link, file) = (root.path().join("data.mdb"), elsewhere.path().join("data.mdb"));
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    let opened = open(root.path()).map(|_| ());
+    let locked = DirectoryLock::acquire(root.path(), &LmdbOptions::default()).map(|_| ());
+    for refused in [opened, locked] {
+        let Err(OpenError::Corrupt { what, .. }) = &refused else { panic!("{refused:?}") };
+        assert!(what.contains("a symbolic link to a file that is not there"), "{what}");
+    }
+    assert!(!file.exists());
+    drop(open(elsewhere.path()).expect("a store"));
+    let store = open(root.path()).expect("it leads to one");
+    put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+}
+
+/// Free pages at the end need not be in the file, and a small file may lack nearly all of its pages and no more than that.
+#[test]
+fn a_small_file_lacks_no_page_that_something_leads_to() {
+    let root = directory();
+    let path = root.path().join("data.mdb");
+    let store = open(root.path()).expect("open");
+    for number in 0..200 {
+        put(&store, format!("key {number:0100}").as_bytes(), vec![7; 90], Durability::Sync).expect("commit");
+    }
+    put(&store, b"long", vec![8; 200_000], Durability::Sync).expect("commit");
+    // Its pages are free then, and not used again.
+    for value in [b"short", b"other"] {
+        put(&store, b"long", value.to_vec(), Durability::Sync).expect("commit");
+    }
+    drop(store);
+    let good = fs::read(&path).expect("the file");
+    let pages = good.chunks(PAGE).count();
+    let (mut opened, mut refused) = (0, 0);
+    for length in (2..=pages).rev() {
+        fs::write(&path, &good[..length * PAGE]).expect("the file");
+        match LmdbStore::open(root.path(), &TABLES, &LmdbOptions::default()) {
+            Ok(store) => {
+                assert!(has(&store, b"long") && refused == 0, "{length} of {pages} pages");
+                opened += 1;
+            }
+            Err(OpenError::Corrupt { what, .. }) => {
+                assert!(what.contains("was cut"), "{length}: {what}");
+                refused += 1;
+            }
+            Err(other) => panic!("{length}: {other}"),
+        }
+    }
+    assert!(opened > 1 && refused > 1, "{opened} {refused}");
+}
+
 fn damaged_pages(path: &Path) -> Vec<DamagedPage> {
     let mut found = Vec::new();
     LmdbStore::check_pages(path, &mut |page| found.push(page)).expect("it can be opened");

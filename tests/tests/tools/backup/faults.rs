@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Site, until};
+use larix_testkit::{Kind, Site, packages, until};
 use larix_tests::client::run as ask;
 
 use super::{SUFFIX, add, administrator, churn, entries, fails_with, passes, text, tool};
@@ -272,4 +272,48 @@ fn what_is_killed_leaves_nothing_that_looks_whole() {
     assert!(entries(&other) == now);
     let checked = passes("check", &other, &["--json"]);
     assert!(checked.contains("\"findings\":0") && checked.contains("\"change_log_records\":"), "{checked}");
+}
+
+/// The disk refuses the name of the backup, which is all there by then.
+#[test]
+fn a_backup_that_is_reported_as_failed_is_not_there() {
+    if packages::STRACE.is_lacking() {
+        return;
+    }
+    let strace = packages::STRACE.files().into_iter().next().expect("it was asked for");
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(strace);
+    command.args(["-f", "-qq", "-o", "/dev/null", "-etrace=fsync", "-einject=fsync:error=EIO", "-P"]);
+    command.arg(folder.path()).arg(Kind::Larix.program().expect("larix")).args(["backup", "-f"]);
+    command.arg(site.configuration()).arg("--to").arg(folder.path().join("backup"));
+    let output = command.output().expect("strace starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("cannot sync"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    passes("backup", &site, &["--to", &text(&folder.path().join("backup"))]);
+}
+
+/// As by a version that does not know it: it cannot say what is in the copy, and a restore refuses it.
+#[test]
+fn a_database_of_a_newer_format_is_not_backed_up() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (text(&folder.path().join("first")), text(&folder.path().join("second")));
+    passes("backup", &site, &["--to", &first]);
+    let path = site.path().join("data/data.mdb");
+    let mut bytes = std::fs::read(&path).expect("the database");
+    // The row of the directory's format. That of the store's format has zeros there.
+    let row = b"format\0\0\0";
+    let is_row = |at: &usize| bytes[*at..].starts_with(row) && bytes[*at + row.len()] != 0;
+    let places: Vec<usize> = (0..bytes.len() - row.len()).filter(is_row).collect();
+    assert!(!places.is_empty());
+    places.into_iter().for_each(|at| bytes[at + row.len()] = 200);
+    std::fs::write(&path, bytes).expect("the database");
+    for arguments in [&["--to", &second][..], &["--to", &first, "--incremental"], &["--to", "-"]] {
+        fails_with("backup", &site, arguments, "disk format 200");
+    }
+    assert!(!Path::new(&second).exists());
 }
