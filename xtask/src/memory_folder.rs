@@ -27,8 +27,9 @@ impl MemoryFolder {
     }
 
     fn make_in(memory: &Path) -> Option<Self> {
-        let folder = Self(memory.join(format!("larix-tests-{}", std::process::id())));
-        std::fs::create_dir(&folder.0).ok()?;
+        let path = memory.join(format!("larix-tests-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        let folder = Self(path);
         // As with /tmp: engines that tests start as other users have files there.
         std::fs::set_permissions(&folder.0, Permissions::from_mode(0o1777)).ok()?;
         Some(folder)

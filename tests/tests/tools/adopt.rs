@@ -376,7 +376,9 @@ fn answer(stream: &mut TcpStream, request: &[u8]) -> Option<ResultCode> {
     stream.read_exact(&mut message[2..]).ok()?;
     let message = Response::decode_message(&message).ok()?;
     // A server that stops says so (notice of disconnection) or that it is unavailable.
-    let code = message.response.result()?.1.code;
+    let result = message.response.result()?.1;
+    let code = result.code;
+    assert!(code != ResultCode::OTHER, "{result:?}");
     (message.id != MessageId(0) && !matches!(code, ResultCode::UNAVAILABLE | ResultCode::BUSY))
         .then_some(code)
 }

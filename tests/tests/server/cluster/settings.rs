@@ -64,6 +64,7 @@ fn changes_wait_for_a_database_that_is_opened_anew() {
 }
 
 pub(super) fn wait_for_another_opening(address: &str) {
+    const WRITES_NOW: &str = "this node writes now";
     const OPENED_ANEW: [&str; 6] = [
         "olcLarixKvCache: 32",
         "olcLarixKvLease: 100",
@@ -75,6 +76,7 @@ pub(super) fn wait_for_another_opening(address: &str) {
     let mut node = nodes_with(address, 1, LEASE, ("database config\nrootpw secret\n", "")).remove(0);
     node.start();
     fill(&node);
+    let mut openings = 1;
     // A client that is alone, whose changes its event loop carries out, and several, which share commits.
     for (clients, changes) in [(1, &OPENED_ANEW[..3]), (4, &OPENED_ANEW[3..])] {
         let (ended, made) = (&AtomicBool::new(false), &AtomicUsize::new(0));
@@ -108,11 +110,14 @@ pub(super) fn wait_for_another_opening(address: &str) {
                 go_on();
                 let request = format!("modify {SECTION}\n  replace {change}");
                 assert_eq!(ask(&mut configuring, &request), "=> 0\n", "{change}");
+                openings += 1;
+                until(&format!("it is opened anew: {change}"), || {
+                    ended.load(Ordering::Acquire) || node.log().matches(WRITES_NOW).count() >= openings
+                });
             }
             go_on();
         });
     }
-    let writes = node.log().matches("this node writes now").count();
-    assert_eq!(writes, 1 + OPENED_ANEW.len(), "it was opened anew each time");
+    assert_eq!((openings, node.log().matches(WRITES_NOW).count()), (1 + OPENED_ANEW.len(), openings));
     node.stop();
 }
