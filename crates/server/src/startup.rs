@@ -448,9 +448,11 @@ fn check_port_file(path: Option<&Path>) -> Result<(), ServeError> {
 fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
     let Some(path) = path else { return Ok(()) };
     let part = path.with_extension("part");
-    std::fs::write(&part, ports)
-        .and_then(|()| std::fs::rename(&part, path))
-        .map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
+    std::fs::write(&part, ports).and_then(|()| std::fs::rename(&part, path)).map_err(|source| {
+        // What a full disk has left of it.
+        let _ = std::fs::remove_file(&part);
+        ServeError::PortFile { path: path.to_owned(), source }
+    })
 }
 
 /// The signals that end the server.
