@@ -161,7 +161,10 @@ impl OwnLoop {
             return runtime.block_on(work);
         }
         // A thread that is in an event loop cannot enter another one.
-        thread::scope(|scope| scope.spawn(|| runtime.block_on(work)).join().unwrap_or(Err(Fault::Ended)))
+        thread::scope(|scope| {
+            let begun = thread::Builder::new().spawn_scoped(scope, || runtime.block_on(work));
+            begun.map_err(Fault::NoLoop)?.join().unwrap_or(Err(Fault::Ended))
+        })
     }
 }
 

@@ -8,6 +8,7 @@ mod acceptor;
 mod access_log;
 mod admin;
 mod admission;
+mod aside;
 mod backends;
 mod background_pool;
 pub mod backup;

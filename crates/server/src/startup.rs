@@ -325,8 +325,9 @@ impl BoundServer {
             for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
                 accept(acceptor.clone(), listener, info);
             }
-            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone(), tls_files));
-            tokio::task::spawn_local(upkeep::run(server.clone()));
+            let aside = upkeep::threads();
+            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone(), tls_files, aside.clone()));
+            tokio::task::spawn_local(upkeep::run(server.clone(), aside));
             let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_http(sender);
             let configured = server.config().global.http_listeners.clone();

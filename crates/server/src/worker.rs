@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Interval, MissedTickBehavior};
 
+use crate::aside::Aside;
 use crate::dispatch::{ConnectionEvent, Dispatcher};
 use crate::host_names;
 use crate::log::{self, LogLevel};
@@ -109,7 +110,6 @@ impl Worker {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served, and a batch is over.
             .on_thread_park(move || {
                 writer::hand_over_deferred();
@@ -138,6 +138,7 @@ impl Worker {
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
                 plain: RefCell::default(),
                 spare: RefCell::default(),
+                handshakes: Aside::new("handshakes", HANDSHAKE_THREADS),
             });
             let tasks = tokio::task::LocalSet::new();
             tasks.spawn_local(release_snapshots(kept));
@@ -218,6 +219,7 @@ struct Core {
     /// Input without its layers.
     plain: RefCell<Vec<u8>>,
     spare: RefCell<Vec<Vec<u8>>>,
+    handshakes: Aside,
 }
 
 /// A connection that is open, and counted, until this is dropped: at its end, or by a panic of its task.
