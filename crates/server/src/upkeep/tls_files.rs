@@ -40,7 +40,9 @@ pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles, aside: Rc<Aside
     let TlsFiles(mut loaded_settings, mut loaded_files) = loaded;
     // Why files could not be used. They are tried again though they look the same: it may have been for want of descriptors.
     let mut fault: Option<String> = None;
+    let mut said = Vec::new();
     loop {
+        warn_of_lists(&server, &mut said);
         tokio::time::sleep(INTERVAL).await;
         let current = settings_of(&server.config());
         let looks = looks_of(current.clone(), &aside).await;
@@ -81,6 +83,15 @@ pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles, aside: Rc<Aside
         }
         (loaded_settings, loaded_files) = (current, looks);
     }
+}
+
+/// Warns of each revocation list once when its time is over: its authority's clients are refused, and only `loglevel conns` shows them.
+fn warn_of_lists(server: &Server, said: &mut Vec<String>) {
+    let over = server.tls.current().map(|state| state.lists_over(server.now())).unwrap_or_default();
+    for list in over.iter().filter(|list| !said.contains(list)) {
+        server.log.warning(format_args!("TLS: {list}"));
+    }
+    *said = over;
 }
 
 fn settings_of(config: &Config) -> Settings {
