@@ -69,6 +69,7 @@ pub mod tool_socket;
 mod traces;
 mod upkeep;
 mod virtual_entries;
+mod watchdog;
 mod worker;
 
 pub use backends::config_entries_matching;

@@ -36,6 +36,7 @@ use crate::statistics::ListenerInfo;
 use crate::tls::{TlsError, TlsState};
 use crate::tool_socket::ToolSockets;
 use crate::upkeep::{self, BackupThread, TlsFiles};
+use crate::watchdog;
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -332,12 +333,12 @@ impl BoundServer {
             changes.set_http(sender);
             let configured = server.config().global.http_listeners.clone();
             http::start(with_configured(self.http, configured), http_changes, server.clone());
-            let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
+            let handles: Vec<_> = workers.iter().map(|worker| worker.handle().clone()).collect();
             let (sender, admin_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_admin(sender);
             let configured = server.config().global.admin_listeners.clone();
             let listeners = with_configured(self.admin, configured);
-            let admin = admin::start(listeners, admin_changes, server.clone(), handles)
+            let admin = admin::start(listeners, admin_changes, server.clone(), handles.clone())
                 .map_err(cannot_start("the admin page"))?;
             upkeep::demand_thread().map_err(cannot_start("a thread for regular work"))?;
             if rustix::process::geteuid().is_root() {
@@ -354,6 +355,7 @@ impl BoundServer {
             write_port_file(port_file.as_deref(), &ports)?;
             readiness.ready().map_err(cannot_start("the background process"))?;
             harness.ready();
+            tokio::task::spawn_local(watchdog::run(handles));
             let name = signals.next(&server.log).await;
             hardening::notify("STOPPING=1\n");
             harness.stopped();
