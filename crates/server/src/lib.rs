@@ -8,6 +8,7 @@ mod acceptor;
 mod access_log;
 mod admin;
 mod admission;
+mod ahead;
 mod aside;
 mod backends;
 mod background_pool;
@@ -72,6 +73,7 @@ mod virtual_entries;
 mod watchdog;
 mod worker;
 
+pub use ahead::unusable_later;
 pub use backends::config_entries_matching;
 pub use startup::{BoundServer, ServeError, ServeOptions, run};
 

@@ -89,6 +89,9 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
     {
         eprintln!("warning: {why}");
     }
+    if !args.quiet {
+        larix_server::unusable_later(config).iter().for_each(|why| eprintln!("warning: {why}"));
+    }
     match tls {
         Ok(loaded) if !args.quiet => {
             let lists = loaded.state.map(|state| state.lists_over(SystemClock.now())).unwrap_or_default();
