@@ -124,8 +124,8 @@ impl LdapUrl {
         if parts.next().is_some() { Err(UrlError::TooManyParts) } else { Ok(()) }
     }
 
-    /// The URL of a server that is asked. An empty port is refused: RFC 3986 section 3.2.3 takes it for the usual one, but whoever writes
-    /// a colon there has forgotten the port, and OpenLDAP refuses it.
+    /// The URL of a server that is asked. An empty port is refused: RFC 3986 section 3.2.3 takes it for the usual one, but in
+    /// a configuration the port was forgotten, and OpenLDAP refuses it.
     ///
     /// # Errors
     /// Those of [`parse`](Self::parse), and a colon without a port.

@@ -207,7 +207,7 @@ impl WorkerHandle {
         answered
     }
 
-    /// Without a worker: whoever has the other end reads its commands.
+    /// Without a worker: the owner of the other end reads its commands.
     #[cfg(test)]
     pub(crate) fn of_nobody() -> (Self, UnboundedReceiver<Command>) {
         let (commands, orders) = unbounded_channel();

@@ -45,7 +45,8 @@ pub(super) fn check_directory(path: &Path, options: &LmdbOptions) -> Result<(), 
     }
 }
 
-/// Anything else than a file in the place of the data: a pipe has whoever opens it wait for its other end, and none of them has pages.
+/// Anything else than a file in the place of the data: a process that opens a pipe waits for its other end, and none of these
+/// has pages.
 fn refuse_other_kinds(path: &Path) -> Result<(), OpenError> {
     // Whether it is there, and may be read, is seen when it is opened.
     let Ok(found) = fs::metadata(path.join(DATA_FILE)).map(|found| found.file_type()) else { return Ok(()) };
