@@ -311,6 +311,7 @@ mod tests {
             ("chain-uri ldap://a ldap://b", "has one URI"),
             ("chain-uri ldap://a\nchain-uri ldap://a", "is there already"),
             ("chain-uri http://a", "http://a"),
+            ("chain-uri ldap://a:", "no port stands behind the colon"),
             ("chain-uri ldaps://a\nchain-tls start", "with ldaps:// TLS is there already"),
             ("chain-uri ldap://a\nchain-suffix o=x", "unknown directive `chain-suffix`"),
             ("chain-uri ldap://a\nchain-idassert-bind mode=self", "bindmethod= is missing"),

@@ -120,7 +120,7 @@ impl Realm {
 
 fn server(word: &str) -> Result<LdapUrl, String> {
     let url = if word.contains("://") { word.to_owned() } else { format!("ldap://{word}") };
-    let url = LdapUrl::parse(&url).map_err(|error| format!("`{word}` is no server: {error}"))?;
+    let url = LdapUrl::parse_server(&url).map_err(|error| format!("`{word}` is no server: {error}"))?;
     match url.scheme {
         UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi => {
             Ok(LdapUrl::server(url.scheme, url.host, url.port))

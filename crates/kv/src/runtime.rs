@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 #[cfg(feature = "postgresql")]
 use std::pin::Pin;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -70,6 +71,25 @@ pub(crate) fn call<T: Send + 'static>(
         Err(RecvTimeoutError::Timeout) => Err(Fault::Late(deadline)),
         Err(RecvTimeoutError::Disconnected) => Err(Fault::Ended),
     }
+}
+
+/// The addresses of a host, looked up on a thread of its own: those that an event loop has for that panic where the system has no thread
+/// to give. Inside: what became of the look-up.
+///
+/// # Errors
+/// No thread to be had.
+pub(crate) async fn look_up(host: &str, port: u16) -> io::Result<io::Result<Vec<SocketAddr>>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(Ok(vec![SocketAddr::new(address, port)]));
+    }
+    let (done, found) = oneshot::channel();
+    let host = host.to_owned();
+    thread::Builder::new().name("larix-kv-names".to_owned()).spawn(move || {
+        let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+        // Who asked may have given up.
+        let _gone = done.send(addresses);
+    })?;
+    Ok(found.await.unwrap_or_else(|_| Err(io::Error::other("the look-up ended by a panic"))))
 }
 
 impl Drop for Runtime {
@@ -161,7 +181,10 @@ impl OwnLoop {
             return runtime.block_on(work);
         }
         // A thread that is in an event loop cannot enter another one.
-        thread::scope(|scope| scope.spawn(|| runtime.block_on(work)).join().unwrap_or(Err(Fault::Ended)))
+        thread::scope(|scope| {
+            let begun = thread::Builder::new().spawn_scoped(scope, || runtime.block_on(work));
+            begun.map_err(Fault::NoLoop)?.join().unwrap_or(Err(Fault::Ended))
+        })
     }
 }
 
@@ -187,6 +210,22 @@ impl Drop for AbortOnDrop {
 #[cfg(all(test, feature = "postgresql"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_are_looked_up() {
+        let own = OwnLoop::new().expect("a loop");
+        let found = |host: &'static str| {
+            let looked = own.call(Duration::from_secs(60), async move { Ok(look_up(host, 7).await) });
+            looked.expect("an answer").expect("a thread")
+        };
+        for (host, address) in [("192.0.2.1", "192.0.2.1:7"), ("2001:db8::1", "[2001:db8::1]:7")] {
+            let address: SocketAddr = address.parse().expect("an address");
+            assert_eq!(found(host).expect("an address"), [address]);
+        }
+        let local = found("localhost").expect("addresses");
+        assert!(!local.is_empty() && local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
+        assert!(found("no host\0").is_err());
+    }
 
     #[test]
     fn the_thread_that_waits_runs_a_loop_of_its_own() {

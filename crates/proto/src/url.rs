@@ -124,6 +124,21 @@ impl LdapUrl {
         if parts.next().is_some() { Err(UrlError::TooManyParts) } else { Ok(()) }
     }
 
+    /// The URL of a server that is asked. An empty port is refused: RFC 3986 section 3.2.3 takes it for the usual one, but in
+    /// a configuration the port was forgotten, and OpenLDAP refuses it.
+    ///
+    /// # Errors
+    /// Those of [`parse`](Self::parse), and a colon without a port.
+    pub fn parse_server(text: &str) -> Result<Self, UrlError> {
+        let url = Self::parse(text)?;
+        let rest = text.split_once("//").map_or(text, |(_, rest)| rest);
+        let authority = rest.split(['/', '?', '>']).next().unwrap_or(rest);
+        match url.scheme != UrlScheme::Ldapi && authority.ends_with(':') {
+            true => Err(UrlError::Port(String::new())),
+            false => Ok(url),
+        }
+    }
+
     /// The port, given or implied; a socket has none.
     pub fn effective_port(&self) -> Option<u16> {
         self.port.or_else(|| self.scheme.default_port())
@@ -377,6 +392,7 @@ impl fmt::Display for UrlError {
             Self::NoScheme(text) => write!(f, "there is no scheme: did you mean \"{}\"?", with_scheme(text)),
             Self::MissingSlashes => f.write_str("\"//\" expected after the scheme"),
             Self::Encoding(text) => write!(f, "\"{text}\" is not percent-encoded UTF-8"),
+            Self::Port(port) if port.is_empty() => f.write_str("no port stands behind the colon"),
             Self::Port(port) if port.contains(':') => {
                 write!(
                     f,

@@ -317,13 +317,22 @@ impl ProcessFiles {
 /// Writes a file that monitoring reads, under any user. Answers whether it is one: a device, such as /dev/null, keeps its mode and
 /// its place. A pipe waits for its reader, as in slapd: who starts a server may learn by it how far the start has come.
 fn written(path: &Path, text: &str) -> io::Result<bool> {
+    written_by(path, |file| file.write_all(text.as_bytes()))
+}
+
+fn written_by(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<bool> {
     let mut file = fs::File::create(path)?;
-    file.write_all(text.as_bytes())?;
     let is_file = file.metadata()?.is_file();
-    if is_file {
-        file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    let readable = |file: &fs::File| match is_file {
+        true => file.set_permissions(fs::Permissions::from_mode(0o644)),
+        false => Ok(()),
+    };
+    let done = write(&mut file).and_then(|()| readable(&file));
+    if is_file && done.is_err() {
+        // On a full disk it is empty. A script that reads it would not know what to do with that; the error names the file.
+        let _ = fs::remove_file(path);
     }
-    Ok(is_file)
+    done.map(|()| is_file)
 }
 
 impl Drop for ProcessFiles {
@@ -356,6 +365,24 @@ mod tests {
         assert_eq!(fs::read_to_string(&pid).unwrap(), format!("{}\n", std::process::id()));
         drop(files);
         assert!(!pid.exists());
+    }
+
+    #[test]
+    fn no_file_stays_that_cannot_be_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (pid, args) = (directory.path().join("pid"), directory.path().join("args"));
+        // As the kernel writes to a full disk: the file is made, and takes no bytes.
+        fs::write(&args, "of a server that was killed").unwrap();
+        let full = written_by(&args, |_| Err(io::ErrorKind::StorageFull.into()));
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(!args.exists());
+        let unwritable = directory.path().join("no-directory").join("args");
+        let error = ProcessFiles::write(Some(&pid), Some(&unwritable)).unwrap_err();
+        assert!(error.to_string().contains(&*unwritable.to_string_lossy()), "{error}");
+        assert!(!pid.exists(), "the server did not start");
+        // A device that is always full keeps its place.
+        ProcessFiles::write(Some(Path::new("/dev/full")), None).unwrap_err();
+        assert!(Path::new("/dev/full").exists());
     }
 
     #[test]

@@ -15,6 +15,8 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, setrlimit, umask};
 
 /// The variable that names the socket on which a service manager waits for the server (sd_notify(3)).
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+/// The variable with the microseconds within which the service manager wants to hear from the server again (sd_watchdog_enabled(3)).
+const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 /// How long a thread waits for a service manager that has no room for news.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,6 +51,14 @@ pub fn is_managed() -> bool {
     std::env::var_os(NOTIFY_SOCKET).is_some()
 }
 
+/// Within which time the service manager wants to hear `WATCHDOG=1`, if it wants to. `WATCHDOG_PID` does not count: a server in the
+/// background is another process than the one that was started, and the manager knows whom it hears (`NotifyAccess=`).
+pub(crate) fn watchdog() -> Option<Duration> {
+    manager()?;
+    let micros: u64 = std::env::var(WATCHDOG_USEC).ok()?.parse().ok()?;
+    (micros > 0).then(|| Duration::from_micros(micros))
+}
+
 /// The service manager's socket. Behind a change of the root directory its path leads nowhere.
 static MANAGER: OnceLock<Option<UnixDatagram>> = OnceLock::new();
 
@@ -75,7 +85,7 @@ fn connected() -> Option<UnixDatagram> {
     Some(socket)
 }
 
-/// Tells the service manager what the server does: `READY=1`, `STOPPING=1`. Without one, nothing happens; one that
+/// Tells the service manager what the server does: `READY=1`, `WATCHDOG=1`, `STOPPING=1`. Without one, nothing happens; one that
 /// does not listen is no reason to stop serving. For one whose queue is full a thread waits, a minute at most: it would take a
 /// server that it has not heard of for one that did not start.
 pub fn notify(state: &str) {

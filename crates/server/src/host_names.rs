@@ -41,7 +41,7 @@ pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
     }
 }
 
-/// Has something done on a thread of its own, which may take long: those that the loop has for what blocks compute handshakes. `None`:
+/// Has something done on a thread of its own, which may take long: the one that the loop has beside it computes handshakes. `None`:
 /// there is no thread to be had, or it has panicked.
 async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (done, awaited) = oneshot::channel();
@@ -61,20 +61,17 @@ fn address(name: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aside::Aside;
 
     #[test]
     fn a_silent_resolver_holds_up_no_handshake() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .max_blocking_threads(1)
-            .build()
-            .unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let handshakes = Aside::new("handshakes", 1);
         let (answer, silence) = std::sync::mpsc::channel();
         runtime.block_on(async {
             let mut lookup = std::pin::pin!(aside(move || silence.recv().is_ok()));
             assert!(tokio::time::timeout(Duration::from_millis(10), &mut lookup).await.is_err());
-            let handshake = tokio::task::spawn_blocking(|| ());
-            tokio::time::timeout(Duration::from_secs(120), handshake).await.unwrap().unwrap();
+            tokio::time::timeout(Duration::from_secs(120), handshakes.run(|| ())).await.unwrap().unwrap();
             answer.send(()).unwrap();
             assert_eq!(lookup.await, Some(true));
         });

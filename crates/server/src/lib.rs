@@ -8,6 +8,8 @@ mod acceptor;
 mod access_log;
 mod admin;
 mod admission;
+mod ahead;
+mod aside;
 mod backends;
 mod background_pool;
 pub mod backup;
@@ -68,8 +70,10 @@ pub mod tool_socket;
 mod traces;
 mod upkeep;
 mod virtual_entries;
+mod watchdog;
 mod worker;
 
+pub use ahead::unusable_later;
 pub use backends::config_entries_matching;
 pub use startup::{BoundServer, ServeError, ServeOptions, run};
 

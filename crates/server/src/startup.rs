@@ -36,6 +36,7 @@ use crate::statistics::ListenerInfo;
 use crate::tls::{TlsError, TlsState};
 use crate::tool_socket::ToolSockets;
 use crate::upkeep::{self, BackupThread, TlsFiles};
+use crate::watchdog;
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -325,18 +326,19 @@ impl BoundServer {
             for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
                 accept(acceptor.clone(), listener, info);
             }
-            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone(), tls_files));
-            tokio::task::spawn_local(upkeep::run(server.clone()));
+            let aside = upkeep::threads();
+            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone(), tls_files, aside.clone()));
+            tokio::task::spawn_local(upkeep::run(server.clone(), aside));
             let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_http(sender);
             let configured = server.config().global.http_listeners.clone();
             http::start(with_configured(self.http, configured), http_changes, server.clone());
-            let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
+            let handles: Vec<_> = workers.iter().map(|worker| worker.handle().clone()).collect();
             let (sender, admin_changes) = tokio::sync::mpsc::unbounded_channel();
             changes.set_admin(sender);
             let configured = server.config().global.admin_listeners.clone();
             let listeners = with_configured(self.admin, configured);
-            let admin = admin::start(listeners, admin_changes, server.clone(), handles)
+            let admin = admin::start(listeners, admin_changes, server.clone(), handles.clone())
                 .map_err(cannot_start("the admin page"))?;
             upkeep::demand_thread().map_err(cannot_start("a thread for regular work"))?;
             if rustix::process::geteuid().is_root() {
@@ -353,6 +355,7 @@ impl BoundServer {
             write_port_file(port_file.as_deref(), &ports)?;
             readiness.ready().map_err(cannot_start("the background process"))?;
             harness.ready();
+            tokio::task::spawn_local(watchdog::run(handles));
             let name = signals.next(&server.log).await;
             hardening::notify("STOPPING=1\n");
             harness.stopped();
@@ -448,9 +451,11 @@ fn check_port_file(path: Option<&Path>) -> Result<(), ServeError> {
 fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
     let Some(path) = path else { return Ok(()) };
     let part = path.with_extension("part");
-    std::fs::write(&part, ports)
-        .and_then(|()| std::fs::rename(&part, path))
-        .map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
+    std::fs::write(&part, ports).and_then(|()| std::fs::rename(&part, path)).map_err(|source| {
+        // What a full disk has left of it.
+        let _ = std::fs::remove_file(&part);
+        ServeError::PortFile { path: path.to_owned(), source }
+    })
 }
 
 /// The signals that end the server.

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{injected, writer};
 use larix_store::lmdb;
-use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Interval, MissedTickBehavior};
 
+use crate::aside::Aside;
 use crate::dispatch::{ConnectionEvent, Dispatcher};
 use crate::host_names;
 use crate::log::{self, LogLevel};
@@ -67,9 +68,21 @@ pub(crate) struct AcceptedConnection {
 }
 
 #[derive(Debug)]
-enum Command {
+pub(crate) enum Command {
     Serve(Box<AcceptedConnection>),
+    /// Asks whether the loop has its turns.
+    Answer(oneshot::Sender<()>),
     Stop,
+}
+
+impl Command {
+    /// Answers who asked.
+    pub(crate) fn answer(self) {
+        if let Self::Answer(answer) = self {
+            // Nobody may wait any more.
+            let _ = answer.send(());
+        }
+    }
 }
 
 /// Why a loop ends.
@@ -109,7 +122,6 @@ impl Worker {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served, and a batch is over.
             .on_thread_park(move || {
                 writer::hand_over_deferred();
@@ -138,6 +150,7 @@ impl Worker {
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
                 plain: RefCell::default(),
                 spare: RefCell::default(),
+                handshakes: Aside::new("handshakes", HANDSHAKE_THREADS),
             });
             let tasks = tokio::task::LocalSet::new();
             tasks.spawn_local(release_snapshots(kept));
@@ -186,6 +199,21 @@ impl WorkerHandle {
         if is_left { usize::MAX } else { self.connections.load(Ordering::Relaxed) }
     }
 
+    /// Asks it for an answer, which comes with the next turn of its loop. An error in its place: it has ended.
+    pub(crate) fn ask(&self) -> oneshot::Receiver<()> {
+        let (answer, answered) = oneshot::channel();
+        // With the command, the sender is dropped.
+        let _ = self.commands.send(Command::Answer(answer));
+        answered
+    }
+
+    /// Without a worker: the owner of the other end reads its commands.
+    #[cfg(test)]
+    pub(crate) fn of_nobody() -> (Self, UnboundedReceiver<Command>) {
+        let (commands, orders) = unbounded_channel();
+        (Self { commands, connections: Arc::default(), left_at: Arc::new(AtomicU64::new(NOT_LEFT)) }, orders)
+    }
+
     /// Gives it a connection. A worker that has stopped takes none: the connection is closed by being dropped.
     #[must_use = "a connection that is not served is not open"]
     pub(crate) fn serve(&self, accepted: AcceptedConnection) -> bool {
@@ -218,6 +246,7 @@ struct Core {
     /// Input without its layers.
     plain: RefCell<Vec<u8>>,
     spare: RefCell<Vec<Vec<u8>>>,
+    handshakes: Aside,
 }
 
 /// A connection that is open, and counted, until this is dropped: at its end, or by a panic of its task.
@@ -280,6 +309,7 @@ impl Core {
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Command::Serve(accepted)) => self.open(*accepted),
+                    Some(asked @ Command::Answer(_)) => asked.answer(),
                     Some(Command::Stop) | None => break,
                 },
                 _ = sweeps.tick() => self.sweep(),

@@ -126,6 +126,20 @@ fn a_service_gives_up_dumps_and_privileges_and_tells_when_it_is_ready() {
     assert!(!folder.at("pid").exists() && !folder.at("ldapi").exists());
 }
 
+#[test]
+fn a_service_manager_that_asks_hears_that_the_loops_answer() {
+    let folder = Folder::new();
+    let (mut running, notification) = folder.run(folder.command().env("WATCHDOG_USEC", "200000"));
+    assert_eq!(notification, format!("READY=1\nMAINPID={}\n", running.child.id()));
+    for _ in 0..2 {
+        assert_eq!(running.notification(), "WATCHDOG=1\n");
+    }
+    assert!(signal(running.child.id(), Signal::TERM));
+    let last = std::iter::repeat_with(|| running.notification()).find(|told| told != "WATCHDOG=1\n");
+    assert_eq!(last.as_deref(), Some("STOPPING=1\n"));
+    assert!(running.child.wait().unwrap().success());
+}
+
 /// For the time of an investigation: it keeps the limits that it was started with.
 #[test]
 fn dumps_are_allowed_where_that_is_configured() {

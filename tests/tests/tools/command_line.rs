@@ -431,6 +431,42 @@ fn a_check_of_the_configuration_warns() {
     }
 }
 
+/// The server starts without these files, and what needs them fails later.
+#[test]
+fn a_check_of_the_configuration_warns_of_files_that_are_read_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("slapd.conf");
+    let gone = folder.path().join("gone");
+    let mail =
+        "admin-password-reset mail server=smtp://localhost from=a@b url=https://d binddn=cn=r,cn=x passfile=";
+    let cases: [(&str, &str, Option<&str>, &[&str]); 5] = [
+        ("ldap://localhost", "starttls=yes", None, &["tls_cacert", "passfile="]),
+        ("ldaps://localhost", "", None, &["tls_cacert", "passfile="]),
+        ("ldap://localhost", "", None, &["passfile="]),
+        ("ldap://localhost", "starttls=critical", Some("-u"), &[]),
+        ("ldap://localhost", "starttls=critical", Some("-Q"), &[]),
+    ];
+    for (provider, tls, flag, warned) in cases {
+        let text = format!(
+            "{mail}{gone}\ndatabase mdb\nsuffix cn=x\nrootdn cn=a,cn=x\ndirectory {}\n\
+             syncrepl rid=7 provider={provider} searchbase=cn=x {tls} tls_cacert={gone}\n",
+            folder.path().display(),
+            gone = gone.display()
+        );
+        fs::write(&file, text).unwrap();
+        let output = Command::new(larix()).arg("test").args(flag).arg("-f").arg(&file).output().unwrap();
+        let text = output_text(&output);
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.matches("/gone").count(), warned.len(), "{provider} {tls} {flag:?}: {text}");
+        for part in warned {
+            let is_named = text.lines().any(|line| {
+                line.starts_with("warning: ") && line.to_lowercase().contains(part) && line.contains("/gone")
+            });
+            assert!(is_named, "{part}: {text}");
+        }
+    }
+}
+
 /// A newcomer leaves the flags away.
 #[test]
 fn where_no_configuration_is_named_the_one_at_hand_is() {

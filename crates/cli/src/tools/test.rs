@@ -89,8 +89,14 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
     {
         eprintln!("warning: {why}");
     }
+    if !args.quiet {
+        larix_server::unusable_later(config).iter().for_each(|why| eprintln!("warning: {why}"));
+    }
     match tls {
-        Ok(loaded) if !args.quiet => loaded.notes.iter().for_each(|note| eprintln!("warning: {note}")),
+        Ok(loaded) if !args.quiet => {
+            let lists = loaded.state.map(|state| state.lists_over(SystemClock.now())).unwrap_or_default();
+            loaded.notes.iter().chain(&lists).for_each(|note| eprintln!("warning: {note}"));
+        }
         Ok(_) => {}
         Err(error) => found.push(ConfigError::new(Origin::BuiltIn, error.to_string())),
     }

@@ -216,7 +216,8 @@ fn proxy_header(value: &str) -> Result<ProxyHeader, Wrong> {
 }
 
 fn server_url(value: &str) -> Result<LdapUrl, Wrong> {
-    let url = LdapUrl::parse(value).map_err(|error| Wrong::new(format!("uri={value}: {error}"), URI))?;
+    let url =
+        LdapUrl::parse_server(value).map_err(|error| Wrong::new(format!("uri={value}: {error}"), URI))?;
     match url.scheme {
         UrlScheme::Ldap | UrlScheme::Ldaps | UrlScheme::Ldapi => Ok(url),
         _ => Err(Wrong::of("uri", value, URI)),

@@ -497,7 +497,7 @@ pub(super) fn referral(call: &Call<'_>) -> Result<String, Fault> {
 }
 
 fn ldap_url(text: &str) -> Result<LdapUrl, String> {
-    LdapUrl::parse(text).map_err(|error| format!("`{text}` is not an LDAP URL: {error}"))
+    LdapUrl::parse_server(text).map_err(|error| format!("`{text}` is not an LDAP URL: {error}"))
 }
 
 /// A field of a set, to be changed.

@@ -421,7 +421,7 @@ fn tls_words_without(key: &str, value: &str) -> Option<&'static str> {
 fn providers(value: &str) -> Result<Vec<LdapUrl>, Wrong> {
     let mut urls = Vec::new();
     for text in value.split([' ', ',']).filter(|text| !text.is_empty()) {
-        let url = LdapUrl::parse(text).map_err(|error| {
+        let url = LdapUrl::parse_server(text).map_err(|error| {
             (
                 format!("syncrepl: provider={text} cannot be: {error}"),
                 Some("ldap://host:389, ldaps://host or ldapi://%2Fpath"),

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use super::address::{Address, Endpoint};
 use super::wire::{Txn, TxnResponse, Writer, bytes, fields};
 use crate::error::{Fault, Status};
-use crate::runtime::AbortOnDrop;
+use crate::runtime::{AbortOnDrop, look_up};
 use crate::tls::TlsFault;
 
 /// Longest answer. A question for many rows is cut into several.
@@ -227,9 +227,10 @@ impl Client {
 
     async fn connect(&self, endpoint: &Endpoint) -> Result<Link, Fault> {
         let fault = |why: String| Fault::Connection { why, tls: None, was_sent: false };
-        let socket = TcpStream::connect((&*endpoint.host, endpoint.port))
-            .await
-            .map_err(|error| fault(error.to_string()))?;
+        let addresses = look_up(&endpoint.host, endpoint.port).await.flatten();
+        let addresses = addresses.map_err(|error| fault(error.to_string()))?;
+        let socket =
+            TcpStream::connect(addresses.as_slice()).await.map_err(|error| fault(error.to_string()))?;
         // Without it each small request would wait for the answer to the one before.
         socket.set_nodelay(true).map_err(|error| fault(error.to_string()))?;
         match &self.address.tls {

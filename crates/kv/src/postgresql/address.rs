@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Config, Connection, Socket};
 
 use super::tls::{EngineStream, EngineTls, TlsParameters};
 use crate::error::{Fault, OpenError, ServerFault};
+use crate::runtime::look_up;
 use crate::tls::TlsSettings;
 
 /// What the engine keeps of a connection's name.
@@ -119,13 +120,13 @@ impl Address {
     }
 
     async fn connect_to(&self, server: usize) -> Result<(Client, Connection<Socket, EngineStream>), Fault> {
-        let config = only(&self.config, server);
+        let mut config = only(&self.config, server);
         let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-        let connecting = config.connect(EngineTls(self.tls.clone()));
-        match tokio::time::timeout(limit, connecting).await {
-            Ok(connected) => Ok(connected?),
-            Err(_) => Err(Fault::Late(limit)),
-        }
+        let connecting = async {
+            look_up_host(&mut config).await?;
+            Ok::<_, Fault>(config.connect(EngineTls(self.tls.clone())).await?)
+        };
+        tokio::time::timeout(limit, connecting).await.unwrap_or(Err(Fault::Late(limit)))
     }
 
     /// How many servers it names.
@@ -239,6 +240,24 @@ fn server_shown(config: &Config, server: usize) -> String {
         Some(port) => format!("{host}:{port}"),
         None => host,
     }
+}
+
+/// Sets the addresses of a host by name, so that the driver does not look them up itself: on a thread that it would panic without. One
+/// that is not found stays as it is, and the driver says so.
+async fn look_up_host(config: &mut Config) -> Result<(), Fault> {
+    let name = match (config.get_hosts(), config.get_hostaddrs()) {
+        ([Host::Tcp(name)], []) => name.clone(),
+        _ => return Ok(()),
+    };
+    let found = look_up(&name, 0).await.map_err(Fault::NoLoop)?;
+    // One host for each address: the driver tries them in turn.
+    for (at, address) in found.unwrap_or_default().into_iter().enumerate() {
+        if at > 0 {
+            config.host(&name);
+        }
+        config.hostaddr(address.ip());
+    }
+    Ok(())
 }
 
 /// The same settings with one server alone.

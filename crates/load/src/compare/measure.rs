@@ -1,8 +1,10 @@
 //! One step against one running server.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -80,10 +82,13 @@ fn drive_streams(
     let reports = match prepared.as_slice() {
         [(options, workload)] => vec![drive::run(options, workload)?],
         many => std::thread::scope(|scope| {
-            let threads: Vec<_> = many
+            let threads = many
                 .iter()
-                .map(|(options, workload)| scope.spawn(move || drive::run(options, workload)))
-                .collect();
+                .map(|(options, workload)| {
+                    Builder::new().spawn_scoped(scope, move || drive::run(options, workload))
+                })
+                .collect::<io::Result<Vec<_>>>()
+                .context("no thread for a driver")?;
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a driver panicked"))))
@@ -293,7 +298,11 @@ fn change_all(
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..rewrite.connections).map(|_| scope.spawn(work)).collect();
+        let begin = |_| Builder::new().spawn_scoped(scope, work);
+        let threads = (0..rewrite.connections)
+            .map(begin)
+            .collect::<io::Result<Vec<_>>>()
+            .context("no thread for a client")?;
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(done) => done,
             Err(_) => bail!("a client panicked"),

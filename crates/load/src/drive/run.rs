@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::ScopedJoinHandle;
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
@@ -51,7 +51,9 @@ pub fn run(options: &Options, workload: &Workload) -> anyhow::Result<Report> {
                 }
                 done
             };
-            crew.handles.push(scope.spawn(work));
+            // Those that were started end with the crew.
+            let begun = Builder::new().spawn_scoped(scope, work).context("no thread for a driver")?;
+            crew.handles.push(begun);
         }
         drop(tell);
         if !crew.ready(None)? || !crew.ready(None)? {
@@ -60,7 +62,10 @@ pub fn run(options: &Options, workload: &Workload) -> anyhow::Result<Report> {
         let mut watch = Watch::start(options)?;
         let (finished, lag) = mpsc::channel();
         let start = watch.start;
-        let lag = watcher.map(|watcher| (finished, scope.spawn(move || watcher.watch(start, &lag))));
+        let begun =
+            watcher.map(|watcher| Builder::new().spawn_scoped(scope, move || watcher.watch(start, &lag)));
+        let begun = begun.transpose().inspect_err(|_| crew.stop.store(true, Ordering::Relaxed));
+        let lag = begun.context("no thread for the watcher")?.map(|thread| (finished, thread));
         let going = crew.ready(Some(&mut watch))?;
         let (finished, lag) = lag.unzip();
         drop(finished);

@@ -71,6 +71,29 @@ fn errors() {
 }
 
 #[test]
+fn a_server_has_no_empty_port() {
+    for text in [
+        "ldap://h",
+        "ldap://h:389/",
+        "ldap://[::1]",
+        "ldaps://[::1]:1/dc=x",
+        "<ldap://h/dc=a:?cn>",
+        "ldap://",
+        "ldapi://%2Frun%2Fa:",
+    ] {
+        assert_eq!(LdapUrl::parse_server(text), LdapUrl::parse(text), "{text}");
+        assert!(LdapUrl::parse(text).is_ok(), "{text}");
+    }
+    for text in
+        ["ldap://h:", "ldap://h:/", "ldaps://:?", "ldap://[::1]:/dc=x", "URL:ldap://h:", "<ldap://h:>"]
+    {
+        let error = LdapUrl::parse_server(text).unwrap_err();
+        assert_eq!(error.to_string(), "no port stands behind the colon", "{text}");
+    }
+    assert_eq!(LdapUrl::parse_server("ldap://h:x"), Err(UrlError::Port("x".into())));
+}
+
+#[test]
 fn mistyped_slashes_are_corrected() {
     for (text, meant) in [
         ("ldap:localhost:3890", "ldap://localhost:3890"),

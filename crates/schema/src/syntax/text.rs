@@ -156,15 +156,15 @@ fn authz_rule(
     let (lower, rest) = (head.to_ascii_lowercase(), given.trim_start_matches(' '));
     match lower.as_str() {
         "ldap" if given.starts_with("///") => Ok(search(rule)),
-        "u" if !rest.is_empty() => Ok(rule.to_owned()),
-        "u" => Err(InvalidValue),
+        // The name may be empty (RFC 4513 section 5.2.1.8), and stands for nobody then.
+        "u" => Ok(rule.to_owned()),
         "dn.regex" | "dn.pattern" => Ok(format!("{lower}:{rest}")),
         "dn" | "dn.exact" | "dn.onelevel" | "dn.children" | "dn.subtree" if rest == "*" => {
             Ok("dn:*".to_owned())
         }
         "dn" | "dn.exact" => exact(rest),
         "dn.onelevel" | "dn.children" | "dn.subtree" => Ok(format!("{lower}:{}", name(rest)?)),
-        _ if lower.starts_with("u.") && !rest.is_empty() => Ok(rule.to_owned()),
+        _ if lower.starts_with("u.") => Ok(rule.to_owned()),
         _ if lower.starts_with("group") => {
             // To OpenLDAP, what stands there without a slash has no meaning.
             let has_class = head.get("group".len()..).is_some_and(|way| way.starts_with('/'));

@@ -44,6 +44,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
+use crate::aside::Aside;
 use crate::http::{self, ConnectionSlot, HttpListenError};
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;
@@ -113,6 +114,8 @@ struct Admin {
     mailer: RefCell<Option<Mailer>>,
     /// The machine's own name.
     machine: String,
+    /// For what reads entries or files, and may take long.
+    aside: Aside,
 }
 
 /// How a request came.
@@ -153,12 +156,7 @@ pub(crate) fn start(
     server: Arc<Server>,
     workers: Vec<WorkerHandle>,
 ) -> io::Result<AdminThread> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(LOOK_UP_THREADS)
-        .on_thread_start(|| give_way(LOW))
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let (stop, stopped) = oneshot::channel();
     let mut own = OwnLoop(Some(runtime));
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -177,6 +175,7 @@ pub(crate) fn start(
             changing,
             mailer,
             machine,
+            aside: Aside::new("admin-aside", LOOK_UP_THREADS).beginning_with(|| give_way(LOW)),
         };
         let admin = Rc::new(admin);
         tokio::task::LocalSet::new().block_on(&runtime, async {

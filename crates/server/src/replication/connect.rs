@@ -151,7 +151,7 @@ fn forbidden(
 
 /// What the line says, and beside it what holds for the server itself. Only whether the provider's certificate is checked
 /// is not inherited: it is, unless the line says otherwise.
-pub(super) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOptions {
+pub(crate) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOptions {
     let path =
         |path: &Option<std::path::PathBuf>| path.as_deref().map(Path::to_string_lossy).map(String::from);
     let has_own = |name: &str| line.tls.iter().any(|(key, _)| key == name);

@@ -24,6 +24,8 @@ use crate::consumers::{RunningConsumer, Task};
 use crate::generation::Generation;
 use crate::server::Server;
 
+pub(crate) use connect::tls_options;
+
 /// Starts the consumers that the configuration in force wants, and ends the others.
 pub(crate) fn follow(server: &Arc<Server>) {
     let wanted = tasks(server, &server.generation_in_force());

@@ -185,7 +185,8 @@ impl<'a> Rule<'a> {
     }
 
     fn parse_user(rest: &'a str) -> Option<Self> {
-        let (way, name) = rest.split_once(':')?;
+        // An empty name is nobody's, whatever a rewriting makes of it.
+        let (way, name) = rest.split_once(':').filter(|(_, name)| !name.is_empty())?;
         let (mechanism, realm) = match way.strip_prefix('.') {
             Some(way) => way.split_once('/').unwrap_or((way, "")),
             None if way.is_empty() => ("AUTHZ", ""),

@@ -138,6 +138,8 @@ fn rules() {
         ("u.m/realm:ann", true),
         ("u.m:ann", false),
         ("u/x:ann", false),
+        ("u:", false),
+        ("u.m/realm:", false),
         ("group:cn=g,dc=x", true),
         ("group.exact:cn=g,dc=x", true),
         ("group:cn=other,dc=x", false),

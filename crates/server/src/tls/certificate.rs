@@ -107,6 +107,34 @@ impl<'a> Certificate<'a> {
     }
 }
 
+/// What a list of revoked certificates says of itself, borrowed from its DER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RevocationList<'a> {
+    /// As DER, tag included.
+    pub(super) issuer: &'a [u8],
+    /// By when there is a newer one. Lists need not say so.
+    pub(super) next_update: Option<Timestamp>,
+}
+
+impl<'a> RevocationList<'a> {
+    /// `None`: not such a list (RFC 5280 section 5.1).
+    pub(super) fn parse(der: &'a [u8]) -> Option<Self> {
+        let mut outer = Reader(Reader(der).expect(SEQUENCE)?);
+        let mut fields = Reader(outer.expect(SEQUENCE)?);
+        if fields.peek() == Some(INTEGER) {
+            fields.expect(INTEGER)?;
+        }
+        fields.expect(SEQUENCE)?;
+        let issuer = fields.whole(SEQUENCE)?;
+        fields.time()?;
+        let next_update = match fields.peek() {
+            Some(UTC_TIME | GENERALIZED_TIME) => Some(fields.time()?),
+            _ => None,
+        };
+        Some(Self { issuer, next_update })
+    }
+}
+
 /// The hash of RSASSA-PSS parameters (RFC 4055 section 3.1): SHA-1, and so SHA-256 here, when they name none.
 fn pss_hash(mut fields: Reader<'_>) -> Option<SignatureHash> {
     const HASH_ALGORITHM: u8 = 0xa0;

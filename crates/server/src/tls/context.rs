@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use larix_client::ciphers;
+use larix_engine::time::Timestamp;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection};
 use sha2::{Digest, Sha256, Sha384, Sha512};
@@ -75,6 +76,12 @@ impl TlsState {
     /// What a handshake goes by.
     pub fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+
+    /// What to say of revocation lists whose time is over: with `TLSCRLCheck peer` or `all`, no certificate of their authorities is
+    /// believed.
+    pub fn lists_over(&self, now: Timestamp) -> Vec<String> {
+        self.clients.lists_over(now)
     }
 
     /// What a finished handshake established.

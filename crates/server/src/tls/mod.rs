@@ -3,6 +3,7 @@
 mod certificate;
 mod context;
 mod files;
+mod lists;
 mod session;
 mod setup;
 mod verify;

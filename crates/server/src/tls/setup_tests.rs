@@ -414,6 +414,34 @@ fn an_expired_authority_signs_no_clients() {
     );
 }
 
+/// Where certificates must be on no list, every one of its authority is refused then.
+#[test]
+fn a_list_whose_time_is_over_is_named() {
+    let (mut files, root) = Files::new();
+    let lower = root.intermediate("Lower");
+    let lists = root.revocations(&[], 2024) + &lower.revocations(&[], 2090) + &root.revocations(&[], 2090);
+    files.settings.crl_file = Some(files.write("lists.pem", lists));
+    for (check, verify, expected) in [
+        (Some("peer"), TlsVerify::Demand, 1),
+        (Some("all"), TlsVerify::Try, 1),
+        (None, TlsVerify::Demand, 0),
+        (Some("none"), TlsVerify::Demand, 0),
+        (Some("all"), TlsVerify::Never, 0),
+    ] {
+        files.settings.crl_check = check.map(str::to_owned);
+        files.settings.verify_client = verify;
+        let state = files.load().unwrap().state.unwrap();
+        let over = state.lists_over(Timestamp::from_seconds(TODAY));
+        assert_eq!(over.len(), expected, "{check:?} {verify:?}: {over:?}");
+        assert!(
+            over.iter().all(|list| list.contains("cn=Root,o=Larix tests was to be renewed by 2024")),
+            "{over:?}"
+        );
+        let before = state.lists_over(Timestamp::from_seconds(1_600_000_000));
+        assert_eq!(before, Vec::<String>::new());
+    }
+}
+
 #[test]
 fn a_revoked_authority_signs_no_clients() {
     let root = Authority::new("Root");

@@ -13,6 +13,9 @@ use rustls::{
 
 use larix_client::authorities::{ByDate, Trusted, roots};
 use larix_configuration::values::TlsVerify;
+use larix_engine::time::Timestamp;
+
+use super::lists::ListDates;
 
 /// Which certificates of a chain must be known as not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(super) struct ClientRules {
     verify: TlsVerify,
     /// `None`: no certificate is asked for.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// Of the lists on which certificates must not be.
+    lists: ListDates,
 }
 
 impl ClientRules {
@@ -46,8 +51,12 @@ impl ClientRules {
         provider: &Arc<CryptoProvider>,
     ) -> Result<Self, VerifierBuilderError> {
         if verify == TlsVerify::Never {
-            return Ok(Self { verify, verifier: None });
+            return Ok(Self { verify, verifier: None, lists: ListDates::default() });
         }
+        let dates = match check {
+            RevocationCheck::Peer | RevocationCheck::All => ListDates::of(&lists),
+            RevocationCheck::None | RevocationCheck::Known => ListDates::default(),
+        };
         let signatures = provider.clone();
         let of_roots = move |roots: RootCertStore| {
             if roots.is_empty() {
@@ -83,7 +92,12 @@ impl ClientRules {
             is_mandatory: verify == TlsVerify::Demand,
             provider: provider.clone(),
         };
-        Ok(Self { verify, verifier: Some(Arc::new(verifier)) })
+        Ok(Self { verify, verifier: Some(Arc::new(verifier)), lists: dates })
+    }
+
+    /// What to say of revocation lists whose time is over.
+    pub(super) fn lists_over(&self, now: Timestamp) -> Vec<String> {
+        self.lists.over(now)
     }
 
     /// What a handshake goes by.

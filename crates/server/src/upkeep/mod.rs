@@ -4,9 +4,11 @@ mod backups;
 mod tls_files;
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::aside::Aside;
 use crate::server::Server;
 
 pub(crate) use backups::BackupThread;
@@ -16,8 +18,15 @@ pub(crate) use tls_files::{TlsFiles, watch as watch_tls_files};
 /// databases take changes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Whether the system has a thread for this work. The event loop, which panics where it has none, keeps the one that it gets, because the
-/// work comes more often than an idle thread ends.
+/// Threads for this work: the tasks wait for what they have done.
+const THREADS: usize = 2;
+
+/// The threads that regular work has beside its event loop.
+pub(crate) fn threads() -> Rc<Aside> {
+    Rc::new(Aside::new("upkeep", THREADS))
+}
+
+/// Whether the system has a thread for this work. Without one the event loop would do it, and take no clients meanwhile.
 ///
 /// # Errors
 /// No thread to be had.
@@ -28,14 +37,14 @@ pub(crate) fn demand_thread() -> io::Result<()> {
 }
 
 /// Looks after the databases' files until the server ends.
-pub(crate) async fn run(server: Arc<Server>) {
+pub(crate) async fn run(server: Arc<Server>, aside: Rc<Aside>) {
     let mut reported = Vec::new();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let server = server.clone();
         let before = std::mem::take(&mut reported);
         // It asks the kernel about each process that reads. A panic of it was reported.
-        let looked = tokio::task::spawn_blocking(move || look_after_files(&server, &before)).await;
+        let looked = aside.run_or_here(move || look_after_files(&server, &before)).await;
         reported = looked.unwrap_or_default();
     }
 }

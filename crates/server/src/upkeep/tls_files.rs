@@ -2,6 +2,7 @@
 //! ends for it. What cannot be used is said once, and what was in use stays.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use larix_configuration::Config;
 use larix_configuration::values::TlsSettings;
 use larix_files::FileLook;
 
+use crate::aside::Aside;
 use crate::server::Server;
 use crate::tls::{self, Loaded, TlsState};
 
@@ -34,26 +36,28 @@ impl TlsFiles {
 }
 
 /// Watches the files of the configuration in force until the task is dropped. `loaded` are those that are in use already.
-pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles) {
+pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles, aside: Rc<Aside>) {
     let TlsFiles(mut loaded_settings, mut loaded_files) = loaded;
     // Why files could not be used. They are tried again though they look the same: it may have been for want of descriptors.
     let mut fault: Option<String> = None;
+    let mut said = Vec::new();
     loop {
+        warn_of_lists(&server, &mut said);
         tokio::time::sleep(INTERVAL).await;
         let current = settings_of(&server.config());
-        let looks = looks_of(current.clone()).await;
+        let looks = looks_of(current.clone(), &aside).await;
         let is_new = looks != loaded_files || current != loaded_settings;
         if !is_new && fault.is_none() {
             continue;
         }
         // A certificate and its key are two files: a program that is just writing them has a moment to finish.
         tokio::time::sleep(INTERVAL / 3).await;
-        if looks_of(current.clone()).await != looks {
+        if looks_of(current.clone(), &aside).await != looks {
             continue;
         }
         let now = server.now();
         let [load, ..] = current.clone();
-        let loaded = tokio::task::spawn_blocking(move || TlsState::load(&load, now)).await;
+        let loaded = aside.run_or_here(move || TlsState::load(&load, now)).await;
         match loaded {
             Ok(Ok(Loaded { state, notes })) => {
                 server.tls.replace(state);
@@ -81,6 +85,15 @@ pub(crate) async fn watch(server: Arc<Server>, loaded: TlsFiles) {
     }
 }
 
+/// Warns of each revocation list once when its time is over: its authority's clients are refused, and only `loglevel conns` shows them.
+fn warn_of_lists(server: &Server, said: &mut Vec<String>) {
+    let over = server.tls.current().map(|state| state.lists_over(server.now())).unwrap_or_default();
+    for list in over.iter().filter(|list| !said.contains(list)) {
+        server.log.warning(format_args!("TLS: {list}"));
+    }
+    *said = over;
+}
+
 fn settings_of(config: &Config) -> Settings {
     let balancer = config.global.balancer.as_ref();
     let own = balancer.map(|balancer| balancer.tls.clone()).unwrap_or_default();
@@ -102,8 +115,8 @@ fn files_of(options: &[(String, String)]) -> TlsSettings {
     }
 }
 
-async fn looks_of(settings: Settings) -> Looks {
-    tokio::task::spawn_blocking(move || look_at(&settings)).await.unwrap_or_default()
+async fn looks_of(settings: Settings, aside: &Aside) -> Looks {
+    aside.run_or_here(move || look_at(&settings)).await.unwrap_or_default()
 }
 
 fn look_at(settings: &Settings) -> Looks {

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::errors::{corrupt, file_error, os_error};
@@ -31,8 +31,8 @@ const PAUSE: Duration = Duration::from_millis(2);
 pub(super) fn check_directory(path: &Path, options: &LmdbOptions) -> Result<(), OpenError> {
     match fs::metadata(path) {
         // No other machine writes there, and this one sees in its map what it wrote.
-        Ok(metadata) if metadata.is_dir() && options.own_copy => return Ok(()),
-        Ok(metadata) if metadata.is_dir() => {}
+        Ok(metadata) if metadata.is_dir() && options.own_copy => return refuse_other_kinds(path),
+        Ok(metadata) if metadata.is_dir() => refuse_other_kinds(path)?,
         Ok(_) => return Err(OpenError::NotADirectory { path: path.to_owned() }),
         Err(error) => return Err(os_error(path, error)),
     }
@@ -43,6 +43,29 @@ pub(super) fn check_directory(path: &Path, options: &LmdbOptions) -> Result<(), 
         },
         Err(error) => Err(os_error(path, error.into())),
     }
+}
+
+/// Anything else than a file in the place of the data: a process that opens a pipe waits for its other end, and none of these
+/// has pages.
+fn refuse_other_kinds(path: &Path) -> Result<(), OpenError> {
+    // Whether it is there, and may be read, is seen when it is opened.
+    let Ok(found) = fs::metadata(path.join(DATA_FILE)).map(|found| found.file_type()) else { return Ok(()) };
+    let kind = match found {
+        _ if found.is_file() => return Ok(()),
+        _ if found.is_dir() => "a directory",
+        _ if found.is_fifo() => "a named pipe",
+        _ if found.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(corrupt(path, format!("{DATA_FILE} is {kind}, not a file: put a backup back, or move it away")))
+}
+
+/// The data file for looking at its locks, where it is a file. It waits for nobody, whatever has taken its place.
+fn open_data(path: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let data = options.open(path.join(DATA_FILE)).ok()?;
+    data.metadata().is_ok_and(|found| found.is_file()).then_some(data)
 }
 
 /// File systems on which a map is not coherent between machines, by the magic numbers of statfs(2).
@@ -166,7 +189,7 @@ pub(super) fn lock_as_writer(data: &File) -> Result<(), Errno> {
 /// A second writer would give the same ids to other entries.
 pub(super) fn is_open_for_writing(directory: &Path) -> bool {
     // One that is not there yet, or may not be read, is looked at again where it is needed.
-    let Ok(data) = File::open(directory.join(DATA_FILE)) else { return false };
+    let Some(data) = open_data(directory) else { return false };
     match lock_as_writer(&data) {
         Err(Errno::WOULDBLOCK) => true,
         Err(_) => false,
@@ -181,7 +204,7 @@ pub(super) fn is_open_for_writing(directory: &Path) -> bool {
 /// Waits, without a limit, until no process reads the store in `directory` by a read-only mount, which keeps writers out. Calls `waits`
 /// first if it has to wait. Returns at once where a writer has the store: opening it reports that writer.
 pub fn wait_for_readers(directory: &Path, waits: impl FnOnce()) {
-    let Ok(data) = File::open(directory.join(DATA_FILE)) else { return };
+    let Some(data) = open_data(directory) else { return };
     let lock = |operation| rustix::fs::flock(&data, operation);
     let is_locked = lock(FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK);
     if is_locked && lock(FlockOperation::NonBlockingLockShared).is_ok() {

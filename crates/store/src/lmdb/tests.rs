@@ -7,7 +7,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, mkfifoat};
 
 use super::open::map_within;
 use super::{
@@ -244,6 +244,30 @@ fn no_store_is_made_where_a_link_leads_nowhere() {
     drop(open(elsewhere.path()).expect("a store"));
     let store = open(root.path()).expect("it leads to one");
     put(&store, b"a", vec![1], Durability::Sync).expect("commit");
+}
+
+/// Who opens a pipe waits for its other end.
+#[test]
+fn what_is_no_file_is_refused_by_name() {
+    type Make = fn(&Path);
+    let kinds: [(&str, Make); 4] = [
+        ("a named pipe", |path| mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).expect("a pipe")),
+        ("a socket", |path| drop(std::os::unix::net::UnixListener::bind(path).expect("a socket"))),
+        ("a device", |path| std::os::unix::fs::symlink("/dev/zero", path).expect("a link")),
+        ("a directory", |path| fs::create_dir(path).expect("a directory")),
+    ];
+    for (kind, make) in kinds {
+        let root = directory();
+        make(&root.path().join("data.mdb"));
+        wait_for_readers(root.path(), || panic!("nobody reads {kind}"));
+        let locked = DirectoryLock::acquire(root.path(), &LmdbOptions::default()).map(|_| ());
+        let written = open(root.path()).map(|_| ());
+        let read = LmdbStore::open(root.path(), &TABLES, &LmdbOptions::for_reading()).map(|_| ());
+        for refused in [locked, written, read] {
+            let Err(OpenError::Corrupt { what, .. }) = &refused else { panic!("{kind}: {refused:?}") };
+            assert!(what.contains(&format!("data.mdb is {kind}")), "{what}");
+        }
+    }
 }
 
 /// Free pages at the end need not be in the file, and a small file may lack nearly all of its pages and no more than that.

@@ -228,11 +228,16 @@ impl Check<'_> {
         let method = self.method;
         let [here, there] = &mut self.servers;
         let anonymous = [here.anonymous, there.anonymous];
-        let (here, there) = thread::scope(|scope| {
-            let other = scope.spawn(|| answer(&mut there.session, method, request));
+        let (here, other) = thread::scope(|scope| {
+            let ask = || answer(&mut there.session, method, request);
+            let other = thread::Builder::new().spawn_scoped(scope, ask).ok();
             let here = answer(&mut here.session, method, request);
-            (here, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let joined =
+                other.map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            (here, joined)
         });
+        // Where the system has no thread to give, one after the other.
+        let there = other.unwrap_or_else(|| answer(&mut there.session, method, request));
         let here = here.map_err(|error| advised(error, anonymous[0], BOUND));
         let there = there.map_err(|error| advised(error, anonymous[1], BOUND));
         match (at(&self.servers[0].url, here)?, at(&self.servers[1].url, there)?) {

@@ -298,7 +298,7 @@ pub(crate) fn targets(arguments: &[String]) -> Result<Vec<LdapUrl>, Fault> {
             let wrong = |why: String| {
                 Fault::argument(number, why).with_help("ldap://host:389, ldaps://host or ldapi://%2Fpath")
             };
-            let url = LdapUrl::parse(text).map_err(|error| wrong(format!("`{text}`: {error}")))?;
+            let url = LdapUrl::parse_server(text).map_err(|error| wrong(format!("`{text}`: {error}")))?;
             check_scheme(&url).map_err(|why| wrong(format!("`{text}` {why}")))?;
             if !url.dn.is_empty() {
                 return Err(wrong(format!("`{text}`: a uri names a server and no entry")));

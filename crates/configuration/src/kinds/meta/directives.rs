@@ -223,7 +223,7 @@ fn uri(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let (mut servers, mut name) = (Vec::new(), String::new());
     for (number, argument) in call.arguments.iter().enumerate() {
         let wrong = |why: String| Fault::argument(number, why).with_help(help);
-        let url = LdapUrl::parse(argument).map_err(|error| wrong(format!("`{argument}`: {error}")))?;
+        let url = LdapUrl::parse_server(argument).map_err(|error| wrong(format!("`{argument}`: {error}")))?;
         ldap::check_scheme(&url).map_err(|why| wrong(format!("`{argument}` {why}")))?;
         let has_more = !url.attributes.is_empty() || url.filter.is_some() || !url.extensions.is_empty();
         if has_more || url.scope.is_some_and(|scope| scope != SearchScope::Subtree) {

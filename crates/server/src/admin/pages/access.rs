@@ -120,7 +120,7 @@ async fn answer(visit: &Visit<'_>, form: &Form) -> Result<Markup, Problem> {
     }
     let generation = visit.admin.server.generation_in_force();
     // On a thread beside the page's: rules with sets and groups read other entries.
-    let found = tokio::task::spawn_blocking(move || generation.databases.explain_access(&question)).await;
+    let found = visit.admin.aside.run(move || generation.databases.explain_access(&question)).await;
     let unavailable = |text: String| LdapResult::with(ResultCode::OTHER, text);
     let found = found.map_err(|error| unavailable(error.to_string())).attempt("Explaining access")?;
     let found = found.map_err(|fault| unavailable(fault.to_string())).attempt("Explaining access")?;

@@ -10,6 +10,7 @@ use super::layout::{self, MenuItem};
 use super::login::suffixes;
 use super::overview::{ago, bytes, thousands};
 use super::values;
+use crate::admin::Admin;
 use crate::admin::changes::{self, TEXT};
 use crate::admin::form::url;
 use crate::admin::reply::{PageResult, Problem, Reply};
@@ -45,9 +46,11 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
             ));
         };
         let request = match form.get("kind") {
-            "restore" => {
-                BackupRequest::Restore(super::restore::request(visit, &list(schedule).await?, form)?)
-            }
+            "restore" => BackupRequest::Restore(super::restore::request(
+                visit,
+                &list(visit.admin, schedule).await?,
+                form,
+            )?),
             kind => backup_request(schedule, kind, form.get("backup"))?,
         };
         let what = match &request {
@@ -71,7 +74,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let content = match &schedule {
         None => unscheduled(visit).await?,
         Some(schedule) => {
-            let backups = list(schedule).await?;
+            let backups = list(visit.admin, schedule).await?;
             content(visit, schedule, &backups)
         }
     };
@@ -98,7 +101,7 @@ pub(super) fn hidden() -> Markup {
 }
 
 /// The backups in the schedule's directory, newest first. On a thread beside the page's: manifests are files.
-pub(super) async fn list(schedule: &BackupSchedule) -> Result<Vec<ScheduledBackup>, Problem> {
+pub(super) async fn list(admin: &Admin, schedule: &BackupSchedule) -> Result<Vec<ScheduledBackup>, Problem> {
     let directory = schedule.directory.clone();
     let read = move || {
         let newest = schedule_directory::all(&directory).into_iter().rev().take(LISTED);
@@ -109,7 +112,7 @@ pub(super) async fn list(schedule: &BackupSchedule) -> Result<Vec<ScheduledBacku
             })
             .collect()
     };
-    let listed = tokio::task::spawn_blocking(read).await;
+    let listed = admin.aside.run(read).await;
     listed.map_err(|error| Problem::Bad(format!("The backups cannot be listed: {error}")))
 }
 

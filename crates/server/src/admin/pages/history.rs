@@ -36,8 +36,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
         None => Vec::new(),
         Some(dn) => {
             let (server, dn) = (visit.admin.server.clone(), dn.clone());
-            let found =
-                tokio::task::spawn_blocking(move || server.databases().newest_changes(&dn, SHOWN)).await;
+            let found = visit.admin.aside.run(move || server.databases().newest_changes(&dn, SHOWN)).await;
             found.map_err(failed).and_then(|found| found.map_err(failed)).attempt("Reading the change log")?
         }
     };
@@ -84,8 +83,7 @@ pub(super) async fn take_back(visit: &Visit<'_>) -> PageResult {
     };
     let number: u64 = fields.trimmed("n").parse().map_err(|_| Problem::NotFound)?;
     let server = visit.admin.server.clone();
-    let found =
-        tokio::task::spawn_blocking(move || server.databases().change_with_history(&dn, number)).await;
+    let found = visit.admin.aside.run(move || server.databases().change_with_history(&dn, number)).await;
     let found =
         found.map_err(failed).and_then(|found| found.map_err(failed)).attempt("Reading the change log")?;
     let Some(found) = found else {

@@ -174,8 +174,7 @@ pub(super) async fn resolve(admin: &Admin, name: &str) -> String {
     let (server, suffixes, wanted) = (admin.server.clone(), suffixes(admin), name.to_owned());
     let first = suffixes.first().cloned().unwrap_or_default();
     // On a thread beside the page's, at low priority: without an index for uid every entry is looked at.
-    let found =
-        tokio::task::spawn_blocking(move || while_waiting(|| called(&server, &suffixes, &wanted))).await;
+    let found = admin.aside.run(move || while_waiting(|| called(&server, &suffixes, &wanted))).await;
     found.ok().flatten().unwrap_or_else(|| names::below(&names::rdn("uid", name), &first))
 }
 

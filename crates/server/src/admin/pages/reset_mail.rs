@@ -144,7 +144,7 @@ pub(super) async fn is_locked_out(admin: &Admin, dn: &str) -> bool {
     let server = admin.server.clone();
     let url =
         LdapUrl { dn: dn.to_owned(), scope: Some(Scope::Base), ..LdapUrl::server(UrlScheme::Ldap, "", None) };
-    let looked = tokio::task::spawn_blocking(move || while_waiting(|| locked_since(&server, &url))).await;
+    let looked = admin.aside.run(move || while_waiting(|| locked_since(&server, &url))).await;
     match looked {
         Ok(Ok(since)) => since.is_some_and(|since| stands_for_ever(&since)),
         // Without an answer nothing is opened.
@@ -255,7 +255,7 @@ impl Request {
     /// A connection bound as the account that sets passwords.
     async fn bound(&self) -> Result<LdapClient, String> {
         let file = self.mail.password_file.clone();
-        let password = tokio::task::spawn_blocking(move || first_line(&file)).await;
+        let password = self.admin.aside.run(move || first_line(&file)).await;
         let password = password.map_err(|error| error.to_string())??;
         let caller = Caller { peer: self.peer, listener: &self.listener, secured: self.secured.as_ref() };
         let mut client = LdapClient::connect(&self.admin.server, &self.admin.workers, &caller)

@@ -38,7 +38,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> PageResult {
     let Some(schedule) = &config.global.backup_schedule else {
         return Ok(Reply::SeeOther("/backup".to_owned()));
     };
-    let backups = backups::list(schedule).await?;
+    let backups = backups::list(visit.admin, schedule).await?;
     let [backup_name, moment, suffix] = ["backup", "moment", "suffix"].map(|name| visit.query.trimmed(name));
     let (status, answer) = match plan(&backups, backup_name, moment, suffix) {
         Ok(plan) => (StatusCode::OK, answer(visit, &config, &plan)),

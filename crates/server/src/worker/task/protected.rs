@@ -43,11 +43,12 @@ impl Task<'_> {
         turn
     }
 
-    /// A handshake's next step, on another thread: a loop has other clients to serve meanwhile.
+    /// A handshake's next step, on another thread: a loop has other clients to serve meanwhile. Where there is no thread to be had, they
+    /// wait.
     pub(super) async fn take_handshake(&mut self, count: usize) -> Result<Turn, TaskEnd> {
         let Some(mut layers) = self.layers.take() else { return Err(TaskEnd::Lost) };
         let bytes = self.core.read_buffer.borrow().get(..count).unwrap_or(&[]).to_vec();
-        let step = tokio::task::spawn_blocking(move || {
+        let step = self.core.handshakes.run_or_here(move || {
             let mut plain = Vec::new();
             let received = layers.receive(&bytes, &mut plain);
             (layers, plain, received)
