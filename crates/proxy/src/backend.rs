@@ -8,7 +8,7 @@ use larix_backend::{
 };
 use larix_engine::access::AccessPolicy;
 use larix_engine::time::Monotonic;
-use larix_engine::write::{Completion, WriteOutcome};
+use larix_engine::write::Completion;
 use larix_proto::control::{self, ControlValue};
 use larix_proto::{ControlBuf, Controls, LdapResult, ResultCode, client, oid};
 use larix_schema::{BoundFilter, NormalDn, Schema};
@@ -17,7 +17,7 @@ use crate::identity::{Asker, Chosen, has_bound};
 use crate::job::{ANY, Binds, Outcome, Owner, Sink};
 use crate::proxy::Proxy;
 use crate::request::{
-    HOPS_MAX, RequestContext, encode_password, encode_update, encoded, hops, in_circles, kind_of,
+    HOPS_MAX, RequestContext, changed, encode_password, encode_update, encoded, hops, in_circles, kind_of,
     password_changed,
 };
 use crate::search::{Judge, OutgoingSearch, TargetCursor};
@@ -216,11 +216,7 @@ impl Backend for ProxyBackend {
         };
         let controls = self.proxy.controls(&request_context, &request.controls);
         let body = encoded(|out| encode_update(out, &request.operation, &controls));
-        let map = |outcome: Outcome| WriteOutcome {
-            controls: outcome.controls,
-            ..WriteOutcome::from(outcome.result)
-        };
-        self.proxy.submit(request_context, body, false, (done, map))
+        self.proxy.submit(request_context, body, false, (done, changed))
     }
 
     fn heeds(&self, control: &str) -> bool {

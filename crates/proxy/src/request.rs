@@ -6,7 +6,7 @@ use std::time::Duration;
 use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
-use larix_engine::write::WriteOperation;
+use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::control::{self, ControlValue};
 use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyResponse};
@@ -249,9 +249,29 @@ pub(crate) fn password_changed(outcome: Outcome, has_proof: bool) -> PasswordCha
     PasswordChangeOutcome { controls, generated, proof, ..PasswordChangeOutcome::from(outcome.result) }
 }
 
+/// What the answer to a change says. A target that refuses a wrong old password has no other code for it than 53.
+pub(crate) fn changed(outcome: Outcome) -> WriteOutcome {
+    let Outcome { result, controls, is_of_target, .. } = outcome;
+    let wrong_password = is_of_target && result.code == ResultCode::UNWILLING_TO_PERFORM;
+    WriteOutcome { controls, wrong_password, ..WriteOutcome::from(result) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_alone_says_that_a_password_in_a_change_is_wrong() {
+        for (code, is_of_target, expected) in [
+            (ResultCode::UNWILLING_TO_PERFORM, true, true),
+            (ResultCode::UNWILLING_TO_PERFORM, false, false),
+            (ResultCode::CONSTRAINT_VIOLATION, true, false),
+            (ResultCode::SUCCESS, true, false),
+        ] {
+            let outcome = Outcome { is_of_target, ..LdapResult::new(code).into() };
+            assert_eq!(changed(outcome).wrong_password, expected, "{code:?} {is_of_target}");
+        }
+    }
 
     #[test]
     fn what_an_answer_says_of_the_old_password() {

@@ -21,7 +21,7 @@ pub struct Cookie {
     pub states_kept: bool,
     /// What a Larix says to a Larix of content that other servers keep in part.
     pub content: Option<Content>,
-    /// The pass over the content that it ends sent or named subentries, too: a Larix says so to a Larix.
+    /// The pass over the content that it ends sent or named all subentries, too: a Larix that follows no other server says so to a Larix.
     pub subentries_sent: bool,
 }
 

@@ -291,6 +291,30 @@ impl Search<'_> {
 
     /// The same, and why it has ended, if it has.
     fn messages_and_end(&mut self) -> (Vec<String>, Option<ResultCode>) {
+        let (out, ended) = self.sent();
+        (read(&out), ended)
+    }
+
+    /// The cookie with which the refresh ends.
+    fn refreshed(&mut self) -> Cookie {
+        let (out, _) = self.sent();
+        let mut rest = &out[..];
+        while let Frame::Complete { len } = frame(rest, limits::PDU_CEILING).unwrap() {
+            let (pdu, after) = rest.split_at(len);
+            rest = after;
+            let Response::Intermediate { value, .. } = Response::decode_message(pdu).unwrap().response else {
+                continue;
+            };
+            if let SyncInfo::RefreshDelete { cookie: Some(cookie), .. }
+            | SyncInfo::RefreshPresent { cookie: Some(cookie), .. } = SyncInfo::decode(value).unwrap()
+            {
+                return Cookie::parse(std::str::from_utf8(cookie).unwrap()).unwrap();
+            }
+        }
+        panic!("the refresh has not ended");
+    }
+
+    fn sent(&mut self) -> (Vec<u8>, Option<ResultCode>) {
         let mut out = Vec::new();
         let ended = loop {
             let clock = &*self.site.clock;
@@ -301,7 +325,7 @@ impl Search<'_> {
                 SliceOutcome::Done(result, _) => break Some(result.code),
             }
         };
-        (read(&out), ended)
+        (out, ended)
     }
 
     /// The first messages, as few as there can be.
@@ -870,6 +894,20 @@ fn subentries_are_content() {
         site.remove(5, csn(OWN, 7));
         let gone = search.messages();
         assert!(gone.iter().any(|message| message.starts_with("delete 5")), "{who:?}: {gone:?}");
+    }
+}
+
+/// Others may have filled it with content that lacks them.
+#[test]
+fn a_server_that_follows_others_does_not_say_that_it_sends_all_subentries() {
+    for (shadow, multi_provider) in [(false, false), (true, false), (false, true)] {
+        let site = Site::with(DatabaseSettings { shadow, multi_provider, ..DatabaseSettings::default() });
+        site.raise(csn(OWN, 2), false);
+        for (who, is_peer) in [(Who::Larix, true), (Who::Shadow, true), (Who::Copy, false)] {
+            let expected = is_peer && !(shadow || multi_provider);
+            let said = site.ask(who, &[]).refreshed().subentries_sent;
+            assert_eq!(said, expected, "{who:?} {shadow} {multi_provider}");
+        }
     }
 }
 

@@ -178,6 +178,11 @@ impl Admission {
         self.limits.load().anonymous_operations.is_some()
     }
 
+    /// Whether binds that fail are limited.
+    pub(crate) fn counts_failures(&self) -> bool {
+        self.limits.load().failures.is_some()
+    }
+
     /// A bind begins: it counts as failed until [`Self::bind_did_not_fail`] says otherwise, so that attempts made at the
     /// same time are counted, too. Answers what that has to be told; none where failures are not limited.
     ///

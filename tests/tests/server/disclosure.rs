@@ -3,7 +3,7 @@
 
 use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
 use larix_proto::extended::{ExtendedValue, PasswordModify};
-use larix_proto::{ControlBuf, DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope, oid};
+use larix_proto::{ControlBuf, DerefAliases, FilterBuf, MessageId, ModifyOperation, ResultCode, Scope, oid};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::raw::{Answer, Raw, bind};
 
@@ -398,6 +398,27 @@ fn old_passwords_in_transactions_count_for_their_address() {
     assert_eq!(transaction("wrong", false), (0, 0));
     assert_eq!(transaction("wrong", true), (0, 16));
     assert_eq!(transaction("right", true), (51, 1));
+}
+
+/// A copy without an `updateref`, and updates of a transaction that there is not.
+#[test]
+fn a_change_that_is_refused_for_another_reason_counts_as_no_failure() {
+    let copy = format!(
+        "syncrepl rid=1 provider=ldap://127.0.0.1:1 searchbase={SUFFIX} bindmethod=simple retry=\"60 +\"\n"
+    );
+    let (_site, server) = directory("client-limits failures.address=2/h\n", &copy);
+    let mut client = user(&server);
+    for _ in 0..3 {
+        let answer = client.ask(&replace_old(USER, "right")).unwrap();
+        assert_eq!((answer.code, &*answer.text), (53, "shadow context; no update referral"));
+    }
+    let part = control(oid::TRANSACTION_SPECIFICATION, Some(b"none".to_vec()));
+    let delete = modify(USER, &[(ModifyOperation::Delete, "userPassword", &["right"])], &[part]);
+    for _ in 0..3 {
+        assert_eq!(client.ask(&delete).unwrap().code, ResultCode::TXN_ID_INVALID.0);
+    }
+    // Binds are looked at.
+    user(&server);
 }
 
 #[test]

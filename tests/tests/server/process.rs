@@ -294,7 +294,7 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     assert!(server.stop());
 }
 
-/// A service manager that is busy reads later what it is told, and waits for it meanwhile.
+/// A busy service manager reads news later, and waits for it meanwhile.
 #[test]
 fn a_service_manager_without_room_is_told_when_it_has_some() {
     let folder = Folder::new();

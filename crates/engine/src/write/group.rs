@@ -144,8 +144,9 @@ impl<'a, S: Store> Group<'a, S> {
                 let task =
                     outcome.refused.and_then(|at| tasks.get(at)).filter(|_| refusal_details.wrong_password);
                 let judged = task.map_or(Ok(false), |task| self.count_wrong_password(transaction, task))?;
-                let (at, controls) = (outcome.refused, refusal_details.controls);
-                Ok(WriteOutcome { refused: at, controls, judged, ..WriteOutcome::from(result) })
+                let RefusalDetails { controls, wrong_password } = refusal_details;
+                let refused = outcome.refused;
+                Ok(WriteOutcome { refused, controls, judged, wrong_password, ..WriteOutcome::from(result) })
             }
             Err(Failure::Storage(fault)) => Err(fault),
             Ok(()) if no_op => {

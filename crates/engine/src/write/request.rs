@@ -49,6 +49,8 @@ pub struct WriteOutcome {
     pub judged: bool,
     /// Of a bind to an account of a shadow: what its provider is to hear.
     pub forward: Option<Box<Forward>>,
+    /// Of a change that was refused: it has a password as proof that is wrong, or that a password policy does not look at.
+    pub wrong_password: bool,
 }
 
 /// Called once when a change has ended, on the writer's thread or, for what is refused at once, on the caller's. It
@@ -66,6 +68,7 @@ impl From<LdapResult> for WriteOutcome {
             logged: 0..0,
             judged: false,
             forward: None,
+            wrong_password: false,
         }
     }
 }

@@ -276,13 +276,15 @@ impl Pool {
     where
         F: Future<Output = Result<T, Fault>> + Send,
     {
-        let address = self.address.clone();
-        self.runtime.call(self.connect_deadline(), async move {
+        let (address, deadline) = (self.address.clone(), self.connect_deadline());
+        self.runtime.call(deadline, async move {
             let NewConnection { client, connection, .. } = address.connect().await?;
             let connection = tokio::spawn(connection);
             let _abort = AbortOnDrop(Some(connection.abort_handle()));
-            // The deadline is that of the call. One of the role may be too short to make tables in.
-            let settings = format!("{OWN_PATH}; SET statement_timeout = 0; SET lock_timeout = 0");
+            // A time of the role may be too short to make tables in. Without any, the engine would wait on for a lock that nobody here
+            // waits for any more, and for another one with each try.
+            let time = deadline.as_millis();
+            let settings = format!("{OWN_PATH}; SET statement_timeout = {time}; SET lock_timeout = {time}");
             client.batch_execute(&settings).await?;
             work(client).await
         })

@@ -531,27 +531,50 @@ fn a_store_is_made_whatever_time_the_role_has() {
     let (name, _) = engine.database();
     let short = format!("ALTER DATABASE {name} SET lock_timeout = 1");
     engine.sql("postgres", &short).expect("set");
-    let count = |what: &str| {
-        let text = format!(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {what} AND \
-             database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-        );
-        engine.sql(&name, &text).is_some_and(|count| count != "0")
-    };
     let opened = thread::scope(|scope| {
-        // The lock of who makes a store.
-        scope.spawn(|| engine.sql(&name, "SELECT pg_advisory_lock(7809649026153802614), pg_sleep(3600)"));
-        until("somebody has the lock", || count("granted"));
+        scope.spawn(|| engine.sql(&name, HOLDS_MAKING_LOCK));
+        until("somebody has the lock", || has_making_lock(&engine, &name, "granted"));
         let opening = scope.spawn(|| open(&engine, &name, &unhurried()));
-        until("it waits for the lock", || count("NOT granted") || opening.is_finished());
-        let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3600)%' AND \
-                    pid <> pg_backend_pid()";
-        engine.sql("postgres", ends).expect("ended");
+        until("it waits for the lock", || {
+            has_making_lock(&engine, &name, "NOT granted") || opening.is_finished()
+        });
+        engine.sql("postgres", GIVES_MAKING_LOCK_BACK).expect("ended");
         opening.join().expect("it opens")
     });
     let store = opened.expect("open");
     commit(&store, &put(b"a", b"1")).expect("commit");
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+}
+
+/// Takes the lock of a node that makes a store, and keeps it.
+const HOLDS_MAKING_LOCK: &str = "SELECT pg_advisory_lock(7809649026153802614), pg_sleep(3600)";
+const GIVES_MAKING_LOCK_BACK: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE \
+     query LIKE '%pg_sleep(3600)%' AND pid <> pg_backend_pid()";
+
+/// Whether somebody has that lock (`granted`), or waits for it (`NOT granted`).
+fn has_making_lock(engine: &Engine, name: &str, what: &str) -> bool {
+    let text = format!(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {what} AND \
+         database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    );
+    engine.sql(name, &text).is_some_and(|count| count != "0")
+}
+
+/// Each try would leave a connection of the engine behind.
+#[test]
+fn the_engine_does_not_wait_for_a_node_that_has_given_up() {
+    let Some(engine) = Engine::start() else { return };
+    let (name, _) = engine.database();
+    let options = KvOptions { deadline: Duration::from_millis(200), ..unhurried() };
+    thread::scope(|scope| {
+        scope.spawn(|| engine.sql(&name, HOLDS_MAKING_LOCK));
+        until("somebody has the lock", || has_making_lock(&engine, &name, "granted"));
+        let opened = open(&engine, &name, &options).map(drop);
+        until("nobody waits for it", || !has_making_lock(&engine, &name, "NOT granted"));
+        let is_held = has_making_lock(&engine, &name, "granted");
+        engine.sql("postgres", GIVES_MAKING_LOCK_BACK).expect("ended");
+        assert!(opened.is_err() && is_held, "{opened:?}, {is_held}");
+    });
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use larix_engine::overlay::committed::NotTaken;
 use rustix::fs::{FlockOperation, OFlags};
@@ -112,20 +112,10 @@ impl AuditFile {
         let is_free = |number: &u8| self.numbered(*number).symlink_metadata().is_err();
         let last = (1..rotation.keep).find(is_free).unwrap_or(rotation.keep);
         for number in (1..last).rev() {
-            // If it fails, so does the next.
-            let _ = fs::rename(self.numbered(number), self.numbered(number + 1));
+            // The one before it would take its place.
+            renamed(&self.numbered(number), &self.numbered(number + 1))?;
         }
-        let aside = self.numbered(1);
-        match fs::rename(&self.path, &aside) {
-            // Another program has put it aside just now.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!(
-                "{} cannot be renamed to {} ({error}), and grows beyond auditlog-rotate: let the server's user write to the directory, \
-                 and take a mount or an attribute (chattr) away that keeps the file where it is",
-                self.path.display(),
-                aside.display()
-            )),
-            _ => Ok(()),
-        }
+        renamed(&self.path, &self.numbered(1))
     }
 
     fn numbered(&self, number: u8) -> PathBuf {
@@ -149,5 +139,19 @@ impl AuditFile {
             // Moved away, or a pipe.
             _ => Ok(()),
         }
+    }
+}
+
+/// # Errors
+/// Why the file stays where it is. One that is not there has been put aside by another program.
+fn renamed(from: &Path, to: &Path) -> Result<(), String> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(format!(
+            "{} cannot be renamed to {} ({error}), and the audit log grows beyond auditlog-rotate: let the server's user write to the \
+             directory, and take a mount or an attribute (chattr) away that keeps a file where it is",
+            from.display(),
+            to.display()
+        )),
+        _ => Ok(()),
     }
 }

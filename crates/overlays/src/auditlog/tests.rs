@@ -186,6 +186,29 @@ fn a_file_that_stays_in_its_place_takes_none_of_the_others_away() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "one one\ntwo two\n");
 }
 
+/// As with an old one that may not be replaced (chattr +i).
+#[test]
+fn an_old_file_that_stays_in_its_place_takes_no_newer_one_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("audit");
+    let (first, second) = (folder.path().join("audit.01"), folder.path().join("audit.02"));
+    fs::write(&first, "1").unwrap();
+    fs::create_dir(&second).unwrap();
+    let file = AuditFile {
+        path: path.clone(),
+        non_blocking: false,
+        rotation: Some(Rotation { keep: 2, bytes: 10 }),
+    };
+    assert_eq!(appended(&file, "one one\n"), Ok(None));
+    let trouble = appended(&file, "two two\n").unwrap().unwrap();
+    assert!(trouble.contains("audit.01 cannot be renamed to"), "{trouble}");
+    assert_eq!(fs::read_to_string(&first).unwrap(), "1");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one one\ntwo two\n");
+    fs::remove_dir(&second).unwrap();
+    assert_eq!(appended(&file, "three\n"), Ok(None));
+    assert_eq!(fs::read_to_string(&second).unwrap(), "1");
+}
+
 #[test]
 #[expect(clippy::disallowed_methods, reason = "nothing says that a thread waits for a lock of a file")]
 fn audit_logs_of_several_databases_share_a_file() {

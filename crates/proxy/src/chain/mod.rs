@@ -24,7 +24,7 @@ use larix_schema::NormalDn;
 
 use crate::identity::Asker;
 use crate::job::Outcome;
-use crate::request::password_changed;
+use crate::request::{changed, password_changed};
 
 pub use behavior::{Behavior, Wish};
 pub use counted::Counted;
@@ -239,10 +239,7 @@ impl Interceptor for Chain {
         };
         let Some(start) = start else { return next.update(context, changes, done) };
         let follow = move |outcome: WriteOutcome| match is_referral(&outcome.result) {
-            true => drop(start.follow(outcome.result, move |outcome| {
-                let controls = outcome.controls;
-                done(WriteOutcome { controls, ..WriteOutcome::from(outcome.result) });
-            })),
+            true => drop(start.follow(outcome.result, move |outcome| done(changed(outcome)))),
             false => done(outcome),
         };
         next.update(context, changes, Box::new(follow))

@@ -536,7 +536,7 @@ impl<S: Store> SyncSearch<S> {
         if self.elsewhere && self.request.peer {
             text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(CONTENT_WHOLE);
         }
-        if self.goes_through && self.request.peer {
+        if self.goes_through && self.request.peer && self.has_all_subentries() {
             text.iter_mut().for_each(|text| text.push_str(SUBENTRIES_SENT));
         }
         let cookie = text.as_deref().map(str::as_bytes);
@@ -563,6 +563,16 @@ impl<S: Store> SyncSearch<S> {
 
     pub(super) fn server_id(&self) -> u16 {
         self.server_id
+    }
+
+    /// Whether no other server fills the content. One that does may have sent no subentries: a slapd, or a Larix of an earlier version.
+    fn has_all_subentries(&self) -> bool {
+        self.parts.iter().all(|part| {
+            part.served.database().is_ok_and(|database| {
+                let settings = database.current_settings();
+                !(settings.shadow || settings.multi_provider)
+            })
+        })
     }
 
     /// Whether nothing in a part's database was changed here first.

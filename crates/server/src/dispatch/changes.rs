@@ -92,7 +92,7 @@ impl Dispatcher {
         let done = move |outcome: WriteOutcome| {
             record.into_iter().for_each(|record| record.changed(&outcome));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
-            proof.into_iter().for_each(|proof| proof.ended(outcome.result.code));
+            proof.into_iter().for_each(|proof| proof.ended(&outcome));
             completer.complete(Completion::Write(outcome));
         };
         if self.session.must_change_password && self.brings_password(&request.operation) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::time::Clock;
-use larix_engine::write::WriteOperation;
+use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
 
 use super::{Dispatcher, RunningSearch};
@@ -12,23 +12,28 @@ use crate::connection::{Operation, StartOutcome};
 use crate::server::Server;
 use crate::statistics::{ConnectionRecord, OperationKind};
 
-/// A change that names an old password has paid as a bind does.
+/// A change that names an old password has paid as a bind does. It gets that back when this is dropped.
 #[derive(Debug)]
 pub(super) struct PaidProof {
     server: Arc<Server>,
     record: Arc<ConnectionRecord>,
-    paid: PaidToken,
+    /// None: it stays counted.
+    paid: Option<PaidToken>,
 }
 
 impl PaidProof {
     /// The change has ended so. It stays counted if there is no such value, or a password policy does not take it as proof.
-    pub(super) fn ended(self, code: ResultCode) {
-        if matches!(code, ResultCode::NO_SUCH_ATTRIBUTE | ResultCode::UNWILLING_TO_PERFORM) {
-            return;
+    pub(super) fn ended(mut self, outcome: &WriteOutcome) {
+        if outcome.wrong_password || outcome.result.code == ResultCode::NO_SUCH_ATTRIBUTE {
+            self.paid = None;
         }
-        if let Some(admitted) = &self.record.admitted {
-            let now = self.server.clock.monotonic();
-            self.server.admission.bind_did_not_fail(admitted, self.paid, now);
+    }
+}
+
+impl Drop for PaidProof {
+    fn drop(&mut self) {
+        if let (Some(paid), Some(admitted)) = (self.paid, &self.record.admitted) {
+            self.server.admission.bind_did_not_fail(admitted, paid, self.server.clock.monotonic());
         }
     }
 }
@@ -96,14 +101,14 @@ impl Dispatcher {
     /// # Errors
     /// As [`Self::proof_begins`].
     pub(super) fn paid_proof(&self, operation: &WriteOperation) -> Result<Option<PaidProof>, LdapResult> {
-        if !self.names_old_password(operation) {
+        if !self.server.admission.counts_failures() || !self.names_old_password(operation) {
             return Ok(None);
         }
         let paid = self.proof_begins()?;
         Ok(paid.map(|paid| PaidProof {
             server: Arc::clone(&self.server),
             record: Arc::clone(&self.record),
-            paid,
+            paid: Some(paid),
         }))
     }
 

@@ -56,14 +56,19 @@ impl Dispatcher {
     /// Whether one of these parts of a change has passwords.
     fn has_passwords(&self, operation: &WriteOperation, parts: &[ModifyOperation]) -> bool {
         let WriteOperation::Modify { changes, .. } = operation else { return false };
+        let mut with_values = changes
+            .iter()
+            .filter(|change| parts.contains(&change.operation) && !change.attribute.values.is_empty())
+            .peekable();
+        if with_values.peek().is_none() {
+            return false;
+        }
         let databases = self.server.databases();
         let schema = databases.schema();
-        changes.iter().any(|change| {
-            parts.contains(&change.operation)
-                && !change.attribute.values.is_empty()
-                && schema
-                    .describe(&change.attribute.description)
-                    .is_ok_and(|description| is_password(schema, &description))
+        with_values.any(|change| {
+            schema
+                .describe(&change.attribute.description)
+                .is_ok_and(|description| is_password(schema, &description))
         })
     }
 

@@ -21,8 +21,8 @@ pub(crate) struct Transaction {
     requests: Vec<WriteRequest>,
     /// The message of each.
     messages: Vec<MessageId>,
-    /// What old passwords in them have paid.
-    proofs: Vec<PaidProof>,
+    /// What old passwords in them have paid, and in which of them.
+    proofs: Vec<(usize, PaidProof)>,
 }
 
 impl Transaction {
@@ -105,8 +105,9 @@ impl Dispatcher {
                     return exceeded.into();
                 }
                 transaction.bytes = bytes;
+                let number = transaction.requests.len();
+                transaction.proofs.extend(proof.map(|proof| (number, proof)));
                 transaction.requests.push(request);
-                transaction.proofs.extend(proof);
                 transaction.messages.push(in_flight.operation.id);
                 LdapResult::success()
             }
@@ -134,8 +135,6 @@ impl Dispatcher {
             return refuse(ResultCode::TXN_ID_INVALID, "invalid transaction identifier");
         };
         if !end.commit {
-            // Nobody looks at its passwords.
-            transaction.proofs.into_iter().for_each(|proof| proof.ended(ResultCode::SUCCESS));
             let aborted = LdapResult::with(ResultCode::SUCCESS, "transaction aborted");
             self.answer_extended(&in_flight, &aborted, None, out);
             return Ok(StartOutcome::Answered);
@@ -150,7 +149,10 @@ impl Dispatcher {
         let origin = first.and_then(|first| self.note_origin(first.operation.target()));
         let done = move |outcome: WriteOutcome| {
             record_transaction(noted, &outcome);
-            proofs.into_iter().for_each(|proof| proof.ended(outcome.result.code));
+            // Those before the update that was refused are right, and nobody looked at those behind it.
+            let refused = outcome.refused;
+            let judged = proofs.into_iter().filter(|(number, _)| refused.is_none_or(|at| at == *number));
+            judged.for_each(|(_, proof)| proof.ended(&outcome));
             origin.into_iter().for_each(|origin| origin.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };

@@ -374,25 +374,33 @@ fn refuse_empty_file(path: &Path) -> Result<(), OpenError> {
 /// is a rare one, whose pages are looked at.
 #[expect(clippy::host_endian_bytes, reason = "LMDB's file is in the machine's byte order")]
 fn refuse_cut_file(path: &Path, env: &Env<WithTls>) -> Result<(), OpenError> {
-    // Before the length: the process that serves makes the file longer before it makes a page the last one.
-    let last_page = env.info().last_page_number as u64;
     let failed = |error| file_error(path, DATA_FILE, error);
     let data = File::open(path.join(DATA_FILE)).map_err(failed)?;
     let mut page_bytes = [0; 4];
     data.read_exact_at(&mut page_bytes, PAGE_SIZE_AT).map_err(failed)?;
-    let needed = u64::from(u32::from_ne_bytes(page_bytes)).saturating_mul(last_page.saturating_add(1));
-    let length = data.metadata().map_err(failed)?.len();
-    if length >= needed {
-        return Ok(());
+    let page_bytes = u64::from(u32::from_ne_bytes(page_bytes));
+    let mut attempts = READER_ATTEMPTS;
+    loop {
+        // Before the length: the process that serves makes the file longer before it makes a page the last one.
+        let found = env.info();
+        let needed = page_bytes.saturating_mul((found.last_page_number as u64).saturating_add(1));
+        let length = data.metadata().map_err(failed)?.len();
+        if length >= needed {
+            return Ok(());
+        }
+        let is_near = length.saturating_add(TAIL_BYTES_MAX) >= needed;
+        if is_near && pages::is_tail_unused(&data).map_err(failed)? {
+            return Ok(());
+        }
+        attempts -= 1;
+        // That process may have committed twice meanwhile, and written to pages that were read here.
+        if attempts == 0 || env.info().last_txn_id == found.last_txn_id {
+            let what = format!(
+                "{DATA_FILE} was cut, as by a copy that was broken off: it has {length} bytes of {needed}; put a backup back"
+            );
+            return Err(corrupt(path, what));
+        }
     }
-    let is_near = length.saturating_add(TAIL_BYTES_MAX) >= needed;
-    if is_near && pages::is_tail_unused(&data).map_err(failed)? {
-        return Ok(());
-    }
-    let what = format!(
-        "{DATA_FILE} was cut, as by a copy that was broken off: it has {length} bytes of {needed}; put a backup back"
-    );
-    Err(corrupt(path, what))
 }
 
 /// LMDB makes its lock file without room on the disk, and writes to a map of it: on a full disk that ends the process by SIGBUS. Where there
