@@ -30,7 +30,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// Servers that take changes, with conflicts settled by entries.
-    pub(crate) fn of(tree: Tree) -> Self {
+    pub(crate) const fn of(tree: Tree) -> Self {
         Self {
             tree,
             values: false,
