@@ -18,7 +18,19 @@ impl Site {
     /// # Panics
     /// When the temporary folder cannot be written.
     pub fn new(kind: Kind, body: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::new_in(tempfile::tempdir().expect("a temporary folder"), kind, body)
+    }
+
+    /// The same in a folder on the disk, where that of temporary files may be in memory: for tests that meet a moment between two steps.
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn on_disk(kind: Kind, body: &str) -> Self {
+        let folder = tempfile::tempdir_in("/var/tmp").or_else(|_| tempfile::tempdir());
+        Self::new_in(folder.expect("a temporary folder"), kind, body)
+    }
+
+    fn new_in(folder: tempfile::TempDir, kind: Kind, body: &str) -> Self {
         let data = folder.path().join("data");
         std::fs::create_dir(&data).expect("a folder for the database");
         let mut text = String::new();

@@ -68,7 +68,7 @@ impl Machine {
 
     /// `more`: of a further URL, what stands before the port.
     fn start_on(body: &str, as_directory: bool, ldif: &str, more: &str, user: Option<&str>) -> Self {
-        let site = Site::new(Kind::Slapd, &format!("pidfile @DATA@/slapd.pid\n{body}"));
+        let site = Site::on_disk(Kind::Slapd, &format!("pidfile @DATA@/slapd.pid\n{body}"));
         // The others begin empty; slaptest wants them to be there.
         for suffix in body.lines().filter_map(|line| line.strip_prefix("suffix ")) {
             site.load_into(Some(suffix), if suffix == SUFFIX { ldif } else { "" });
