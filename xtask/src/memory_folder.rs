@@ -1,5 +1,5 @@
-//! Where tests keep their files: in memory, where the machine has a file system for that. The servers that they start make some hundred
-//! thousand commits, and each would wait for the disk. The tests without packages, and the load generator's scenarios, use the disk.
+//! Where tests keep their files: in memory, where the machine has a file system for that. The servers that they start commit
+//! often, and each commit would wait for the disk. The tests without packages, and the load generator's scenarios, use the disk.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,9 @@ use std::process::Command;
 const VARIABLE: &str = "TMPDIR";
 /// Linux has a file system in memory there (shm_overview(7)).
 const MEMORY: &str = "/dev/shm";
-/// Free bytes that it must have. All tests together take a quarter.
+/// How its name begins; the number of the process follows.
+const NAME: &str = "larix-tests-";
+/// Free bytes that it must have. All tests together took 0.9 GB.
 const LEAST_BYTES: u64 = 4 << 30;
 
 /// A folder in memory that is removed when this is dropped.
@@ -18,16 +20,21 @@ const LEAST_BYTES: u64 = 4 << 30;
 pub(crate) struct MemoryFolder(PathBuf);
 
 impl MemoryFolder {
-    /// None if the caller names a folder, or if there is not enough memory for one.
+    /// None if the caller names a folder, if there is not enough memory for one, or if no program may be started from there.
     pub(crate) fn make() -> Option<Self> {
-        if std::env::var_os(VARIABLE).is_some() || free_bytes(Path::new(MEMORY))? < LEAST_BYTES {
+        let memory = Path::new(MEMORY);
+        if std::env::var_os(VARIABLE).is_some() {
             return None;
         }
-        Self::make_in(Path::new(MEMORY))
+        remove_left(memory);
+        if free_bytes(memory)? < LEAST_BYTES {
+            return None;
+        }
+        Self::make_in(memory)
     }
 
     fn make_in(memory: &Path) -> Option<Self> {
-        let path = memory.join(format!("larix-tests-{}", std::process::id()));
+        let path = memory.join(format!("{NAME}{}", std::process::id()));
         std::fs::create_dir(&path).ok()?;
         let folder = Self(path);
         // As with /tmp: engines that tests start as other users have files there.
@@ -47,9 +54,24 @@ impl Drop for MemoryFolder {
     }
 }
 
-/// Those of the file system, and of the memory that it is in, whichever is less.
+/// Removes folders of processes that have ended without doing so, by Ctrl-C for instance.
+fn remove_left(memory: &Path) {
+    for entry in std::fs::read_dir(memory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse::<u32>().ok());
+        if number.is_some_and(|number| !Path::new("/proc").join(number.to_string()).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Those of the file system, and of the memory that it is in, whichever is less. None if no program may be started from there, as where
+/// it is mounted `noexec`.
 fn free_bytes(path: &Path) -> Option<u64> {
     let disk = rustix::fs::statvfs(path).ok()?;
+    if disk.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC) {
+        return None;
+    }
     let memory = available(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
     Some(disk.f_bavail.saturating_mul(disk.f_frsize).min(memory))
 }
@@ -75,6 +97,23 @@ mod tests {
         std::fs::create_dir(folder.0.join("data")).expect("a folder in it");
         drop(folder);
         assert_eq!(std::fs::read_dir(memory.path()).expect("it can be read").count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let memory = tempfile::tempdir().expect("a folder");
+        let own = format!("{NAME}{}", std::process::id());
+        // No process has this number.
+        for name in [&*format!("{NAME}{}", u32::MAX), &own, "larix-tests-other"] {
+            std::fs::create_dir_all(memory.path().join(name).join("data")).expect("a folder in it");
+        }
+        remove_left(memory.path());
+        let left = std::fs::read_dir(memory.path()).expect("it can be read");
+        let mut left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
+        left.sort();
+        let mut expected = [own, "larix-tests-other".to_owned()];
+        expected.sort();
+        assert_eq!(left, expected.map(std::ffi::OsString::from));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Drop for Asking {
         state.is_asking = false;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        // A waiter that is dropped says so to its client. Not before this: a client that comes back has another thread ask.
+        // Clients hear of it when their waiters are dropped: only now, so that one that comes back at once has another thread ask.
         drop((waiting, std::mem::take(&mut self.waiting)));
     }
 }
