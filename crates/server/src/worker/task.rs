@@ -146,10 +146,13 @@ impl<'c> Task<'c> {
                 break;
             }
         }
-        if self.connection.wants_input()
-            && let Some(count) = self.read()?
-        {
-            return self.take_input(count).await;
+        if self.connection.wants_input() {
+            // Without waiting: what comes later wakes the task.
+            let input = std::future::poll_fn(|context| Poll::Ready(self.poll_input(context))).await;
+            if let Poll::Ready(read) = input {
+                self.lend();
+                return self.take_input(read?).await;
+            }
         }
         Ok(turn.unwrap_or_else(|| {
             self.lend();
@@ -216,11 +219,8 @@ impl<'c> Task<'c> {
             return Poll::Ready(TaskEvent::Event(event));
         }
         if reads {
-            let mut buffer = self.core.read_buffer.borrow_mut();
-            let mut buffer = ReadBuf::new(&mut buffer);
-            // A read that does not fill the buffer counts as the last one, which saves a system call for each request.
-            match self.stream.poll_read(context, &mut buffer) {
-                Poll::Ready(Ok(())) => return Poll::Ready(TaskEvent::Read(buffer.filled().len())),
+            match self.poll_input(context) {
+                Poll::Ready(Ok(count)) => return Poll::Ready(TaskEvent::Read(count)),
                 Poll::Ready(Err(_)) => return Poll::Ready(TaskEvent::Lost),
                 Poll::Pending => {}
             }
@@ -282,15 +282,13 @@ impl<'c> Task<'c> {
         }
     }
 
-    /// Reads once. `None`: there is no input.
-    fn read(&mut self) -> Result<Option<usize>, TaskEnd> {
-        self.lend();
-        let read = self.stream.try_read(&mut self.core.read_buffer.borrow_mut());
-        match read {
-            Ok(count) => Ok(Some(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(_) => Err(TaskEnd::Lost),
-        }
+    /// Reads once into the worker's buffer; how many bytes. A read that does not fill the buffer counts as the last one until the
+    /// loop hears of more, which saves a system call for each request.
+    fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, TaskEnd>> {
+        let mut buffer = self.core.read_buffer.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut buffer);
+        let read = self.stream.poll_read(context, &mut buffer);
+        read.map(|read| read.map(|()| buffer.filled().len()).map_err(|_| TaskEnd::Lost))
     }
 
     /// Takes the first `count` bytes of the worker's buffer; 0 is the end of the input. After a full buffer, other connections have their
