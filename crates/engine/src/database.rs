@@ -33,8 +33,9 @@ use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
 use crate::overlay::shown::ShownEntries;
+use crate::search::KeptLists;
 use crate::tables::{FORMAT, FORMAT_OLDEST, FORMAT_SHARED, META, meta};
-use crate::time::RandomSource;
+use crate::time::{Monotonic, RandomSource};
 use crate::tree::{FoundChildren, Names};
 use attribute_commits::AttributeCommits;
 pub(crate) use attribute_commits::is_altered;
@@ -42,6 +43,7 @@ use facts::CommitFacts;
 
 pub use ahead::READ_FIRST;
 pub(crate) use ahead::{facts as facts_ahead, path as path_ahead};
+pub(crate) use facts::Configured;
 pub use mirror::{Mirror, Mirrored, MirroredEntry};
 pub use settings::{
     DatabaseSettings, GluedContexts, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix,
@@ -161,6 +163,7 @@ pub struct Database<S> {
     /// A provider sent the states of entries: they are kept, whatever the configuration says of that.
     states_kept: AtomicBool,
     index_uses: IndexUses,
+    kept_lists: KeptLists,
     index_work: WorkBoard,
     writes: WriteBoard,
     following: log::Following,
@@ -230,6 +233,7 @@ impl<S: Store> Database<S> {
             cookie_secret,
             states_kept: AtomicBool::new(states_kept),
             index_uses: IndexUses::default(),
+            kept_lists: KeptLists::default(),
             index_work: WorkBoard::default(),
             writes: WriteBoard::default(),
             following: log::Following::default(),
@@ -423,6 +427,11 @@ impl<S: Store> Database<S> {
         &self.index_uses
     }
 
+    /// Gives back the memory of sorted lists that no client has asked for in a while.
+    pub fn drop_old_lists(&self, now: Monotonic) {
+        self.kept_lists.drop_old(now);
+    }
+
     /// Where the writer counts what it does.
     pub fn writes(&self) -> &WriteBoard {
         &self.writes
@@ -496,7 +505,8 @@ impl<S: Store> Database<S> {
         let generation = facts.generation ^ since.rotate_left(u64::BITS / 2);
         let names = Names::of_generation(snapshot, self.instance, generation);
         let uses = Some((self.instance, &self.index_uses));
-        Ok(View { names, snapshot, state, facts: Some(facts), uses })
+        let kept_lists = Some(&self.kept_lists);
+        Ok(View { names, snapshot, state, facts: Some(facts), uses, kept_lists })
     }
 }
 

@@ -76,6 +76,8 @@ pub struct VirtualListView {
     /// Entries wanted behind it.
     pub after_count: u32,
     pub target: ViewTarget,
+    /// The list that an earlier answer named.
+    pub context: Option<u64>,
 }
 
 /// What a virtual list view is looked at around.
@@ -349,8 +351,10 @@ pub(super) fn virtual_list_view(control: &Control<'_>, name: &str) -> Result<Vir
         VlvTarget::Offset { offset, content_count } => ViewTarget::Offset { offset, content_count },
         VlvTarget::GreaterOrEqual(value) => ViewTarget::GreaterOrEqual(value.to_vec()),
     };
-    let VlvRequest { before_count, after_count, .. } = request;
-    Ok(VirtualListView { critical: control.critical, before_count, after_count, target })
+    let VlvRequest { before_count, after_count, context_id, .. } = request;
+    // One that this server has not given names no list.
+    let context = context_id.and_then(|id| Some(u64::from_be_bytes(id.try_into().ok()?)));
+    Ok(VirtualListView { critical: control.critical, before_count, after_count, target, context })
 }
 
 pub(super) fn dereference(control: &Control<'_>) -> Result<Dereference, LdapResult> {

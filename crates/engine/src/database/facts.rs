@@ -19,15 +19,16 @@ const BASES_MAX: usize = 4;
 /// Databases a thread remembers; more than one process serves.
 const DATABASES_MAX: usize = 64;
 
+/// Which configuration of a database something was found with, and where its catalog and settings lie: others may say otherwise.
+pub(crate) type Configured = (u64, usize, usize);
+
 /// Facts of one commit.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct CommitFacts {
     /// Tells databases of this process apart.
     instance: u64,
     commit: u64,
-    /// Which configuration of the database this was found with, and where its catalog and settings lie: others may say
-    /// otherwise.
-    made_with: (u64, usize, usize),
+    pub(crate) made_with: Configured,
     pub(crate) generation: u64,
     /// The suffix entry, when there is but one suffix: every entry is below it.
     pub(crate) only_suffix: Option<EntryId>,

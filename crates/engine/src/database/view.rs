@@ -15,6 +15,7 @@ use crate::catalog::CatalogEdit;
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::index::uses::IndexUses;
+use crate::search::KeptLists;
 use crate::tables::ENTRIES;
 use crate::tree::{self, LocatedEntry, Names};
 
@@ -29,6 +30,8 @@ pub struct View<'s, N> {
     pub(crate) facts: Option<CommitFacts>,
     /// The counters of the use of indexes, with the database's instance; none for the writer.
     pub(crate) uses: Option<(u64, &'s IndexUses)>,
+    /// Where sorted lists are kept; none for the writer.
+    pub(crate) kept_lists: Option<&'s KeptLists>,
 }
 
 impl<N> Clone for View<'_, N> {
@@ -39,6 +42,7 @@ impl<N> Clone for View<'_, N> {
             names: self.names,
             facts: self.facts,
             uses: self.uses,
+            kept_lists: self.kept_lists,
         }
     }
 }
@@ -100,6 +104,7 @@ impl<'s, N: Snapshot> View<'s, N> {
             state: Guard::from_inner(state),
             facts: None,
             uses: None,
+            kept_lists: None,
         }
     }
 

@@ -40,6 +40,10 @@ impl Binding {
         self.0.update((part.len() as u64).to_be_bytes());
         self.0.update(part);
     }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
+        self.0.clone().finalize().into()
+    }
 }
 
 impl Default for Binding {
@@ -79,7 +83,7 @@ fn tag(secret: &[u8; COOKIE_SECRET_LENGTH], binding: &Binding, payload: &[u8]) -
     let mut out = [0; TAG_LENGTH];
     // HMAC takes keys of any length.
     if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) {
-        mac.update(&binding.0.clone().finalize());
+        mac.update(&binding.digest());
         mac.update(payload);
         out.iter_mut().zip(mac.finalize().into_bytes()).for_each(|(to, from)| *to = from);
     }

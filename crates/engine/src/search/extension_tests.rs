@@ -27,7 +27,13 @@ fn view(before_count: u32, after_count: u32, target: ViewTarget) -> RequestContr
     let key = SortKey { attribute: "sn".to_owned(), rule: None, reverse: false };
     RequestControls::from(ControlValues {
         sort: Some(SortRequest { critical: true, keys: vec![key] }),
-        vlv: Some(Box::new(VirtualListView { critical: true, before_count, after_count, target })),
+        vlv: Some(Box::new(VirtualListView {
+            critical: true,
+            before_count,
+            after_count,
+            target,
+            context: None,
+        })),
         ..ControlValues::default()
     })
 }

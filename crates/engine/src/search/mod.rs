@@ -23,6 +23,9 @@ pub(crate) mod hidden;
 pub mod internal;
 #[cfg(test)]
 mod internal_tests;
+mod kept_lists;
+#[cfg(test)]
+mod kept_lists_tests;
 pub mod limits;
 mod named;
 mod pace;
@@ -47,5 +50,6 @@ mod window;
 pub use crate::filter::{Filter, FilterContext};
 pub use entry::GuardedEntry;
 pub use gate::Gate;
+pub(crate) use kept_lists::KeptLists;
 pub use references::REFERENCES_LIMIT;
 pub use task::{Budget, SearchInput, SearchTask, Step};

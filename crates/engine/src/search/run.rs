@@ -1,6 +1,8 @@
 //! The slices of a search go through its candidates.
 
 use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
 
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
 use larix_schema::NormalDn;
@@ -12,6 +14,7 @@ use super::computed::{HolderIndex, Sight};
 use super::dereference;
 use super::entry::GuardedEntry;
 use super::gate::Gate;
+use super::kept_lists::Matches;
 use super::pace::Pace;
 use super::pages::Pages;
 use super::referral;
@@ -117,10 +120,10 @@ impl IndexProof {
 pub(super) enum State {
     Fresh,
     Running(Progress),
-    /// All matches by sort key, and how many were answered.
+    /// All matches by sort key, and which of them are still to be answered.
     Sorted {
-        matches: Vec<(Vec<u8>, EntryId)>,
-        done: usize,
+        matches: Arc<Matches>,
+        places: Range<usize>,
     },
 }
 
@@ -133,9 +136,11 @@ pub(super) struct Progress {
     /// The last candidate looked at.
     pub(super) last: EntryId,
     /// Matches so far, with their sort keys, when the search is sorted.
-    pub(super) sorted: Vec<(Vec<u8>, EntryId)>,
+    pub(super) sorted: Matches,
     /// Bytes of these.
     pub(super) sorted_bytes: usize,
+    /// References were found among them.
+    pub(super) has_references: bool,
     /// What the indexes have proved of the candidates, for the view of this slice.
     proved: IndexProof,
 }
@@ -213,6 +218,7 @@ impl SearchTask {
             last,
             sorted: Vec::new(),
             sorted_bytes: 0,
+            has_references: false,
             proved: IndexProof::Nothing,
         })
     }

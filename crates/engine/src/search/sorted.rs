@@ -1,13 +1,18 @@
-//! Searches whose answer is sorted: all matches are found first, by sort key and id, then answered in that order.
+//! Searches whose answer is sorted: all matches are found first, by sort key and id, then answered in that order. Another part of
+//! the same list, the next page or view, is answered from the list that was kept ([`kept_lists`](super::kept_lists)).
+
+use std::ops::Range;
+use std::sync::Arc;
 
 use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_store::Snapshot;
 
 use super::entry::GuardedEntry;
 use super::gate::Gate;
+use super::kept_lists::{KeptList, Matches};
 use super::pace::Pace;
 use super::pages::Pages;
-use super::run::{CandidateOutcome, IndexProof, MatchOrReference, State};
+use super::run::{CandidateOutcome, IndexProof, MatchOrReference, Progress, State};
 use super::task::{Budget, End, SearchTask, Step};
 use super::window;
 use crate::database::View;
@@ -29,70 +34,142 @@ pub(super) fn run<N: Snapshot>(
     budget: Budget<'_>,
 ) -> Result<Step, End> {
     let mut pace = Pace::new(budget, task.deadline, !matches!(task.state, State::Fresh))?;
-    if !matches!(task.state, State::Sorted { .. }) {
-        let mut progress = task.take_progress(view, gate)?;
-        let is_first_page = task.pages.as_ref().is_none_or(|pages| pages.last().is_none());
-        let step = task.go_on(view, gate, &mut progress, &mut pace, &mut |task, found, progress| {
-            match found {
-                MatchOrReference::Reference(seen) if is_first_page => task.reference(seen, out)?,
-                MatchOrReference::Reference(_) => {}
-                MatchOrReference::Match(seen) => {
-                    let Some(order) = &task.order else { return Ok(None) };
-                    // What is not shown is not counted either.
-                    if !seen.is_shown()? {
-                        return Ok(None);
-                    }
-                    let key = order.key(&view.schema, seen)?;
-                    progress.sorted_bytes += key.capacity() + MATCH_BYTES;
-                    if progress.sorted.len() >= SORT_LIMIT || progress.sorted_bytes > SORT_BYTES {
-                        return Err(too_many().into());
-                    }
-                    progress.sorted.push((key, seen.reader.view.id()));
-                }
-            }
-            Ok(None)
-        });
-        match step {
-            Ok(None) => {}
-            Ok(Some(step)) => {
-                task.state = State::Running(progress);
-                return Ok(step);
-            }
-            Err(end) => {
-                if end.is_for_steps() {
-                    task.state = State::Running(progress);
-                }
-                return Err(end);
-            }
-        }
-        let mut matches = progress.sorted;
-        matches.sort_unstable();
-        look_through(task, view, &mut matches)?;
-        let done = match task.pages.as_ref().and_then(Pages::last) {
-            Some((key, id)) => matches.partition_point(|(k, i)| (k.as_slice(), *i) <= (key, id)),
-            None => 0,
-        };
-        task.state = State::Sorted { matches, done };
+    if matches!(task.state, State::Fresh)
+        && let Some(kept) = kept_list(task, view, budget)
+    {
+        begin(task, view, kept.matches, Some(kept.number))?;
     }
-    let State::Sorted { matches, mut done } = std::mem::replace(&mut task.state, State::Fresh) else {
+    if !matches!(task.state, State::Sorted { .. })
+        && let Some(step) = sort(task, view, gate, out, &mut pace, budget)?
+    {
+        return Ok(step);
+    }
+    let State::Sorted { matches, mut places } = std::mem::replace(&mut task.state, State::Fresh) else {
         return Ok(Step::More);
     };
-    let end = answer(task, view, gate, &matches, &mut done, out, &mut pace);
-    task.state = State::Sorted { matches, done };
+    let end = answer(task, view, gate, &matches, &mut places, out, &mut pace);
+    task.state = State::Sorted { matches, places };
     end
+}
+
+/// Finds all matches and sorts them. A step: more of them are to be found.
+fn sort<N: Snapshot>(
+    task: &mut SearchTask,
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    out: &mut Vec<u8>,
+    pace: &mut Pace<'_>,
+    budget: Budget<'_>,
+) -> Result<Option<Step>, End> {
+    let mut progress = task.take_progress(view, gate)?;
+    let is_first_page = task.pages.as_ref().is_none_or(|pages| pages.last().is_none());
+    let step = task.go_on(view, gate, &mut progress, pace, &mut |task, found, progress| {
+        match found {
+            MatchOrReference::Reference(seen) => {
+                progress.has_references = true;
+                if is_first_page {
+                    task.reference(seen, out)?;
+                }
+            }
+            MatchOrReference::Match(seen) => {
+                let Some(order) = &task.order else { return Ok(None) };
+                // What is not shown is not counted either.
+                if !seen.is_shown()? {
+                    return Ok(None);
+                }
+                let key = order.key(&view.schema, seen)?;
+                progress.sorted_bytes += key.capacity() + MATCH_BYTES;
+                if progress.sorted.len() >= SORT_LIMIT || progress.sorted_bytes > SORT_BYTES {
+                    return Err(too_many().into());
+                }
+                progress.sorted.push((key, seen.reader.view.id()));
+            }
+        }
+        Ok(None)
+    });
+    match step {
+        Ok(None) => {}
+        Ok(Some(step)) => {
+            task.state = State::Running(progress);
+            return Ok(Some(step));
+        }
+        Err(end) => {
+            if end.is_for_steps() {
+                task.state = State::Running(progress);
+            }
+            return Err(end);
+        }
+    }
+    let Progress { mut sorted, sorted_bytes, has_references, .. } = progress;
+    sorted.sort_unstable();
+    sorted.shrink_to_fit();
+    let matches = Arc::new(sorted);
+    // References are to be found again each time.
+    let number = if has_references { None } else { keep(task, view, (&matches, sorted_bytes), budget) };
+    begin(task, view, matches, number).map(|()| None)
+}
+
+/// The list that the client goes on with, if it is kept.
+fn kept_list<N: Snapshot>(task: &SearchTask, view: &View<'_, N>, budget: Budget<'_>) -> Option<KeptList> {
+    let (key, lists, facts) = (task.list_key.as_ref()?, view.kept_lists?, view.facts?);
+    let number = match (&task.controls.vlv, &task.pages) {
+        (Some(vlv), _) => Some(vlv.context?),
+        (None, Some(pages)) if pages.last().is_some() => None,
+        (None, _) => return None,
+    };
+    lists.find(key, facts.made_with, number, budget.clock.monotonic())
+}
+
+/// Keeps the list of this search for another part of it; its number then.
+fn keep<N: Snapshot>(
+    task: &SearchTask,
+    view: &View<'_, N>,
+    list: (&Arc<Matches>, usize),
+    budget: Budget<'_>,
+) -> Option<u64> {
+    let (key, lists, facts) = (task.list_key.as_ref()?, view.kept_lists?, view.facts?);
+    lists.keep(key, facts.made_with, list, budget.clock.monotonic())
+}
+
+/// Begins to answer the part that is wanted.
+fn begin<N: Snapshot>(
+    task: &mut SearchTask,
+    view: &View<'_, N>,
+    matches: Arc<Matches>,
+    number: Option<u64>,
+) -> Result<(), End> {
+    let mut places = 0..matches.len();
+    if let (Some(control), Some(order)) = (&task.controls.vlv, &task.order) {
+        match window::window(&view.schema, order, control, &matches) {
+            Ok(shown) => {
+                let response = window::response(ResultCode::SUCCESS, shown.target, matches.len(), number);
+                task.response_controls.push(response);
+                places = shown.places;
+            }
+            Err(code) => {
+                task.response_controls.push(window::response(code, 0, matches.len(), number));
+                return Err(ResultCode::VLV_ERROR.into());
+            }
+        }
+    }
+    if let Some((key, id)) = task.pages.as_ref().and_then(Pages::last) {
+        places.start = matches.partition_point(|(k, i)| (k.as_slice(), *i) <= (key, id));
+    }
+    task.state = State::Sorted { matches, places };
+    Ok(())
 }
 
 fn answer<N: Snapshot>(
     task: &mut SearchTask,
     view: &View<'_, N>,
     gate: &Gate<'_>,
-    matches: &[(Vec<u8>, EntryId)],
-    done: &mut usize,
+    matches: &Matches,
+    places: &mut Range<usize>,
     out: &mut Vec<u8>,
     pace: &mut Pace<'_>,
 ) -> Result<Step, End> {
     let base = task.base_id.unwrap_or(EntryId::ROOT);
-    while let Some((_, id)) = matches.get(*done) {
+    while let Some((_, id)) = matches.get(places.start).filter(|_| !places.is_empty()) {
         if out.len() >= pace.bytes() {
             return Ok(Step::Blocked);
         }
@@ -101,7 +178,7 @@ fn answer<N: Snapshot>(
         }
         if task.pages.is_some() {
             // Nothing is before the first: a page of no entries ends there.
-            let previous = done.checked_sub(1).and_then(|at| matches.get(at));
+            let previous = places.start.checked_sub(1).and_then(|at| matches.get(at));
             let (key, last) = previous.map_or((Vec::new(), EntryId::ROOT), |(key, id)| (key.clone(), *id));
             if let Some(control) = task.page_is_full(last, key, || Some(matches.len() as u64)) {
                 task.response_controls.push(control);
@@ -116,33 +193,12 @@ fn answer<N: Snapshot>(
             }
             pace.spend(seen.steps());
         }
-        *done += 1;
+        places.start += 1;
     }
     if task.pages.is_some() {
         task.response_controls.push(Pages::end());
     }
     Ok(task.done(LdapResult::success()))
-}
-
-/// Leaves of the matches what a virtual list view shows.
-fn look_through<N: Snapshot>(
-    task: &mut SearchTask,
-    view: &View<'_, N>,
-    matches: &mut Vec<(Vec<u8>, EntryId)>,
-) -> Result<(), End> {
-    let (Some(control), Some(order)) = (&task.controls.vlv, &task.order) else { return Ok(()) };
-    let count = matches.len();
-    match window::window(&view.schema, order, control, matches) {
-        Ok(shown) => {
-            task.response_controls.push(window::response(ResultCode::SUCCESS, shown.target, count));
-            *matches = matches.drain(shown.places).collect();
-            Ok(())
-        }
-        Err(code) => {
-            task.response_controls.push(window::response(code, 0, count));
-            Err(ResultCode::VLV_ERROR.into())
-        }
-    }
 }
 
 fn too_many() -> LdapResult {

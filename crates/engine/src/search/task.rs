@@ -20,6 +20,7 @@ use super::dereference::DerefSpecs;
 use super::entry::GuardedEntry;
 use super::found_entries::FoundEntries;
 use super::gate::Gate;
+use super::kept_lists::ListKey;
 use super::limits::{self, Effective};
 use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
@@ -101,6 +102,8 @@ pub struct SearchTask {
     pub(super) answer: Answer,
     pub(super) order: Option<Order>,
     pub(super) pages: Option<Pages>,
+    /// What a list of its matches is good for, where the client may ask for another part of it.
+    pub(super) list_key: Option<Arc<ListKey>>,
     pub(super) controls: RequestControls,
     /// A candidate or the filter is too much work for an event loop. The next slices run elsewhere, with the whole budget of a request.
     dear: bool,
@@ -188,6 +191,10 @@ impl SearchTask {
         })?;
         let (limits, pages) = limits_and_page(view, &input).map_err(fail)?;
         let answer = answer(view, &input).map_err(fail)?;
+        let list_key = (order.is_some() && (pages.is_some() || input.controls.vlv.is_some())).then(|| {
+            let SearchInput { request, base, controls, subject, .. } = &input;
+            Arc::new(ListKey::new(view, base, request, controls, subject))
+        });
         let SearchInput { request, controls, .. } = input;
         let filter_bytes =
             request.filter.as_ber().len() + controls.matched_values.as_deref().map_or(0, bytes_of);
@@ -208,6 +215,7 @@ impl SearchTask {
             answer,
             order,
             pages,
+            list_key,
             controls,
             dear: put_off,
             put_off,
@@ -636,7 +644,7 @@ fn bounded_filter<N: Snapshot>(
 }
 
 /// What a cookie of this search is good for.
-fn binding<N: Snapshot>(
+pub(super) fn binding<N: Snapshot>(
     base: &NormalDn,
     request: &SearchRequest<'_>,
     controls: &RequestControls,

@@ -1,7 +1,7 @@
 //! Virtual list views (draft-ietf-ldapext-ldapv3-vlv-09): a part of a sorted answer, by number or by value.
 //!
-//! The server keeps nothing from one request to the next: each request sorts anew. The server gives no contextID and takes any
-//! that a client sends. Result codes are OpenLDAP's: a view that cannot be had is virtualListViewError, critical or not,
+//! The contextID names the list that the server keeps ([`kept_lists`](super::kept_lists)). It is no more than a hint: with one that
+//! names none the server sorts anew. Result codes are OpenLDAP's: a view that cannot be had is virtualListViewError, critical or not,
 //! and the response control says why.
 
 use std::ops::Range;
@@ -10,9 +10,9 @@ use larix_proto::control::{ControlValue, VlvResponse};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::Schema;
 
+use super::kept_lists::Matches;
 use super::sort::Order;
 use crate::controls::{RequestControls, ViewTarget, VirtualListView};
-use crate::entry::EntryId;
 
 /// The part of a sorted list that is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +37,14 @@ pub(super) fn check(
     Err(Box::new(match controls.sort {
         None => {
             let text = "Sort control is required with VLV";
-            (LdapResult::with(ResultCode::VLV_ERROR, text), response(ResultCode::SORT_CONTROL_MISSING, 0, 0))
+            (
+                LdapResult::with(ResultCode::VLV_ERROR, text),
+                response(ResultCode::SORT_CONTROL_MISSING, 0, 0, None),
+            )
         }
         Some(_) => {
             let result = LdapResult::with(ResultCode::VLV_ERROR, "VLV needs an order that can be had");
-            (result, response(ResultCode::INAPPROPRIATE_MATCHING, 0, 0))
+            (result, response(ResultCode::INAPPROPRIATE_MATCHING, 0, 0, None))
         }
     }))
 }
@@ -54,7 +57,7 @@ pub(super) fn window(
     schema: &Schema,
     order: &Order,
     control: &VirtualListView,
-    matches: &[(Vec<u8>, EntryId)],
+    matches: &Matches,
 ) -> Result<Window, ResultCode> {
     let count = matches.len();
     if count == 0 {
@@ -95,11 +98,16 @@ fn at_offset(offset: u32, claimed: u32, count: usize) -> Result<usize, ResultCod
     }
 }
 
-/// The response control.
-pub(super) fn response(code: ResultCode, target: usize, count: usize) -> ControlBuf {
+/// The response control. `list`: the number of the list that is kept.
+pub(super) fn response(code: ResultCode, target: usize, count: usize, list: Option<u64>) -> ControlBuf {
     let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX).min(i32::MAX as u32);
-    let response =
-        VlvResponse { target_position: number(target), content_count: number(count), code, context_id: None };
+    let context = list.map(u64::to_be_bytes);
+    let response = VlvResponse {
+        target_position: number(target),
+        content_count: number(count),
+        code,
+        context_id: context.as_ref().map(<[u8; 8]>::as_slice),
+    };
     response.to_control(false)
 }
 

@@ -23,6 +23,7 @@ use larix_configuration::{Config, ConfigError, Origin as ConfigOrigin};
 use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::Filter;
+use larix_engine::time::Monotonic;
 use larix_engine::writer::WriterStartError;
 use larix_engine::{Directory, ServedDatabase};
 use larix_schema::{NormalDn, Schema};
@@ -283,6 +284,11 @@ impl Databases {
                 Err(error) => log.warning(format_args!("{:?}: {error}", suffix_of(served))),
             }
         }
+    }
+
+    /// Gives back the memory of sorted lists that no client has asked for in a while.
+    pub(crate) fn drop_old_lists(&self, now: Monotonic) {
+        self.directory.databases().iter().for_each(|served| served.database().drop_old_lists(now));
     }
 
     /// The suffixes of databases that take no changes until the server is started again, each with the reason.

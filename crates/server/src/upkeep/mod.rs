@@ -8,6 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larix_engine::time::Clock;
+
 use crate::aside::Aside;
 use crate::server::Server;
 
@@ -52,6 +54,7 @@ pub(crate) async fn run(server: Arc<Server>, aside: Rc<Aside>) {
 /// Answers which databases refuse changes; those that did not before are reported.
 fn look_after_files(server: &Server, before: &[String]) -> Vec<String> {
     server.databases().clear_stale_readers(&server.log);
+    server.databases().drop_old_lists(server.clock.monotonic());
     let mut refusals = server.databases().refusals();
     let full = server.databases().without_room().into_iter();
     refusals.extend(full.map(|(suffix, directory, full_map)| {

@@ -1,0 +1,168 @@
+//! Sorted lists of matches that a database keeps, so that a client that goes on to another page or view need not wait for another sort
+//! (`docs/adr/0126-sorted-lists-are-kept-for-who-goes-on.md`).
+//!
+//! A list says only where an entry stands. Each entry that is answered is looked at anew: whether it still matches, and what the
+//! requester may see of it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larix_proto::SearchRequest;
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::database::{Configured, View};
+use crate::entry::EntryId;
+use crate::time::Monotonic;
+
+/// Shorter lists are sorted again: that takes less than a millisecond.
+pub(super) const KEPT_MATCHES_MIN: usize = 256;
+/// Lists that a database keeps. The one that was asked for longest ago makes room.
+pub(super) const KEPT_LISTS_MAX: usize = 16;
+/// Bytes that the lists of a database take together; a longer list is not kept.
+pub(super) const KEPT_BYTES_MAX: usize = 64 << 20;
+/// A list that nobody asked for in so many seconds is dropped, and each list that is so old.
+pub(super) const KEPT_IDLE_SECONDS: u32 = 60;
+pub(super) const KEPT_AGE_SECONDS: u32 = 600;
+
+/// The matches of a search by sort key and id.
+pub(super) type Matches = Vec<(Vec<u8>, EntryId)>;
+
+/// What a list is good for: a search that is the same in all of this.
+#[derive(Debug)]
+pub(super) struct ListKey {
+    /// Base, scope, filter, sort keys and the identity.
+    search: [u8; 32],
+    /// Without those that say which part is wanted.
+    controls: RequestControls,
+    subject: Arc<Subject>,
+}
+
+/// A list that was found.
+#[derive(Debug)]
+pub(super) struct KeptList {
+    pub(super) matches: Arc<Matches>,
+    /// What a client may ask for it by: the contextID of a virtual list view.
+    pub(super) number: u64,
+}
+
+/// The lists of one database.
+#[derive(Debug, Default)]
+pub(crate) struct KeptLists(Mutex<Lists>);
+
+#[derive(Debug, Default)]
+struct Lists {
+    lists: Vec<Entry>,
+    last_number: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Arc<ListKey>,
+    list: Arc<Matches>,
+    number: u64,
+    bytes: usize,
+    /// Schema, rules and settings that it was made with.
+    configured: Configured,
+    made: Monotonic,
+    used: Monotonic,
+}
+
+impl ListKey {
+    pub(super) fn new<N: Snapshot>(
+        view: &View<'_, N>,
+        base: &NormalDn,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls,
+        subject: &Arc<Subject>,
+    ) -> Self {
+        let search = super::task::binding(base, request, controls, subject, view);
+        let controls = controls.with(|values| {
+            values.paged = None;
+            values.vlv = None;
+            values.session_tracking = None;
+        });
+        Self { search: search.digest(), controls, subject: Arc::clone(subject) }
+    }
+
+    /// Whether both searches find the same in the same content. Two connections are never the same requester: rules may ask for addresses.
+    fn is_as(&self, other: &Self) -> bool {
+        let (own, others) = (&self.subject, &other.subject);
+        self.search == other.search
+            && Arc::ptr_eq(&own.peer, &others.peer)
+            && (&own.dn, &own.real_dn, &own.outer_dn) == (&others.dn, &others.real_dn, &others.outer_dn)
+            && (own.strength, &own.request) == (others.strength, &others.request)
+            && self.controls == other.controls
+    }
+}
+
+impl Entry {
+    fn is_over(&self, now: Monotonic) -> bool {
+        self.used.plus_seconds(KEPT_IDLE_SECONDS) <= now || self.made.plus_seconds(KEPT_AGE_SECONDS) <= now
+    }
+}
+
+impl KeptLists {
+    /// The list of a search that a client goes on with, whatever has been changed since. `number`: how a virtual list view names it; pages
+    /// of one search have one list.
+    pub(super) fn find(
+        &self,
+        key: &ListKey,
+        configured: Configured,
+        number: Option<u64>,
+        now: Monotonic,
+    ) -> Option<KeptList> {
+        let mut lists = self.lists();
+        lists.lists.retain(|kept| !kept.is_over(now));
+        let is_it = |kept: &&mut Entry| {
+            number.is_none_or(|number| kept.number == number)
+                && kept.configured == configured
+                && kept.key.is_as(key)
+        };
+        let kept = lists.lists.iter_mut().find(is_it)?;
+        kept.used = now;
+        Some(KeptList { matches: Arc::clone(&kept.list), number: kept.number })
+    }
+
+    /// Keeps a list, if it is neither short nor too long; its number then.
+    pub(super) fn keep(
+        &self,
+        key: &Arc<ListKey>,
+        configured: Configured,
+        (matches, bytes): (&Arc<Matches>, usize),
+        now: Monotonic,
+    ) -> Option<u64> {
+        let mut lists = self.lists();
+        // What goes on from now on goes on with this one.
+        lists.lists.retain(|kept| !kept.is_over(now) && !kept.key.is_as(key));
+        if matches.len() < KEPT_MATCHES_MIN || bytes > KEPT_BYTES_MAX {
+            return None;
+        }
+        while lists.lists.len() >= KEPT_LISTS_MAX || lists.bytes() + bytes > KEPT_BYTES_MAX {
+            let oldest = lists.lists.iter().enumerate().min_by_key(|(_, kept)| kept.used)?.0;
+            lists.lists.remove(oldest);
+        }
+        lists.last_number += 1;
+        let number = lists.last_number;
+        let (key, list) = (Arc::clone(key), Arc::clone(matches));
+        lists.lists.push(Entry { key, list, number, bytes, configured, made: now, used: now });
+        Some(number)
+    }
+
+    /// Gives back the memory of lists that nobody asks for any more.
+    pub(crate) fn drop_old(&self, now: Monotonic) {
+        self.lists().lists.retain(|kept| !kept.is_over(now));
+    }
+
+    // A panic of another thread leaves whole lists.
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lists {
+    fn bytes(&self) -> usize {
+        self.lists.iter().map(|kept| kept.bytes).sum()
+    }
+}
