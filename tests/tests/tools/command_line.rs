@@ -241,11 +241,22 @@ fn a_program_of_openldap_is_answered_with_its_command() {
         ("slapadd", "slapadd is `larix add`"),
         ("slappasswd", "slappasswd is `larix hash-password`"),
         ("ldapadd", "ldapadd is `larix modify -a`"),
+        ("delete", "`changetype: delete`"),
+        ("ldapdelete", "`changetype: delete`"),
+        ("modrdn", "`newrdn: RDN`"),
+        ("start", "`larix serve`"),
     ] {
         let output = Command::new(larix()).arg(word).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{word}");
         assert!(output_text(&output).contains(meant), "{word}: {}", output_text(&output));
     }
+    // What is called `add` here is slapadd.
+    let output = Command::new(larix()).args(["add", "-x", "-D", "cn=a", "-W"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        output_text(&output).contains("-x is a flag of ldapadd, which is `larix modify -a`"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -522,6 +533,15 @@ fn a_data_directory_that_cannot_be_read_names_its_owner() {
     permit(0o700);
     let expected = format!("which belongs to the user {}: start as that one", user.as_raw());
     assert!(!output.status.success() && output_text(&output).contains(&expected), "{}", output_text(&output));
+
+    // One that cannot be made: a file is in the way of root, too.
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut command = Command::new(larix());
+    command.args(["serve", "--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0", "--data"]);
+    let output = command.arg(file.join("data")).output().unwrap();
+    let text = output_text(&output);
+    assert!(!output.status.success() && text.contains("/file/data: name another with --data"), "{text}");
 }
 
 #[test]

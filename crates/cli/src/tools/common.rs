@@ -35,10 +35,10 @@ const QUICK_START: &str = "larix-data/slapd.d";
 /// Which configuration; the flags are slapd's.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConfigArgs {
-    /// Read this slapd.conf
+    /// Read this slapd.conf [without -f and -F: /etc/ldap/slapd.d, else /etc/ldap/slapd.conf]
     #[arg(short = 'f', value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Read this slapd.d directory
+    /// Read this slapd.d directory, such as larix-data/slapd.d
     #[arg(short = 'F', value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
     /// Debug levels; without effect, the tools always say what they do

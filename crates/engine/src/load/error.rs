@@ -78,7 +78,10 @@ pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
     let Some((name, value)) = invalid else { return result };
     let shown = match std::str::from_utf8(value) {
         Ok(text) if text.len() <= VALUE_SHOWN_MAX && name.eq_ignore_ascii_case("objectClass") => {
-            format!("{text:?}: the schema has no class of this name")
+            let bundle = larix_schema::bundle_with_class(text).map_or_else(String::new, |bundle| {
+                format!("; `schema {bundle}` in the configuration defines it")
+            });
+            format!("{text:?}: the schema has no class of this name{bundle}")
         }
         Ok(text) if text.len() <= VALUE_SHOWN_MAX => format!("{text:?}"),
         Ok(_) => return result,
@@ -90,14 +93,16 @@ pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
 /// The bundled schema that defines the class or attribute that a refusal is about.
 fn lacking_schema(result: &LdapResult) -> Option<&'static str> {
     let text = result.diagnostic.as_str();
-    let element = match result.code {
+    match result.code {
         ResultCode::OBJECT_CLASS_VIOLATION => {
-            text.strip_prefix("unrecognized objectClass '")?.strip_suffix('\'')?
+            let class = text.strip_prefix("unrecognized objectClass '")?.strip_suffix('\'')?;
+            larix_schema::bundle_with_class(class)
         }
-        ResultCode::UNDEFINED_ATTRIBUTE_TYPE => text.strip_suffix(": attribute type undefined")?,
-        _ => return None,
-    };
-    larix_schema::bundle_with(element)
+        ResultCode::UNDEFINED_ATTRIBUTE_TYPE => {
+            larix_schema::bundle_with(text.strip_suffix(": attribute type undefined")?)
+        }
+        _ => None,
+    }
 }
 
 impl fmt::Display for RecordError {
