@@ -230,8 +230,36 @@ fn offline_tools_show_results_and_choices() {
     let (status, text) = run(&["offline-delete", "cn=b,cn=x"]);
     assert!(status == Some(1) && text.contains("\"cn=b,cn=x\": No such object (32)"), "{text}");
     assert!(!text.contains("(32) "), "{text:?}");
+    let (status, text) = run(&["backup", "--to", folder.path().join("no/b").to_str().unwrap()]);
+    assert!(status == Some(1) && text.contains("/no: make that one first"), "{text}");
     let (status, text) = run(&["acl", "-b", "cn=x", "cn/reed"]);
     assert!(status == Some(1) && text.contains("\"reed\" is not known: disclose, auth, compare"), "{text}");
+}
+
+#[test]
+fn a_path_without_a_flag_is_answered_with_the_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in ["larix-data/slapd.d", "larix-data/slapd.d/cn=config"] {
+        fs::create_dir_all(folder.path().join(path)).unwrap();
+    }
+    for file in ["larix-data/slapd.d/cn=config.ldif", "slapd.conf", "people.ldif"] {
+        fs::write(folder.path().join(file), "").unwrap();
+    }
+    for (words, flag) in [
+        (&["check", "larix-data"][..], Some("-F larix-data/slapd.d")),
+        (&["cat", "larix-data/slapd.d"], Some("-F larix-data/slapd.d")),
+        (&["test", "slapd.conf"], Some("-f slapd.conf")),
+        (&["add", "-F", "larix-data/slapd.d", "people.ldif"], Some("-l people.ldif")),
+        // Not a flag of this one.
+        (&["test", "people.ldif"], None),
+        (&["check", "nosuch"], None),
+    ] {
+        let output = Command::new(larix()).args(words).current_dir(folder.path()).output().unwrap();
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert_eq!(text.contains("a flag names it"), flag.is_some(), "{words:?}: {text}");
+        assert!(text.contains(flag.unwrap_or_default()), "{words:?}: {text}");
+    }
 }
 
 #[test]
