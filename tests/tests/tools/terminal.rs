@@ -171,6 +171,7 @@ fn mistakes_are_named() {
             &["search", "-b", "dc=exmaple,dc=com"],
             "is it misspelt, or has its suffix no entries yet? The server's suffixes: larix search",
         ),
+        (&["search", "-b", "cn=Monitor"], "the server has no `database monitor`, or its access rules"),
     ] {
         let output = without_terminal(&server, arguments, "secret\n");
         let text = String::from_utf8(output.stderr).unwrap();

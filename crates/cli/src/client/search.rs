@@ -259,6 +259,9 @@ fn no_base(args: &SearchArgs, base: &str, result: &LdapResult) -> Result<Option<
         true => Some(
             "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W",
         ),
+        false if base.to_ascii_lowercase().ends_with("cn=monitor") => {
+            Some("the server has no `database monitor`, or its access rules do not let you read there")
+        }
         false if result.matched_dn.is_empty() => Some(
             "nothing is shown at or above this base: is it misspelt, or has its suffix no entries yet? The server's suffixes: \
              larix search -b \"\" -s base namingContexts",
