@@ -30,6 +30,10 @@ const DEFAULT_URLS: &str = "ldap:///";
 const MICROSECONDS: f64 = 1e6;
 
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  larix balance -f /etc/ldap/lloadd.conf -t
+  larix balance -f /etc/ldap/lloadd.conf -h 'ldap:/// ldaps:///'")]
 pub(crate) struct BalanceArgs {
     /// Read this configuration, with the keywords of lloadd.conf
     #[arg(short = 'f', value_name = "FILE")]

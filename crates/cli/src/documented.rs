@@ -14,6 +14,12 @@ use crate::{Larix, serve};
 /// Fewer command lines than there have been for long: then they are not found any more.
 const LINES_MIN: usize = 120;
 
+/// The same of examples in the help of commands.
+const EXAMPLES_MIN: usize = 45;
+
+/// Where the help is wrapped.
+const HELP_COLUMNS_MAX: usize = 100;
+
 /// Where a command ends and another, or a file, begins.
 const OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1"];
 
@@ -146,6 +152,30 @@ fn every_documented_command_line_is_understood() {
     }
     assert!(faults.is_empty(), "{} of {understood}:\n{}", faults.len(), faults.join("\n"));
     assert!(understood >= LINES_MIN, "{understood} command lines were found");
+}
+
+/// The texts below the flags in the help of a command, and of the commands below it.
+fn below_flags(command: &clap::Command, found: &mut Vec<String>) {
+    found.extend(command.get_after_help().map(ToString::to_string));
+    command.get_subcommands().for_each(|below| below_flags(below, found));
+}
+
+#[test]
+fn every_example_in_a_help_is_understood() {
+    let mut texts = Vec::new();
+    below_flags(&Larix::command(), &mut texts);
+    Tool::all().for_each(|tool| below_flags(&tools::command(tool), &mut texts));
+    let mut understood = 0;
+    for line in texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("  larix ")) {
+        assert!(line.len() <= HELP_COLUMNS_MAX, "it would be wrapped, and not be one line to copy: {line}");
+        for command in commands(line) {
+            if let Some(result) = fault(&command) {
+                assert!(result.is_ok(), "{line}: {result:?}");
+                understood += 1;
+            }
+        }
+    }
+    assert!(understood >= EXAMPLES_MIN, "{understood} examples were found");
 }
 
 #[test]

@@ -91,7 +91,7 @@ enum LarixCommand {
     },
     /// Print version, commit, features and disk format
     Version,
-    /// Print a completion script for bash, zsh or fish
+    /// Print a completion script for bash, zsh, fish, elvish or PowerShell
     Completions(manual::CompletionsArgs),
     /// Write man pages: of each command, and of the keywords of slapd.conf
     Manual(manual::ManualArgs),
@@ -152,10 +152,26 @@ fn run(program: &OsStr, name: &str, rest: Vec<OsString>) -> ExitCode {
     }
     match rest.first().and_then(|first| first.to_str()).and_then(Tool::by_subcommand) {
         Some(tool) => {
-            tools::run(tool, &format!("{name} {}", tool.subcommand()), rest.get(1..).unwrap_or(&[]))
+            let arguments = rest.get(1..).unwrap_or(&[]);
+            if tool == Tool::Add
+                && let Some(flag) = flag_of_ldapadd(arguments)
+            {
+                eprintln!(
+                    "{name} add: {flag} is a flag of ldapadd, which is `larix modify -a`. `larix add` is slapadd: it loads a database and \
+                     asks no server"
+                );
+                return ExitCode::from(WRONG_USAGE);
+            }
+            tools::run(tool, &format!("{name} {}", tool.subcommand()), arguments)
         }
         None => larix(program, rest),
     }
+}
+
+/// A flag that says who binds, and where: `larix add` was taken for ldapadd.
+fn flag_of_ldapadd(arguments: &[OsString]) -> Option<&str> {
+    let mut flags = arguments.iter().filter_map(|argument| argument.to_str());
+    flags.find(|flag| matches!(*flag, "-x" | "-D" | "-W" | "-H" | "-y" | "-Y" | "-Z" | "-ZZ"))
 }
 
 /// slapd's own command line; `-T` makes it one of the tools.
@@ -200,12 +216,34 @@ fn renamed(program: &str) -> Option<&'static str> {
     })
 }
 
+/// What does the work of a command that there is not.
+fn done_otherwise(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "delete" | "ldapdelete" => {
+            "`larix modify` deletes an entry: a record of the two lines `dn: DN` and `changetype: delete`"
+        }
+        "rename" | "modrdn" | "ldapmodrdn" => {
+            "`larix modify` renames an entry: a record of `dn: DN`, `changetype: modrdn`, `newrdn: RDN` and `deleteoldrdn: 1`"
+        }
+        "start" | "run" | "server" => "`larix serve` runs the server, in front with --suffix or -d 0",
+        "stop" => "a server ends on Ctrl-C or SIGTERM, as by `systemctl stop larix` or `kill`",
+        "status" => {
+            "`larix search -b \"\" -s base +` asks a server; `larix replica status` and `larix cluster status` ask several"
+        }
+        _ => return None,
+    })
+}
+
 fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
-    if let Some(word) = rest.first().and_then(|first| first.to_str())
-        && let Some(command) = renamed(word)
-    {
-        eprintln!("larix: {word} is `larix {command}`");
-        return ExitCode::from(WRONG_USAGE);
+    if let Some(word) = rest.first().and_then(|first| first.to_str()) {
+        if let Some(command) = renamed(word) {
+            eprintln!("larix: {word} is `larix {command}`");
+            return ExitCode::from(WRONG_USAGE);
+        }
+        if let Some(otherwise) = done_otherwise(word) {
+            eprintln!("larix: there is no command {word}: {otherwise}");
+            return ExitCode::from(WRONG_USAGE);
+        }
     }
     let first = rest.first().and_then(|first| first.to_str());
     let mistake = if first.is_some_and(client::ends_with_result_code) { 1 } else { terminal::MISTAKE };

@@ -124,8 +124,28 @@ fn add_pages(command: &Command, pages: &mut Vec<Page>) -> io::Result<()> {
         let escaped = below.replace('-', "\\-");
         text = text.replace(&format!("{escaped}({COMMANDS})"), &format!("{escaped}({ADMINISTRATION})"));
     }
-    pages.push(Page { name, section, text: text.into_bytes() });
+    pages.push(Page { name, section, text: with_lines_kept(&text).into_bytes() });
     command.get_subcommands().try_for_each(|below| add_pages(below, pages))
+}
+
+/// A page whose text below the flags keeps its indented lines: examples are copied as they stand, and neither filled nor hyphenated.
+fn with_lines_kept(page: &str) -> String {
+    let Some((before, notes)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
+    let mut text = format!("{before}.SH NOTES\n");
+    let mut kept = false;
+    for line in notes.lines() {
+        let keeps = line.starts_with("  ");
+        if keeps != kept {
+            text.push_str(if keeps { ".nf\n" } else { ".fi\n" });
+            kept = keeps;
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    if kept {
+        text.push_str(".fi\n");
+    }
+    text
 }
 
 /// The command with its flags and their values: what must be there comes last, before the operands. The crate's own synopsis leaves
@@ -300,6 +320,16 @@ mod tests {
         for reference in ["larix\\-serve(8)", "larix\\-cat(8)", "larix\\-search(1)"] {
             assert!(first.contains(reference), "{reference}");
         }
+    }
+
+    #[test]
+    fn examples_keep_their_lines() {
+        let pages = all();
+        let page = text(&pages, "larix-advise");
+        let notes = page.split_once(".SH NOTES\n").unwrap().1;
+        assert!(notes.contains(".nf\n  larix search \\-H ldapi:///"), "{notes}");
+        assert!(notes.ends_with("\n  larix modify \\-H ldapi:/// \\-f indexes.ldif\n.fi\n"), "{notes}");
+        assert!(pages.iter().all(|page| !String::from_utf8_lossy(&page.text).contains(".SH EXTRA")));
     }
 
     #[test]

@@ -35,6 +35,15 @@ const DEFAULT_URLS: &str = "ldap:///";
 
 /// The server's flags: OpenLDAP's, and a few more under long names.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Without --suffix, --join, -f and -F it reads /etc/ldap/slapd.d, else /etc/ldap/slapd.conf.
+Without -h it listens at ldap:///, port 389 of all addresses; with --suffix at ldap://127.0.0.1:3890.
+Without -d it goes to the background; with --suffix it stays in front.
+
+Examples:
+  larix serve --suffix dc=example,dc=com --sample
+  larix serve -F larix-data/slapd.d -h ldap://127.0.0.1:3890 -d 0
+  larix serve -f /etc/larix/slapd.conf -h 'ldap:/// ldaps:///' -u larix -g larix")]
 pub(crate) struct ServeArgs {
     /// Read this slapd.conf
     #[arg(short = 'f', value_name = "FILE")]

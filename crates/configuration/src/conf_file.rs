@@ -30,7 +30,10 @@ impl FileText {
     ) -> Result<(Self, String), ConfigError> {
         let bytes = if is_included { larix_files::read(path) } else { std::fs::read(path) };
         let bytes = bytes.map_err(|error| unreadable(path, &error, fail))?;
-        if UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark)) {
+        // Without a mark, each letter has a NUL beside it.
+        let is_utf_16 = UTF_16_MARKS.iter().any(|mark| bytes.starts_with(mark))
+            || matches!(bytes.as_slice(), [0, letter, 0, ..] | [letter, 0, _, 0, ..] if letter.is_ascii_graphic());
+        if is_utf_16 {
             let help = format!("save it as UTF-8, for example: iconv -f UTF-16 -t UTF-8 {}", path.display());
             return Err(fail(format!("`{}` is in UTF-16", path.display()), &help));
         }

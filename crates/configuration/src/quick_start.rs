@@ -1,5 +1,6 @@
 //! The configuration of `larix serve --suffix`: nothing to write first, and safe.
 
+use larix_engine::index::IndexConfigError;
 use larix_schema::DnError;
 
 use super::builder::Builder;
@@ -18,7 +19,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     run(&mut builder, "database", &["config"])?;
     run(&mut builder, "rootdn", &[&root])?;
     own_database(&mut builder, start, &root)?;
-    let mut builder = slapd_conf::read_more(builder, &start.includes)?;
+    let mut builder = slapd_conf::read_more(builder, &start.includes).map_err(name_own_index)?;
     // After the files, which may define its attributes.
     check_suffix(&mut builder, &start.suffix)?;
     let replicas = start.replicas.as_ref();
@@ -39,6 +40,24 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     run(&mut builder, "database", &["monitor"])?;
     run(&mut builder, "access", &["to", "*", "by", &format!("dn.exact={root}"), "read", "by", "*", "none"])?;
     super::validate::complete(builder.finish(Source::QuickStart))
+}
+
+/// Says of an index line of a file that there is one of the attribute here: the file has no second line that it could be joined with.
+fn name_own_index(mut error: ConfigError) -> ConfigError {
+    let mut others = std::mem::take(&mut error.others);
+    for one in std::iter::once(&mut error).chain(&mut others) {
+        let is_of = |name: &&str| {
+            let duplicate = IndexConfigError::Duplicate((*name).to_owned()).to_string();
+            one.message.eq_ignore_ascii_case(&duplicate)
+        };
+        if let Some(name) = INDEXES.iter().flat_map(|(names, _)| names.split(',')).find(is_of) {
+            one.help = Some(format!(
+                "`larix serve --suffix` indexes {name} already: take it out of the line, and change its kinds in cn=config later"
+            ));
+        }
+    }
+    error.others = others;
+    error
 }
 
 fn run(builder: &mut Builder, keyword: &str, arguments: &[&str]) -> Result<(), ConfigError> {

@@ -260,6 +260,7 @@ fn comments_may_be_in_another_encoding() {
         (b"argsfile /tmp/a\\\n#\xfc\n", ":2:2: not UTF-8 text", "iconv -f ISO-8859-1"),
         (b"database mdb\nrootpw m\xfcll\n", ":2:9: not UTF-8 text", "rootpw ****\n"),
         (b"\xff\xfed\0a\0t\0a\0", "slapd.conf` is in UTF-16", "iconv -f UTF-16"),
+        (b"d\0a\0t\0a\0", "slapd.conf` is in UTF-16", "iconv -f UTF-16"),
     ] {
         let error = read(text).expect_err(place);
         assert!(error.contains(place) && error.contains(shown), "{error}");

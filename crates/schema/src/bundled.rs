@@ -48,6 +48,17 @@ pub fn bundle_with(element: &str) -> Option<&'static str> {
     BUNDLED.iter().copied().find(defines)
 }
 
+/// The bundled schema that defines an object class of this name: the first of them. An attribute type of the name does not count.
+pub fn bundle_with_class(name: &str) -> Option<&'static str> {
+    let quoted = format!("'{}'", name.to_ascii_lowercase());
+    let defines = |bundle: &&str| {
+        let text = bundled(bundle).unwrap_or_default().to_ascii_lowercase();
+        let classes = text.split("\nobjectclass").skip(1);
+        classes.filter_map(|from| from.split("\nattributetype").next()).any(|class| class.contains(&quoted))
+    };
+    BUNDLED.iter().copied().find(defines)
+}
+
 /// What the server knows before it reads any schema.
 pub(crate) const SYSTEM: &[(&str, &str)] = &[
     ("system", include_str!("../schema/system.schema")),
@@ -57,3 +68,24 @@ pub(crate) const SYSTEM: &[(&str, &str)] = &[
     ("ppolicy", include_str!("../schema/ppolicy.schema")),
     ("overlays", include_str!("../schema/overlays.schema")),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::{bundle_with, bundle_with_class};
+
+    #[test]
+    fn definitions_are_found_by_name() {
+        for (class, bundle) in [
+            ("sambaSamAccount", Some("samba")),
+            ("INETORGPERSON", Some("inetorgperson")),
+            ("domain", Some("cosine")),
+            // Attribute types.
+            ("mail", None),
+            ("sambaSID", None),
+            ("nosuch", None),
+        ] {
+            assert_eq!(bundle_with_class(class), bundle, "{class}");
+        }
+        assert_eq!((bundle_with("mail"), bundle_with("sambaSID")), (Some("core"), Some("samba")));
+    }
+}

@@ -34,7 +34,7 @@ mod time;
 mod truth;
 
 pub use builder::SchemaBuilder;
-pub use bundled::{BUNDLED, bundle_with, bundled};
+pub use bundled::{BUNDLED, bundle_with, bundle_with_class, bundled};
 pub use clauses::Extensions;
 pub use description::{AttributeDescription, DescriptionError};
 pub use dn::{DnError, MAX_DN_LENGTH, NormalDn, NormalRdn, escape_value};

@@ -77,6 +77,10 @@ pub use ahead::unusable_later;
 pub use backends::config_entries_matching;
 pub use startup::{BoundServer, ServeError, ServeOptions, run};
 
+/// The engines of `database kv`, by the names of their features, and whether this build has them.
+pub const ENGINES: [(&str, bool); 2] =
+    [("postgresql", cfg!(feature = "postgresql")), ("etcd", cfg!(feature = "etcd"))];
+
 /// The server's name and version, as monitoring and the log show it.
 pub fn version() -> String {
     format!("Larix: slapd {}", env!("CARGO_PKG_VERSION"))

@@ -142,6 +142,9 @@ impl fmt::Display for ListenError {
             }
             Self::Bind { url, address, source } => {
                 write!(f, "listener URL \"{url}\": cannot bind {address}: {source}")?;
+                if source.kind() == io::ErrorKind::AddrNotAvailable {
+                    f.write_str("\n    = help: no network interface of this machine has this address")?;
+                }
                 let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
                 if source.kind() == io::ErrorKind::PermissionDenied && port.is_some_and(|port| port < 1024) {
                     f.write_str(
@@ -634,6 +637,10 @@ mod tests {
         let again = ListenUrl::parse(&format!("ldap://127.0.0.1:{port}")).unwrap();
         let error = again.bind(AddressFamily::Any, 8).unwrap_err().to_string();
         assert!(error.contains("is in use"), "{error}");
+        // An address of documents, which no machine has (RFC 5737).
+        let elsewhere = ListenUrl::parse("ldap://192.0.2.1:0").unwrap();
+        let error = elsewhere.bind(AddressFamily::Any, 8).unwrap_err().to_string();
+        assert!(error.ends_with("no network interface of this machine has this address"), "{error}");
     }
 
     #[test]

@@ -230,8 +230,36 @@ fn offline_tools_show_results_and_choices() {
     let (status, text) = run(&["offline-delete", "cn=b,cn=x"]);
     assert!(status == Some(1) && text.contains("\"cn=b,cn=x\": No such object (32)"), "{text}");
     assert!(!text.contains("(32) "), "{text:?}");
+    let (status, text) = run(&["backup", "--to", folder.path().join("no/b").to_str().unwrap()]);
+    assert!(status == Some(1) && text.contains("/no: make that one first"), "{text}");
     let (status, text) = run(&["acl", "-b", "cn=x", "cn/reed"]);
     assert!(status == Some(1) && text.contains("\"reed\" is not known: disclose, auth, compare"), "{text}");
+}
+
+#[test]
+fn a_path_without_a_flag_is_answered_with_the_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in ["larix-data/slapd.d", "larix-data/slapd.d/cn=config"] {
+        fs::create_dir_all(folder.path().join(path)).unwrap();
+    }
+    for file in ["larix-data/slapd.d/cn=config.ldif", "slapd.conf", "people.ldif"] {
+        fs::write(folder.path().join(file), "").unwrap();
+    }
+    for (words, flag) in [
+        (&["check", "larix-data"][..], Some("-F larix-data/slapd.d")),
+        (&["cat", "larix-data/slapd.d"], Some("-F larix-data/slapd.d")),
+        (&["test", "slapd.conf"], Some("-f slapd.conf")),
+        (&["add", "-F", "larix-data/slapd.d", "people.ldif"], Some("-l people.ldif")),
+        // Not a flag of this one.
+        (&["test", "people.ldif"], None),
+        (&["check", "nosuch"], None),
+    ] {
+        let output = Command::new(larix()).args(words).current_dir(folder.path()).output().unwrap();
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert_eq!(text.contains("a flag names it"), flag.is_some(), "{words:?}: {text}");
+        assert!(text.contains(flag.unwrap_or_default()), "{words:?}: {text}");
+    }
 }
 
 #[test]
@@ -241,11 +269,22 @@ fn a_program_of_openldap_is_answered_with_its_command() {
         ("slapadd", "slapadd is `larix add`"),
         ("slappasswd", "slappasswd is `larix hash-password`"),
         ("ldapadd", "ldapadd is `larix modify -a`"),
+        ("delete", "`changetype: delete`"),
+        ("ldapdelete", "`changetype: delete`"),
+        ("modrdn", "`newrdn: RDN`"),
+        ("start", "`larix serve`"),
     ] {
         let output = Command::new(larix()).arg(word).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{word}");
         assert!(output_text(&output).contains(meant), "{word}: {}", output_text(&output));
     }
+    // What is called `add` here is slapadd.
+    let output = Command::new(larix()).args(["add", "-x", "-D", "cn=a", "-W"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        output_text(&output).contains("-x is a flag of ldapadd, which is `larix modify -a`"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -522,6 +561,15 @@ fn a_data_directory_that_cannot_be_read_names_its_owner() {
     permit(0o700);
     let expected = format!("which belongs to the user {}: start as that one", user.as_raw());
     assert!(!output.status.success() && output_text(&output).contains(&expected), "{}", output_text(&output));
+
+    // One that cannot be made: a file is in the way of root, too.
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let mut command = Command::new(larix());
+    command.args(["serve", "--suffix", "dc=example,dc=com", "-h", "ldap://127.0.0.1:0", "--data"]);
+    let output = command.arg(file.join("data")).output().unwrap();
+    let text = output_text(&output);
+    assert!(!output.status.success() && text.contains("/file/data: name another with --data"), "{text}");
 }
 
 #[test]

@@ -385,6 +385,62 @@ fn moving_from_openldap() {
     );
 }
 
+/// The same with a slapd.d, and behind it the change for those who will not go back: also where there is nothing to take out.
+#[test]
+fn moving_a_slapd_d() {
+    let document = "docs/guide/from-openldap.md";
+    let world = World::new().with_openldap();
+    let directory = world.path("etc/ldap/slapd.d");
+    fs::create_dir(&directory).unwrap();
+    let mut convert = Kind::Larix.tool("test");
+    convert.arg("-f").arg(world.path("etc/ldap/slapd.conf")).arg("-F").arg(&directory);
+    assert!(convert.status().unwrap().success());
+    let mut all = blocks(document, "## A slapd.d", Some("## What clients may notice"));
+    let changes = files(document, "## Passwords");
+    let [change] = &changes[..] else { panic!("other blocks than were expected") };
+    let shown = "larix test -F /etc/larix/slapd.d\nlarix cat -n 0 -F /etc/larix/slapd.d\n";
+    let changed = format!("larix offline-modify -n 0 -F /etc/larix/slapd.d <<'END'\n{change}END\n{shown}");
+    let first = "config file testing succeeded\nolcPasswordHash: {SSHA}\nolcDbDirectory: /var/lib/larix\n";
+    for (commands, output) in
+        [(shown, first), (changed.as_str(), "olcLarixPasswordRehash: TRUE\n"), (changed.as_str(), "")]
+    {
+        all.push(Block { document, line: 0, commands: commands.to_owned(), output: Some(output.to_owned()) });
+    }
+    world.type_all(&all, &[]);
+}
+
+/// The proxy and its target on one machine.
+#[test]
+fn a_proxy_and_its_target() {
+    let document = "docs/guide/proxy.md";
+    let shown = files(document, "## Quick start");
+    let [configuration, commands, _] = &shown[..] else { panic!("other blocks than were expected") };
+    let mut world = World::new();
+    for (documented, port) in ["1391", "1392"].into_iter().zip(free_ports(2)) {
+        world.places.push((format!("127.0.0.1:{documented}"), format!("127.0.0.1:{port}")));
+    }
+    fs::write(world.path("work/proxy.conf"), world.here(configuration)).unwrap();
+    let output = "dn: uid=ann,ou=people,dc=example,dc=com\nlabeledURI: ldap://127.0.0.1:1391/\n";
+    let block = |commands: &str, output: &str| Block {
+        document,
+        line: 0,
+        commands: commands.to_owned(),
+        output: Some(output.to_owned()),
+    };
+    world.type_all(
+        &[block(commands, output), block("kill $proxy\nwait $proxy || true\n", "")],
+        &[
+            instead(" --background", "", "a server in front is ended with the shell"),
+            instead(
+                "larix serve -f proxy.conf -h ldap://127.0.0.1:1392",
+                "timeout 120 larix serve -f proxy.conf -h ldap://127.0.0.1:1392 -d 0 --port-file ../state/proxy & proxy=$!; \
+                 until [ -s ../state/proxy ]; do kill -0 $proxy || exit 1; sleep 0.05; done",
+                "the same",
+            ),
+        ],
+    );
+}
+
 /// The blocks of files that a section of a document shows.
 fn files(document: &str, section: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document);

@@ -376,7 +376,7 @@ fn flags_that_say_otherwise_are_told() {
     fs::write(newcomer.folder.path().join("second"), "two\n").unwrap();
     let server = newcomer.start("ldaps://127.0.0.1:0", &["--admin-password-file", "first"]);
     server.check("one", "cn=config", &["dn: cn=config"]);
-    server.stop();
+    assert_eq!(shown(&server.stop(), "password"), "the first line of first");
     for (arguments, words) in [
         (&["--suffix", "dc=other"][..], &["dc=other", "serves \"dc=example,dc=com\""][..]),
         (

@@ -167,7 +167,11 @@ fn mistakes_are_named() {
             "new ends in a line end, which is a part of the password",
         ),
         (&["passwd", "-s", "new", "ann"], "\"ann\" is no DN: name the entry"),
-        (&["search", "-b", "dc=exmaple,dc=com"], "is it misspelt? The server's suffixes: larix search"),
+        (
+            &["search", "-b", "dc=exmaple,dc=com"],
+            "is it misspelt, or has its suffix no entries yet? The server's suffixes: larix search",
+        ),
+        (&["search", "-b", "cn=Monitor"], "the server has no `database monitor`, or its access rules"),
     ] {
         let output = without_terminal(&server, arguments, "secret\n");
         let text = String::from_utf8(output.stderr).unwrap();
@@ -178,4 +182,10 @@ fn mistakes_are_named() {
     let output = anonymous.args(["modify", "-a", "-x", "-H", &url(&server), "-f", &file]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("this client is anonymous: -D names who changes it"), "{text}");
+    for lines in ["objectClass: sambaSamAccount\n", "objectClass: person\ncn: y\nsn: y\nsambaSID: 1\n"] {
+        std::fs::write(&file, format!("dn: cn=y,dc=example,dc=com\n{lines}")).unwrap();
+        let output = without_terminal(&server, &["modify", "-a", "-f", &file], "secret\n");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains("`schema samba` in the configuration"), "{lines}: {text}");
+    }
 }

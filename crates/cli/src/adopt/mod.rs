@@ -29,6 +29,11 @@ const DEFAULTS: &str = "/etc/default/slapd";
 
 /// What `larix adopt` is given.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  larix adopt --dry-run
+  larix adopt
+  larix adopt --back")]
 pub(crate) struct AdoptArgs {
     /// Return to slapd, with what was written since; or undo what was begun
     #[arg(long)]

@@ -16,9 +16,11 @@ use larix_client::ClientError;
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(
-    after_help = "The exit status is 6 if the entry has the value, 5 if it has not, else the result code."
-)]
+#[command(after_help = "\
+The exit status is 6 if the entry has the value, 5 if it has not, else the result code.
+
+Example:
+  larix compare -D cn=admin,dc=example,dc=com -W uid=ann,dc=example,dc=com mail:ann@example.com")]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,

@@ -36,12 +36,23 @@ pub(super) enum ConfigCommand {
     },
     /// Write a configuration as one readable file: a slapd.conf
     #[command(disable_help_flag = true)]
+    #[command(after_help = "\
+Examples:
+  larix config export -H ldapi:/// --output directory.conf
+  larix config export -F larix-data/slapd.d --output directory.conf")]
     Export(Box<ExportArgs>),
     /// Show how a configuration differs from a file; exit status 1 if it does
     #[command(disable_help_flag = true)]
+    #[command(after_help = "\
+Example:
+  larix config diff -H ldap://127.0.0.1:3890 -D cn=admin,dc=example,dc=com -W directory.conf")]
     Diff(Box<DiffArgs>),
     /// Change a configuration to what a file says: all of it or nothing
     #[command(disable_help_flag = true)]
+    #[command(after_help = "\
+Examples:
+  larix config apply -H ldap://127.0.0.1:3890 -D cn=admin,dc=example,dc=com -W -n directory.conf
+  larix config apply -H ldap://127.0.0.1:3890 -D cn=admin,dc=example,dc=com -W directory.conf")]
     Apply(Box<ApplyArgs>),
 }
 

@@ -24,7 +24,21 @@ use larix_client::{Reply, Session};
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "Records are read from standard input unless -f names a file.")]
+#[command(after_help = "\
+Records are read from standard input unless -f names a file.
+
+Examples:
+  larix modify -D cn=admin,dc=example,dc=com -W -f changes.ldif
+  larix modify -a -D cn=admin,dc=example,dc=com -W -f entries.ldif
+
+Two records, with an empty line between them:
+  dn: uid=ann,ou=people,dc=example,dc=com
+  changetype: modify
+  replace: mail
+  mail: ann@example.com
+
+  dn: uid=bob,ou=people,dc=example,dc=com
+  changetype: delete")]
 pub(crate) struct ModifyArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -267,15 +281,27 @@ fn advice(record: &Record, result: &LdapResult) -> Option<String> {
             let Ok(text) = std::str::from_utf8(value_of(record, name, number)?) else {
                 return Some("that value is not UTF-8, which most syntaxes want".to_owned());
             };
-            let unknown = if name.eq_ignore_ascii_case("objectClass") {
-                ": the server's schema has no class of this name"
-            } else {
-                ""
+            let unknown = match name.eq_ignore_ascii_case("objectClass") {
+                true => {
+                    let bundled = larix_schema::bundle_with_class(text)
+                        .map_or_else(String::new, |bundle| format!("; {}", defined_by(bundle)));
+                    format!(": the server's schema has no class of this name{bundled}")
+                }
+                false => String::new(),
             };
             (text.len() <= 64).then(|| format!("that value is {text:?}{unknown}"))
         }
+        ResultCode::UNDEFINED_ATTRIBUTE_TYPE => {
+            let name = result.diagnostic.strip_suffix(": attribute type undefined")?;
+            larix_schema::bundle_with(name).map(defined_by)
+        }
         _ => None,
     }
+}
+
+/// What gives a server a definition that it does not know: a schema that Larix brings along.
+fn defined_by(bundle: &str) -> String {
+    format!("`schema {bundle}` in the configuration of a Larix server defines it")
 }
 
 /// A value that a record sends; none if several modifications of the attribute have one of that number.

@@ -17,7 +17,12 @@ use larix_client::ClientError;
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "Without a new password the server makes one, which is shown.")]
+#[command(after_help = "\
+Without a new password the server makes one, which is shown.
+
+Examples:
+  larix passwd -D uid=ann,ou=people,dc=example,dc=com -W -S
+  larix passwd -D cn=admin,dc=example,dc=com -W uid=ann,ou=people,dc=example,dc=com")]
 pub(crate) struct PasswdArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,

@@ -28,7 +28,11 @@ const DEFAULT_FILTER: &str = "(objectclass=*)";
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
 Attributes: 1.1 for none, * for all user attributes, + for all operational ones, @class for those of a class.
-Without a filter, (objectClass=*); a first word without `=` and parentheses is an attribute.")]
+Without a filter, (objectClass=*); a first word without `=` and parentheses is an attribute.
+
+Examples:
+  larix search -D cn=admin,dc=example,dc=com -W -b dc=example,dc=com '(uid=ann)' cn mail
+  larix search -x -b \"\" -s base namingContexts")]
 pub(crate) struct SearchArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -255,8 +259,12 @@ fn no_base(args: &SearchArgs, base: &str, result: &LdapResult) -> Result<Option<
         true => Some(
             "this search was anonymous; if the entry is there, the access rules hide it: bind with -D and -W",
         ),
+        false if base.to_ascii_lowercase().ends_with("cn=monitor") => {
+            Some("the server has no `database monitor`, or its access rules do not let you read there")
+        }
         false if result.matched_dn.is_empty() => Some(
-            "nothing is shown at or above this base: is it misspelt? The server's suffixes: larix search -b \"\" -s base namingContexts",
+            "nothing is shown at or above this base: is it misspelt, or has its suffix no entries yet? The server's suffixes: \
+             larix search -b \"\" -s base namingContexts",
         ),
         false => None,
     };

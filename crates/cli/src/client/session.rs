@@ -133,9 +133,20 @@ pub(super) fn name_what_lacks(error: ClientError, credentials: &Credentials) -> 
         {
             "no password was given: -W asks for it".to_owned()
         }
+        (ResultCode::INVALID_CREDENTIALS, Credentials::Simple { dn, .. }) if is_short_of_suffix(dn) => {
+            format!("{dn:?} has one part: -D takes the whole name, such as cn=admin,dc=example,dc=com")
+        }
         _ => return error,
     };
     ClientError::Advised { error: Box::new(error), advice }
+}
+
+/// Names of one part with which administrators do log in.
+const WHOLE_NAMES: [&str; 2] = ["cn=config", "cn=monitor"];
+
+/// Whether a DN looks like the first part of one.
+fn is_short_of_suffix(dn: &str) -> bool {
+    dn.contains('=') && !dn.contains(',') && !WHOLE_NAMES.iter().any(|whole| dn.eq_ignore_ascii_case(whole))
 }
 
 /// A password file that an editor or `echo` wrote ends in a line end, which is a part of the password.

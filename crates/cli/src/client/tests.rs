@@ -213,10 +213,14 @@ fn what_lacks_of_a_bind_is_named() {
     };
     assert!(advised(ResultCode::INVALID_DN_SYNTAX, "ann", "x").contains("\"ann\" is no DN: -D takes"));
     assert!(advised(ResultCode::UNWILLING_TO_PERFORM, "cn=a", "").contains("-W asks for it"));
+    assert!(
+        advised(ResultCode::INVALID_CREDENTIALS, "cn=a", "x").contains("\"cn=a\" has one part: -D takes")
+    );
     for (code, dn, password) in [
         (ResultCode::INVALID_DN_SYNTAX, "foo=bar", "x"),
         (ResultCode::UNWILLING_TO_PERFORM, "cn=a", "x"),
-        (ResultCode::INVALID_CREDENTIALS, "cn=a", "x"),
+        (ResultCode::INVALID_CREDENTIALS, "cn=a,dc=x", "x"),
+        (ResultCode::INVALID_CREDENTIALS, "cn=Config", "x"),
     ] {
         assert!(advised(code, dn, password).starts_with("ldap_bind: "), "{code} {dn}");
     }

@@ -15,6 +15,10 @@ use larix_client::ClientError;
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix whoami -H ldap://127.0.0.1:3890 -D cn=admin,dc=example,dc=com -W
+  larix whoami -H ldaps://127.0.0.1:6360 -o tls_cacert=larix-data/server.pem")]
 pub(crate) struct WhoamiArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,

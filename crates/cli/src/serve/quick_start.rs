@@ -85,6 +85,8 @@ pub(super) struct Prepared {
     pub(super) config: Config,
     /// In clear, the one time that it is known.
     generated: Option<String>,
+    /// The file that a first start took the administrator's password from.
+    password_file: Option<PathBuf>,
     /// That of the sample's people, likewise.
     sample_password: Option<String>,
     /// Whether this start made the configuration and loaded nothing: there are no entries then.
@@ -133,7 +135,12 @@ pub(super) fn data_directory(data: &Path) -> anyhow::Result<PathBuf> {
         .mode(0o700)
         .create(data)
         .and_then(|()| fs::canonicalize(data))
-        .with_context(|| format!("cannot create the data directory {}", data.display()))
+        .with_context(|| {
+            format!(
+                "cannot create the data directory {}: name another with --data, or start as a user who may write there",
+                data.display()
+            )
+        })
 }
 
 /// A directory that another user has for itself looks as if nothing were in it.
@@ -327,6 +334,7 @@ impl Start<'_> {
             data: data.to_owned(),
             config: Config::from_slapd_d(config_dir)?,
             generated,
+            password_file: arguments.admin_password_file.clone(),
             sample_password: loaded.sample_password,
             first: loaded.entries == 0 && !is_loaded && replicas.is_none(),
             self_signed: self_signed_pair.map(|pair| pair.certificate),
@@ -433,11 +441,12 @@ impl Prepared {
         let elsewhere = if at.everywhere { ", and at this machine's other addresses" } else { "" };
         say!("Larix serves \"{suffix}\" from {} at {all}{elsewhere}", self.data.display());
         say!("  administrator  {admin}");
-        match &self.generated {
-            Some(password) => {
+        match (&self.generated, &self.password_file) {
+            (Some(password), _) => {
                 show_once(format_args!("  password       {password}   (shown once; only its hash is kept)"));
             }
-            None => say!("  password       as set before"),
+            (None, Some(file)) => say!("  password       the first line of {}", file.display()),
+            (None, None) => say!("  password       as set before"),
         }
         self.print_sample_password();
         if let Some(certificate) = &self.self_signed {

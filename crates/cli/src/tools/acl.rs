@@ -44,8 +44,12 @@ impl std::error::Error for UndefinedAttribute {}
 #[command(after_help = "\
 Options of -o: authzDN, domain, peername, sockname, sockurl, ssf, transport_ssf, tls_ssf and sasl_ssf, each with =VALUE.
 Without a question, everything about the entry is listed.
-`explain` as the first argument tells which rule decides, and why the others do not; a question is for `read` there
-unless it names another access.")]
+`explain` as the first argument tells which rule decides, and why the others do not.
+There, a question without an access asks for `read`.
+
+Examples:
+  larix acl -F larix-data/slapd.d -D uid=bob,dc=example,dc=com -b uid=ann,dc=example,dc=com
+  larix acl explain -F larix-data/slapd.d -b uid=ann,dc=example,dc=com userPassword/read")]
 pub(super) struct AclArgs {
     #[command(flatten)]
     config: ConfigArgs,

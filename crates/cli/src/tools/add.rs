@@ -37,6 +37,15 @@ const RECORD_EVERY: Duration = Duration::from_secs(5);
 /// Load LDIF into a database, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Options of -o: schema-check=no, value-check=yes.
+
+Examples:
+  larix add -F larix-data/slapd.d -l people.ldif
+  larix add -f /etc/ldap/slapd.conf -b dc=example,dc=com -l people.ldif
+  larix add -n 0 -F /etc/ldap/slapd.d -l config.ldif
+
+Over LDAP, as a client: `larix modify -a` (ldapadd).")]
 pub(super) struct AddArgs {
     #[command(flatten)]
     config: ConfigArgs,

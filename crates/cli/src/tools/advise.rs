@@ -325,7 +325,9 @@ impl DatabaseAdvice {
         if self.knows_nothing(counts) {
             let found = match &counts.uses {
                 Some(_) => "the server has counted no search of it since it was started",
-                None => "what was given has no search of it (a log needs loglevel stats)",
+                None => {
+                    "what was given has no search of it (a log needs loglevel stats, counters need `database monitor`)"
+                }
             };
             writeln!(out, "\n{found}: there is nothing to judge by")?;
             return Ok(());

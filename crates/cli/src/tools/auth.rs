@@ -20,6 +20,10 @@ const WRONG_ID_TO_ACT_AS: u8 = 255;
 /// Check what SASL identities are mapped to
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix auth -F larix-data/slapd.d -M SCRAM-SHA-256 ann
+  larix auth -F larix-data/slapd.d -M SCRAM-SHA-256 -U ann u:bob")]
 pub(super) struct AuthArgs {
     #[command(flatten)]
     config: ConfigArgs,

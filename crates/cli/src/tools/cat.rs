@@ -26,6 +26,13 @@ use crate::terminal::{self, print_report};
 /// Write a database as LDIF
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Options of -o: ldif-wrap=no, or a number of columns.
+
+Examples:
+  larix cat -F larix-data/slapd.d -l copy.ldif
+  larix cat -F larix-data/slapd.d -s ou=people,dc=example,dc=com -a '(mail=*)'
+  larix cat -F larix-data/slapd.d -n 0")]
 pub(super) struct CatArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -48,6 +48,9 @@ const MEND_CHECKSUM: &str =
 /// when all fits, 1 when something does not, 2 when it could not be checked, 3 when all fits but entries break such rules.
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Example:
+  larix check -F larix-data/slapd.d")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use clap::{Args, Parser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, CommandFactory, Parser};
 use larix_configuration::slapd_d::{self, InUse, Stamp};
 use larix_configuration::{Config, ConfigChange, ConfigError, Location, Requester, Source, Storage};
 use larix_engine::controls::RequestControls;
@@ -35,10 +36,10 @@ const QUICK_START: &str = "larix-data/slapd.d";
 /// Which configuration; the flags are slapd's.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConfigArgs {
-    /// Read this slapd.conf
+    /// Read this slapd.conf [without -f and -F: /etc/ldap/slapd.d, else /etc/ldap/slapd.conf]
     #[arg(short = 'f', value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Read this slapd.d directory
+    /// Read this slapd.d directory, such as larix-data/slapd.d
     #[arg(short = 'F', value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
     /// Debug levels; without effect, the tools always say what they do
@@ -525,7 +526,37 @@ pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
     let words = std::iter::once(OsString::from(name)).chain(arguments.iter().cloned());
     // A tool of slapd's ends with 1 whatever was wrong.
     let mistake = if is_called_as_slapd() { 1 } else { terminal::MISTAKE };
-    P::try_parse_from(words).unwrap_or_else(|error| terminal::end_parsing(&error, mistake))
+    P::try_parse_from(words).unwrap_or_else(|mut error| {
+        name_flag_of_path(&mut error, &P::command());
+        terminal::end_parsing(&error, mistake)
+    })
+}
+
+/// Adds the flag to the report of a path that stands without one.
+fn name_flag_of_path(error: &mut clap::Error, command: &clap::Command) {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some((flag, path)) = flag_of_path(Path::new(word)) else { return };
+    if command.get_arguments().any(|argument| argument.get_short() == Some(flag)) {
+        let tip = format!("a flag names it: -{flag} {}", path.display());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+}
+
+/// What of an existing path may be meant: a slapd.d, the one in a data directory, a slapd.conf or LDIF.
+fn flag_of_path(path: &Path) -> Option<(char, PathBuf)> {
+    let is_slapd_d = |path: &Path| path.join("cn=config.ldif").is_file();
+    let within = path.join("slapd.d");
+    let ending = path.extension().and_then(OsStr::to_str).filter(|_| path.is_file());
+    match ending {
+        Some("conf") => Some(('f', path.to_owned())),
+        Some("ldif") => Some(('l', path.to_owned())),
+        _ if is_slapd_d(path) => Some(('F', path.to_owned())),
+        _ if is_slapd_d(&within) => Some(('F', within)),
+        _ => None,
+    }
 }
 
 /// An attribute of an owned entry as LDIF has it.

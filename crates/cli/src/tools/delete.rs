@@ -24,6 +24,10 @@ use crate::terminal;
 /// Delete entries of a database by DN or by filter, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix offline-delete -F larix-data/slapd.d uid=ann,ou=people,dc=example,dc=com
+  larix offline-delete -F larix-data/slapd.d -u -a '(employeeType=temporary)'")]
 pub(super) struct DeleteArgs {
     #[command(flatten)]
     config: ConfigArgs,

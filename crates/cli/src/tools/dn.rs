@@ -14,6 +14,9 @@ const WRONG_DN: u8 = 255;
 /// Check and normalize DNs
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Example:
+  larix dn -F larix-data/slapd.d 'UID=Ann, OU=People, DC=Example, DC=com'")]
 pub(super) struct DnArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -21,6 +21,9 @@ use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 /// Make indexes anew: all of them, or those of the attributes that are named
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Example:
+  larix index -F larix-data/slapd.d uid mail")]
 pub(super) struct IndexArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -18,6 +18,10 @@ use crate::terminal;
 /// Apply LDIF changes to a database, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix offline-modify -F larix-data/slapd.d -l changes.ldif
+  larix offline-modify -n 0 -F larix-data/slapd.d -l config-changes.ldif")]
 pub(super) struct ModifyArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -27,6 +27,10 @@ const FILE_MAX: u64 = 1 << 16;
 /// Hash a password for userPassword, rootpw or olcRootPW
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)] // -h is the scheme
+#[command(after_help = "\
+Examples:
+  larix hash-password
+  larix hash-password -T password.txt -h {SSHA}")]
 pub(super) struct PasswdArgs {
     /// Make a password
     #[arg(short = 'g', conflicts_with_all = ["secret", "file"])]

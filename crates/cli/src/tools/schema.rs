@@ -27,6 +27,9 @@ use crate::terminal;
 /// Check the entries of a database against the schema
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Example:
+  larix schema -F larix-data/slapd.d -b dc=example,dc=com")]
 pub(super) struct SchemaArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -15,6 +15,10 @@ use super::common::{self, ConfigArgs};
 /// Check a configuration; with -f and -F, convert a slapd.conf to a slapd.d
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix test -v -f /etc/ldap/slapd.conf
+  larix test -f slapd.conf -F slapd.d")]
 pub(super) struct TestArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -48,7 +48,7 @@ impl KindSettings for PasswdSettings {
         };
         if let Some(name) = NAMES.iter().find(|name| config.schema.describe(name).is_err()) {
             let message = format!("the accounts of `database passwd` have {name}, which the schema lacks");
-            refuse(message, "include core.schema");
+            refuse(message, "write `schema core` before it");
         }
         let file = self.file();
         let why = match std::fs::metadata(file) {

@@ -58,6 +58,10 @@ fn a_quick_start_takes_lines_for_its_database() {
     assert!(config.schema_sections.iter().any(|section| section.name == "samba"));
     let refused = start("database.conf", "overlay memberof\ndatabase mdb\n").unwrap_err();
     assert!(refused.contains("`FILE` begins another section"), "{refused}");
+    let refused = start("index.conf", "index title,UID eq\n").unwrap_err();
+    assert!(refused.contains("`larix serve --suffix` indexes uid already"), "{refused}");
+    let refused = start("twice.conf", "index title eq\nindex title sub\n").unwrap_err();
+    assert!(refused.contains("put all kinds into one line"), "{refused}");
     for (line, flag) in [
         ("directory /nowhere/else", "--data"),
         ("suffix dc=example,dc=org", "--suffix"),

@@ -8,7 +8,12 @@ use std::net::SocketAddr;
 /// What is wrong with the text. Names are not looked up: which of its addresses a name gives is not to be left to chance.
 pub fn http_address(url: &str) -> Result<SocketAddr, String> {
     let Some(rest) = url.strip_prefix("http://") else {
-        return Err(format!("`{url}` does not start with http://"));
+        let address = if url.bytes().all(|digit| digit.is_ascii_digit()) { "127.0.0.1:" } else { "" };
+        let meant = match url.contains("://") {
+            true => String::new(),
+            false => format!(": did you mean http://{address}{url}?"),
+        };
+        return Err(format!("`{url}` does not start with http://{meant}"));
     };
     let address = rest.strip_suffix('/').unwrap_or(rest);
     let address = address
@@ -37,6 +42,8 @@ mod tests {
         check("http://[::1]:0/", Ok("[::1]:0"));
         check("http://localhost:9389/", Ok("127.0.0.1:9389"));
         check("https://127.0.0.1:9389/", Err("does not start with http://"));
+        check("localhost:9389", Err("did you mean http://localhost:9389?"));
+        check("9389", Err("did you mean http://127.0.0.1:9389?"));
         check("http://127.0.0.1/", Err("a port"));
         check("http://example.com:80/", Err("numeric address"));
         check("http://127.0.0.1:70000/", Err("a port"));

@@ -340,7 +340,7 @@ impl SyncReplication {
         if let Some(name) = dirsync::NEEDED.iter().find(lacks) {
             let message =
                 format!("syncrepl: type=dirsync needs the attribute {name}, which the schema does not know");
-            return Err((message, Some("put `schema active-directory` before it, or include msuser.schema")));
+            return Err((message, Some("write `schema active-directory` before it, or `schema msuser`")));
         }
         if self.data != SyncData::Entries {
             return Err((

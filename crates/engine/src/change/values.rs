@@ -95,6 +95,28 @@ pub(crate) fn unreadable(name: &str, position: usize) -> LdapResult {
     LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
 }
 
+/// Bytes of a value that are shown.
+const VALUE_SHOWN_MAX: usize = 64;
+
+/// Adds the value that a result speaks of by its number; `values` are those of its attribute.
+#[must_use]
+pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
+    let invalid = result.invalid_value().and_then(|(name, number)| Some((name, values.get(number)?)));
+    let Some((name, value)) = invalid else { return result };
+    let shown = match std::str::from_utf8(value) {
+        Ok(text) if text.len() <= VALUE_SHOWN_MAX && name.eq_ignore_ascii_case("objectClass") => {
+            let bundle = larix_schema::bundle_with_class(text).map_or_else(String::new, |bundle| {
+                format!("; `schema {bundle}` in the configuration defines it")
+            });
+            format!("{text:?}: the schema has no class of this name{bundle}")
+        }
+        Ok(text) if text.len() <= VALUE_SHOWN_MAX => format!("{text:?}"),
+        Ok(_) => return result,
+        Err(_) => "it is not UTF-8, which most syntaxes want".to_owned(),
+    };
+    LdapResult { diagnostic: format!("{}: {shown}", result.diagnostic), ..result }
+}
+
 /// What two equal values have in common: the normal form under the type's equality rule, or the value itself for a
 /// type without one.
 pub(crate) fn key(schema: &Schema, kind: &AttributeType, value: &[u8]) -> Result<Vec<u8>, InvalidValue> {

@@ -68,36 +68,19 @@ pub enum RecordFault {
     Refused(LdapResult),
 }
 
-/// Bytes of a value that are shown.
-const VALUE_SHOWN_MAX: usize = 64;
-
-/// Adds the value that a result speaks of by its number; `values` are those of its attribute.
-#[must_use]
-pub fn with_value(result: LdapResult, values: &[Vec<u8>]) -> LdapResult {
-    let invalid = result.invalid_value().and_then(|(name, number)| Some((name, values.get(number)?)));
-    let Some((name, value)) = invalid else { return result };
-    let shown = match std::str::from_utf8(value) {
-        Ok(text) if text.len() <= VALUE_SHOWN_MAX && name.eq_ignore_ascii_case("objectClass") => {
-            format!("{text:?}: the schema has no class of this name")
-        }
-        Ok(text) if text.len() <= VALUE_SHOWN_MAX => format!("{text:?}"),
-        Ok(_) => return result,
-        Err(_) => "it is not UTF-8, which most syntaxes want".to_owned(),
-    };
-    LdapResult { diagnostic: format!("{}: {shown}", result.diagnostic), ..result }
-}
-
 /// The bundled schema that defines the class or attribute that a refusal is about.
 fn lacking_schema(result: &LdapResult) -> Option<&'static str> {
     let text = result.diagnostic.as_str();
-    let element = match result.code {
+    match result.code {
         ResultCode::OBJECT_CLASS_VIOLATION => {
-            text.strip_prefix("unrecognized objectClass '")?.strip_suffix('\'')?
+            let class = text.strip_prefix("unrecognized objectClass '")?.strip_suffix('\'')?;
+            larix_schema::bundle_with_class(class)
         }
-        ResultCode::UNDEFINED_ATTRIBUTE_TYPE => text.strip_suffix(": attribute type undefined")?,
-        _ => return None,
-    };
-    larix_schema::bundle_with(element)
+        ResultCode::UNDEFINED_ATTRIBUTE_TYPE => {
+            larix_schema::bundle_with(text.strip_suffix(": attribute type undefined")?)
+        }
+        _ => None,
+    }
 }
 
 impl fmt::Display for RecordError {

@@ -34,8 +34,9 @@ use larix_store::Store;
 use crate::database::{Database, DatabaseSettings};
 use crate::time::{Clock, RandomSource};
 
+pub use crate::change::values::with_value;
 pub use directory::load_directory;
-pub use error::{LoadError, RecordError, RecordFault, with_value};
+pub use error::{LoadError, RecordError, RecordFault};
 pub(crate) use fill::{Extent, FillContext, FillRemainder, FillRequest};
 pub use fill::{Fill, FillOptions};
 pub use merge::ATOMIC_BYTES;

@@ -9,11 +9,11 @@ use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema, Synt
 use smallvec::SmallVec;
 use uuid::Uuid;
 
-use super::error::{LoadError, RecordError, RecordFault, with_value};
+use super::error::{LoadError, RecordError, RecordFault};
 use super::{LoadContext, LoadOptions};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::change::prepare::{ChangeKind, check_change};
-use crate::change::values::{check_transfer, is_readable, unreadable};
+use crate::change::values::{check_transfer, is_readable, unreadable, with_value};
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{AttributeNumber, Entry, EntryAttribute};
 use crate::failure::Failure;

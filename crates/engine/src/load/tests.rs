@@ -292,6 +292,11 @@ fn a_value_that_is_refused_is_shown() {
             "objectClass: value #0 invalid per syntax: \"nosuchClass\": the schema has no class of this name",
         ),
         (
+            "objectClass: sambaSamAccount\ncn: X\n",
+            "objectClass: value #0 invalid per syntax: \"sambaSamAccount\": the schema has no class of this name; \
+             `schema samba` in the configuration defines it",
+        ),
+        (
             "objectClass: person\ncn: X\nsn: x\nseeAlso: nonsense\n",
             "seeAlso: value #0 invalid per syntax: \"nonsense\"",
         ),

@@ -9,6 +9,7 @@ use super::state::is_computed;
 use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
 use crate::change::prepare::{Change, ChangeKind, RequiredAccess, check_change, refuse};
+use crate::change::values::with_value;
 use crate::csn::Csn;
 use crate::database::Suffix;
 use crate::log::{LoggedChange, LoggedKind, LoggedModification, ReceivedChange};
@@ -216,7 +217,12 @@ fn one(
     {
         return Ok(None);
     }
-    let change = check_change(schema, kind, attribute)?;
+    // Which class is lacking is what the log has to say.
+    let classes = base.eq_ignore_ascii_case("objectClass").then(|| attribute.values.clone());
+    let change = check_change(schema, kind, attribute).map_err(|result| match &classes {
+        Some(classes) => with_value(result, classes),
+        None => result,
+    })?;
     Ok(Some(Change { access: RequiredAccess::Internal, ..change }))
 }
 

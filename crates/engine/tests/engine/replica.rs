@@ -114,6 +114,15 @@ fn a_refused_change_keeps_the_context_csn_back() {
     assert_eq!(known(), 2);
 }
 
+/// What a server says that follows one with more schema.
+#[test]
+fn a_class_that_is_not_known_is_named() {
+    let f = filled();
+    let said = apply(&f, [put(1, A, csn(2, 1), &[("objectClass", "sambaSamAccount")])]);
+    let expected = "\"sambaSamAccount\": the schema has no class of this name; `schema samba`";
+    assert!(said.starts_with("21 objectClass: value #0") && said.contains(expected), "{said}");
+}
+
 /// A member that has lost its content takes a change before all has come back: its contextCSN covers what it changed in its former
 /// life, which other servers would not send to it then.
 #[test]

@@ -63,7 +63,7 @@ fn set(schema: &Schema, words: &[String]) -> Result<GroupSet, WordFault> {
     };
     let class = schema.object_class_id(class_name).ok_or_else(|| {
         WordFault::new(0, format!("the object class \"{class_name}\" is unknown"))
-            .with_help("include the schema that defines it; groupOfURLs is in dyngroup.schema")
+            .with_help("include the schema that defines it; `schema dyngroup` has groupOfURLs")
     })?;
     let (url_type, member_type) = (described(1, url)?, described(2, member)?);
     let labeled = schema.attribute_type("labeledURI").map(|labeled| labeled.id);

@@ -142,7 +142,7 @@ fn described(schema: &Schema, at: usize, name: &str) -> Result<AttributeDescript
 fn class_named(schema: &Schema, at: usize, name: &str) -> Result<ObjectClassId, WordFault> {
     schema.object_class_id(name).ok_or_else(|| {
         WordFault::new(at, format!("the object class \"{name}\" is unknown"))
-            .with_help("include the schema that defines it; groupOfURLs is in dyngroup.schema")
+            .with_help("include the schema that defines it; `schema dyngroup` has groupOfURLs")
     })
 }
 

@@ -34,7 +34,7 @@ pub(super) fn build(
     let places = settings.values("olcHomedirRegexp").map(|value| place(&value.words));
     let described = |name| {
         described(context.schema, "overlay homedir", name)
-            .map_err(|error| error.with_help("include nis.schema or rfc2307bis.schema"))
+            .map_err(|error| error.with_help("write `schema nis` or `schema rfc2307bis` before it"))
     };
     let min_uid = settings.number::<u32>("homedir-min-uidnumber", "olcMinimumUidNumber")?;
     Ok(Arc::new(HomeDirectories {

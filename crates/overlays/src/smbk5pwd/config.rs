@@ -59,7 +59,7 @@ pub(super) fn build(
     let samba = match is_default || is_named("samba") {
         true => {
             let attributes = [NT_HASH, LAST_SET, MUST_CHANGE, CAN_CHANGE];
-            let class = class_of(schema, "sambaSamAccount", &attributes, "samba.schema")?;
+            let class = class_of(schema, "sambaSamAccount", &attributes, "`schema samba`")?;
             let (must_change, can_change) = (must_change.unwrap_or(0), can_change.unwrap_or(0));
             Some(Samba { class, must_change, can_change })
         }
@@ -68,7 +68,7 @@ pub(super) fn build(
     // Without a word about modules, as many as the schema has, but Samba's.
     let is_shadow = is_named("shadow") || is_default && schema.object_class_id("shadowAccount").is_some();
     let shadow = match is_shadow {
-        true => Some(class_of(schema, "shadowAccount", &[LAST_CHANGE], "nis.schema")?),
+        true => Some(class_of(schema, "shadowAccount", &[LAST_CHANGE], "`schema nis`")?),
         false => None,
     };
     let (stash, heimdal_key) = (settings.text(STASH), settings.text(HEIMDAL_KEY));
@@ -100,7 +100,7 @@ pub(super) fn build(
 }
 
 fn mit(settings: &Settings, schema: &Schema) -> Result<Mit, SettingError> {
-    let class = class_of(schema, "krbPrincipalAux", &names::ALL, "kerberos.schema")?;
+    let class = class_of(schema, "krbPrincipalAux", &names::ALL, "`schema kerberos`")?;
     let path = settings.text(STASH).ok_or_else(|| {
         SettingError::new("smbk5pwd-enable krb5: where the stash of the KDC's master key is, is not said")
             .with_help(
@@ -118,7 +118,8 @@ fn mit(settings: &Settings, schema: &Schema) -> Result<Mit, SettingError> {
 }
 
 fn heimdal(settings: &Settings, schema: &Schema) -> Result<Heimdal, SettingError> {
-    let class = class_of(schema, "krb5KDCEntry", &heimdal_names::ALL, "hdb.schema")?;
+    let class =
+        class_of(schema, "krb5KDCEntry", &heimdal_names::ALL, "`include` with the path of hdb.schema")?;
     let read = |path: &str| {
         MasterKeys::read(Path::new(path)).map_err(|fault| {
             let error = SettingError::new(format!("smbk5pwd-heimdal-mkey \"{path}\": {fault}"));
@@ -143,9 +144,9 @@ fn class_of(
     schema: &Schema,
     class: &str,
     attributes: &[&str],
-    file: &str,
+    source: &str,
 ) -> Result<ObjectClassId, SettingError> {
-    let help = format!("include {file}, or leave the module out of `smbk5pwd-enable`");
+    let help = format!("write {source} before it, or leave the module out of `smbk5pwd-enable`");
     for name in attributes {
         described(schema, "overlay smbk5pwd", name).map_err(|error| error.with_help(help.clone()))?;
     }

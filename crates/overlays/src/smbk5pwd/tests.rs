@@ -207,7 +207,7 @@ fn bytes_that_are_no_text_are_refused() {
 fn wrong_settings_name_the_mend() {
     let full = schema(larix_schema::bundled("samba").unwrap());
     for (lines, expected) in [
-        ("smbk5pwd-enable krb5", "<krbPrincipalKey>: attribute type undefined; include kerberos.schema"),
+        ("smbk5pwd-enable krb5", "<krbPrincipalKey>: attribute type undefined; write `schema kerberos`"),
         (
             "smbk5pwd-krb5-enctypes arcfour-hmac",
             "\"arcfour-hmac\": Larix makes no keys of this encryption type",
@@ -220,7 +220,7 @@ fn wrong_settings_name_the_mend() {
         assert!(error.contains(expected), "{lines}: {error}");
     }
     let error = build(&DESCRIPTOR, &schema(""), "").map(|_| ()).unwrap_err();
-    assert!(error.awaits_schema && error.to_string().contains("include samba.schema"), "{error}");
+    assert!(error.awaits_schema && error.to_string().contains("write `schema samba` before it"), "{error}");
     // One value for each module, as slapd shows them.
     assert_eq!(
         settings_of(&DESCRIPTOR, "smbk5pwd-enable samba shadow").values("olcSmbK5PwdEnable").count(),
@@ -357,7 +357,7 @@ fn a_stash_that_cannot_be_used_is_named() {
         ),
         (
             format!("smbk5pwd-enable krb5\nsmbk5pwd-heimdal-mkey {path}/stash"),
-            "<krb5Key>: attribute type undefined; include hdb.schema".to_owned(),
+            "<krb5Key>: attribute type undefined; write `include` with the path of hdb.schema".to_owned(),
         ),
     ] {
         let error = build(&DESCRIPTOR, &schema, &lines).map(|_| ()).unwrap_err().to_string();

@@ -18,7 +18,7 @@ use larix_engine::overlay::{
 };
 use larix_engine::{Entry, EntryAttribute};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
-use larix_schema::{AttributeDescription, NormalDn, Schema};
+use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
 const CREATED: &str = "uSNCreated";
 const CHANGED: &str = "uSNChanged";
@@ -44,9 +44,21 @@ struct SequenceNumbers {
 }
 
 fn build(_: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
-    let described = |name| described(context.schema, "overlay usn", name);
     let suffixes = context.suffixes.to_vec();
-    Ok(Arc::new(SequenceNumbers { created: described(CREATED)?, changed: described(CHANGED)?, suffixes }))
+    let (created, changed) = (operational(context.schema, CREATED)?, operational(context.schema, CHANGED)?);
+    Ok(Arc::new(SequenceNumbers { created, changed, suffixes }))
+}
+
+/// An attribute that each entry may have. A schema of Active Directory has these as attributes of its classes, so that no change could be
+/// stored.
+fn operational(schema: &Schema, name: &str) -> Result<AttributeDescription, SettingError> {
+    let described = described(schema, "overlay usn", name)?;
+    if schema.attribute(described.attribute).usage == Usage::UserApplications {
+        let error =
+            SettingError::new(format!("overlay usn <{name}>: the schema lets some classes alone have it"));
+        return Err(error.with_help("take out `schema msuser` or `schema active-directory`, or the overlay"));
+    }
+    Ok(described)
 }
 
 impl Overlay for SequenceNumbers {

@@ -4,7 +4,7 @@
 
 use super::DESCRIPTOR;
 use crate::refint;
-use crate::testing::{SUFFIX, TREE, directory};
+use crate::testing::{SUFFIX, TREE, build, directory, schema};
 
 #[test]
 fn each_change_has_the_next_number() {
@@ -66,4 +66,18 @@ fn what_follows_from_a_change_has_a_number_of_its_own() {
         assert!(number(&group) > before, "the group has lost a member");
         assert!(number(SUFFIX) >= number(&group), "nothing is above the highest number");
     }
+}
+
+#[test]
+fn attributes_of_active_directory_are_refused() {
+    let definition = |oid: u8, name: &str| {
+        format!(
+            "attributetype ( 1.2.840.113556.1.2.{oid} NAME '{name}' EQUALITY integerMatch \
+             ORDERING integerOrderingMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 SINGLE-VALUE )"
+        )
+    };
+    let definitions = [definition(19, "uSNCreated"), definition(120, "uSNChanged")].join("\n");
+    let error = build(&DESCRIPTOR, &schema(&definitions), "").map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("<uSNCreated>") && error.contains("take out `schema msuser`"), "{error}");
+    assert!(build(&DESCRIPTOR, &schema(DESCRIPTOR.schema), "").is_ok());
 }

@@ -32,7 +32,8 @@ struct VersionNumber {
 fn build(_: &Settings, context: &BuildContext<'_>) -> Result<Arc<dyn Overlay>, SettingError> {
     let described = |name| {
         let described = described(context.schema, "overlay vernum", name);
-        described.map_err(|error| error.with_help("include msuser.schema, which has unicodePwd"))
+        described
+            .map_err(|error| error.with_help("write `schema msuser` before it, which defines unicodePwd"))
     };
     Ok(Arc::new(VersionNumber { counted: described(COUNTED)?, counter: described(COUNTER)? }))
 }

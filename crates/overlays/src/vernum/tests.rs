@@ -36,5 +36,5 @@ fn every_change_of_the_password_counts() {
 #[test]
 fn the_password_has_to_be_known() {
     let error = build(&DESCRIPTOR, &schema(DESCRIPTOR.schema), "").map(|_| ()).unwrap_err();
-    assert!(error.awaits_schema && error.to_string().contains("include msuser.schema"), "{error}");
+    assert!(error.awaits_schema && error.to_string().contains("write `schema msuser` before it"), "{error}");
 }

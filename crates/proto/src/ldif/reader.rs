@@ -427,7 +427,10 @@ impl<'b, R: BufRead> Lines<'b, R> {
         if text.starts_with(BYTE_ORDER_MARK) {
             return Err(self.error(LdifFault::ByteOrderMark));
         }
-        if UTF_16_MARKS.iter().any(|mark| text.starts_with(mark)) {
+        // Without a mark, the first letter of a name has a NUL beside it.
+        let is_utf_16 = UTF_16_MARKS.iter().any(|mark| text.starts_with(mark))
+            || matches!(text, [0, letter, 0, ..] | [letter, 0, _, 0, ..] if letter.is_ascii_alphabetic());
+        if is_utf_16 {
             return Err(self.error(LdifFault::Utf16));
         }
         let (name, value) = memchr::memchr(b':', text)

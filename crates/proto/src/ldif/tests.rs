@@ -165,9 +165,12 @@ fn errors_name_their_line() {
         let expected = "line 1: a byte order mark: save the file as UTF-8 without one";
         check(&format!("\u{feff}{first}\n"), expected);
     }
-    for text in
-        [&b"\xff\xfed\0n\0:\0 \0d\0c\0=\0x\0\r\0\n\0"[..], b"\xfe\xff\0d\0n\0:\0 \0d\0c\0=\0x\0\r\0\n"]
-    {
+    for text in [
+        &b"\xff\xfed\0n\0:\0 \0d\0c\0=\0x\0\r\0\n\0"[..],
+        b"\xfe\xff\0d\0n\0:\0 \0d\0c\0=\0x\0\r\0\n",
+        b"d\0n\0:\0 \0d\0c\0=\0x\0\r\0\n\0",
+        b"\0d\0n\0:\0 \0d\0c\0=\0x\0\r\0\n",
+    ] {
         let error = Reader::new(text).next().expect("a record").expect_err("UTF-16");
         assert_eq!(error.to_string(), "line 1: UTF-16: save the file as UTF-8 without a byte order mark");
     }

@@ -60,6 +60,17 @@ impl fmt::Display for BackupError {
             Self::Io { what, path, error } if is_full(error) => {
                 write!(f, "cannot {what} {}: the disk is full ({error})", path.display())
             }
+            Self::Io { what: "make", path, error }
+                if error.kind() == io::ErrorKind::NotFound
+                    && path.parent().is_some_and(|above| !above.exists()) =>
+            {
+                let above = path.parent().unwrap_or(path).display();
+                write!(
+                    f,
+                    "cannot make {}: there is no directory {above}: make that one first",
+                    path.display()
+                )
+            }
             Self::Io { what, path, error } => write!(f, "cannot {what} {}: {error}", path.display()),
             Self::Damaged { path, what } => write!(f, "{} {what}", path.display()),
             Self::NotABackup { path } => {

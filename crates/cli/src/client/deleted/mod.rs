@@ -30,12 +30,22 @@ pub(crate) struct DeletedArgs {
 enum DeletedCommand {
     /// List deleted entries: when, which, and by whom
     #[command(disable_help_flag = true)]
+    #[command(after_help = "\
+Example:
+  larix deleted list -D cn=admin,dc=example,dc=com -W --since 2h")]
     List(Box<Selection>),
     /// Write entries as they were when they were deleted, as LDIF
     #[command(disable_help_flag = true)]
+    #[command(after_help = "\
+Example:
+  larix deleted show -D cn=admin,dc=example,dc=com -W uid=ann,ou=people,dc=example,dc=com")]
     Show(Box<Selection>),
     /// Bring entries back, superiors first: all of them or none
     #[command(disable_help_flag = true)]
+    #[command(after_help = "\
+Examples:
+  larix deleted restore -D cn=admin,dc=example,dc=com -W uid=ann,ou=people,dc=example,dc=com
+  larix deleted restore -D cn=admin,dc=example,dc=com -W --below ou=it,dc=example,dc=com --since 2h")]
     Restore(Box<restore::RestoreArgs>),
 }
 

@@ -27,7 +27,10 @@ Two Larix servers compare digests, which takes the rootdn or the manage privileg
 server entries are searched and their entryUUID, entryCSN and DN compared. With --values all that entries hold is compared, \
 whatever the servers are, but for what each server derives or keeps for itself (memberOf, times of binds and failed \
 binds, ...): bind as somebody who may read everything on both, for what neither shows is not compared.
-The exit status is 0 if both hold the same, 5 if not, else the result code or 255.")]
+The exit status is 0 if both hold the same, 5 if not, else the result code or 255.
+
+Example:
+  larix replica check -D cn=admin,dc=example,dc=com -W ldap://one.example ldap://two.example")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
     common: CommonArgs,

@@ -16,7 +16,10 @@ use super::{NO, Server, entries};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Lag is the time between the newest change of a server that any of the servers has and the newest that this one has.
-The exit status is 5 if one cannot be reached or is further behind than --max-lag, else 0.")]
+The exit status is 5 if one cannot be reached or is further behind than --max-lag, else 0.
+
+Example:
+  larix replica status -D cn=admin,dc=example,dc=com -W ldap://one.example ldap://two.example")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
     common: CommonArgs,

@@ -75,6 +75,7 @@ pub(super) fn again(start: &Start<'_>, config_dir: &Path) -> anyhow::Result<Prep
         data: start.data.to_owned(),
         config,
         generated: None,
+        password_file: None,
         sample_password: None,
         first: false,
         self_signed,

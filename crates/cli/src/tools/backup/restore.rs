@@ -20,6 +20,10 @@ use crate::tools::common::{self, ConfigArgs};
 /// Put the databases of a backup back while no server runs
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix restore -F larix-data/slapd.d --from /backup/monday --replace
+  larix restore -F larix-data/slapd.d --from /backup/monday --to-time 2026-11-21T12:34:56Z")]
 pub(crate) struct RestoreArgs {
     #[command(flatten)]
     config: ConfigArgs,

@@ -21,6 +21,11 @@ use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 /// Copy databases while the server runs, with checksums
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  larix backup -F larix-data/slapd.d --to /backup/monday
+  larix backup -F larix-data/slapd.d --to /backup/monday --incremental
+  larix backup --verify /backup/monday")]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     config: ConfigArgs,
