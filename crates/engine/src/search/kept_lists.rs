@@ -82,6 +82,8 @@ impl ListKey {
             values.paged = None;
             values.vlv = None;
             values.session_tracking = None;
+            // They say all that once more.
+            values.sent.clear();
         });
         Self { search: search.digest(), controls, subject: Arc::clone(subject) }
     }

@@ -59,6 +59,8 @@ fn view(fixture: &Fixture<MemoryStore>, place: usize, context: Option<u64>) -> (
         RequestControls::from(ControlValues {
             sort: sorted_by("sn"),
             vlv: Some(Box::new(vlv)),
+            // As the client sent them: they differ from view to view.
+            sent: place.to_be_bytes().to_vec(),
             ..ControlValues::default()
         }),
     )
