@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error};
 
-use crate::authorities::{ByDate, Trusted};
+use crate::authorities::{ByDate, Trusted, is_authority_as_peer};
 use crate::certificate::Certificate;
 use crate::verifier::{Judge, Presented};
 
@@ -71,7 +71,7 @@ impl Named {
             (true, None) => Err(CertificateError::UnknownIssuer.into()),
         };
         // The usual judgement looks at the validity before it says that an authority's certificate is no server's.
-        let is_authority = judged.as_ref().is_err_and(is_authority_as_server);
+        let is_authority = judged.as_ref().is_err_and(is_authority_as_peer);
         if !is_authority || !self.trusted.has(peer_certificate) {
             return judged;
         }
@@ -84,12 +84,6 @@ impl Named {
         }
         verify_server_name(&ParsedCertificate::try_from(peer_certificate)?, name)
     }
-}
-
-/// webpki's `CaUsedAsEndEntity`, which rustls hands on as it is.
-pub(crate) fn is_authority_as_server(error: &Error) -> bool {
-    matches!(error, Error::InvalidCertificate(CertificateError::Other(other))
-        if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
 impl Judge for Named {

@@ -11,7 +11,8 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
-use larix_client::authorities::{ByDate, Trusted, roots};
+use larix_client::authorities::{ByDate, Trusted, is_authority_as_peer, roots};
+use larix_client::proof;
 use larix_configuration::values::TlsVerify;
 use larix_engine::time::Timestamp;
 
@@ -90,6 +91,7 @@ impl ClientRules {
                 .collect(),
             trusted,
             is_mandatory: verify == TlsVerify::Demand,
+            asks_revocation: matches!(check, RevocationCheck::Peer | RevocationCheck::All),
             provider: provider.clone(),
         };
         Ok(Self { verify, verifier: Some(Arc::new(verifier)), lists: dates })
@@ -130,6 +132,8 @@ struct Believing {
     trusted: Trusted,
     hints: Vec<DistinguishedName>,
     is_mandatory: bool,
+    /// Certificates must be known as not revoked.
+    asks_revocation: bool,
     /// Verifies signatures.
     provider: Arc<CryptoProvider>,
 }
@@ -151,11 +155,22 @@ impl ClientCertVerifier for Believing {
     ) -> Result<ClientCertVerified, Error> {
         let chain = self.trusted.chain(others);
         let ask = |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(own, &chain, now);
-        match (self.trusted.others.contains(own), &self.shown) {
+        let judged = match (self.trusted.others.contains(own), &self.shown) {
             (false, _) => self.signed.judge(now, ask),
             // Its own dates are those of the anchor.
             (true, Some(verifier)) => ask(verifier),
             (true, None) => Err(CertificateError::UnknownIssuer.into()),
+        };
+        // The usual judgement looks at the validity before it says that an authority's certificate is no client's. Who has its key could
+        // sign any other one.
+        match judged {
+            Err(error) if is_authority_as_peer(&error) && self.trusted.is_client_itself(own) => {
+                match self.asks_revocation {
+                    true => Err(CertificateError::UnknownRevocationStatus.into()),
+                    false => Ok(ClientCertVerified::assertion()),
+                }
+            }
+            judged => judged,
         }
     }
 
@@ -216,7 +231,7 @@ impl ClientCertVerifier for TakeAny {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+        proof::of_tls12(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -226,7 +241,7 @@ impl ClientCertVerifier for TakeAny {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+        proof::of_tls13(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
