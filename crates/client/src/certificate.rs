@@ -26,6 +26,9 @@ const GENERALIZED_TIME: Tag = Tag(0x18);
 /// How many of a certificate's names are kept, for messages.
 const NAMES_MAX: usize = 10;
 
+/// The OID of an extension, and its value.
+pub(crate) type Extension<'a> = (&'a [u8], &'a [u8]);
+
 /// The parts of a certificate that judgements and messages need.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Certificate {
@@ -123,12 +126,35 @@ pub(crate) fn key_parts(key: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
 /// The identifiers of the key that signed a certificate and of its own (RFC 5280 sections 4.2.1.1 and 4.2.1.2), if it has them.
 pub(crate) fn key_identifiers(der: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
     let Ok(fields) = Fields::read(der) else { return (None, None) };
-    let signer = fields.extension(AUTHORITY_KEY_IDENTIFIER).and_then(|value| {
-        let mut identifier = Reader::new(value).sequence("AuthorityKeyIdentifier").ok()?;
-        identifier.optional(Tag::context(0), "keyIdentifier").ok()?
-    });
     let own = fields.extension(SUBJECT_KEY_IDENTIFIER);
-    (signer, own.and_then(|value| Reader::new(value).octets("SubjectKeyIdentifier").ok()))
+    (
+        signing_key(&fields.extensions),
+        own.and_then(|value| Reader::new(value).octets("SubjectKeyIdentifier").ok()),
+    )
+}
+
+/// The identifier of the key that signed what has these extensions.
+pub(crate) fn signing_key<'a>(extensions: &[Extension<'a>]) -> Option<&'a [u8]> {
+    let (_, value) = extensions.iter().copied().find(|(kind, _)| *kind == AUTHORITY_KEY_IDENTIFIER)?;
+    let mut identifier = Reader::new(value).sequence("AuthorityKeyIdentifier").ok()?;
+    identifier.optional(Tag::context(0), "keyIdentifier").ok()?
+}
+
+/// The value of a field of extensions.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn extensions(value: &[u8]) -> Result<Vec<Extension<'_>>, DecodeError> {
+    let (mut found, mut extensions) = (Vec::new(), Reader::new(value).sequence("extensions")?);
+    while !extensions.is_empty() {
+        let mut extension = extensions.sequence("extension")?;
+        let kind = extension.expect(OBJECT_IDENTIFIER, "extnID")?;
+        if extension.peek() == Some(Tag::BOOLEAN) {
+            extension.element("critical")?;
+        }
+        found.push((kind, extension.octets("extnValue")?));
+    }
+    Ok(found)
 }
 
 /// Whether the extended key usage, if there is one, leaves out clients.
@@ -193,8 +219,7 @@ struct Fields<'a> {
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
-    /// By their OIDs.
-    extensions: Vec<(&'a [u8], &'a [u8])>,
+    extensions: Vec<Extension<'a>>,
 }
 
 impl<'a> Fields<'a> {
@@ -213,16 +238,8 @@ impl<'a> Fields<'a> {
         body.element("subjectPublicKeyInfo")?;
         body.optional(Tag::context(1), "issuerUniqueID")?;
         body.optional(Tag::context(2), "subjectUniqueID")?;
-        if let Some(extensions) = body.optional(Tag::context_constructed(3), "extensions")? {
-            let mut extensions = Reader::new(extensions).sequence("extensions")?;
-            while !extensions.is_empty() {
-                let mut extension = extensions.sequence("extension")?;
-                let kind = extension.expect(OBJECT_IDENTIFIER, "extnID")?;
-                if extension.peek() == Some(Tag::BOOLEAN) {
-                    extension.element("critical")?;
-                }
-                found.extensions.push((kind, extension.octets("extnValue")?));
-            }
+        if let Some(value) = body.optional(Tag::context_constructed(3), "extensions")? {
+            found.extensions = extensions(value)?;
         }
         Ok(found)
     }

@@ -207,7 +207,9 @@ fn certificate(
             date(*not_before),
             date(*time)
         ),
-        CertificateError::Revoked => "the server's certificate is revoked (by a list in tls_crlfile, tls_cacert or tls_cacertdir)".to_owned(),
+        CertificateError::Revoked => {
+            "the server's certificate is revoked (by a list in tls_crlfile, tls_cacert or tls_cacertdir)".to_owned()
+        }
         CertificateError::UnknownRevocationStatus => {
             "no list says whether the server's certificate is revoked: tls_crlfile or tls_cacertdir has to have one of its \
              authority, or tls_crlcheck be none"

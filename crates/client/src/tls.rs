@@ -24,8 +24,8 @@ use crate::ldap_conf::{self, LdapConf};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
 use crate::proof;
-use crate::revocation::{newest_first, unusable};
-use crate::trust::{NameRule, Named, PeerCertificate};
+use crate::revocation::{orders, unusable};
+use crate::trust::{NameRule, Named, PeerCertificate, Verifiers};
 use crate::verifier::Verifier;
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -256,30 +256,35 @@ impl TlsOptions {
             return Err(self.unknown_word("TLS_CRLCHECK", &check, text));
         }
         let provider = Arc::clone(provider);
-        let verifier = move |roots: RootCertStore| -> Result<Option<Arc<WebPkiServerVerifier>>, ClientError> {
+        let orders = orders(lists);
+        let verifiers = move |roots: RootCertStore| -> Result<Option<Verifiers>, ClientError> {
             if roots.is_empty() {
                 return Ok(None);
             }
-            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-            let builder = match check.as_str() {
-                // A list that is past its time says nothing of what was revoked since.
-                "peer" => builder
-                    .with_crls(lists.clone())
-                    .only_check_end_entity_revocation()
-                    .enforce_revocation_expiration(),
-                "all" => builder.with_crls(lists.clone()).enforce_revocation_expiration(),
-                _ if lists.is_empty() => builder,
-                _ => builder.with_crls(lists.clone()).allow_unknown_revocation_status(),
+            let roots = Arc::new(roots);
+            let with_lists = |lists: &Vec<CertificateRevocationListDer<'static>>| {
+                let builder =
+                    WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+                let builder = match check.as_str() {
+                    // A list that is past its time says nothing of what was revoked since.
+                    "peer" => builder
+                        .with_crls(lists.clone())
+                        .only_check_end_entity_revocation()
+                        .enforce_revocation_expiration(),
+                    "all" => builder.with_crls(lists.clone()).enforce_revocation_expiration(),
+                    _ if lists.is_empty() => builder,
+                    _ => builder.with_crls(lists.clone()).allow_unknown_revocation_status(),
+                };
+                builder.build().map_err(|error| {
+                    let why = unusable(lists).map_or_else(|| error.to_string(), str::to_owned);
+                    ClientError::Usage(format!("TLS_CACERT and TLS_CRLFILE: {why}"))
+                })
             };
-            let built = builder.build().map_err(|error| {
-                let why = unusable(&lists).map_or_else(|| error.to_string(), str::to_owned);
-                ClientError::Usage(format!("TLS_CACERT and TLS_CRLFILE: {why}"))
-            })?;
-            Ok(Some(built))
+            orders.iter().map(with_lists).collect::<Result<_, _>>().map(Some)
         };
         let trusted = Trusted::of(certificates);
-        let shown_itself = verifier(roots(&trusted.others))?;
-        let signed = ByDate::new(&trusted.anchors, verifier)?;
+        let shown_itself = verifiers(roots(&trusted.others))?;
+        let signed = ByDate::new(&trusted.anchors, verifiers)?;
         Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, peer_certificate, rule }))
     }
 
@@ -311,7 +316,7 @@ impl TlsOptions {
                 lists.extend(found.unwrap_or_default());
             }
         }
-        Ok(newest_first(lists))
+        Ok(lists)
     }
 
     /// The files of `TLS_CACERTDIR`.

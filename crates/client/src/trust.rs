@@ -10,6 +10,7 @@ use rustls::{CertificateError, Error};
 
 use crate::authorities::{ByDate, Trusted, is_authority_as_peer};
 use crate::certificate::Certificate;
+use crate::revocation::ask_each;
 use crate::verifier::{Judge, Presented};
 
 /// The certificate that a server has shown last, for messages about it.
@@ -41,13 +42,16 @@ pub(crate) enum NameRule {
     Alternative,
 }
 
+/// One for each order of the lists of revoked certificates.
+pub(crate) type Verifiers = Vec<Arc<WebPkiServerVerifier>>;
+
 /// The usual judgement of the chain, and of the name by a rule.
 #[derive(Debug)]
 pub(crate) struct Named {
     /// Of what authorities have signed.
-    pub(crate) signed: ByDate<Arc<WebPkiServerVerifier>>,
+    pub(crate) signed: ByDate<Verifiers>,
     /// Of those that are no authorities'.
-    pub(crate) shown_itself: Option<Arc<WebPkiServerVerifier>>,
+    pub(crate) shown_itself: Option<Verifiers>,
     pub(crate) trusted: Trusted,
     /// Certificates must be known as not revoked (`TLS_CRLCHECK`).
     pub(crate) asks_revocation: bool,
@@ -61,8 +65,10 @@ impl Named {
     fn judged(&self, presented: Presented<'_>) -> Result<(), Error> {
         let Presented { certificate: peer_certificate, intermediates, name, ocsp, now } = presented;
         let chain = self.trusted.chain(intermediates);
-        let ask = |verifier: &Arc<WebPkiServerVerifier>| {
-            verifier.verify_server_cert(peer_certificate, &chain, name, ocsp, now).map(|_| ())
+        let ask = |verifiers: &Verifiers| {
+            ask_each(verifiers, |verifier| {
+                verifier.verify_server_cert(peer_certificate, &chain, name, ocsp, now).map(|_| ())
+            })
         };
         let judged = match (self.trusted.others.contains(peer_certificate), &self.shown_itself) {
             (false, _) => self.signed.judge(now, ask),

@@ -64,8 +64,8 @@ pub fn frames(buf: &[u8], max_pdu: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// `buf` in two: the last of the whole PDUs that it consists of, and what is before it. What consists of something else, too, is not parted:
-/// all of it is the second part.
+/// `buf` in two: what is before the last of the whole PDUs that it consists of, and that PDU. What consists of something else, too, is
+/// not parted: all of it is the second part.
 ///
 /// Under TLS the last PDU of an answer wants a record of its own: a client that waits at its socket though its TLS library has more
 /// decrypted than the client took (curl, for one) then finds something there as long as anything is left.

@@ -101,8 +101,8 @@ pub(crate) fn watched(settings: &TlsSettings) -> Vec<PathBuf> {
 }
 
 /// What to say of a certificate without extensions, as `openssl x509 -req` makes it.
-const VERSION_1: &str = "the certificate is of X.509 version 1, which many clients do not take (Larix's own, among them): make it again with \
-                         extensions (openssl x509 -req -extfile FILE, with subjectAltName in it)";
+const VERSION_1: &str = "the certificate is of X.509 version 1, which many clients do not take (Larix's own, among them): make it \
+                         again with extensions (openssl x509 -req -extfile FILE, with subjectAltName in it)";
 
 type Own<T> = (T, Source);
 

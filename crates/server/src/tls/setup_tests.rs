@@ -480,6 +480,33 @@ fn the_newest_list_counts() {
     }
 }
 
+/// It keeps its name, and each of its keys has a list.
+#[test]
+fn lists_of_an_authority_with_another_key_are_told_apart() {
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+    let (mut files, old) = Files::new();
+    let new = Authority::new("Root");
+    let clients = [&old, &new].map(|root| [root.client("ann"), root.client("bob")]);
+    let lists = [
+        old.revocations_of(2021, &[&clients[0][1]], 2090),
+        new.revocations_of(2022, &[&clients[1][1]], 2090),
+    ];
+    files.settings.ca_certificate_file =
+        Some(files.write("known.pem", old.certificate() + &new.certificate()));
+    files.settings.crl_file = Some(files.write("lists.pem", lists.concat()));
+    files.settings.verify_client = TlsVerify::Demand;
+    for check in [None, Some("peer"), Some("all")] {
+        files.settings.crl_check = check.map(str::to_owned);
+        let authorities = Authorities::load(&files.settings).unwrap();
+        let rules = client_rules(&files.settings, authorities, &Arc::new(ring::default_provider())).unwrap();
+        for those in &clients {
+            let found =
+                those.each_ref().map(|issued| rules.believes(&[der(&issued.certificate).into()], now));
+            assert_eq!(found, [true, false], "{check:?}");
+        }
+    }
+}
+
 #[test]
 fn an_expired_authority_signs_no_clients() {
     let old = Authority::changed("Old", |params| params.not_after = date_time_ymd(2024, 5, 6));
