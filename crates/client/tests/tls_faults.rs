@@ -268,6 +268,19 @@ fn a_revoked_authority_signs_no_servers() {
     }
 }
 
+#[test]
+fn a_local_socket_has_no_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ldapi");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let url = LdapUrl::server(UrlScheme::Ldapi, path.display().to_string(), None);
+    let ambient = Ambient { random: |_| {}, end_point_binding: |_| None };
+    let tls = TlsOptions::default();
+    let mut session = Session::connect(&[url], &ConnectionOptions::default(), &tls, ambient).unwrap();
+    let error = session.start_tls(&tls).unwrap_err().to_string();
+    assert!(error.contains("a local socket (ldapi://) has no TLS"), "{error}");
+}
+
 /// Whatever the order in the file: lists are appended to it.
 #[test]
 fn the_newest_list_counts() {
