@@ -249,7 +249,7 @@ mod tests {
         let mut wire = Wire::default();
         wire.begin_tls(&tls).unwrap();
         shake_hands(&mut wire, &mut client);
-        let entry = [&[0x30, 0x82, 0x10, 0x00][..], &[7; 0x1000]].concat();
+        let entry: Vec<u8> = [&[0x30_u8, 0x82, 0x10, 0x00][..], &[7; 0x1000]].concat();
         // Fewer than are given to TLS at once, and more.
         for entries in [2, 100] {
             for _ in 0..entries {

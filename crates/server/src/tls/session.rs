@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn the_last_message_has_a_record_of_its_own() {
         let (mut server, _client) = both_ends();
-        let entry = [&[0x30, 0x82, 0x10, 0x00][..], &[7; 0x1000]].concat();
+        let entry: Vec<u8> = [&[0x30_u8, 0x82, 0x10, 0x00][..], &[7; 0x1000]].concat();
         let done = b"\x30\x03\x02\x01\x01";
         for (plain, expected) in [
             (done.to_vec(), vec![5]),
