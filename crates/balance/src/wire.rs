@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use larix_proto::{frames, part_last};
 use rustls::{ServerConfig, ServerConnection};
 
 /// Bytes that TLS has made of answers, above which no more is made of them.
@@ -123,9 +124,12 @@ impl Wire {
         };
         while self.protected.len() < WIRE_HIGH {
             if !session.is_handshaking() && !self.plain.is_empty() {
-                let count = self.plain.len().min(WIRE_HIGH);
-                let chunk = self.plain.get(..count).unwrap_or_default();
-                session.writer().write_all(chunk).map_err(|error| error.to_string())?;
+                let chunk = at_once(&self.plain);
+                let (before, last) = part_last(chunk);
+                for part in [before, last] {
+                    session.writer().write_all(part).map_err(|error| error.to_string())?;
+                }
+                let count = chunk.len();
                 self.plain.drain(..count);
             }
             if !session.wants_write() {
@@ -165,6 +169,13 @@ impl Wire {
             session.send_close_notify();
         }
     }
+}
+
+/// The begin of answers that TLS takes at once: whole ones, unless the first is larger than that.
+fn at_once(answers: &[u8]) -> &[u8] {
+    let Some(chunk) = answers.get(..WIRE_HIGH) else { return answers };
+    let whole: usize = frames(chunk, usize::MAX).map(<[u8]>::len).sum();
+    chunk.get(..whole).filter(|whole| !whole.is_empty()).unwrap_or(chunk)
 }
 
 #[cfg(test)]
@@ -215,6 +226,54 @@ mod tests {
         bytes
     }
 
+    fn shake_hands(wire: &mut Wire, client: &mut ClientConnection) {
+        loop {
+            let bytes = sent(client);
+            wire.receive(&bytes, &mut Vec::new()).unwrap();
+            let answer = wire.output().unwrap().to_vec();
+            wire.sent(answer.len());
+            let mut rest = answer.as_slice();
+            while !rest.is_empty() {
+                client.read_tls(&mut rest).unwrap();
+                client.process_new_packets().unwrap();
+            }
+            if bytes.is_empty() && answer.is_empty() {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_answer_has_a_record_of_its_own() {
+        let (tls, mut client) = both_ends();
+        let mut wire = Wire::default();
+        wire.begin_tls(&tls).unwrap();
+        shake_hands(&mut wire, &mut client);
+        let entry: Vec<u8> = [&[0x30_u8, 0x82, 0x10, 0x00][..], &[7; 0x1000]].concat();
+        // Fewer than are given to TLS at once, and more.
+        for entries in [2, 100] {
+            for _ in 0..entries {
+                wire.answers().extend_from_slice(&entry);
+            }
+            wire.answers().extend_from_slice(b"\x30\x03\x02\x01\x01");
+            let mut last = 0;
+            loop {
+                let out = wire.output().unwrap().to_vec();
+                wire.sent(out.len());
+                let mut rest = out.as_slice();
+                while let [_, _, _, high, low, content @ ..] = rest {
+                    last = usize::from(u16::from_be_bytes([*high, *low]));
+                    rest = &content[last..];
+                }
+                if out.is_empty() {
+                    break;
+                }
+            }
+            // With a byte that tells the kind, and the tag (RFC 8446 section 5.2).
+            assert_eq!(last, 5 + 17, "{entries}");
+        }
+    }
+
     /// A client that says goodbye and goes on is heard no longer, and does not keep the loop.
     #[test]
     fn what_comes_behind_the_goodbye_is_ignored() {
@@ -224,20 +283,7 @@ mod tests {
             let (tls, mut client) = both_ends();
             let (mut wire, mut plain) = (Wire::default(), Vec::new());
             wire.begin_tls(&tls).unwrap();
-            loop {
-                let bytes = sent(&mut client);
-                wire.receive(&bytes, &mut plain).unwrap();
-                let answer = wire.output().unwrap().to_vec();
-                wire.sent(answer.len());
-                let mut rest = answer.as_slice();
-                while !rest.is_empty() {
-                    client.read_tls(&mut rest).unwrap();
-                    client.process_new_packets().unwrap();
-                }
-                if bytes.is_empty() && answer.is_empty() {
-                    break;
-                }
-            }
+            shake_hands(&mut wire, &mut client);
             client.writer().write_all(b"a request").unwrap();
             client.send_close_notify();
             let mut bytes = sent(&mut client);

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{CertificateError, Error, RootCertStore};
 
-use crate::certificate::{may_sign, names, validity};
+use crate::certificate::{is_for_no_clients, key_identifiers, may_sign, names, validity};
 
 /// The certificates of a file or a directory with authorities. The TLS library asks nothing of an anchor but its name and its key: not
 /// whether it is an authority's, nor whether it is revoked. So only what is neither below another authority nor for something else is an
@@ -45,6 +45,15 @@ impl Trusted {
     #[must_use]
     pub fn has(&self, certificate: &CertificateDer<'_>) -> bool {
         [&self.anchors, &self.links, &self.others].iter().any(|those| those.contains(certificate))
+    }
+
+    /// Whether a client that shows this certificate itself is believed, though it is an authority's, as `openssl req -x509` makes them: it
+    /// is trusted byte for byte, signed by itself, and for clients. Its dates are not looked at.
+    #[must_use]
+    pub fn is_client_itself(&self, certificate: &CertificateDer<'_>) -> bool {
+        let is_trusted = [&self.anchors, &self.others].iter().any(|those| those.contains(certificate));
+        let is_self_issued = names(certificate).is_some_and(|(issuer, subject)| issuer == subject);
+        is_trusted && is_self_issued && !is_for_no_clients(certificate)
     }
 
     /// What a peer shows beside its own certificate, and the links.
@@ -143,6 +152,37 @@ impl<V: Clone> ByDate<V> {
         *valid = Some((from..=until, verifier.clone()));
         verifier
     }
+}
+
+/// Those of `among` that may have signed a certificate: they have the issuer's name and, if there are such ones, the key that the
+/// certificate names (RFC 5280 section 4.2.1.1). An authority that was renewed with another key has two certificates of one name, and one
+/// that two others have signed has two of one key.
+#[must_use]
+pub fn issuers<'a>(
+    certificate: &CertificateDer<'_>,
+    among: &'a [CertificateDer<'static>],
+) -> Vec<&'a CertificateDer<'static>> {
+    let Some((issuer, _)) = names(certificate) else { return Vec::new() };
+    let is_called_so =
+        |one: &&CertificateDer<'static>| names(one).is_some_and(|(_, subject)| subject == issuer);
+    let mut named: Vec<_> = among.iter().filter(is_called_so).collect();
+    if let (Some(key), _) = key_identifiers(certificate)
+        && named.iter().any(|one| has_key(one, key))
+    {
+        named.retain(|one| has_key(one, key));
+    }
+    named
+}
+
+fn has_key(certificate: &CertificateDer<'_>, identifier: &[u8]) -> bool {
+    key_identifiers(certificate).1 == Some(identifier)
+}
+
+/// webpki's `CaUsedAsEndEntity`, which rustls hands on as it is: a peer shows an authority's certificate as its own.
+#[must_use]
+pub fn is_authority_as_peer(error: &Error) -> bool {
+    matches!(error, Error::InvalidCertificate(CertificateError::Other(other))
+        if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
 /// Of those that can be read: a bundle may hold others.
@@ -256,6 +296,37 @@ mod tests {
         assert_eq!(by_date.judge(at(1_640_995_200), otherwise), Err(Error::from(CertificateError::Revoked)));
         let none = ByDate::new(&[], make).unwrap();
         assert_eq!(none.judge(at(0), |_| Ok(())), Err(Error::from(CertificateError::UnknownIssuer)));
+    }
+
+    #[test]
+    fn who_may_have_signed() {
+        let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        let naming_key = |authority: &Authority| {
+            let naming = |params: &mut rcgen::CertificateParams| {
+                params.use_authority_key_identifier_extension = true;
+            };
+            authority.issue(&rcgen::PKCS_ECDSA_P256_SHA256, "localhost", naming).certificate
+        };
+        let (root, other) = (Authority::new("Root"), Authority::new("Other"));
+        let (old, new) = (root.intermediate("Lower"), root.intermediate("Lower"));
+        let crossed = other.crossed("Lower", &new);
+        let named = [
+            (der(&naming_key(&new)), vec![&new.certificate(), &crossed]),
+            (der(&naming_key(&old)), vec![&old.certificate()]),
+            // Without the identifier of a key each of them may have.
+            (der(&new.server().certificate), vec![&old.certificate(), &new.certificate(), &crossed]),
+            (der(&root.certificate()), vec![&root.certificate()]),
+            (der(&Authority::new("Third").server().certificate), vec![]),
+        ]
+        .map(|(certificate, expected)| {
+            (certificate, expected.into_iter().map(|pem| der(pem)).collect::<Vec<_>>())
+        });
+        let among =
+            [&root.certificate(), &old.certificate(), &new.certificate(), &crossed].map(|pem| der(pem));
+        for (certificate, expected) in &named {
+            assert_eq!(issuers(certificate, &among), expected.iter().collect::<Vec<_>>());
+        }
+        assert_eq!(issuers(&CertificateDer::from(vec![0x30]), &among), Vec::<&CertificateDer<'_>>::new());
     }
 
     #[test]

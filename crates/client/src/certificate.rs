@@ -11,9 +11,12 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+const CLIENT_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
 const ANY_USAGE: &[u8] = &[0x55, 0x1d, 0x25, 0x00];
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+const SUBJECT_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x0e];
+const AUTHORITY_KEY_IDENTIFIER: &[u8] = &[0x55, 0x1d, 0x23];
 /// keyCertSign in the first octet of a key usage.
 const KEY_CERT_SIGN: u8 = 0x04;
 const BIT_STRING: Tag = Tag(0x03);
@@ -22,6 +25,9 @@ const UTC_TIME: Tag = Tag(0x17);
 const GENERALIZED_TIME: Tag = Tag(0x18);
 /// How many of a certificate's names are kept, for messages.
 const NAMES_MAX: usize = 10;
+
+/// The OID of an extension, and its value.
+pub(crate) type Extension<'a> = (&'a [u8], &'a [u8]);
 
 /// The parts of a certificate that judgements and messages need.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -67,14 +73,7 @@ impl Certificate {
                     }
                 }
             }
-            EXTENDED_KEY_USAGE => {
-                self.is_for_others = true;
-                let mut usages = Reader::new(value).sequence("ExtKeyUsageSyntax")?;
-                while !usages.is_empty() {
-                    let usage = usages.expect(OBJECT_IDENTIFIER, "KeyPurposeId")?;
-                    self.is_for_others &= usage != SERVER_AUTH && usage != ANY_USAGE;
-                }
-            }
+            EXTENDED_KEY_USAGE => self.is_for_others = leaves_out(value, SERVER_AUTH)?,
             _ => {}
         }
         Ok(())
@@ -98,6 +97,84 @@ pub(crate) fn names(der: &[u8]) -> Option<(&[u8], &[u8])> {
     Fields::read(der).ok().map(|fields| (fields.issuer, fields.subject))
 }
 
+/// The SubjectPublicKeyInfo, with its tag.
+///
+/// # Errors
+/// These bytes are no certificate.
+pub(crate) fn public_key(der: &[u8]) -> Result<&[u8], DecodeError> {
+    let mut certificate = Reader::new(der).sequence("Certificate")?;
+    let mut body = certificate.sequence("tbsCertificate")?;
+    body.optional(Tag::context_constructed(0), "version")?;
+    for field in ["serialNumber", "signature", "issuer", "validity", "subject"] {
+        body.element(field)?;
+    }
+    body.raw("subjectPublicKeyInfo")
+}
+
+/// The algorithm of a SubjectPublicKeyInfo, without its tag, and the key.
+///
+/// # Errors
+/// These bytes are none.
+pub(crate) fn key_parts(key: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    let mut parts = Reader::new(key).sequence("subjectPublicKeyInfo")?;
+    let algorithm = parts.expect(Tag::SEQUENCE, "algorithm")?;
+    let bits = parts.expect(BIT_STRING, "subjectPublicKey")?;
+    // The first octet says how many bits of the last one mean nothing: none do.
+    Ok((algorithm, bits.split_first().map(|(_, bits)| bits).unwrap_or_default()))
+}
+
+/// The identifiers of the key that signed a certificate and of its own (RFC 5280 sections 4.2.1.1 and 4.2.1.2), if it has them.
+pub(crate) fn key_identifiers(der: &[u8]) -> (Option<&[u8]>, Option<&[u8]>) {
+    let Ok(fields) = Fields::read(der) else { return (None, None) };
+    let own = fields.extension(SUBJECT_KEY_IDENTIFIER);
+    (
+        signing_key(&fields.extensions),
+        own.and_then(|value| Reader::new(value).octets("SubjectKeyIdentifier").ok()),
+    )
+}
+
+/// The identifier of the key that signed what has these extensions.
+pub(crate) fn signing_key<'a>(extensions: &[Extension<'a>]) -> Option<&'a [u8]> {
+    let (_, value) = extensions.iter().copied().find(|(kind, _)| *kind == AUTHORITY_KEY_IDENTIFIER)?;
+    let mut identifier = Reader::new(value).sequence("AuthorityKeyIdentifier").ok()?;
+    identifier.optional(Tag::context(0), "keyIdentifier").ok()?
+}
+
+/// The value of a field of extensions.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn extensions(value: &[u8]) -> Result<Vec<Extension<'_>>, DecodeError> {
+    let (mut found, mut extensions) = (Vec::new(), Reader::new(value).sequence("extensions")?);
+    while !extensions.is_empty() {
+        let mut extension = extensions.sequence("extension")?;
+        let kind = extension.expect(OBJECT_IDENTIFIER, "extnID")?;
+        if extension.peek() == Some(Tag::BOOLEAN) {
+            extension.element("critical")?;
+        }
+        found.push((kind, extension.octets("extnValue")?));
+    }
+    Ok(found)
+}
+
+/// Whether the extended key usage, if there is one, leaves out clients.
+pub(crate) fn is_for_no_clients(der: &[u8]) -> bool {
+    let Ok(fields) = Fields::read(der) else { return true };
+    let Some(value) = fields.extension(EXTENDED_KEY_USAGE) else { return false };
+    leaves_out(value, CLIENT_AUTH).unwrap_or(true)
+}
+
+/// Whether an extended key usage leaves out a purpose.
+fn leaves_out(value: &[u8], purpose: &[u8]) -> Result<bool, DecodeError> {
+    let mut leaves_out = true;
+    let mut usages = Reader::new(value).sequence("ExtKeyUsageSyntax")?;
+    while !usages.is_empty() {
+        let usage = usages.expect(OBJECT_IDENTIFIER, "KeyPurposeId")?;
+        leaves_out &= usage != purpose && usage != ANY_USAGE;
+    }
+    Ok(leaves_out)
+}
+
 /// The first and the last second at which a certificate is valid, counted from 1970. `None`: that cannot be read.
 pub(crate) fn validity(der: &[u8]) -> Option<RangeInclusive<u64>> {
     let fields = Fields::read(der).ok()?;
@@ -108,7 +185,7 @@ pub(crate) fn validity(der: &[u8]) -> Option<RangeInclusive<u64>> {
 }
 
 /// A time as certificates have it (RFC 5280 section 4.1.2.5), in seconds since 1970; what was before is 0.
-fn seconds((tag, text): (Tag, &[u8])) -> Option<u64> {
+pub(crate) fn seconds((tag, text): (Tag, &[u8])) -> Option<u64> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |at: usize, length: usize| -> Option<u64> {
         let digits = digits.get(at..at + length)?;
@@ -142,8 +219,7 @@ struct Fields<'a> {
     issuer: &'a [u8],
     validity: &'a [u8],
     subject: &'a [u8],
-    /// By their OIDs.
-    extensions: Vec<(&'a [u8], &'a [u8])>,
+    extensions: Vec<Extension<'a>>,
 }
 
 impl<'a> Fields<'a> {
@@ -162,16 +238,8 @@ impl<'a> Fields<'a> {
         body.element("subjectPublicKeyInfo")?;
         body.optional(Tag::context(1), "issuerUniqueID")?;
         body.optional(Tag::context(2), "subjectUniqueID")?;
-        if let Some(extensions) = body.optional(Tag::context_constructed(3), "extensions")? {
-            let mut extensions = Reader::new(extensions).sequence("extensions")?;
-            while !extensions.is_empty() {
-                let mut extension = extensions.sequence("extension")?;
-                let kind = extension.expect(OBJECT_IDENTIFIER, "extnID")?;
-                if extension.peek() == Some(Tag::BOOLEAN) {
-                    extension.element("critical")?;
-                }
-                found.extensions.push((kind, extension.octets("extnValue")?));
-            }
+        if let Some(value) = body.optional(Tag::context_constructed(3), "extensions")? {
+            found.extensions = extensions(value)?;
         }
         Ok(found)
     }

@@ -5,8 +5,8 @@ use std::io;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
+use crate::authorities::is_authority_as_peer;
 use crate::certificate::Certificate;
-use crate::trust::is_authority_as_server;
 
 /// What the settings that correct a fault are called, by those who make the connection.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,9 @@ pub(crate) fn words(error: &Error, names: &SettingNames<'_>) -> String {
             format!("the two sides have nothing in common ({what:?}): {}", names.common)
         }
         Error::InvalidCertRevocationList(what) => {
-            format!("a revocation list cannot be used ({what:?}): see tls_crlfile and tls_cacert")
+            format!(
+                "a revocation list cannot be used ({what:?}): see tls_crlfile, tls_cacert and tls_cacertdir"
+            )
         }
         error => error.to_string(),
     }
@@ -205,10 +207,12 @@ fn certificate(
             date(*not_before),
             date(*time)
         ),
-        CertificateError::Revoked => "the server's certificate is revoked (by a list in tls_crlfile or tls_cacert)".to_owned(),
+        CertificateError::Revoked => {
+            "the server's certificate is revoked (by a list in tls_crlfile, tls_cacert or tls_cacertdir)".to_owned()
+        }
         CertificateError::UnknownRevocationStatus => {
-            "no list says whether the server's certificate is revoked: tls_crlfile has to have one of its authority, or \
-             tls_crlcheck be none"
+            "no list says whether the server's certificate is revoked: tls_crlfile or tls_cacertdir has to have one of its \
+             authority, or tls_crlcheck be none"
                 .to_owned()
         }
         CertificateError::ExpiredRevocationListContext { next_update, .. } => format!(
@@ -229,7 +233,7 @@ fn unusual(
     SettingNames { trust, .. }: &SettingNames<'_>,
 ) -> String {
     let whole = Error::InvalidCertificate(error.clone());
-    if is_authority_as_server(&whole) {
+    if is_authority_as_peer(&whole) {
         return format!(
             "the server's certificate is an authority's ({}, CA:TRUE), and is not itself among the trusted ones: name its file \
              in {trust}, or give the server a certificate of its own",
@@ -246,6 +250,15 @@ fn unusable(error: &CertificateError) -> String {
         CertificateError::Other(what) if what.0.to_string() == "UnsupportedCertVersion" => {
             "it is of X.509 version 1, which the TLS library does not take: make it again with extensions (openssl x509 -req \
              -extfile FILE, with subjectAltName in it)"
+                .to_owned()
+        }
+        CertificateError::Other(what) if what.0.to_string() == "UnsupportedCriticalExtension" => {
+            "an extension is marked critical that the TLS library does not know (certificatePolicies, for one)".to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "it, or one above it, is signed in a way that the TLS library does not take: with a key on P-521, with a key of RSA below 2048 \
+             bits, with ECDSA and SHA-512, or with SHA-1"
                 .to_owned()
         }
         CertificateError::Other(what) => what.0.to_string(),

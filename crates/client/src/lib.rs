@@ -21,6 +21,8 @@ mod ldap_conf;
 mod messages;
 mod peer_fault;
 mod pins;
+pub mod proof;
+pub mod revocation;
 mod sasl;
 mod session;
 mod stop;

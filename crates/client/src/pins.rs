@@ -3,12 +3,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use larix_proto::DecodeError;
-use larix_proto::ber::Reader;
 use rustls::crypto::ring::cipher_suite::{TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384};
 use rustls::pki_types::ServerName;
 use rustls::{Error, SupportedCipherSuite};
 
+use crate::certificate::public_key;
 use crate::verifier::{Judge, Presented};
 
 /// A host, and the hash of the public key that its certificate must have.
@@ -89,17 +88,6 @@ impl Judge for Pinned {
             ))),
         }
     }
-}
-
-/// The SubjectPublicKeyInfo of a certificate, with its tag.
-fn public_key(certificate: &[u8]) -> Result<&[u8], DecodeError> {
-    let mut outer = Reader::new(certificate).sequence("Certificate")?;
-    let mut body = outer.sequence("tbsCertificate")?;
-    body.optional(larix_proto::ber::Tag::context_constructed(0), "version")?;
-    for field in ["serialNumber", "signature", "issuer", "validity", "subject"] {
-        body.element(field)?;
-    }
-    body.raw("subjectPublicKeyInfo")
 }
 
 #[cfg(test)]

@@ -55,12 +55,18 @@ impl Session {
     /// StartTLS (RFC 4511 section 4.14). The refusal, if the server refuses: the session can go on without it then.
     ///
     /// # Errors
-    /// TLS is there already, or the handshake failed.
+    /// TLS is there already, the socket is a local one, or the handshake failed.
     pub fn start_tls(&mut self, tls: &TlsOptions) -> Result<Option<LdapResult>, ClientError> {
         if self.connection.is_secure() {
             return Err(ClientError::Usage(
                 "StartTLS is for ldap://: with ldaps:// TLS is there already".to_owned(),
             ));
+        }
+        // No message would go through TLS.
+        if self.connection.is_private() {
+            let text =
+                "StartTLS is for ldap://: a local socket (ldapi://) has no TLS, and nobody listens there";
+            return Err(ClientError::Usage(text.to_owned()));
         }
         let reply = self.call(|out, id, _| client::extended(out, id, oid::START_TLS, None, &[]))?;
         if reply.result.code == ResultCode::SUCCESS {

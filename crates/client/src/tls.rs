@@ -13,6 +13,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, Error, ProtocolVersion, RootCertStore, StreamOwned, version};
 
 use crate::authorities::{ByDate, Trusted, roots};
@@ -22,7 +23,9 @@ use crate::fault::{self, SettingNames};
 use crate::ldap_conf::{self, LdapConf};
 use crate::peer_fault::PeerFault;
 use crate::pins::{PeerKeyHash, Pinned};
-use crate::trust::{NameRule, Named, PeerCertificate};
+use crate::proof;
+use crate::revocation::{orders, unusable};
+use crate::trust::{NameRule, Named, PeerCertificate, Verifiers};
 use crate::verifier::Verifier;
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
@@ -201,9 +204,13 @@ impl TlsOptions {
                 };
                 self.placed("TLS_KEY", unreadable(Path::new(key_path), &why))
             })?;
-        builder.with_client_auth_cert(chain, key).map_err(|error| {
+        let refused = |error: Error| {
             unreadable(Path::new(path), &fault::own_certificate(&error, key_path, &SettingNames::LDAP))
-        })
+        };
+        let key = provider.key_provider.load_private_key(key).map_err(refused)?;
+        chain.first().map_or(Ok(()), |own| proof::belongs(own, key.as_ref())).map_err(refused)?;
+        let own = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        Ok(builder.with_client_cert_resolver(Arc::new(own)))
     }
 
     /// What judges the chain and the name of the server's certificate; `None`: nothing does.
@@ -236,41 +243,57 @@ impl TlsOptions {
                         tls_reqcert=never to trust any (-o of the tools)";
             return Err(ClientError::Usage(text.to_owned()));
         }
-        let lists = self.revocation_lists()?;
         let check = word("TLS_CRLCHECK");
         let check = check.unwrap_or_else(|| "none".to_owned());
         if !["none", "peer", "all"].contains(&check.as_str()) {
             return Err(self.unknown_word("TLS_CRLCHECK", &check, "none, peer or all"));
         }
         let asks_revocation = check != "none";
+        let lists = self.revocation_lists(asks_revocation)?;
+        // Without any, the TLS library checks nothing.
+        if asks_revocation && lists.is_empty() {
+            let text = "no list of revoked certificates is there: it belongs into tls_crlfile, tls_cacert or tls_cacertdir";
+            return Err(self.unknown_word("TLS_CRLCHECK", &check, text));
+        }
         let provider = Arc::clone(provider);
-        let verifier = move |roots: RootCertStore| -> Result<Option<Arc<WebPkiServerVerifier>>, ClientError> {
+        let orders = orders(lists);
+        let verifiers = move |roots: RootCertStore| -> Result<Option<Verifiers>, ClientError> {
             if roots.is_empty() {
                 return Ok(None);
             }
-            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-            let builder = match check.as_str() {
-                // A list that is past its time says nothing of what was revoked since.
-                "peer" => builder
-                    .with_crls(lists.clone())
-                    .only_check_end_entity_revocation()
-                    .enforce_revocation_expiration(),
-                "all" => builder.with_crls(lists.clone()).enforce_revocation_expiration(),
-                _ if lists.is_empty() => builder,
-                _ => builder.with_crls(lists.clone()).allow_unknown_revocation_status(),
+            let roots = Arc::new(roots);
+            let with_lists = |lists: &Vec<CertificateRevocationListDer<'static>>| {
+                let builder =
+                    WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
+                let builder = match check.as_str() {
+                    // A list that is past its time says nothing of what was revoked since.
+                    "peer" => builder
+                        .with_crls(lists.clone())
+                        .only_check_end_entity_revocation()
+                        .enforce_revocation_expiration(),
+                    "all" => builder.with_crls(lists.clone()).enforce_revocation_expiration(),
+                    _ if lists.is_empty() => builder,
+                    _ => builder.with_crls(lists.clone()).allow_unknown_revocation_status(),
+                };
+                builder.build().map_err(|error| {
+                    let why = unusable(lists).map_or_else(|| error.to_string(), str::to_owned);
+                    ClientError::Usage(format!("TLS_CACERT and TLS_CRLFILE: {why}"))
+                })
             };
-            let built =
-                builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
-            Ok(Some(built))
+            orders.iter().map(with_lists).collect::<Result<_, _>>().map(Some)
         };
         let trusted = Trusted::of(certificates);
-        let shown_itself = verifier(roots(&trusted.others))?;
-        let signed = ByDate::new(&trusted.anchors, verifier)?;
+        let shown_itself = verifiers(roots(&trusted.others))?;
+        let signed = ByDate::new(&trusted.anchors, verifiers)?;
         Ok(Some(Named { signed, shown_itself, trusted, asks_revocation, peer_certificate, rule }))
     }
 
-    /// Of `TLS_CRLFILE`, and those that stand beside the authorities.
-    fn revocation_lists(&self) -> Result<Vec<CertificateRevocationListDer<'static>>, ClientError> {
+    /// Of `TLS_CRLFILE`, and those that stand beside the authorities; of a directory only those that are needed, since what stands
+    /// there is for several programs.
+    fn revocation_lists(
+        &self,
+        asks_revocation: bool,
+    ) -> Result<Vec<CertificateRevocationListDer<'static>>, ClientError> {
         let mut lists = Vec::new();
         for (name, must) in [("TLS_CRLFILE", true), ("TLS_CACERT", false)] {
             let Some(path) = self.get(name).map(Path::new) else { continue };
@@ -285,26 +308,36 @@ impl TlsOptions {
             }
             lists.extend(found);
         }
+        if asks_revocation {
+            for path in self.directory()? {
+                let found = opened(&path).and_then(|file| {
+                    CertificateRevocationListDer::pem_reader_iter(file).collect::<Result<Vec<_>, _>>()
+                });
+                lists.extend(found.unwrap_or_default());
+            }
+        }
         Ok(lists)
+    }
+
+    /// The files of `TLS_CACERTDIR`.
+    fn directory(&self) -> Result<Vec<PathBuf>, ClientError> {
+        let Some(path) = self.get("TLS_CACERTDIR") else { return Ok(Vec::new()) };
+        let entries = std::fs::read_dir(path)
+            .map_err(|error| self.placed("TLS_CACERTDIR", unreadable(Path::new(path), &error.to_string())))?;
+        Ok(entries.flatten().map(|entry| entry.path()).collect())
     }
 
     /// The certificates that are believed: authorities', or a server's own.
     fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, ClientError> {
-        let (file, directory) = (self.get("TLS_CACERT"), self.get("TLS_CACERTDIR"));
+        let file = self.get("TLS_CACERT");
         let mut found = match file {
             Some(path) => self.certificates(path).map_err(|error| self.placed("TLS_CACERT", error))?,
             None => Vec::new(),
         };
-        if let Some(path) = directory {
-            let entries = std::fs::read_dir(path).map_err(|error| {
-                self.placed("TLS_CACERTDIR", unreadable(Path::new(path), &error.to_string()))
-            })?;
-            for entry in entries.flatten() {
-                let path = entry.path();
-                found.extend(certificates(&path, opened(&path)).unwrap_or_default());
-            }
+        for path in self.directory()? {
+            found.extend(certificates(&path, opened(&path)).unwrap_or_default());
         }
-        if file.is_none() && directory.is_none() {
+        if file.is_none() && self.get("TLS_CACERTDIR").is_none() {
             let system = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.exists());
             if let Some(path) = system {
                 found.extend(certificates(path, opened(path))?);
@@ -325,7 +358,7 @@ impl TlsOptions {
         match &self.pipes {
             Some(pipes) if is_pipe() => {
                 let bytes = pipes.read(path).map_err(pem::Error::Io)?;
-                Ok(Box::new(io::Cursor::new(bytes)))
+                without_mark(io::Cursor::new(bytes)).map_err(pem::Error::Io)
             }
             _ => opened(path),
         }
@@ -467,7 +500,17 @@ fn known(name: &str) -> Option<&'static str> {
 
 fn opened(path: &Path) -> Result<Box<dyn Read>, pem::Error> {
     let file = larix_files::open(path).map_err(pem::Error::Io)?;
-    Ok(Box::new(file))
+    without_mark(file).map_err(pem::Error::Io)
+}
+
+/// Without the byte order mark that editors of Windows write: a section of PEM stands at the begin of a line.
+fn without_mark(mut file: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+    let mut start = Vec::new();
+    file.by_ref().take(3).read_to_end(&mut start)?;
+    if start == "\u{feff}".as_bytes() {
+        start.clear();
+    }
+    Ok(Box::new(io::Cursor::new(start).chain(file)))
 }
 
 fn certificates(
@@ -535,6 +578,40 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.pem");
+        std::fs::write(&path, "\u{feff}".to_owned() + &larix_testkit::Authority::new("Root").certificate())
+            .unwrap();
+        TlsOptions::new([("tls_cacert", path.display().to_string().as_str())]).check().unwrap();
+        for short in ["", "\u{feff}", "a"] {
+            std::fs::write(&path, short).unwrap();
+            let options = TlsOptions::new([("tls_cacert", path.display().to_string().as_str())]);
+            assert!(options.check().unwrap_err().to_string().contains("no certificate (PEM) in it"));
+        }
+    }
+
+    /// Where certificates must be on no list, a client without lists would ask nothing.
+    #[test]
+    fn without_a_list_no_check_is_promised() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = larix_testkit::Authority::new("Root");
+        std::fs::write(folder.path().join("root.pem"), root.certificate()).unwrap();
+        let directory = folder.path().display().to_string();
+        let check = |level: &str| {
+            TlsOptions::new([("tls_cacertdir", directory.as_str()), ("tls_crlcheck", level)]).check()
+        };
+        check("none").unwrap();
+        for level in ["peer", "all"] {
+            let error = check(level).unwrap_err().to_string();
+            assert!(error.contains("no list of revoked certificates"), "{error}");
+        }
+        std::fs::write(folder.path().join("root.r0"), root.revocations(&[], 2090)).unwrap();
+        std::fs::write(folder.path().join("other"), "-----BEGIN X509 CRL-----\n").unwrap();
+        check("peer").unwrap();
+    }
+
+    #[test]
     fn settings_that_cannot_be() {
         for (name, value, expected) in [
             ("TLS_REQCERT", "perhaps", "TLS_REQCERT perhaps: never, allow, try, demand or hard"),
@@ -547,17 +624,6 @@ mod tests {
         }
     }
 
-    /// Without extensions, as `openssl x509 -req` makes it.
-    const OLD: &str = "-----BEGIN CERTIFICATE-----
-MIIBGDCBvwIUCsLUBrsgtP7DAIgToSHNmI9ZMdUwCgYIKoZIzj0EAwIwDjEMMAoG
-A1UEAwwDYW5uMCAXDTI2MTEyOTEzMDQ0NloYDzIwODEwOTAxMTMwNDQ2WjAOMQww
-CgYDVQQDDANhbm4wWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARiI56nwYrJ8Jo0
-Hn4efz2p8qNfkgdwk33iiqmAGWUhm297vkcsR6O40eclhhETt/r7axpFE++vlPGb
-5ALPolEiMAoGCCqGSM49BAMCA0gAMEUCIEMRRs6isErbGw/+vRWNmPXPmCkA7EQ9
-BhY9DyCG8dmXAiEA7eF+QkcoNbBvL36QO2ScoQ9twexU3rT5nHPptB/aMSo=
------END CERTIFICATE-----
-";
-
     #[test]
     fn faults_of_ones_own_certificate() {
         let folder = tempfile::tempdir().unwrap();
@@ -566,14 +632,14 @@ BhY9DyCG8dmXAiEA7eF+QkcoNbBvL36QO2ScoQ9twexU3rT5nHPptB/aMSo=
             authority.server().write(folder.path(), name);
         }
         std::fs::write(folder.path().join("ca.pem"), authority.certificate()).unwrap();
-        std::fs::write(folder.path().join("old.pem"), OLD).unwrap();
+        larix_testkit::pki::version_1().write(folder.path(), "old");
+        let none = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
+        std::fs::write(folder.path().join("none.pem"), none).unwrap();
         let file = |name: &str| folder.path().join(name).display().to_string();
         for (certificate, key, expected) in [
-            (
-                "old.pem",
-                "first.key",
-                "old.pem: the certificate (tls_cert) cannot be used: it is of X.509 version 1",
-            ),
+            ("old.pem", "first.key", "(tls_cert) does not belong to the key in"),
+            ("none.pem", "first.key", "none.pem: the certificate (tls_cert) cannot be used: BadEncoding"),
+            ("first.pem", "none.pem", "none.pem: no private key (PEM) in it"),
             ("first.pem", "second.key", "(tls_cert) does not belong to the key in"),
             ("ca.pem", "ca.pem", "ca.pem: no private key (PEM) in it: tls_key names the file of the key"),
         ] {
@@ -586,5 +652,13 @@ BhY9DyCG8dmXAiEA7eF+QkcoNbBvL36QO2ScoQ9twexU3rT5nHPptB/aMSo=
             let error = options.check().unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+        // Whether it is good is for the server to say.
+        let (authority, certificate, key) = (file("ca.pem"), file("old.pem"), file("old.key"));
+        let own = [
+            ("TLS_CACERT", authority.as_str()),
+            ("TLS_CERT", certificate.as_str()),
+            ("TLS_KEY", key.as_str()),
+        ];
+        TlsOptions::new(own).check().unwrap();
     }
 }

@@ -8,8 +8,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error};
 
-use crate::authorities::{ByDate, Trusted};
+use crate::authorities::{ByDate, Trusted, is_authority_as_peer};
 use crate::certificate::Certificate;
+use crate::revocation::ask_each;
 use crate::verifier::{Judge, Presented};
 
 /// The certificate that a server has shown last, for messages about it.
@@ -41,13 +42,16 @@ pub(crate) enum NameRule {
     Alternative,
 }
 
+/// One for each order of the lists of revoked certificates.
+pub(crate) type Verifiers = Vec<Arc<WebPkiServerVerifier>>;
+
 /// The usual judgement of the chain, and of the name by a rule.
 #[derive(Debug)]
 pub(crate) struct Named {
     /// Of what authorities have signed.
-    pub(crate) signed: ByDate<Arc<WebPkiServerVerifier>>,
+    pub(crate) signed: ByDate<Verifiers>,
     /// Of those that are no authorities'.
-    pub(crate) shown_itself: Option<Arc<WebPkiServerVerifier>>,
+    pub(crate) shown_itself: Option<Verifiers>,
     pub(crate) trusted: Trusted,
     /// Certificates must be known as not revoked (`TLS_CRLCHECK`).
     pub(crate) asks_revocation: bool,
@@ -61,8 +65,10 @@ impl Named {
     fn judged(&self, presented: Presented<'_>) -> Result<(), Error> {
         let Presented { certificate: peer_certificate, intermediates, name, ocsp, now } = presented;
         let chain = self.trusted.chain(intermediates);
-        let ask = |verifier: &Arc<WebPkiServerVerifier>| {
-            verifier.verify_server_cert(peer_certificate, &chain, name, ocsp, now).map(|_| ())
+        let ask = |verifiers: &Verifiers| {
+            ask_each(verifiers, |verifier| {
+                verifier.verify_server_cert(peer_certificate, &chain, name, ocsp, now).map(|_| ())
+            })
         };
         let judged = match (self.trusted.others.contains(peer_certificate), &self.shown_itself) {
             (false, _) => self.signed.judge(now, ask),
@@ -71,7 +77,7 @@ impl Named {
             (true, None) => Err(CertificateError::UnknownIssuer.into()),
         };
         // The usual judgement looks at the validity before it says that an authority's certificate is no server's.
-        let is_authority = judged.as_ref().is_err_and(is_authority_as_server);
+        let is_authority = judged.as_ref().is_err_and(is_authority_as_peer);
         if !is_authority || !self.trusted.has(peer_certificate) {
             return judged;
         }
@@ -84,12 +90,6 @@ impl Named {
         }
         verify_server_name(&ParsedCertificate::try_from(peer_certificate)?, name)
     }
-}
-
-/// webpki's `CaUsedAsEndEntity`, which rustls hands on as it is.
-pub(crate) fn is_authority_as_server(error: &Error) -> bool {
-    matches!(error, Error::InvalidCertificate(CertificateError::Other(other))
-        if other.0.to_string() == "CaUsedAsEndEntity")
 }
 
 impl Judge for Named {

@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use larix_client::{Ambient, ClientError, ConnectionOptions, Credentials, Session, TlsOptions};
 use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_testkit::pki::version_1;
 use larix_testkit::{Authority, Issued, self_signed};
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose,
     PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion, version};
 
 const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS12, &version::TLS13];
@@ -61,11 +63,15 @@ impl Peer {
                     .add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap())
                     .unwrap();
                 let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+                let verifier = verifier.build().unwrap();
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let config = Arc::new(builder.with_single_cert(chain, key).unwrap());
+        // Certificates that are not good, and those of other keys, too.
+        let key = provider.key_provider.load_private_key(key).unwrap();
+        let own = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        let config = Arc::new(builder.with_cert_resolver(Arc::new(own)));
         Self::new(move |socket| {
             let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
             // What it says last has gone out when the client's end is seen.
@@ -125,7 +131,8 @@ fn a_certificate_that_is_trusted_itself_is_taken() {
     let own = self_signed(authority_of_itself);
     let other = self_signed(authority_of_itself);
     for versions in [&BOTH[..1], &BOTH[1..]] {
-        let trust = Trust::new(&[&other.certificate, &own.certificate]);
+        let lists = Authority::new("Root").revocations(&[], 2090);
+        let trust = Trust::new(&[&other.certificate, &own.certificate, &lists]);
         let trusted = [("tls_cacert", trust.path())];
         let settings = |more: &[(&'static str, &'static str)]| -> Vec<(&'static str, String)> {
             let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
@@ -258,6 +265,93 @@ fn a_revoked_authority_signs_no_servers() {
             .ask("localhost", &[("tls_cacert", &path), ("tls_crlcheck", "all")]);
         assert_eq!(told.is_ok(), expected, "{told:?}");
         assert!(expected || told.is_err_and(|error| error.contains("is revoked")));
+    }
+}
+
+#[test]
+fn a_local_socket_has_no_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ldapi");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let url = LdapUrl::server(UrlScheme::Ldapi, path.display().to_string(), None);
+    let ambient = Ambient { random: |_| {}, end_point_binding: |_| None };
+    let tls = TlsOptions::default();
+    let mut session = Session::connect(&[url], &ConnectionOptions::default(), &tls, ambient).unwrap();
+    let error = session.start_tls(&tls).unwrap_err().to_string();
+    assert!(error.contains("a local socket (ldapi://) has no TLS"), "{error}");
+}
+
+/// Whatever the order in the file: lists are appended to it.
+#[test]
+fn the_newest_list_counts() {
+    let root = Authority::new("Root");
+    let (server, revoked) = (root.server(), root.server());
+    let lists = [root.revocations_of(2021, &[], 2090), root.revocations_of(2022, &[&revoked], 2090)];
+    for order in [[0, 1], [1, 0]] {
+        let trust = Trust::new(&[&root.certificate(), &lists[order[0]], &lists[order[1]]]);
+        let path = trust.path();
+        for check in ["none", "peer", "all"] {
+            let ask = |issued: &Issued| {
+                Peer::tls(issued, BOTH, None)
+                    .ask("localhost", &[("tls_cacert", &path), ("tls_crlcheck", check)])
+            };
+            assert_eq!(ask(&server), Ok(()), "{order:?} {check}");
+            assert!(ask(&revoked).is_err_and(|error| error.contains("is revoked")), "{order:?} {check}");
+        }
+    }
+}
+
+/// Where `openssl rehash` puts them.
+#[test]
+fn lists_stand_in_the_directory_of_authorities() {
+    let root = Authority::new("Root");
+    let (server, revoked) = (root.server(), root.server());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("0a1b2c3d.0"), root.certificate()).unwrap();
+    let path = folder.path().display().to_string();
+    let ask = |issued: &Issued, check: &str| {
+        Peer::tls(issued, BOTH, None).ask("localhost", &[("tls_cacertdir", &path), ("tls_crlcheck", check)])
+    };
+    for check in ["peer", "all"] {
+        let error = ask(&server, check).unwrap_err();
+        assert!(error.contains("no list of revoked certificates is there"), "{error}");
+    }
+    std::fs::write(folder.path().join("0a1b2c3d.r0"), root.revocations(&[&revoked], 2090)).unwrap();
+    for check in ["peer", "all"] {
+        assert_eq!(ask(&server, check), Ok(()));
+        assert!(ask(&revoked, check).is_err_and(|error| error.contains("is revoked")));
+    }
+    assert_eq!(ask(&revoked, "none"), Ok(()));
+}
+
+/// Where nobody judges the certificate, it may say anything; that the server has its key is proven.
+#[test]
+fn the_key_of_any_certificate_is_proven() {
+    let root = Authority::new("Root");
+    let unknown = root.issue(&PKCS_ECDSA_P256_SHA256, "localhost", |params| {
+        let mut extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions.push(extension);
+    });
+    let trust = Trust::new(&[&root.certificate(), &version_1().certificate]);
+    let path = trust.path();
+    for versions in [&BOTH[..1], &BOTH[1..]] {
+        for (issued, judged) in [
+            (&version_1(), "of X.509 version 1"),
+            (&unknown, "an extension is marked critical that the TLS library does not know"),
+        ] {
+            let ask = |issued: &Issued, requires: &str| {
+                let settings = [("tls_cacert", path.as_str()), ("tls_reqcert", requires)];
+                Peer::tls(issued, versions, None).ask("localhost", &settings)
+            };
+            assert_eq!(ask(issued, "never"), Ok(()));
+            assert_eq!(ask(issued, "allow"), Ok(()));
+            let error = ask(issued, "demand").unwrap_err();
+            assert!(error.contains(judged), "{error}");
+            let mut stolen = issued.clone();
+            stolen.key = root.server().key;
+            assert!(ask(&stolen, "never").is_err(), "{judged}");
+        }
     }
 }
 

@@ -64,6 +64,23 @@ pub fn frames(buf: &[u8], max_pdu: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// `buf` in two: what is before the last of the whole PDUs that it consists of, and that PDU. What consists of something else, too, is
+/// not parted: all of it is the second part.
+///
+/// Under TLS the last PDU of an answer wants a record of its own: a client that waits at its socket though its TLS library has more
+/// decrypted than the client took (curl, for one) then finds something there as long as anything is left.
+pub fn part_last(buf: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    while let Some((before, rest)) = buf.split_at_checked(at) {
+        match frame(rest, usize::MAX) {
+            Ok(Frame::Complete { len }) if len == rest.len() => return (before, rest),
+            Ok(Frame::Complete { len }) => at += len,
+            Ok(Frame::Incomplete { .. }) | Err(_) => break,
+        }
+    }
+    (&[], buf)
+}
+
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -97,6 +114,21 @@ mod tests {
         check(b"\x30\x00\x30\x02\x05", &[b"\x30\x00"]);
         check(b"\x30\x00\x30\x0b\x30\x00", &[b"\x30\x00"]);
         check(b"\x30\x00\x31\x00", &[b"\x30\x00"]);
+    }
+
+    #[test]
+    fn the_last_pdu_is_parted() {
+        let check = |buf: &[u8], before: usize| {
+            assert_eq!(part_last(buf), buf.split_at(before), "{buf:02x?}");
+        };
+        check(b"", 0);
+        check(b"\x30\x01\x05", 0);
+        check(b"\x30\x00\x30\x01\x05", 2);
+        check(b"\x30\x00\x30\x01\x05\x30\x81\x00", 5);
+        check(b"\x30\x00\x30\x02\x05", 0);
+        check(b"\x30\x00\x31\x00", 0);
+        check(b"\0\0\0\x02\x30\x00", 0);
+        check(b"\x30\x88\xff\xff\xff\xff\xff\xff\xff\xff", 0);
     }
 
     #[test]

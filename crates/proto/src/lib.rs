@@ -31,7 +31,7 @@ pub use filter::{
     AttributeValueAssertion, Filter, FilterBuf, FilterNode, FilterSet, FilterSyntaxError,
     MatchingRuleAssertion, SubstringFilter,
 };
-pub use frame::{Frame, FrameError, frame, frames};
+pub use frame::{Frame, FrameError, frame, frames, part_last};
 pub use limits::DecodeLimits;
 pub use list::{Attribute, Attributes, Change, Changes, ModifyOperation, Strings, Values};
 pub use message::{Message, MessageError};

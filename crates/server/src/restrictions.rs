@@ -158,11 +158,10 @@ impl Rules {
         if operation == RestrictedOperation::SimpleBind {
             factor(session.ssf, factors.simple_bind, "", "")?;
         }
-        if operation != RestrictedOperation::SaslBind {
+        // As slapd has it: who binds with a mechanism is about to have a layer, and who binds as nobody shows nothing.
+        if !matches!(operation, RestrictedOperation::SaslBind | RestrictedOperation::AnonymousBind) {
             factor(session.sasl_ssf, factors.sasl, "SASL ", "")?;
-            if operation != RestrictedOperation::AnonymousBind {
-                factor(session.ssf, factors.ssf, "", "")?;
-            }
+            factor(session.ssf, factors.ssf, "", "")?;
         }
         if operation.is_update() {
             factor(session.transport_ssf, factors.update_transport, "transport ", " for update")?;
@@ -308,10 +307,7 @@ mod tests {
                 SecurityFactors { transport: 1, ..SecurityFactors::default() },
                 Some((13, "transport confidentiality required")),
             ),
-            (
-                SecurityFactors { sasl: 1, ..SecurityFactors::default() },
-                Some((13, "SASL confidentiality required")),
-            ),
+            (SecurityFactors { sasl: 1, ..SecurityFactors::default() }, None),
         ] {
             check(factors(security), nobody, RestrictedOperation::AnonymousBind, expected);
         }

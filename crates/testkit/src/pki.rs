@@ -90,6 +90,16 @@ impl Authority {
         Self { issuer: issuer.expect("an authority's certificate"), serial }
     }
 
+    /// A certificate for the key of another authority, which is called `name`, in PEM: two authorities vouch for it.
+    ///
+    /// # Panics
+    /// As [`Authority::issue`].
+    pub fn crossed(&self, name: &str, other: &Self) -> String {
+        let mut params = authority_params(name);
+        numbered(&mut params, other.issuer.key());
+        params.signed_by(other.issuer.key(), &self.issuer).expect("an authority's certificate").pem()
+    }
+
     /// Its certificate, in PEM.
     pub fn certificate(&self) -> String {
         self.issuer.pem()
@@ -136,6 +146,14 @@ impl Authority {
     /// # Panics
     /// As [`Authority::issue`].
     pub fn revocations(&self, revoked: &[&Issued], year: i32) -> String {
+        self.revocations_of(2021, revoked, year)
+    }
+
+    /// The same, made at the begin of a year.
+    ///
+    /// # Panics
+    /// As [`Authority::issue`].
+    pub fn revocations_of(&self, made: i32, revoked: &[&Issued], year: i32) -> String {
         let revoked = revoked.iter().map(|issued| RevokedCertParams {
             serial_number: SerialNumber::from_slice(&issued.serial),
             revocation_time: date_time_ymd(2021, 1, 1),
@@ -143,7 +161,7 @@ impl Authority {
             invalidity_date: None,
         });
         let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2021, 1, 1),
+            this_update: date_time_ymd(made, 1, 1),
             next_update: date_time_ymd(year, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
@@ -166,6 +184,29 @@ pub fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> Issued {
     let certificate = params.self_signed(&key).expect("a certificate");
     Issued { certificate: certificate.pem(), key: key.serialize_pem(), serial: vec![1] }
 }
+
+/// For `localhost`, of X.509 version 1, as `openssl x509 -req` makes it: without extensions, signed by its own key, from December 2026 to
+/// September 2081.
+pub fn version_1() -> Issued {
+    Issued { certificate: VERSION_1.to_owned(), key: VERSION_1_KEY.to_owned(), serial: vec![1] }
+}
+
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBIzCBywIUOYQJcuIYhAajuoyFLJ8taIRiwScwCgYIKoZIzj0EAwIwFDESMBAG
+A1UEAwwJbG9jYWxob3N0MCAXDTI2MTIwMTE1MDcyOFoYDzIwODEwOTAzMTUwNzI4
+WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AAR9AQnNN/vnKLRYQTeSAYK6mpLkXCx6obuvmoXNw48NfzLD/nsiDzg4vCH/6WA9
+oIsfHvsQIu5cBuPau0cygOySMAoGCCqGSM49BAMCA0cAMEQCIDA8b9OFpPpnND3d
+DFcpeWEGM6wQv6sqShTb52ujc0eeAiAMdu0aVd1oGGgzH/k5jT9m8fmTgNlWgr9k
+65Z0IKEYtA==
+-----END CERTIFICATE-----
+";
+const VERSION_1_KEY: &str = "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgucs5hxitvpxQ7Uj1
+zEX0LWsgdLVoqIDhe9Uq2b28Ix+hRANCAAR9AQnNN/vnKLRYQTeSAYK6mpLkXCx6
+obuvmoXNw48NfzLD/nsiDzg4vCH/6WA9oIsfHvsQIu5cBuPau0cygOyS
+-----END PRIVATE KEY-----
+";
 
 impl Issued {
     /// Writes `NAME.pem` and `NAME.key`.

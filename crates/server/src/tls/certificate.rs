@@ -7,6 +7,7 @@ use larix_engine::time::{CivilTime, Timestamp};
 use larix_proto::dn::write_escaped;
 
 const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
 const NUMERIC_STRING: u8 = 0x12;
@@ -193,6 +194,7 @@ fn write_value(out: &mut String, value: Element<'_>) -> Option<()> {
             let text = units.0.iter().map(|unit| char::from_u32(u32::from_be_bytes(*unit)));
             Some(text.collect::<Option<String>>().filter(|_| units.1.is_empty())?)
         }
+        BIT_STRING => Some(bits(value.content)?),
         _ => None,
     };
     match text {
@@ -202,6 +204,16 @@ fn write_value(out: &mut String, value: Element<'_>) -> Option<()> {
             value.whole.iter().try_for_each(|byte| write!(out, "{byte:02x}")).ok()
         }
     }
+}
+
+/// The content of a BIT STRING, whose first octet says how many bits of the last one mean nothing, as the syntax Bit String has it
+/// (RFC 4517 section 3.3.2).
+fn bits(content: &[u8]) -> Option<String> {
+    let (&unused, octets) = content.split_first()?;
+    let count = (octets.len() * 8).checked_sub(usize::from(unused)).filter(|_| unused < 8)?;
+    let all = octets.iter().flat_map(|octet| (0..8).rev().map(move |bit| octet >> bit & 1));
+    let digits: String = all.take(count).map(|bit| if bit == 1 { '1' } else { '0' }).collect();
+    Some(format!("'{digits}'B"))
 }
 
 /// The dotted form of an object identifier's content.
@@ -334,6 +346,8 @@ mod tests {
             (vec![rdn(&[pair(cn, INTEGER, b"\x07")])], "cn=#02810107"),
             (vec![rdn(&[pair(&[0x2a, 3, 4], UTF8_STRING, b"x")])], "1.2.3.4=x"),
             (vec![rdn(&[pair(cn, UTF8_STRING, b" #a\0")])], "cn=\\20#a\\00"),
+            (vec![rdn(&[pair(&[0x55, 4, 45], BIT_STRING, &[4, 0xa5, 0xf0])])], "2.5.4.45='101001011111'B"),
+            (vec![rdn(&[pair(&[0x55, 4, 45], BIT_STRING, &[0])])], "2.5.4.45=''B"),
         ] {
             let found = name_to_dn(&element(SEQUENCE, &name.concat()));
             assert_eq!(found.as_deref(), Some(expected));

@@ -76,7 +76,7 @@ impl fmt::Display for TlsError {
             Self::KeyKind { source, why } => {
                 write!(
                     f,
-                    "TLSCertificateKeyFile {source}: {why}; RSA from 2048 bits, P-256, P-384 and Ed25519 can be had"
+                    "TLSCertificateKeyFile {source}: {why}; RSA from 2048 to 4096 bits, P-256, P-384 and Ed25519 can be had"
                 )
             }
             Self::Mismatch { certificate, key } => {
@@ -118,6 +118,8 @@ impl Sections {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, String> {
+        // Editors of Windows write a byte order mark, and a section stands at the begin of a line.
+        let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let has = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
         let encrypted = has(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || has(b"Proc-Type: 4,ENCRYPTED");
         let mut sections = Self { encrypted, ..Self::default() };

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_client::authorities::Trusted;
+use larix_client::authorities::{Trusted, issuers};
 use larix_client::ciphers::{self, Choice};
+use larix_client::proof;
+use larix_client::revocation::{newest_first, unusable};
 use larix_configuration::values::{TlsSettings, TlsVerify};
 use larix_engine::time::Timestamp;
-use rustls::InconsistentKeys;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::ServerConfig;
@@ -59,7 +60,7 @@ impl TlsState {
         };
         let (key, key_source) = own_key(settings)?;
         let key = certified(certificates, &certificate_source, key, &key_source, &authorities, &provider)?;
-        notes.extend(dates(&key.cert, &certificate_source, now));
+        notes.extend(faults(&key.cert, &certificate_source, now));
         if matches!(settings.verify_client, TlsVerify::Try | TlsVerify::Demand) {
             notes.extend(expired(&authorities, now));
         }
@@ -99,9 +100,9 @@ pub(crate) fn watched(settings: &TlsSettings) -> Vec<PathBuf> {
     paths
 }
 
-/// What to do about a certificate without extensions, as `openssl x509 -req` makes it.
-const VERSION_1: &str = "the certificate is of X.509 version 1, which the TLS library does not take: make it again with \
-                         extensions (openssl x509 -req -extfile FILE, with subjectAltName in it)";
+/// What to say of a certificate without extensions, as `openssl x509 -req` makes it.
+const VERSION_1: &str = "the certificate is of X.509 version 1, which many clients do not take (Larix's own, among them): make it \
+                         again with extensions (openssl x509 -req -extfile FILE, with subjectAltName in it)";
 
 type Own<T> = (T, Source);
 
@@ -158,44 +159,50 @@ fn certified(
         .key_provider
         .load_private_key(key)
         .map_err(|error| TlsError::KeyKind { source: key_source.clone(), why: error.to_string() })?;
-    let fits = |certificate: &CertificateDer<'static>| {
-        let pair = CertifiedKey::new(vec![certificate.clone()], key.clone());
-        matches!(pair.keys_match(), Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)))
-    };
-    let Some(own) = certificates.iter().find(|certificate| fits(certificate)).cloned() else {
-        let first = certificates.first().and_then(|first| Certificate::parse(first));
-        if first.is_some_and(|first| first.is_version_1) {
-            return Err(TlsError::Malformed {
-                directive: CERTIFICATE,
-                source: certificate_source.clone(),
-                why: VERSION_1.to_owned(),
-            });
-        }
+    // Whether it is good is for the clients to say.
+    let fits = |certificate: &&CertificateDer<'static>| proof::belongs(certificate, key.as_ref()).is_ok();
+    let Some(own) = certificates.iter().find(fits) else {
         return Err(TlsError::Mismatch { certificate: certificate_source.clone(), key: key_source.clone() });
     };
-    let mut chain = vec![own];
-    while let Some(last) = chain.last().and_then(|last| Certificate::parse(last)) {
-        if last.is_self_issued() || chain.len() > certificates.len() + authorities.certificates.len() {
-            break;
-        }
-        let is_above = |certificate: &&CertificateDer<'static>| {
-            Certificate::parse(certificate).is_some_and(|above| above.subject == last.issuer)
-        };
-        let root = |certificate: &CertificateDer<'_>| {
-            Certificate::parse(certificate).is_some_and(|above| above.is_self_issued())
-        };
-        // Clients have their roots themselves: only one that the file itself names is sent.
-        let above = certificates.iter().find(is_above);
-        let above = above.or_else(|| authorities.certificates.iter().find(|c| is_above(c) && !root(c)));
-        let Some(above) = above.cloned() else { break };
-        chain.push(above);
-    }
-    Ok(CertifiedKey::new(chain, key))
+    Ok(CertifiedKey::new(chain(own, &certificates, &authorities.certificates), key))
 }
 
-fn dates(chain: &[CertificateDer<'static>], source: &Source, now: Timestamp) -> Vec<String> {
+/// A certificate and what is above it, each behind one that it may have signed. Of those that others have signed, too, clients take what
+/// leads to an authority that they trust.
+fn chain(
+    own: &CertificateDer<'static>,
+    file: &[CertificateDer<'static>],
+    authorities: &[CertificateDer<'static>],
+) -> Vec<CertificateDer<'static>> {
+    let is_root = |certificate: &CertificateDer<'_>| {
+        Certificate::parse(certificate).is_some_and(|certificate| certificate.is_self_issued())
+    };
+    let (mut waiting, mut chain) = (vec![own], Vec::new());
+    while let Some(next) = waiting.pop() {
+        if chain.contains(next) {
+            continue;
+        }
+        let mut above = issuers(next, file);
+        // Clients have their roots themselves: only one that the file itself names is sent.
+        if above.is_empty() {
+            above = issuers(next, authorities);
+            above.retain(|certificate| !is_root(certificate));
+        }
+        if !is_root(own) {
+            waiting.extend(above.into_iter().rev());
+        }
+        chain.push(next.clone());
+    }
+    chain
+}
+
+/// What clients may have against the server's certificate.
+fn faults(chain: &[CertificateDer<'static>], source: &Source, now: Timestamp) -> Vec<String> {
     let Some(own) = chain.first().and_then(|own| Certificate::parse(own)) else { return Vec::new() };
     let mut notes = Vec::new();
+    if own.is_version_1 {
+        notes.push(format!("{CERTIFICATE} {source}: {VERSION_1}"));
+    }
     if now > own.not_after {
         notes.push(format!("{CERTIFICATE} {source}: the certificate expired on {}", day(own.not_after)));
     }
@@ -287,10 +294,12 @@ fn client_rules(
             needs: "revocation lists: in TLSCRLFile, TLSCACertificateFile or TLSCACertificatePath",
         });
     }
+    let lists = newest_first(lists);
+    let why = unusable(&lists);
     ClientRules::new(verify, trusted, check, lists, provider).map_err(|error| TlsError::Malformed {
         directive: REVOCATIONS,
         source: settings.crl_file.clone().map_or(Source::Value("the authorities"), Source::File),
-        why: error.to_string(),
+        why: why.map_or_else(|| error.to_string(), str::to_owned),
     })
 }
 

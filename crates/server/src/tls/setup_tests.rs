@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use larix_testkit::pki::version_1;
 use larix_testkit::{Authority, Issued};
 use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, date_time_ymd};
 use rustls::pki_types::pem::PemObject as _;
@@ -10,18 +11,6 @@ use rustls::pki_types::pem::PemObject as _;
 use super::*;
 
 const TODAY: i64 = 1_800_000_000;
-/// Without extensions, as `openssl x509 -req` makes it.
-const OLD_CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
-MIIBJTCBywIUW+tMVG272NuOdfaeMHRLL4BLlrcwCgYIKoZIzj0EAwIwFDESMBAG
-A1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODIxMzM1NloYDzIwODEwODMxMjEzMzU2
-WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
-AASFyAgAGCQVgSCIxo82SuaDrQCe8CxXKOqVQEjEB2ibFStbu48xwgWZZHIZ+LR6
-t5s7qJl8fL+rwmwtCq2YRT5/MAoGCCqGSM49BAMCA0kAMEYCIQCa/+xlE0pRAs0H
-tzp1E0Uop68qXJCinXGp/i6QwtOLMQIhAKH2rxfgoh+P+utWShfR0IAS6Q00bXku
-/HuJDs9QpJgr
------END CERTIFICATE-----
-";
-
 struct Files {
     folder: tempfile::TempDir,
     settings: TlsSettings,
@@ -127,6 +116,31 @@ fn settings_that_serve() {
         &["good; ", "server.pem: the certificate expired on 2024-05-06"],
     );
     check(
+        "a certificate of version 1 serves, with a warning",
+        |f, _| f.use_server(&version_1()),
+        &["good; ", "server.pem: the certificate is of X.509 version 1", "-extfile"],
+    );
+    check(
+        "an extension that only others know",
+        |f, a| {
+            f.use_server(&a.issue(&PKCS_ECDSA_P256_SHA256, "localhost", |params| {
+                let mut extension = rcgen::CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![5, 0]);
+                extension.set_criticality(true);
+                params.custom_extensions.push(extension);
+            }));
+        },
+        &["good; "],
+    );
+    check(
+        "byte order marks",
+        |f, a| {
+            let issued = a.server();
+            f.settings.certificate_file = Some(f.write("a.pem", "\u{feff}".to_owned() + &issued.certificate));
+            f.settings.certificate_key_file = Some(f.write("a.key", "\u{feff}".to_owned() + &issued.key));
+        },
+        &["good; "],
+    );
+    check(
         "settings without effect are noted",
         |f, _| {
             f.settings.cipher_suite = Some("HIGH:@SECLEVEL=2".to_owned());
@@ -176,11 +190,6 @@ fn files_that_do_not() {
             )
         },
         &["n.pem: what stands there as a certificate is none"],
-    );
-    check(
-        "a certificate of version 1",
-        |f, _| certificate(f, &f.write("old.pem", OLD_CERTIFICATE)),
-        &["old.pem: the certificate is of X.509 version 1", "-extfile"],
     );
     check(
         "no key",
@@ -289,12 +298,36 @@ fn chains_are_put_in_order_and_completed() {
     let root = Authority::new("Root");
     let (upper, lower) = (root.intermediate("Upper"), root.intermediate("Other"));
     let lowest = upper.intermediate("Lowest");
-    let own = lowest.server();
+    // It names the key that signed it.
+    let own = lowest.issue(&PKCS_ECDSA_P256_SHA256, "localhost", |params| {
+        params.use_authority_key_identifier_extension = true;
+    });
     let (own_pem, upper_pem, lowest_pem) =
         (own.certificate.clone(), upper.certificate(), lowest.certificate());
+    // Before `lowest` had a new key; and for clients that trust another root.
+    let before_pem = upper.intermediate("Lowest").certificate();
+    let crossed_pem = Authority::new("Abroad").crossed("Lowest", &lowest);
     for (name, file, authorities, expected) in [
         ("leaf first", vec![&own_pem, &lowest_pem, &upper_pem], "", vec![&own_pem, &lowest_pem, &upper_pem]),
         ("root first", vec![&upper_pem, &lowest_pem, &own_pem], "", vec![&own_pem, &lowest_pem, &upper_pem]),
+        (
+            "renewed with another key",
+            vec![&own_pem, &before_pem, &lowest_pem],
+            "",
+            vec![&own_pem, &lowest_pem],
+        ),
+        (
+            "renewed, among the authorities",
+            vec![&own_pem],
+            &*(before_pem.clone() + &lowest_pem),
+            vec![&own_pem, &lowest_pem],
+        ),
+        (
+            "signed by two",
+            vec![&own_pem, &lowest_pem, &crossed_pem, &upper_pem],
+            "",
+            vec![&own_pem, &lowest_pem, &upper_pem, &crossed_pem],
+        ),
         ("another in between", vec![&own_pem, &upper_pem], "", vec![&own_pem]),
         (
             "completed",
@@ -367,9 +400,9 @@ fn who_is_no_authority_signs_no_clients() {
     for (name, is_ca, usages, expected) in [
         ("nothing", IsCa::NoCa, vec![], [false, true]),
         ("no authority", IsCa::ExplicitNoCa, vec![], [false, true]),
-        ("with another key", authority(), vec![KeyUsagePurpose::DigitalSignature], [false, false]),
-        ("an authority", authority(), vec![], [true, false]),
-        ("with a key for that", authority(), vec![KeyUsagePurpose::KeyCertSign], [true, false]),
+        ("with another key", authority(), vec![KeyUsagePurpose::DigitalSignature], [false, true]),
+        ("an authority", authority(), vec![], [true, true]),
+        ("with a key for that", authority(), vec![KeyUsagePurpose::KeyCertSign], [true, true]),
     ] {
         let own = Authority::changed("Own", |params| (params.is_ca, params.key_usages) = (is_ca, usages));
         let signed = own.client("eve").certificate;
@@ -390,6 +423,88 @@ fn who_is_no_authority_signs_no_clients() {
     files.settings.ca_certificate_file = Some(files.write("known.pem", root.server().certificate));
     files.settings.verify_client = TlsVerify::Demand;
     assert!(files.outcome().contains("TLSVerifyClient demand needs authorities to believe"));
+}
+
+/// As `openssl req -x509` makes them. Its use and its dates count; where a list has to say that it is not revoked, none does.
+#[test]
+fn an_authority_that_is_its_own_client_is_judged() {
+    type Change = fn(&mut rcgen::CertificateParams);
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+    let changes: [(Change, bool); 4] = [
+        (|_| {}, true),
+        (|params| params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth], true),
+        (|params| params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth], false),
+        (|params| params.not_after = date_time_ymd(2024, 5, 6), false),
+    ];
+    for (number, (change, expected)) in changes.into_iter().enumerate() {
+        for check in [None, Some("peer"), Some("all")] {
+            let (mut files, root) = Files::new();
+            let own = Authority::changed("Own", change);
+            let known = own.certificate() + &root.certificate() + &own.revocations(&[], 2090);
+            files.settings.ca_certificate_file = Some(files.write("known.pem", known));
+            files.settings.verify_client = TlsVerify::Demand;
+            files.settings.crl_check = check.map(str::to_owned);
+            let authorities = Authorities::load(&files.settings).unwrap();
+            let provider = Arc::new(ring::default_provider());
+            let rules = client_rules(&files.settings, authorities, &provider).unwrap();
+            let shown: CertificateDer<'_> = der(&own.certificate()).into();
+            assert_eq!(rules.believes(&[shown], now), expected && check.is_none(), "{number} {check:?}");
+            // One of the same name that is not known.
+            let other: CertificateDer<'_> = der(&Authority::changed("Own", change).certificate()).into();
+            assert!(!rules.believes(&[other], now), "{number} {check:?}");
+        }
+    }
+}
+
+/// Files get newer lists appended.
+#[test]
+fn the_newest_list_counts() {
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+    let (mut files, root) = Files::new();
+    let (good, revoked) = (root.client("ann"), root.client("bob"));
+    let lists = [root.revocations_of(2021, &[], 2090), root.revocations_of(2022, &[&revoked], 2090)];
+    for (name, text) in
+        [("newest last", lists[0].clone() + &lists[1]), ("newest first", lists[1].clone() + &lists[0])]
+    {
+        files.settings.crl_file = Some(files.write("lists.pem", text));
+        files.settings.verify_client = TlsVerify::Demand;
+        for check in [None, Some("peer"), Some("all")] {
+            files.settings.crl_check = check.map(str::to_owned);
+            let authorities = Authorities::load(&files.settings).unwrap();
+            let provider = Arc::new(ring::default_provider());
+            let rules = client_rules(&files.settings, authorities, &provider).unwrap();
+            let found =
+                [&good, &revoked].map(|issued| rules.believes(&[der(&issued.certificate).into()], now));
+            assert_eq!(found, [true, false], "{name}, {check:?}");
+        }
+    }
+}
+
+/// It keeps its name, and each of its keys has a list.
+#[test]
+fn lists_of_an_authority_with_another_key_are_told_apart() {
+    let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+    let (mut files, old) = Files::new();
+    let new = Authority::new("Root");
+    let clients = [&old, &new].map(|root| [root.client("ann"), root.client("bob")]);
+    let lists = [
+        old.revocations_of(2021, &[&clients[0][1]], 2090),
+        new.revocations_of(2022, &[&clients[1][1]], 2090),
+    ];
+    files.settings.ca_certificate_file =
+        Some(files.write("known.pem", old.certificate() + &new.certificate()));
+    files.settings.crl_file = Some(files.write("lists.pem", lists.concat()));
+    files.settings.verify_client = TlsVerify::Demand;
+    for check in [None, Some("peer"), Some("all")] {
+        files.settings.crl_check = check.map(str::to_owned);
+        let authorities = Authorities::load(&files.settings).unwrap();
+        let rules = client_rules(&files.settings, authorities, &Arc::new(ring::default_provider())).unwrap();
+        for those in &clients {
+            let found =
+                those.each_ref().map(|issued| rules.believes(&[der(&issued.certificate).into()], now));
+            assert_eq!(found, [true, false], "{check:?}");
+        }
+    }
 }
 
 #[test]
@@ -419,7 +534,8 @@ fn an_expired_authority_signs_no_clients() {
 fn a_list_whose_time_is_over_is_named() {
     let (mut files, root) = Files::new();
     let lower = root.intermediate("Lower");
-    let lists = root.revocations(&[], 2024) + &lower.revocations(&[], 2090) + &root.revocations(&[], 2090);
+    let older = root.revocations_of(2020, &[], 2090);
+    let lists = older + &root.revocations(&[], 2024) + &lower.revocations(&[], 2090);
     files.settings.crl_file = Some(files.write("lists.pem", lists));
     for (check, verify, expected) in [
         (Some("peer"), TlsVerify::Demand, 1),

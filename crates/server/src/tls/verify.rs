@@ -11,7 +11,9 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
 
-use larix_client::authorities::{ByDate, Trusted, roots};
+use larix_client::authorities::{ByDate, Trusted, is_authority_as_peer, roots};
+use larix_client::proof;
+use larix_client::revocation::{ask_each, orders};
 use larix_configuration::values::TlsVerify;
 use larix_engine::time::Timestamp;
 
@@ -57,27 +59,31 @@ impl ClientRules {
             RevocationCheck::Peer | RevocationCheck::All => ListDates::of(&lists),
             RevocationCheck::None | RevocationCheck::Known => ListDates::default(),
         };
-        let signatures = provider.clone();
+        let (signatures, orders) = (provider.clone(), orders(lists));
         let of_roots = move |roots: RootCertStore| {
             if roots.is_empty() {
                 return Ok(None);
             }
-            let mut builder =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), signatures.clone());
-            if verify != TlsVerify::Demand {
-                builder = builder.allow_unauthenticated();
-            }
-            let lists = lists.clone();
-            builder = match check {
-                RevocationCheck::None => builder,
-                RevocationCheck::Peer => builder
-                    .with_crls(lists)
-                    .only_check_end_entity_revocation()
-                    .enforce_revocation_expiration(),
-                RevocationCheck::All => builder.with_crls(lists).enforce_revocation_expiration(),
-                RevocationCheck::Known => builder.with_crls(lists).allow_unknown_revocation_status(),
+            let roots = Arc::new(roots);
+            let with_lists = |lists: &Vec<CertificateRevocationListDer<'static>>| {
+                let mut builder =
+                    WebPkiClientVerifier::builder_with_provider(roots.clone(), signatures.clone());
+                if verify != TlsVerify::Demand {
+                    builder = builder.allow_unauthenticated();
+                }
+                let lists = lists.clone();
+                builder = match check {
+                    RevocationCheck::None => builder,
+                    RevocationCheck::Peer => builder
+                        .with_crls(lists)
+                        .only_check_end_entity_revocation()
+                        .enforce_revocation_expiration(),
+                    RevocationCheck::All => builder.with_crls(lists).enforce_revocation_expiration(),
+                    RevocationCheck::Known => builder.with_crls(lists).allow_unknown_revocation_status(),
+                };
+                builder.build()
             };
-            builder.build().map(Some)
+            orders.iter().map(with_lists).collect::<Result<Verifiers, _>>().map(Some)
         };
         let shown = of_roots(roots(&trusted.others))?;
         let signed = ByDate::new(&trusted.anchors, of_roots)?;
@@ -90,6 +96,7 @@ impl ClientRules {
                 .collect(),
             trusted,
             is_mandatory: verify == TlsVerify::Demand,
+            asks_revocation: matches!(check, RevocationCheck::Peer | RevocationCheck::All),
             provider: provider.clone(),
         };
         Ok(Self { verify, verifier: Some(Arc::new(verifier)), lists: dates })
@@ -120,16 +127,21 @@ impl ClientRules {
     }
 }
 
+/// One for each order of the lists of revoked certificates.
+type Verifiers = Vec<Arc<dyn ClientCertVerifier>>;
+
 /// Believes certificates that authorities have signed, and some that are known themselves.
 #[derive(Debug)]
 struct Believing {
     /// Of the former.
-    signed: ByDate<Arc<dyn ClientCertVerifier>>,
+    signed: ByDate<Verifiers>,
     /// Of the latter.
-    shown: Option<Arc<dyn ClientCertVerifier>>,
+    shown: Option<Verifiers>,
     trusted: Trusted,
     hints: Vec<DistinguishedName>,
     is_mandatory: bool,
+    /// Certificates must be known as not revoked.
+    asks_revocation: bool,
     /// Verifies signatures.
     provider: Arc<CryptoProvider>,
 }
@@ -150,12 +162,25 @@ impl ClientCertVerifier for Believing {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let chain = self.trusted.chain(others);
-        let ask = |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(own, &chain, now);
-        match (self.trusted.others.contains(own), &self.shown) {
+        let ask = |verifiers: &Verifiers| {
+            ask_each(verifiers, |verifier| verifier.verify_client_cert(own, &chain, now))
+        };
+        let judged = match (self.trusted.others.contains(own), &self.shown) {
             (false, _) => self.signed.judge(now, ask),
             // Its own dates are those of the anchor.
             (true, Some(verifier)) => ask(verifier),
             (true, None) => Err(CertificateError::UnknownIssuer.into()),
+        };
+        // The usual judgement looks at the validity before it says that an authority's certificate is no client's. Who has its key could
+        // sign any other one.
+        match judged {
+            Err(error) if is_authority_as_peer(&error) && self.trusted.is_client_itself(own) => {
+                match self.asks_revocation {
+                    true => Err(CertificateError::UnknownRevocationStatus.into()),
+                    false => Ok(ClientCertVerified::assertion()),
+                }
+            }
+            judged => judged,
         }
     }
 
@@ -216,7 +241,7 @@ impl ClientCertVerifier for TakeAny {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+        proof::of_tls12(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -226,7 +251,7 @@ impl ClientCertVerifier for TakeAny {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         let algorithms = &self.provider.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+        proof::of_tls13(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
