@@ -108,6 +108,9 @@ pub(crate) enum Fault {
     /// The system has nothing left for one more connection.
     #[cfg(feature = "postgresql")]
     NoLoop(io::Error),
+    /// What stands in front of the engine has several clients take turns on one connection.
+    #[cfg(feature = "postgresql")]
+    Shared,
     /// The engine has committed, and somebody has cancelled its wait for the standby.
     #[cfg(feature = "postgresql")]
     Unreplicated,
@@ -254,6 +257,7 @@ impl Fault {
                     || is_of_shared_connection(state)
             }),
             Self::Servers(faults) => faults.iter().any(|server| server.fault.is_refusal()),
+            Self::Shared => true,
             _ => false,
         }
     }
@@ -375,6 +379,8 @@ impl Fault {
             ),
             #[cfg(feature = "postgresql")]
             Self::NoLoop(error) => format!("no more connections to the engine, the system says: {error}"),
+            #[cfg(feature = "postgresql")]
+            Self::Shared => SHARED_CONNECTION.to_owned(),
             #[cfg(feature = "postgresql")]
             Self::Unreplicated => {
                 "somebody has cancelled the engine's wait for its standby, which may lack the commit"

@@ -2,40 +2,63 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio_postgres::{Client, Statement};
 
 use super::address::OWN_PATH;
 use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_LISTED_MAX, FIRSTS as RECORDS_FIRST, Question};
 use crate::error::Fault;
 
-/// The statements of a connection.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) newest: Statement,
-    pub(crate) outlook: Statement,
-    pub(crate) commit: Statement,
-    pub(crate) commit_and_remove: Statement,
-    pub(crate) commit_and_trim: Statement,
-    pub(crate) take_over: Statement,
-    pub(crate) settle: Statement,
-    pub(crate) outcome: Statement,
-    pub(crate) confirm: Statement,
-    pub(crate) values: Statement,
-    pub(crate) forward: Statement,
-    pub(crate) backward: Statement,
-    pub(crate) firsts: Statement,
-    pub(crate) lasts: Statement,
-    pub(crate) path: Statement,
-    pub(crate) counts: Statement,
-    pub(crate) clear: Statement,
-    pub(crate) append: Statement,
-    pub(crate) loaded: Statement,
-    pub(crate) ends: Statement,
-    pub(crate) lease: Statement,
-    pub(crate) hold_lease: Statement,
-    pub(crate) release_lease: Statement,
-    pub(crate) end_lease: Statement,
-    pub(crate) sessions: Statement,
+/// A field of [`Statements`] for each statement, with its text.
+macro_rules! statements {
+    ($($field:ident: $text:expr),+ $(,)?) => {
+        /// The statements of a connection.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            $(pub(crate) $field: Statement),+
+        }
+
+        impl Statements {
+            /// The texts, in the order of the fields.
+            fn texts(schema: &str) -> Vec<String> {
+                vec![$(with_names($text.as_ref(), schema)),+]
+            }
+
+            /// The statements in that order; none where there are too few.
+            fn of(prepared: Vec<Statement>) -> Option<Self> {
+                let mut prepared = prepared.into_iter();
+                Some(Self { $($field: prepared.next()?),+ })
+            }
+        }
+    };
+}
+
+statements! {
+    newest: NEWEST,
+    outlook: OUTLOOK,
+    commit: commit("", ""),
+    commit_and_remove: commit(REMOVES, ""),
+    commit_and_trim: commit(REMOVES, TRIMS),
+    take_over: TAKE_OVER,
+    settle: SETTLE,
+    outcome: OUTCOME,
+    confirm: CONFIRM,
+    values: VALUES,
+    forward: FORWARD,
+    backward: BACKWARD,
+    firsts: FIRSTS,
+    lasts: LASTS,
+    path: PATH,
+    counts: COUNTS,
+    clear: CLEAR,
+    append: APPEND,
+    loaded: LOADED,
+    ends: ENDS,
+    lease: LEASE,
+    hold_lease: HOLD_LEASE,
+    release_lease: RELEASE_LEASE,
+    end_lease: END_LEASE,
+    sessions: SESSIONS,
 }
 
 /// The newest commits down to the known one, $1, the newest first.
@@ -188,53 +211,29 @@ const GO_BY_KEYS: &str = "\
 SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
 SET enable_material = off; SET plan_cache_mode = force_generic_plan; SET jit = off";
 
+fn with_names(text: &str, schema: &str) -> String {
+    text.replace("{s}", schema)
+        .replace("{told}", &(COMMITS_LISTED_MAX + 1).to_string())
+        .replace("{firsts}", &RECORDS_FIRST.to_string())
+        .replace("{bytes}", &ANSWER_BYTES_MAX.to_string())
+}
+
 impl Statements {
+    /// All in one round trip: who holds the right to write may need a new connection to keep it, while each answer is slow.
     pub(crate) async fn prepare(client: &Client, schema: &str, deadline: Duration) -> Result<Self, Fault> {
         let milliseconds = deadline.as_millis();
-        client
-            .batch_execute(&format!(
-                "{OWN_PATH}; SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
-                 SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
-                 SET client_min_messages = 'warning'; {GO_BY_KEYS}; \
-                 SELECT set_config('synchronous_commit', 'on', false) \
-                 WHERE current_setting('synchronous_commit') = 'off'"
-            ))
-            .await?;
-        let prepare = |text: &str| {
-            let text = text
-                .replace("{s}", schema)
-                .replace("{told}", &(COMMITS_LISTED_MAX + 1).to_string())
-                .replace("{firsts}", &RECORDS_FIRST.to_string())
-                .replace("{bytes}", &ANSWER_BYTES_MAX.to_string());
-            async move { client.prepare(&text).await }
-        };
-        Ok(Self {
-            newest: prepare(NEWEST).await?,
-            outlook: prepare(OUTLOOK).await?,
-            commit: prepare(&commit("", "")).await?,
-            commit_and_remove: prepare(&commit(REMOVES, "")).await?,
-            commit_and_trim: prepare(&commit(REMOVES, TRIMS)).await?,
-            take_over: prepare(TAKE_OVER).await?,
-            settle: prepare(SETTLE).await?,
-            outcome: prepare(OUTCOME).await?,
-            confirm: prepare(CONFIRM).await?,
-            values: prepare(VALUES).await?,
-            forward: prepare(FORWARD).await?,
-            backward: prepare(BACKWARD).await?,
-            firsts: prepare(FIRSTS).await?,
-            lasts: prepare(LASTS).await?,
-            path: prepare(PATH).await?,
-            counts: prepare(COUNTS).await?,
-            clear: prepare(CLEAR).await?,
-            append: prepare(APPEND).await?,
-            loaded: prepare(LOADED).await?,
-            ends: prepare(ENDS).await?,
-            lease: prepare(LEASE).await?,
-            hold_lease: prepare(HOLD_LEASE).await?,
-            release_lease: prepare(RELEASE_LEASE).await?,
-            end_lease: prepare(END_LEASE).await?,
-            sessions: prepare(SESSIONS).await?,
-        })
+        let settings = format!(
+            "{OWN_PATH}; SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
+             SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
+             SET client_min_messages = 'warning'; {GO_BY_KEYS}; \
+             SELECT set_config('synchronous_commit', 'on', false) \
+             WHERE current_setting('synchronous_commit') = 'off'"
+        );
+        let texts = Self::texts(schema);
+        let prepared = try_join_all(texts.iter().map(|text| client.prepare(text)));
+        // Sent in this order, before the first answer is there.
+        let ((), prepared) = tokio::try_join!(biased; client.batch_execute(&settings), prepared)?;
+        Self::of(prepared).ok_or_else(|| Fault::Lie("fewer statements than were sent".to_owned()))
     }
 }
 

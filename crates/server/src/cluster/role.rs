@@ -429,7 +429,7 @@ impl Holder {
         if is_known {
             return;
         }
-        // The next look must not be late because of it, so it is not tried with each.
+        // Nobody waits for it: the next look must not be late because of it.
         let _done = served.database().store().say(&self.node, &report);
         *last_report = Some((now, report));
     }
