@@ -41,6 +41,9 @@ pub enum OpenError {
     Unavailable(String),
 }
 
+const NOT_DURABLE: &str =
+    "the engine's setting fsync is off, so a crash would lose commits: turn it on in postgresql.conf";
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,13 +57,17 @@ impl fmt::Display for OpenError {
                  that wrote it"
             ),
             Self::Kind { table } => {
-                write!(f, "the engine holds the table \"{table}\" as another kind: run the version that wrote it")
+                write!(
+                    f,
+                    "the engine holds the table \"{table}\" as another kind: run the version that wrote it"
+                )
             }
-            Self::NotDurable => f.write_str(
-                "the engine's setting fsync is off, so a crash would lose commits: turn it on in postgresql.conf",
-            ),
+            Self::NotDurable => f.write_str(NOT_DURABLE),
             Self::NotAStore { schema } => {
-                write!(f, "the engine holds no store in the schema \"{schema}\": start a server that makes it")
+                write!(
+                    f,
+                    "the engine holds no store in the schema \"{schema}\": start a server that makes it"
+                )
             }
             Self::Old { found, engine, oldest } => {
                 write!(f, "the engine is {engine} {found}, and {oldest} is the oldest that is used")
@@ -108,6 +115,9 @@ pub(crate) enum Fault {
     /// The system has nothing left for one more connection.
     #[cfg(feature = "postgresql")]
     NoLoop(io::Error),
+    /// The engine no longer waits for the disk: its setting `fsync` was turned off.
+    #[cfg(feature = "postgresql")]
+    NotDurable,
     /// What stands in front of the engine has several clients take turns on one connection.
     #[cfg(feature = "postgresql")]
     Shared,
@@ -379,6 +389,8 @@ impl Fault {
             ),
             #[cfg(feature = "postgresql")]
             Self::NoLoop(error) => format!("no more connections to the engine, the system says: {error}"),
+            #[cfg(feature = "postgresql")]
+            Self::NotDurable => NOT_DURABLE.to_owned(),
             #[cfg(feature = "postgresql")]
             Self::Shared => SHARED_CONNECTION.to_owned(),
             #[cfg(feature = "postgresql")]

@@ -360,6 +360,9 @@ impl Engine for PostgreSql {
             link.client.query(&link.statements.hold_lease, &values).await
         })?;
         let Some(row) = held.first() else { return Ok(Holding::Others) };
+        if !row.try_get::<_, bool>(2)? {
+            return Err(Fault::NotDurable);
+        }
         Ok(if row.try_get::<_, Option<bool>>(1)? == Some(true) { Holding::Still } else { Holding::Anew })
     }
 

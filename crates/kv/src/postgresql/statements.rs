@@ -61,6 +61,11 @@ statements! {
     sessions: SESSIONS,
 }
 
+/// What is acknowledged is on the disk. Somebody may have turned that off for the whole engine since the connection was made, and other values
+/// than `off` say which standbys are waited for, too.
+const DURABLE: &str = "\
+CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
+
 /// The newest commits down to the known one, $1, the newest first.
 const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHERE version >= $1 ORDER BY version DESC LIMIT {told}";
 
@@ -80,7 +85,7 @@ WITH fence AS (
     SELECT t, k, v FROM unnest($5::smallint[], $6::bytea[], $7::bytea[]) AS p (t, k, v) WHERE EXISTS (SELECT 1 FROM fence)
     ON CONFLICT (t, k) DO UPDATE SET v = excluded.v
 ){removes}{trims}
-SELECT version FROM fence";
+SELECT version, {durable} FROM fence";
 
 /// A commit that also removes rows: those of $9 and $10. Where the engine knows of next to no rows, `rows.t = d.t` is reason enough for it to go
 /// through all of the key and look each of them up in the arrays, so that this is no equality.
@@ -99,18 +104,19 @@ const TRIMS: &str = "\
 const TAKE_OVER: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
 SELECT version + 1, epoch + 1, $1, ''::bytea FROM {s}.commits ORDER BY version DESC LIMIT 1
-RETURNING version, epoch";
+RETURNING version, epoch, {durable}";
 
 /// Takes the place that a commit without an answer wants, unless it is taken. Waits for one that is being made.
 const SETTLE: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
 SELECT version + 1, epoch, $2, ''::bytea FROM {s}.commits WHERE version = $1
-ON CONFLICT (version) DO NOTHING";
+ON CONFLICT (version) DO NOTHING
+RETURNING {durable}";
 
 const OUTCOME: &str = "SELECT attempt FROM {s}.commits WHERE version = $1";
 
 /// Changes nothing, and is acknowledged as any commit is: with all that lies before it where standbys are waited for.
-const CONFIRM: &str = "UPDATE {s}.store SET format = format";
+const CONFIRM: &str = "UPDATE {s}.store SET format = format RETURNING {durable}";
 
 /// Not a join, as which the engine may look at all rows of the table $1 for each key where it thinks that there are few.
 const VALUES: &str = "\
@@ -169,7 +175,7 @@ ON CONFLICT (t, k) DO UPDATE SET v = excluded.v";
 const LOADED: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
 SELECT version + 1, $2, $3, NULL FROM {s}.commits WHERE version = $1 AND epoch <= $2
-RETURNING version";
+RETURNING version, {durable}";
 
 /// Of each table its last key.
 const ENDS: &str = "\
@@ -180,14 +186,16 @@ SELECT n.t, r.k FROM unnest($1::smallint[]) AS n (t) CROSS JOIN LATERAL (
 const LEASE: &str = "\
 SELECT holder, node, greatest(0, (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) FROM {s}.lease";
 
-/// A lost lease does no harm, so the row is not waited for on the disk. Says whether the holder is the one before.
+/// A lost lease does no harm, so the row is not waited for on the disk. Says whether the holder is the one before, and whether the engine waits
+/// for the disk at all.
 const HOLD_LEASE: &str = "\
 INSERT INTO {s}.lease AS l (holder, node, until)
 VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond')
 ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, node = excluded.node, until = excluded.until
 WHERE (l.holder = excluded.holder OR l.until < clock_timestamp())
     AND (l.kept_away IS DISTINCT FROM excluded.holder OR l.kept_until < clock_timestamp())
-RETURNING set_config('synchronous_commit', 'off', true), (SELECT before.holder = $1 FROM {s}.lease AS before)";
+RETURNING set_config('synchronous_commit', 'off', true), (SELECT before.holder = $1 FROM {s}.lease AS before),
+    current_setting('fsync') = 'on'";
 
 const RELEASE_LEASE: &str = "UPDATE {s}.lease SET until = clock_timestamp() WHERE holder = $1";
 
@@ -213,6 +221,7 @@ SET enable_material = off; SET plan_cache_mode = force_generic_plan; SET jit = o
 
 fn with_names(text: &str, schema: &str) -> String {
     text.replace("{s}", schema)
+        .replace("{durable}", DURABLE)
         .replace("{told}", &(COMMITS_LISTED_MAX + 1).to_string())
         .replace("{firsts}", &RECORDS_FIRST.to_string())
         .replace("{bytes}", &ANSWER_BYTES_MAX.to_string())

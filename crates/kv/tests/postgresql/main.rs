@@ -466,6 +466,45 @@ fn what_cannot_be_said_holds_nobody_up() {
     });
 }
 
+/// Somebody turns it off for the whole engine while nodes are connected.
+#[test]
+fn what_is_acknowledged_is_on_the_disk_whatever_the_engine_waits_for() {
+    // The engine writes by itself so seldom that a crash loses what was not waited for.
+    let Some(mut engine) = Engine::start_with(&["wal_writer_delay = 10s"]) else { return };
+    let (store, _) = fresh(&engine);
+    store.take_over().expect("take over");
+    commit(&store, &put(b"a", &[0])).expect("commit");
+    engine.sql("postgres", "ALTER SYSTEM SET synchronous_commit = off").expect("set");
+    engine.sql("postgres", "SELECT pg_reload_conf()").expect("read");
+    until("it is off", || engine.sql("postgres", "SHOW synchronous_commit").as_deref() == Some("off"));
+    for value in 1..=20 {
+        commit(&store, &put(b"a", &[value])).expect("commit");
+    }
+    engine.crash();
+    engine.run();
+    assert_eq!(get(&store, b"a").as_deref(), Some(&[20][..]));
+}
+
+/// A node does not begin on such an engine either.
+#[test]
+fn who_writes_gives_an_engine_up_that_waits_for_no_disk() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, _) = fresh(&engine);
+    let lease = Duration::from_secs(600);
+    assert!(store.hold_lease("ldap://one", lease).expect("lease"));
+    let set = |value: &str| {
+        engine.sql("postgres", &format!("ALTER SYSTEM SET fsync = {value}")).expect("set");
+        engine.sql("postgres", "SELECT pg_reload_conf()").expect("read");
+    };
+    set("off");
+    until("it is noticed", || {
+        let held = store.hold_lease("ldap://one", lease);
+        held.is_err_and(|error| error.to_string().contains("fsync is off"))
+    });
+    set("on");
+    until("it is on again", || store.hold_lease("ldap://one", lease).is_ok());
+}
+
 /// The engine knows the tables as they were when it looked at them last, with next to nothing in them.
 #[test]
 fn statements_go_by_keys_whatever_the_engine_knows_of_its_tables() {
