@@ -157,13 +157,17 @@ pub(crate) struct Status {
     pub(crate) endpoint: String,
 }
 
+/// What a member says of itself that has no vote.
+#[cfg(feature = "etcd")]
+const LEARNER: &str = "not supported for learner";
+
 #[cfg(feature = "etcd")]
 impl Status {
     const INVALID_ARGUMENT: u32 = 3;
     const PERMISSION_DENIED: u32 = 7;
     const RESOURCE_EXHAUSTED: u32 = 8;
     const FAILED_PRECONDITION: u32 = 9;
-    const UNAVAILABLE: u32 = 14;
+    pub(crate) const UNAVAILABLE: u32 = 14;
     const UNAUTHENTICATED: u32 = 16;
     const UNIMPLEMENTED: u32 = 12;
     pub(crate) const NOT_FOUND: u32 = 5;
@@ -172,6 +176,11 @@ impl Status {
     /// Nothing was done, since the member belongs to no majority.
     pub(crate) fn lacks_leader(&self) -> bool {
         self.code == Self::UNAVAILABLE && self.text.contains("no leader")
+    }
+
+    /// The same, or since it is a learner, which follows the others until somebody promotes it.
+    pub(crate) fn is_for_another_member(&self) -> bool {
+        self.lacks_leader() || self.code == Self::UNAVAILABLE && self.text.contains(LEARNER)
     }
 
     /// Nothing was done, and another token will do.
@@ -213,6 +222,9 @@ impl Status {
     /// What to do about it, where that is known.
     fn mend(&self) -> &'static str {
         let has = |words: &str| self.text.contains(words);
+        if has(LEARNER) {
+            return ": promote it (etcdctl member promote), or name other members in the address, too";
+        }
         if has("too many operations") {
             return ": start etcd with --max-txn-ops=128 or more, or say the number as max-txn-ops=NUMBER in the address";
         }
@@ -614,6 +626,21 @@ mod tests {
         assert_eq!(crate::read_faults::take_read_fault(), Some(ReadFault::Unavailable));
         let error = fault().into_open();
         assert!(matches!(&error, OpenError::Unavailable(_)), "{error}");
+    }
+
+    #[test]
+    fn another_member_is_asked_where_one_did_nothing() {
+        for (text, expected, waits) in [
+            ("etcdserver: no leader", true, true),
+            ("etcdserver: rpc not supported for learner", true, false),
+            // The change may be made.
+            ("etcdserver: leader changed", false, false),
+            ("etcdserver: request timed out", false, false),
+        ] {
+            let code = Status::UNAVAILABLE;
+            let status = Status { code, text: text.to_owned(), endpoint: "e1:2379".to_owned() };
+            assert_eq!((status.is_for_another_member(), status.lacks_leader()), (expected, waits), "{text}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use http::{HeaderMap, Request, StatusCode};
 use larix_proto::url::percent_decode_text;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::address::{Address, Endpoint};
 use super::wire::{Txn, TxnResponse, Writer, bytes, fields};
@@ -25,6 +26,9 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 const WINDOW_BYTES: u32 = 4 << 20;
 /// A message begins with whether it is compressed, and its length.
 const FRAME_BYTES: usize = 5;
+/// Members that have lost their leader elect another one in a second or two, and are asked again behind pauses of so long.
+const ELECTION: Duration = Duration::from_secs(2);
+const ELECTION_PAUSE: Duration = Duration::from_millis(50);
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 const TXN: &str = "/etcdserverpb.KV/Txn";
 
@@ -41,6 +45,8 @@ pub(super) struct Client {
     address: Address,
     /// How long a call may wait for one endpoint where another could be asked.
     patience: Duration,
+    /// How long a call waits for a leader: who waits for the call is to hear that there is none, and not that it takes too long.
+    election: Duration,
     state: Mutex<State>,
     trips: AtomicU64,
 }
@@ -96,7 +102,14 @@ impl Stream {
 impl Client {
     pub(super) fn new(address: Address, deadline: Duration) -> Self {
         let tries = u32::try_from(address.endpoints.len()).unwrap_or(1).max(1);
-        Self { address, patience: deadline / tries, state: Mutex::default(), trips: AtomicU64::new(0) }
+        let election = ELECTION.min(deadline * 3 / 4);
+        Self {
+            address,
+            patience: deadline / tries,
+            election,
+            state: Mutex::default(),
+            trips: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn trips(&self) -> u64 {
@@ -142,8 +155,26 @@ impl Client {
             .ok_or_else(|| Fault::Lie("an answer to a transaction that is none".to_owned()))
     }
 
-    /// One message, answered by one message.
+    /// One message, answered by one message. Where the members have no leader, it waits a while for their election.
     pub(super) async fn call(
+        &self,
+        method: &'static str,
+        message: Bytes,
+        effect: Effect,
+    ) -> Result<Vec<u8>, Fault> {
+        let until = Instant::now() + self.election;
+        loop {
+            match self.ask_members(method, message.clone(), effect).await {
+                Err(Fault::Etcd(status)) if status.lacks_leader() && Instant::now() < until => {
+                    tokio::time::sleep(ELECTION_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Asks one member after the other, as long as nothing was done.
+    async fn ask_members(
         &self,
         method: &'static str,
         message: Bytes,
@@ -179,7 +210,9 @@ impl Client {
                     logged_in = true;
                     self.log_in(&link).await?;
                 }
-                Fault::Etcd(status) if status.lacks_leader() => {}
+                Fault::Etcd(status) if status.is_for_another_member() => {}
+                // A leader that has changed, a member that ends.
+                Fault::Etcd(status) if effect == Effect::None && status.code == Status::UNAVAILABLE => {}
                 Fault::Connection { was_sent: false, .. } => {}
                 Fault::Connection { .. } | Fault::Late(_) if effect == Effect::None => {}
                 _ => return Err(fault),
