@@ -149,7 +149,7 @@ pub(crate) struct ServerFault {
 
 /// What etcd answers in place of a result.
 #[cfg(feature = "etcd")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Status {
     /// As gRPC numbers them.
     pub(crate) code: u32,
@@ -190,7 +190,7 @@ impl Status {
             || self.code == Self::INVALID_ARGUMENT && self.text.contains("revision of auth store is old")
     }
 
-    fn is_of_login(&self) -> bool {
+    pub(crate) fn is_of_login(&self) -> bool {
         let of_user = ["authentication", "user name", "user ID", "auth"];
         [Self::PERMISSION_DENIED, Self::UNAUTHENTICATED].contains(&self.code)
             || [Self::INVALID_ARGUMENT, Self::FAILED_PRECONDITION].contains(&self.code)
