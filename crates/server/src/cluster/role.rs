@@ -281,6 +281,26 @@ struct Publication {
     differing_generation: u64,
 }
 
+/// Whether another process writes under the URL of this node. What a restart has left of the lease is over when the lease has lasted.
+#[derive(Default)]
+struct Namesake {
+    since: Option<Monotonic>,
+    is_said: bool,
+}
+
+impl Namesake {
+    /// Whether that is to be said now: once for each time.
+    fn is_found(&mut self, holds_it: bool, now: Monotonic, lease: Duration) -> bool {
+        if !holds_it {
+            *self = Self::default();
+            return false;
+        }
+        let since = self.since.get_or_insert(now);
+        let lasts = u128::from(now.0.saturating_sub(since.0)) > (lease * 2).as_nanos();
+        lasts && !std::mem::replace(&mut self.is_said, true)
+    }
+}
+
 /// Why a look came to nothing.
 type Trouble = String;
 
@@ -342,6 +362,7 @@ impl Holder {
         let mut seen = 0;
         let mut last = self.clock.monotonic();
         let (mut last_failure, mut last_lack) = (String::new(), String::new());
+        let mut namesake = Namesake::default();
         let mut publication = Publication::default();
         let (mut last_report, mut last_trouble, mut was_full) = (None, None, false);
         loop {
@@ -351,7 +372,7 @@ impl Holder {
             // Until then the lease is that one's.
             let is_decided = !self.watch.has_predecessor();
             take_read_fault();
-            let looked = self.look(served, &mut last_lack);
+            let looked = self.look(served, &mut last_lack, &mut namesake);
             let is_damaged = take_read_fault() == Some(ReadFault::Broken);
             // An engine that does not answer this thread, either, is a reason of its own.
             let trouble = served.database().store().take_trouble().filter(|_| looked.is_ok());
@@ -470,6 +491,15 @@ impl Holder {
             milliseconds(last, began),
             milliseconds(began, self.clock.monotonic()),
             self.lease.as_millis()
+        ));
+    }
+
+    /// Says why changes come to nothing where other nodes refer them to this URL, and the server there is not the one that writes.
+    fn log_namesake(&self) {
+        self.log.warning(format_args!(
+            "\"{}\": another server writes as {}, which is this server's `node`, too: clients are referred to one of the two that does not \
+             write; give each server a `node` of its own, and do not copy the directory of one to another machine",
+            self.suffix, self.node
         ));
     }
 
@@ -612,7 +642,12 @@ impl Holder {
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
     /// `last_lack`: what was said last of why this node does not.
-    fn look(&self, served: &ServedDatabase<SharedStore>, last_lack: &mut String) -> Result<Role, Trouble> {
+    fn look(
+        &self,
+        served: &ServedDatabase<SharedStore>,
+        last_lack: &mut String,
+        namesake: &mut Namesake,
+    ) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
         let store = served.database().store();
         let text = |error: &dyn fmt::Display| error.to_string();
@@ -634,6 +669,10 @@ impl Holder {
         }
         let lease = store.lease().map_err(|error| text(&error))?;
         let is_own = lease.is_own;
+        let holds_it = !is_own && lease.leader.as_deref() == Some(self.node.as_str());
+        if namesake.is_found(holds_it, self.clock.monotonic(), self.lease) {
+            self.log_namesake();
+        }
         if let Some(role) = role_under_lease(lease, &self.node) {
             return Ok(role);
         }
@@ -767,6 +806,25 @@ mod tests {
             (Some("slapadd (process 77)"), false, Some(Role::Vacant)),
         ] {
             assert_eq!(role_under_lease(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
+        }
+    }
+
+    #[test]
+    fn another_server_of_the_same_url_is_told_from_a_restart() {
+        let mut namesake = Namesake::default();
+        let lease = Duration::from_secs(3);
+        for (seconds, holds_it, expected) in [
+            (0, true, false),
+            // Until then it may be what this node held before it was restarted.
+            (6, true, false),
+            (7, true, true),
+            (8, true, false),
+            (9, false, false),
+            (10, true, false),
+            (17, true, true),
+        ] {
+            let now = Monotonic(seconds * 1_000_000_000);
+            assert_eq!(namesake.is_found(holds_it, now, lease), expected, "{seconds} s");
         }
     }
 
