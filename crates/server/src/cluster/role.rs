@@ -20,6 +20,7 @@ use super::logged::{self, Logging};
 use super::node_report;
 use super::opening::{self, Failure, Opening};
 use super::published_configuration::{self, Publishing, Unreadable};
+use super::reasons::Reasons;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -323,7 +324,7 @@ impl Holder {
 
     /// The database: waits until the engine answers. None where the node ends before that.
     fn open(&self) -> Option<Arc<ServedDatabase<SharedStore>>> {
-        let mut last_failure = String::new();
+        let mut reasons = Reasons::default();
         let mut failures = 0;
         loop {
             if let Some(served) = self.opening.served() {
@@ -336,15 +337,15 @@ impl Holder {
             failures = failures.saturating_add(1);
             match self.opening.open(&self.clock) {
                 Ok(()) => self.log.notice(format_args!("\"{}\": the engine answers", self.suffix)),
-                Err(failure) => self.log_failure(failure, &mut last_failure),
+                Err(failure) => self.log_failure(failure, &mut reasons),
             }
         }
     }
 
-    fn log_failure(&self, failure: Failure, last_failure: &mut String) {
+    fn log_failure(&self, failure: Failure, reasons: &mut Reasons) {
         let needs_help = matches!(failure, Failure::Refused(_));
         let why = failure.text();
-        if why == *last_failure {
+        if !reasons.is_new(&why, self.clock.monotonic(), None) {
             return;
         }
         match needs_help {
@@ -354,17 +355,17 @@ impl Holder {
             )),
             false => self.log.warning(format_args!("\"{}\": {why}; it is tried again", self.suffix)),
         }
-        *last_failure = why;
     }
 
     fn hold(&self, served: &ServedDatabase<SharedStore>) {
         let pause = self.lease / LOOKS;
         let mut seen = 0;
         let mut last = self.clock.monotonic();
-        let (mut last_failure, mut last_lack) = (String::new(), String::new());
+        let (mut reasons, mut troubles, mut last_lack) =
+            (Reasons::default(), Reasons::default(), String::new());
         let mut namesake = Namesake::default();
         let mut publication = Publication::default();
-        let (mut last_report, mut last_trouble, mut was_full) = (None, None, false);
+        let (mut last_report, mut was_full) = (None, false);
         loop {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
@@ -376,7 +377,7 @@ impl Holder {
             let is_damaged = take_read_fault() == Some(ReadFault::Broken);
             // An engine that does not answer this thread, either, is a reason of its own.
             let trouble = served.database().store().take_trouble().filter(|_| looked.is_ok());
-            trouble.into_iter().for_each(|why| self.log_trouble(why, &mut last_trouble));
+            trouble.into_iter().for_each(|why| self.log_trouble(&why, &mut troubles));
             self.log_room(served.database().store().lacks_room(), &mut was_full);
             match looked {
                 Ok(role) => {
@@ -384,7 +385,7 @@ impl Holder {
                         self.log_lost_lease(last, began);
                     }
                     last = began;
-                    last_failure.clear();
+                    reasons.clear();
                     // Before changes are taken: they would only be in each other's way.
                     self.publish_configuration(served, &role, &mut publication);
                     if is_decided && matches!(role, Role::Follower(_)) {
@@ -395,9 +396,8 @@ impl Holder {
                     self.report(served, &mut last_report);
                 }
                 Err(why) => {
-                    if why != last_failure {
+                    if reasons.is_new(&why, self.clock.monotonic(), None) {
                         self.log.warning(format_args!("\"{}\": {why}", self.suffix));
-                        last_failure = why;
                     }
                     if self.is_over(last) {
                         // Others may lead by now; if not, the lease is taken anew.
@@ -456,14 +456,9 @@ impl Holder {
     }
 
     /// Says why reads had no answer although the engine answers here: it takes no more connections, say.
-    fn log_trouble(&self, why: String, last: &mut Option<(Monotonic, String)>) {
-        let now = self.clock.monotonic();
-        let is_known = last.as_ref().is_some_and(|(at, before)| {
-            *before == why && u128::from(now.0.saturating_sub(at.0)) < TROUBLE_AGAIN.as_nanos()
-        });
-        if !is_known {
+    fn log_trouble(&self, why: &str, troubles: &mut Reasons) {
+        if troubles.is_new(why, self.clock.monotonic(), Some(TROUBLE_AGAIN)) {
             self.log.warning(format_args!("\"{}\": reads had no answer: {why}", self.suffix));
-            *last = Some((now, why));
         }
     }
 
