@@ -350,7 +350,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync {
     fn end_lease(&self, kept_away: Duration) -> Result<bool, Fault>;
     fn remove(&self, node: &str, name: &str, kept_away: Duration) -> Result<RemovedNode, Fault>;
     fn sessions(&self) -> Result<Vec<Session>, Fault>;
-    /// What a node says of itself takes the place of what it said before.
+    /// What a node says of itself takes the place of what it said before, soon: who says it may have a lease to renew.
     fn say(&self, node: &str, words: &[u8]) -> Result<(), Fault>;
     fn unsay(&self, node: &str) -> Result<(), Fault>;
     fn said(&self) -> Result<Vec<Said>, Fault>;

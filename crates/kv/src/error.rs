@@ -41,6 +41,9 @@ pub enum OpenError {
     Unavailable(String),
 }
 
+const NOT_DURABLE: &str =
+    "the engine's setting fsync is off, so a crash would lose commits: turn it on in postgresql.conf";
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -54,13 +57,17 @@ impl fmt::Display for OpenError {
                  that wrote it"
             ),
             Self::Kind { table } => {
-                write!(f, "the engine holds the table \"{table}\" as another kind: run the version that wrote it")
+                write!(
+                    f,
+                    "the engine holds the table \"{table}\" as another kind: run the version that wrote it"
+                )
             }
-            Self::NotDurable => f.write_str(
-                "the engine's setting fsync is off, so a crash would lose commits: turn it on in postgresql.conf",
-            ),
+            Self::NotDurable => f.write_str(NOT_DURABLE),
             Self::NotAStore { schema } => {
-                write!(f, "the engine holds no store in the schema \"{schema}\": start a server that makes it")
+                write!(
+                    f,
+                    "the engine holds no store in the schema \"{schema}\": start a server that makes it"
+                )
             }
             Self::Old { found, engine, oldest } => {
                 write!(f, "the engine is {engine} {found}, and {oldest} is the oldest that is used")
@@ -108,6 +115,12 @@ pub(crate) enum Fault {
     /// The system has nothing left for one more connection.
     #[cfg(feature = "postgresql")]
     NoLoop(io::Error),
+    /// The engine no longer waits for the disk: its setting `fsync` was turned off.
+    #[cfg(feature = "postgresql")]
+    NotDurable,
+    /// What stands in front of the engine has several clients take turns on one connection.
+    #[cfg(feature = "postgresql")]
+    Shared,
     /// The engine has committed, and somebody has cancelled its wait for the standby.
     #[cfg(feature = "postgresql")]
     Unreplicated,
@@ -136,7 +149,7 @@ pub(crate) struct ServerFault {
 
 /// What etcd answers in place of a result.
 #[cfg(feature = "etcd")]
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Status {
     /// As gRPC numbers them.
     pub(crate) code: u32,
@@ -144,13 +157,17 @@ pub(crate) struct Status {
     pub(crate) endpoint: String,
 }
 
+/// What a member says of itself that has no vote.
+#[cfg(feature = "etcd")]
+const LEARNER: &str = "not supported for learner";
+
 #[cfg(feature = "etcd")]
 impl Status {
     const INVALID_ARGUMENT: u32 = 3;
     const PERMISSION_DENIED: u32 = 7;
     const RESOURCE_EXHAUSTED: u32 = 8;
     const FAILED_PRECONDITION: u32 = 9;
-    const UNAVAILABLE: u32 = 14;
+    pub(crate) const UNAVAILABLE: u32 = 14;
     const UNAUTHENTICATED: u32 = 16;
     const UNIMPLEMENTED: u32 = 12;
     pub(crate) const NOT_FOUND: u32 = 5;
@@ -161,6 +178,11 @@ impl Status {
         self.code == Self::UNAVAILABLE && self.text.contains("no leader")
     }
 
+    /// The same, or since it is a learner, which follows the others until somebody promotes it.
+    pub(crate) fn is_for_another_member(&self) -> bool {
+        self.lacks_leader() || self.code == Self::UNAVAILABLE && self.text.contains(LEARNER)
+    }
+
     /// Nothing was done, and another token will do.
     pub(crate) fn wants_login(&self) -> bool {
         self.code == Self::UNAUTHENTICATED && self.text.contains("token")
@@ -168,7 +190,7 @@ impl Status {
             || self.code == Self::INVALID_ARGUMENT && self.text.contains("revision of auth store is old")
     }
 
-    fn is_of_login(&self) -> bool {
+    pub(crate) fn is_of_login(&self) -> bool {
         let of_user = ["authentication", "user name", "user ID", "auth"];
         [Self::PERMISSION_DENIED, Self::UNAUTHENTICATED].contains(&self.code)
             || [Self::INVALID_ARGUMENT, Self::FAILED_PRECONDITION].contains(&self.code)
@@ -200,6 +222,9 @@ impl Status {
     /// What to do about it, where that is known.
     fn mend(&self) -> &'static str {
         let has = |words: &str| self.text.contains(words);
+        if has(LEARNER) {
+            return ": promote it (etcdctl member promote), or name other members in the address, too";
+        }
         if has("too many operations") {
             return ": start etcd with --max-txn-ops=128 or more, or say the number as max-txn-ops=NUMBER in the address";
         }
@@ -254,6 +279,7 @@ impl Fault {
                     || is_of_shared_connection(state)
             }),
             Self::Servers(faults) => faults.iter().any(|server| server.fault.is_refusal()),
+            Self::Shared => true,
             _ => false,
         }
     }
@@ -375,6 +401,10 @@ impl Fault {
             ),
             #[cfg(feature = "postgresql")]
             Self::NoLoop(error) => format!("no more connections to the engine, the system says: {error}"),
+            #[cfg(feature = "postgresql")]
+            Self::NotDurable => NOT_DURABLE.to_owned(),
+            #[cfg(feature = "postgresql")]
+            Self::Shared => SHARED_CONNECTION.to_owned(),
             #[cfg(feature = "postgresql")]
             Self::Unreplicated => {
                 "somebody has cancelled the engine's wait for its standby, which may lack the commit"
@@ -596,6 +626,21 @@ mod tests {
         assert_eq!(crate::read_faults::take_read_fault(), Some(ReadFault::Unavailable));
         let error = fault().into_open();
         assert!(matches!(&error, OpenError::Unavailable(_)), "{error}");
+    }
+
+    #[test]
+    fn another_member_is_asked_where_one_did_nothing() {
+        for (text, expected, waits) in [
+            ("etcdserver: no leader", true, true),
+            ("etcdserver: rpc not supported for learner", true, false),
+            // The change may be made.
+            ("etcdserver: leader changed", false, false),
+            ("etcdserver: request timed out", false, false),
+        ] {
+            let code = Status::UNAVAILABLE;
+            let status = Status { code, text: text.to_owned(), endpoint: "e1:2379".to_owned() };
+            assert_eq!((status.is_for_another_member(), status.lacks_leader()), (expected, waits), "{text}");
+        }
     }
 
     #[test]

@@ -8,11 +8,12 @@ use crate::error::Fault;
 use crate::store::KvStore;
 
 impl KvStore {
-    /// Says something of the node with this URL, in place of what was said before. The engine forgets it: PostgreSQL a day after it was
-    /// said last, etcd ten seconds after the node's last sign.
+    /// Says something of the node with this URL, in place of what was said before. The engine is told soon, and nobody waits for that: what
+    /// cannot be said now, or has no place in the engine (a store that an earlier version made, and this role may not add to), is lost. The
+    /// engine forgets it: PostgreSQL a day after it was said last, etcd ten seconds after the node's last sign.
     ///
     /// # Errors
-    /// The engine cannot be asked, or has no place for it: a store that an earlier version made, and this role may not add to.
+    /// None so far.
     pub fn say(&self, node: &str, words: &[u8]) -> Result<(), ReadError> {
         self.engine.say(node, words).map_err(Fault::into_read)
     }
@@ -20,7 +21,7 @@ impl KvStore {
     /// Takes back what this node has said: it ends.
     ///
     /// # Errors
-    /// As [`Self::say`].
+    /// The engine cannot be asked, or has no place for what nodes say.
     pub fn unsay(&self, node: &str) -> Result<(), ReadError> {
         self.engine.unsay(node).map_err(Fault::into_read)
     }

@@ -150,6 +150,52 @@ impl Etcd {
         }
     }
 
+    /// Starts one more member, which has no vote. The port where it listens for clients.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn add_learner(&mut self) -> u16 {
+        let (at, client_port, peer_port) = (self.members.len(), free_port(), free_port());
+        let (name, peer) = (format!("m{at}"), format!("http://127.0.0.1:{peer_port}"));
+        self.ctl(&["member", "add", &name, "--learner", &format!("--peer-urls={peer}")]).expect("a learner");
+        let first = &self.members.first().expect("a member").arguments;
+        let mut others = first.iter().skip_while(|argument| *argument != "--initial-cluster").skip(1);
+        let cluster = format!("{},{name}={peer}", others.next().expect("the members"));
+        let urls = format!("http://127.0.0.1:{client_port}");
+        let arguments = [
+            "--name",
+            &name,
+            "--data-dir",
+            &self.directory.path().join(&name).display().to_string(),
+            "--listen-client-urls",
+            &urls,
+            "--advertise-client-urls",
+            &urls,
+            "--listen-peer-urls",
+            &peer,
+            "--initial-advertise-peer-urls",
+            &peer,
+            "--initial-cluster",
+            &cluster,
+            "--initial-cluster-state",
+            "existing",
+            "--log-level",
+            "warn",
+            "--logger",
+            "zap",
+        ]
+        .map(str::to_owned)
+        .into();
+        self.members.push(Member { client_port, arguments, server: None });
+        self.spawn(at);
+        let until = Instant::now() + Duration::from_secs(START_SECONDS);
+        while std::net::TcpStream::connect(("127.0.0.1", client_port)).is_err() {
+            assert!(Instant::now() < until, "{}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+        client_port
+    }
+
     /// What the members have logged.
     pub fn log(&self) -> String {
         (0..self.members.len()).map(|at| fs::read_to_string(self.log_of(at)).unwrap_or_default()).collect()

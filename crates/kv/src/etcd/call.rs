@@ -13,6 +13,7 @@ use http::{HeaderMap, Request, StatusCode};
 use larix_proto::url::percent_decode_text;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::address::{Address, Endpoint};
 use super::wire::{Txn, TxnResponse, Writer, bytes, fields};
@@ -25,6 +26,11 @@ const ANSWER_BYTES_MAX: usize = 256 << 20;
 const WINDOW_BYTES: u32 = 4 << 20;
 /// A message begins with whether it is compressed, and its length.
 const FRAME_BYTES: usize = 5;
+/// Members that have lost their leader elect another one in a second or two, and are asked again behind pauses of so long.
+const ELECTION: Duration = Duration::from_secs(2);
+const ELECTION_PAUSE: Duration = Duration::from_millis(50);
+/// A login that was refused is not tried again before, whatever asks for it.
+const LOGIN_PAUSE: Duration = Duration::from_secs(1);
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 const TXN: &str = "/etcdserverpb.KV/Txn";
 
@@ -41,7 +47,11 @@ pub(super) struct Client {
     address: Address,
     /// How long a call may wait for one endpoint where another could be asked.
     patience: Duration,
+    /// How long a call waits for a leader: who waits for the call is to hear that there is none, and not that it takes too long.
+    election: Duration,
     state: Mutex<State>,
+    /// Who asks for a token holds it: when the last login was refused, and how.
+    login: tokio::sync::Mutex<Option<(Instant, Status)>>,
     trips: AtomicU64,
 }
 
@@ -96,7 +106,15 @@ impl Stream {
 impl Client {
     pub(super) fn new(address: Address, deadline: Duration) -> Self {
         let tries = u32::try_from(address.endpoints.len()).unwrap_or(1).max(1);
-        Self { address, patience: deadline / tries, state: Mutex::default(), trips: AtomicU64::new(0) }
+        let election = ELECTION.min(deadline * 3 / 4);
+        Self {
+            address,
+            patience: deadline / tries,
+            election,
+            state: Mutex::default(),
+            login: tokio::sync::Mutex::default(),
+            trips: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn trips(&self) -> u64 {
@@ -142,8 +160,26 @@ impl Client {
             .ok_or_else(|| Fault::Lie("an answer to a transaction that is none".to_owned()))
     }
 
-    /// One message, answered by one message.
+    /// One message, answered by one message. Where the members have no leader, it waits a while for their election.
     pub(super) async fn call(
+        &self,
+        method: &'static str,
+        message: Bytes,
+        effect: Effect,
+    ) -> Result<Vec<u8>, Fault> {
+        let until = Instant::now() + self.election;
+        loop {
+            match self.ask_members(method, message.clone(), effect).await {
+                Err(Fault::Etcd(status)) if status.lacks_leader() && Instant::now() < until => {
+                    tokio::time::sleep(ELECTION_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Asks one member after the other, as long as nothing was done.
+    async fn ask_members(
         &self,
         method: &'static str,
         message: Bytes,
@@ -160,7 +196,7 @@ impl Client {
                 }
             };
             let token = self.lock().token.clone();
-            let asked = ask(&link, method, message.clone(), token);
+            let asked = ask(&link, method, message.clone(), token.clone());
             let answer = match effect {
                 Effect::None => tokio::time::timeout(self.patience, asked)
                     .await
@@ -177,9 +213,11 @@ impl Client {
             match &fault {
                 Fault::Etcd(status) if status.wants_login() && !logged_in => {
                     logged_in = true;
-                    self.log_in(&link).await?;
+                    self.log_in(&link, token.as_deref()).await?;
                 }
-                Fault::Etcd(status) if status.lacks_leader() => {}
+                Fault::Etcd(status) if status.is_for_another_member() => {}
+                // A leader that has changed, a member that ends.
+                Fault::Etcd(status) if effect == Effect::None && status.code == Status::UNAVAILABLE => {}
                 Fault::Connection { was_sent: false, .. } => {}
                 Fault::Connection { .. } | Fault::Late(_) if effect == Effect::None => {}
                 _ => return Err(fault),
@@ -217,7 +255,7 @@ impl Client {
                 }
             };
             if self.address.user.is_some() && self.lock().token.is_none() {
-                self.log_in(&link).await?;
+                self.log_in(&link, None).await?;
             }
             self.lock().link = Some(Arc::clone(&link));
             return Ok(link);
@@ -245,10 +283,26 @@ impl Client {
         }
     }
 
-    async fn log_in(&self, link: &Arc<Link>) -> Result<(), Fault> {
+    /// Gets a token in the place of the one that an endpoint has refused, or of none. All calls lack it at the same moment, and a login takes
+    /// the engine longer than thousands of them: one asks for all.
+    async fn log_in(&self, link: &Arc<Link>, refused: Option<&str>) -> Result<(), Fault> {
         let Some((user, password)) = &self.address.user else { return Ok(()) };
+        let mut last_refusal = self.login.lock().await;
+        if self.lock().token.as_deref() != refused {
+            return Ok(());
+        }
+        if let Some((at, status)) = &*last_refusal
+            && at.elapsed() < LOGIN_PAUSE
+        {
+            return Err(Fault::Etcd(status.clone()));
+        }
         let message = Writer::default().bytes(1, user.as_bytes()).bytes(2, password.as_bytes()).done();
-        let answer = ask(link, AUTHENTICATE, message.into(), None).await?;
+        let answer = ask(link, AUTHENTICATE, message.into(), None).await;
+        *last_refusal = match &answer {
+            Err(Fault::Etcd(status)) if status.is_of_login() => Some((Instant::now(), status.clone())),
+            _ => None,
+        };
+        let answer = answer?;
         let token = fields(&answer).map(|answer| String::from_utf8_lossy(bytes(&answer, 2)).into_owned());
         self.lock().token = token.filter(|token| !token.is_empty());
         Ok(())

@@ -1,22 +1,27 @@
 //! Tells other nodes that there are commits. No commit waits for it: the notification goes out behind them, on a connection of its own,
-//! one for all that were made meanwhile. Where it is lost, the others hear of the commits when they ask by themselves.
+//! one for all that were made meanwhile. Where it is lost, the others hear of the commits when they ask by themselves. What the node says
+//! of itself goes over the same connection.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_postgres::Client;
 
 use super::address::{Address, NewConnection, OWN_PATH};
 use super::link::{self, Pool};
+use super::presence::Word;
 use crate::engine::CommitListener;
 use crate::error::Fault;
-use crate::runtime::AbortOnDrop;
+use crate::runtime::{AbortOnDrop, call};
 
 /// The shortest time between two notifications.
 const PAUSE: Duration = Duration::from_millis(5);
 /// A connection may have ended unnoticed.
 const TRIES: usize = 2;
+/// Words that wait to be said. What does not find room is said again by itself.
+const WORDS_MAX: usize = 4;
 
 /// Part of a transaction whose commit others are to hear of. The engine has commits with such a part wait for each other, so that it is for rare ones.
 pub(super) fn telling(pool: &Pool) -> String {
@@ -32,62 +37,122 @@ fn channel(schema: &str) -> String {
     format!("larix_commits_{schema}")
 }
 
-/// The thread that talks to the engine has it as a task, which connects when the first commit is made.
+/// The thread that talks to the engine has it as a task, which connects when there is something to tell.
 #[derive(Debug)]
 pub(super) struct Announcer {
     committed: Arc<Notify>,
+    words: mpsc::Sender<Word>,
+    handle: Handle,
+    deadline: Duration,
     _task: AbortOnDrop,
 }
 
 impl Announcer {
     pub(super) fn begin(pool: &Pool) -> Self {
         let committed = Arc::new(Notify::new());
+        let (words, mut waiting) = mpsc::channel(WORDS_MAX);
         let (address, handle, deadline) = pool.beside();
-        let text = statement(pool);
+        let (text, schema) = (statement(pool), pool.schema().to_owned());
         let notify = Arc::clone(&committed);
         let task = handle.spawn(async move {
-            let mut connection = None;
+            let mut connection = Connection { address, deadline, open: None };
             loop {
-                notify.notified().await;
-                for _ in 0..TRIES {
-                    let telling = tell(&mut connection, &address, &text);
-                    if let Ok(Ok(())) = tokio::time::timeout(deadline, telling).await {
-                        break;
+                tokio::select! {
+                    biased;
+                    () = notify.notified() => {
+                        // Where that fails, the others ask by themselves.
+                        let _told = connection.tell(Told::Commits(&text)).await;
+                        tokio::time::sleep(PAUSE).await;
                     }
-                    connection = None;
+                    Some(word) = waiting.recv() => {
+                        let said = connection.tell(Told::Word(&word, &schema)).await;
+                        word.done(said);
+                    }
                 }
-                tokio::time::sleep(PAUSE).await;
             }
         });
-        Self { committed, _task: AbortOnDrop(Some(task.abort_handle())) }
+        Self { committed, words, handle, deadline, _task: AbortOnDrop(Some(task.abort_handle())) }
     }
 
     /// There is a new commit.
     pub(super) fn announce(&self) {
         self.committed.notify_one();
     }
+
+    /// Has this said soon. Nobody waits for that, so that it holds up nobody who has a lease to renew.
+    pub(super) fn say(&self, word: Word) {
+        // What finds no room is said again by itself.
+        let _full = self.words.try_send(word);
+    }
+
+    /// Has the node say nothing any more, behind all that it has said, and waits for that.
+    pub(super) fn unsay(&self, node: String) -> Result<(), Fault> {
+        let (done, answer) = oneshot::channel();
+        let words = self.words.clone();
+        call(&self.handle, self.deadline, async move {
+            words.send(Word::Unsay { node, done }).await.map_err(|_| Fault::Ended)?;
+            answer.await.unwrap_or(Err(Fault::Ended))
+        })
+    }
 }
 
-async fn tell(
-    connection: &mut Option<(Client, AbortOnDrop)>,
-    address: &Address,
-    text: &str,
-) -> Result<(), Fault> {
-    let client = match connection {
-        Some((client, _)) if !client.is_closed() => client,
-        _ => {
-            let NewConnection { client, connection: own, .. } = address.connect().await?;
-            let task = tokio::spawn(async move {
-                // The next notification sees its end.
-                let _end = own.await;
-            });
-            let task = AbortOnDrop(Some(task.abort_handle()));
-            client.batch_execute(OWN_PATH).await?;
-            let (client, _) = connection.insert((client, task));
-            client
+/// What the engine is told.
+#[derive(Clone, Copy)]
+enum Told<'t> {
+    /// That there are commits: the statement.
+    Commits(&'t str),
+    /// What the node says of itself, in the store of this schema.
+    Word(&'t Word, &'t str),
+}
+
+impl Told<'_> {
+    async fn over(self, client: &Client) -> Result<(), Fault> {
+        match self {
+            Self::Commits(text) => Ok(client.batch_execute(text).await?),
+            Self::Word(word, schema) => word.over(client, schema).await,
         }
-    };
-    Ok(client.batch_execute(text).await?)
+    }
+}
+
+/// A connection that is made when it is needed.
+struct Connection {
+    address: Address,
+    deadline: Duration,
+    open: Option<(Client, AbortOnDrop)>,
+}
+
+impl Connection {
+    /// Tells the engine something, a second time over a new connection where the first one is of no use.
+    async fn tell(&mut self, told: Told<'_>) -> Result<(), Fault> {
+        let deadline = self.deadline;
+        let mut result = Err(Fault::Ended);
+        for _ in 0..TRIES {
+            let telling = async { told.over(self.client().await?).await };
+            result = tokio::time::timeout(deadline, telling).await.unwrap_or(Err(Fault::Late(deadline)));
+            match &result {
+                Err(fault) if fault.ends_connection() => self.open = None,
+                _ => break,
+            }
+        }
+        result
+    }
+
+    async fn client(&mut self) -> Result<&Client, Fault> {
+        let (client, _) = match self.open.take() {
+            Some((client, task)) if !client.is_closed() => self.open.insert((client, task)),
+            _ => {
+                let NewConnection { client, connection, .. } = self.address.connect().await?;
+                let task = tokio::spawn(async move {
+                    // What is told next sees its end.
+                    let _end = connection.await;
+                });
+                let task = AbortOnDrop(Some(task.abort_handle()));
+                client.batch_execute(OWN_PATH).await?;
+                self.open.insert((client, task))
+            }
+        };
+        Ok(client)
+    }
 }
 
 /// Hears what the announcers of all other nodes tell.

@@ -5,6 +5,7 @@ mod announcer;
 mod link;
 mod load;
 mod messages;
+mod own_connection;
 mod presence;
 mod schema;
 mod statements;
@@ -31,6 +32,7 @@ use crate::engine::{
     Said, Session, Sizes, StoredCommit, commit_deadline,
 };
 use crate::error::{Fault, OpenError};
+use crate::runtime::call;
 
 /// Longest value in bytes: the engine takes a row of up to 1 GB, whole and in memory.
 const VALUE_BYTES_MAX: usize = 256 << 20;
@@ -72,6 +74,9 @@ impl PostgreSql {
     ) -> Result<(Self, Vec<u8>), OpenError> {
         let pool = Pool::new(address, schema, limits)
             .map_err(|error| OpenError::Unavailable(format!("a thread could not be started: {error}")))?;
+        let (own, handle, deadline) = pool.beside();
+        call(&handle, deadline * 2, async move { own_connection::check(&own).await })
+            .map_err(Fault::into_open)?;
         let numbers = schema::prepare(&pool, schema, tables, make)?;
         Ok((Self { announcer: Announcer::begin(&pool), pool }, numbers))
     }
@@ -355,6 +360,9 @@ impl Engine for PostgreSql {
             link.client.query(&link.statements.hold_lease, &values).await
         })?;
         let Some(row) = held.first() else { return Ok(Holding::Others) };
+        if !row.try_get::<_, bool>(2)? {
+            return Err(Fault::NotDurable);
+        }
         Ok(if row.try_get::<_, Option<bool>>(1)? == Some(true) { Holding::Still } else { Holding::Anew })
     }
 
@@ -399,11 +407,12 @@ impl Engine for PostgreSql {
     }
 
     fn say(&self, node: &str, words: &[u8]) -> Result<(), Fault> {
-        self.say_of(node, words)
+        self.announcer.say(presence::Word::Say { node: node.to_owned(), words: words.to_vec() });
+        Ok(())
     }
 
     fn unsay(&self, node: &str) -> Result<(), Fault> {
-        self.unsay_of(node)
+        self.announcer.unsay(node.to_owned())
     }
 
     fn said(&self) -> Result<Vec<Said>, Fault> {

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -10,8 +12,8 @@ use super::PostgreSql;
 use crate::engine::Said;
 use crate::error::Fault;
 
-/// Who says something holds the lease: a table that somebody has locked must not cost the node the right to write.
-const SAY_DEADLINE: Duration = Duration::from_millis(300);
+/// Commits are announced over the same connection: a table that somebody has locked must not hold them up.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The row is not waited for on the disk. What was said more than a day ago goes.
 const SAY: &str = "\
@@ -26,25 +28,51 @@ pub(super) const UNSAY: &str = "DELETE FROM {s}.nodes WHERE node = $1";
 const SAID: &str = "\
 SELECT node, words, greatest(0, (extract(epoch FROM clock_timestamp() - said) * 1000)::bigint) FROM {s}.nodes";
 
+/// Something that a node says of itself, or that it says nothing any more.
+#[derive(Debug)]
+pub(super) enum Word {
+    Say { node: String, words: Vec<u8> },
+    Unsay { node: String, done: oneshot::Sender<Result<(), Fault>> },
+}
+
+impl Word {
+    /// Says it over a connection, which is as it was before when that is done.
+    pub(super) async fn over(&self, client: &Client, schema: &str) -> Result<(), Fault> {
+        let lock_timeout = format!("SET lock_timeout = {}", LOCK_TIMEOUT.as_millis());
+        let said = async {
+            match self {
+                Self::Say { node, words } => {
+                    let values: [(&(dyn ToSql + Sync), Type); 2] = [(node, Type::TEXT), (words, Type::BYTEA)];
+                    client.query_typed(&SAY.replace("{s}", schema), &values).await
+                }
+                Self::Unsay { node, .. } => {
+                    client.query_typed(&UNSAY.replace("{s}", schema), &[(node, Type::TEXT)]).await
+                }
+            }
+        };
+        // Sent in this order, before the first answer is there.
+        let (before, said, behind) = tokio::join!(
+            biased;
+            client.batch_execute(&lock_timeout),
+            said,
+            client.batch_execute("RESET lock_timeout")
+        );
+        before?;
+        behind?;
+        said?;
+        Ok(())
+    }
+
+    /// Tells who waits for it what came of it.
+    pub(super) fn done(self, said: Result<(), Fault>) {
+        if let Self::Unsay { done, .. } = self {
+            // Who asked may have given up.
+            let _gone = done.send(said);
+        }
+    }
+}
+
 impl PostgreSql {
-    pub(super) fn say_of(&self, node: &str, words: &[u8]) -> Result<(), Fault> {
-        let (text, node, words) = (SAY.replace("{s}", self.pool.schema()), node.to_owned(), words.to_vec());
-        let mut link = self.pool.lease_reserved()?;
-        let said = link.call_within(SAY_DEADLINE, |link| async move {
-            let values: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::TEXT), (&words, Type::BYTEA)];
-            Ok(link.client.query_typed(&text, &values).await?)
-        });
-        said.map(drop)
-    }
-
-    pub(super) fn unsay_of(&self, node: &str) -> Result<(), Fault> {
-        let (text, node) = (UNSAY.replace("{s}", self.pool.schema()), node.to_owned());
-        let gone = self.query_reserved(|link| async move {
-            link.client.query_typed(&text, &[(&node, Type::TEXT)]).await
-        });
-        gone.map(drop)
-    }
-
     pub(super) fn all_said(&self) -> Result<Vec<Said>, Fault> {
         let text = SAID.replace("{s}", self.pool.schema());
         let rows = match self.query(|link| async move { link.client.query_typed(&text, &[]).await }) {

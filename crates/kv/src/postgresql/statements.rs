@@ -2,41 +2,69 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tokio_postgres::{Client, Statement};
 
 use super::address::OWN_PATH;
 use crate::engine::{ANSWER_BYTES_MAX, Answer, COMMITS_LISTED_MAX, FIRSTS as RECORDS_FIRST, Question};
 use crate::error::Fault;
 
-/// The statements of a connection.
-#[derive(Debug)]
-pub(crate) struct Statements {
-    pub(crate) newest: Statement,
-    pub(crate) outlook: Statement,
-    pub(crate) commit: Statement,
-    pub(crate) commit_and_remove: Statement,
-    pub(crate) commit_and_trim: Statement,
-    pub(crate) take_over: Statement,
-    pub(crate) settle: Statement,
-    pub(crate) outcome: Statement,
-    pub(crate) confirm: Statement,
-    pub(crate) values: Statement,
-    pub(crate) forward: Statement,
-    pub(crate) backward: Statement,
-    pub(crate) firsts: Statement,
-    pub(crate) lasts: Statement,
-    pub(crate) path: Statement,
-    pub(crate) counts: Statement,
-    pub(crate) clear: Statement,
-    pub(crate) append: Statement,
-    pub(crate) loaded: Statement,
-    pub(crate) ends: Statement,
-    pub(crate) lease: Statement,
-    pub(crate) hold_lease: Statement,
-    pub(crate) release_lease: Statement,
-    pub(crate) end_lease: Statement,
-    pub(crate) sessions: Statement,
+/// A field of [`Statements`] for each statement, with its text.
+macro_rules! statements {
+    ($($field:ident: $text:expr),+ $(,)?) => {
+        /// The statements of a connection.
+        #[derive(Debug)]
+        pub(crate) struct Statements {
+            $(pub(crate) $field: Statement),+
+        }
+
+        impl Statements {
+            /// The texts, in the order of the fields.
+            fn texts(schema: &str) -> Vec<String> {
+                vec![$(with_names($text.as_ref(), schema)),+]
+            }
+
+            /// The statements in that order; none where there are too few.
+            fn of(prepared: Vec<Statement>) -> Option<Self> {
+                let mut prepared = prepared.into_iter();
+                Some(Self { $($field: prepared.next()?),+ })
+            }
+        }
+    };
 }
+
+statements! {
+    newest: NEWEST,
+    outlook: OUTLOOK,
+    commit: commit("", ""),
+    commit_and_remove: commit(REMOVES, ""),
+    commit_and_trim: commit(REMOVES, TRIMS),
+    take_over: TAKE_OVER,
+    settle: SETTLE,
+    outcome: OUTCOME,
+    confirm: CONFIRM,
+    values: VALUES,
+    forward: FORWARD,
+    backward: BACKWARD,
+    firsts: FIRSTS,
+    lasts: LASTS,
+    path: PATH,
+    counts: COUNTS,
+    clear: CLEAR,
+    append: APPEND,
+    loaded: LOADED,
+    ends: ENDS,
+    lease: LEASE,
+    hold_lease: HOLD_LEASE,
+    release_lease: RELEASE_LEASE,
+    end_lease: END_LEASE,
+    sessions: SESSIONS,
+}
+
+/// What is acknowledged is on the disk. Somebody may have turned that off for the whole engine since the connection was made, and other values
+/// than `off` say which standbys are waited for, too.
+const DURABLE: &str = "\
+CASE WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', true) END";
 
 /// The newest commits down to the known one, $1, the newest first.
 const NEWEST: &str = "SELECT version, epoch, attempt, keys FROM {s}.commits WHERE version >= $1 ORDER BY version DESC LIMIT {told}";
@@ -57,7 +85,7 @@ WITH fence AS (
     SELECT t, k, v FROM unnest($5::smallint[], $6::bytea[], $7::bytea[]) AS p (t, k, v) WHERE EXISTS (SELECT 1 FROM fence)
     ON CONFLICT (t, k) DO UPDATE SET v = excluded.v
 ){removes}{trims}
-SELECT version FROM fence";
+SELECT version, {durable} FROM fence";
 
 /// A commit that also removes rows: those of $9 and $10. Where the engine knows of next to no rows, `rows.t = d.t` is reason enough for it to go
 /// through all of the key and look each of them up in the arrays, so that this is no equality.
@@ -76,18 +104,19 @@ const TRIMS: &str = "\
 const TAKE_OVER: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
 SELECT version + 1, epoch + 1, $1, ''::bytea FROM {s}.commits ORDER BY version DESC LIMIT 1
-RETURNING version, epoch";
+RETURNING version, epoch, {durable}";
 
 /// Takes the place that a commit without an answer wants, unless it is taken. Waits for one that is being made.
 const SETTLE: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
 SELECT version + 1, epoch, $2, ''::bytea FROM {s}.commits WHERE version = $1
-ON CONFLICT (version) DO NOTHING";
+ON CONFLICT (version) DO NOTHING
+RETURNING {durable}";
 
 const OUTCOME: &str = "SELECT attempt FROM {s}.commits WHERE version = $1";
 
 /// Changes nothing, and is acknowledged as any commit is: with all that lies before it where standbys are waited for.
-const CONFIRM: &str = "UPDATE {s}.store SET format = format";
+const CONFIRM: &str = "UPDATE {s}.store SET format = format RETURNING {durable}";
 
 /// Not a join, as which the engine may look at all rows of the table $1 for each key where it thinks that there are few.
 const VALUES: &str = "\
@@ -146,7 +175,7 @@ ON CONFLICT (t, k) DO UPDATE SET v = excluded.v";
 const LOADED: &str = "\
 INSERT INTO {s}.commits (version, epoch, attempt, keys)
 SELECT version + 1, $2, $3, NULL FROM {s}.commits WHERE version = $1 AND epoch <= $2
-RETURNING version";
+RETURNING version, {durable}";
 
 /// Of each table its last key.
 const ENDS: &str = "\
@@ -157,14 +186,16 @@ SELECT n.t, r.k FROM unnest($1::smallint[]) AS n (t) CROSS JOIN LATERAL (
 const LEASE: &str = "\
 SELECT holder, node, greatest(0, (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint) FROM {s}.lease";
 
-/// A lost lease does no harm, so the row is not waited for on the disk. Says whether the holder is the one before.
+/// A lost lease does no harm, so the row is not waited for on the disk. Says whether the holder is the one before, and whether the engine waits
+/// for the disk at all.
 const HOLD_LEASE: &str = "\
 INSERT INTO {s}.lease AS l (holder, node, until)
 VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 millisecond')
 ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, node = excluded.node, until = excluded.until
 WHERE (l.holder = excluded.holder OR l.until < clock_timestamp())
     AND (l.kept_away IS DISTINCT FROM excluded.holder OR l.kept_until < clock_timestamp())
-RETURNING set_config('synchronous_commit', 'off', true), (SELECT before.holder = $1 FROM {s}.lease AS before)";
+RETURNING set_config('synchronous_commit', 'off', true), (SELECT before.holder = $1 FROM {s}.lease AS before),
+    current_setting('fsync') = 'on'";
 
 const RELEASE_LEASE: &str = "UPDATE {s}.lease SET until = clock_timestamp() WHERE holder = $1";
 
@@ -188,53 +219,30 @@ const GO_BY_KEYS: &str = "\
 SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
 SET enable_material = off; SET plan_cache_mode = force_generic_plan; SET jit = off";
 
+fn with_names(text: &str, schema: &str) -> String {
+    text.replace("{s}", schema)
+        .replace("{durable}", DURABLE)
+        .replace("{told}", &(COMMITS_LISTED_MAX + 1).to_string())
+        .replace("{firsts}", &RECORDS_FIRST.to_string())
+        .replace("{bytes}", &ANSWER_BYTES_MAX.to_string())
+}
+
 impl Statements {
+    /// All in one round trip: who holds the right to write may need a new connection to keep it, while each answer is slow.
     pub(crate) async fn prepare(client: &Client, schema: &str, deadline: Duration) -> Result<Self, Fault> {
         let milliseconds = deadline.as_millis();
-        client
-            .batch_execute(&format!(
-                "{OWN_PATH}; SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
-                 SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
-                 SET client_min_messages = 'warning'; {GO_BY_KEYS}; \
-                 SELECT set_config('synchronous_commit', 'on', false) \
-                 WHERE current_setting('synchronous_commit') = 'off'"
-            ))
-            .await?;
-        let prepare = |text: &str| {
-            let text = text
-                .replace("{s}", schema)
-                .replace("{told}", &(COMMITS_LISTED_MAX + 1).to_string())
-                .replace("{firsts}", &RECORDS_FIRST.to_string())
-                .replace("{bytes}", &ANSWER_BYTES_MAX.to_string());
-            async move { client.prepare(&text).await }
-        };
-        Ok(Self {
-            newest: prepare(NEWEST).await?,
-            outlook: prepare(OUTLOOK).await?,
-            commit: prepare(&commit("", "")).await?,
-            commit_and_remove: prepare(&commit(REMOVES, "")).await?,
-            commit_and_trim: prepare(&commit(REMOVES, TRIMS)).await?,
-            take_over: prepare(TAKE_OVER).await?,
-            settle: prepare(SETTLE).await?,
-            outcome: prepare(OUTCOME).await?,
-            confirm: prepare(CONFIRM).await?,
-            values: prepare(VALUES).await?,
-            forward: prepare(FORWARD).await?,
-            backward: prepare(BACKWARD).await?,
-            firsts: prepare(FIRSTS).await?,
-            lasts: prepare(LASTS).await?,
-            path: prepare(PATH).await?,
-            counts: prepare(COUNTS).await?,
-            clear: prepare(CLEAR).await?,
-            append: prepare(APPEND).await?,
-            loaded: prepare(LOADED).await?,
-            ends: prepare(ENDS).await?,
-            lease: prepare(LEASE).await?,
-            hold_lease: prepare(HOLD_LEASE).await?,
-            release_lease: prepare(RELEASE_LEASE).await?,
-            end_lease: prepare(END_LEASE).await?,
-            sessions: prepare(SESSIONS).await?,
-        })
+        let settings = format!(
+            "{OWN_PATH}; SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds}; \
+             SET idle_in_transaction_session_timeout = '10min'; SET bytea_output = 'hex'; \
+             SET client_min_messages = 'warning'; {GO_BY_KEYS}; \
+             SELECT set_config('synchronous_commit', 'on', false) \
+             WHERE current_setting('synchronous_commit') = 'off'"
+        );
+        let texts = Self::texts(schema);
+        let prepared = try_join_all(texts.iter().map(|text| client.prepare(text)));
+        // Sent in this order, before the first answer is there.
+        let ((), prepared) = tokio::try_join!(biased; client.batch_execute(&settings), prepared)?;
+        Self::of(prepared).ok_or_else(|| Fault::Lie("fewer statements than were sent".to_owned()))
     }
 }
 

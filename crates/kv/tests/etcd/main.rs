@@ -95,6 +95,21 @@ fn an_etcd_that_holds_something_else_is_left_for_a_member() {
     assert_eq!(get(&store, b"a").as_deref(), Some(&b"2"[..]));
 }
 
+/// A member that takes the place of another one is a learner first, or for as long as nobody promotes it.
+#[test]
+fn a_learner_is_passed_over() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let learner = etcd.add_learner();
+    let address = |servers: &str| format!("etcd://{servers}/p");
+    let store = open(&address(&format!("127.0.0.1:{learner},127.0.0.1:{}", etcd.port())), &unhurried());
+    commit(&store.expect("open"), &put(b"a", b"1")).expect("commit");
+    // Until it has joined, it says that it has no leader.
+    until("it says what to do", || {
+        let opened = open(&address(&format!("127.0.0.1:{learner}")), &unhurried());
+        matches!(opened, Err(OpenError::Unavailable(error)) if error.contains("member promote"))
+    });
+}
+
 /// Rows of one commit, more than a transaction may have.
 fn whole(value: u64) -> WriteSet {
     let mut set = WriteSet::new();

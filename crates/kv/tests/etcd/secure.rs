@@ -1,5 +1,10 @@
 //! TLS with etcd, and its users.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Barrier;
+use std::thread;
+
 use larix_testkit::etcd::Etcd;
 use larix_testkit::{Authority, self_signed};
 use rcgen::PKCS_ECDSA_P256_SHA256;
@@ -85,4 +90,47 @@ fn users_are_let_in_by_their_passwords() {
     let text = commit(&reader, &put(b"a", b"2")).expect_err("refused").to_string();
     assert!(text.contains("grant the user's role readwrite"), "{text}");
     assert_eq!(get(&reader, b"a").as_deref(), Some(&b"1"[..]));
+}
+
+/// How often etcd was asked for a token.
+fn logins(etcd: &Etcd) -> u64 {
+    let mut connection = TcpStream::connect(("127.0.0.1", etcd.port())).expect("etcd");
+    connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("asked");
+    let mut text = String::new();
+    connection.read_to_string(&mut text).expect("an answer");
+    let of_login =
+        |line: &&str| line.starts_with("grpc_server_started_total{") && line.contains("\"Authenticate\"");
+    let line = text.lines().find(of_login).expect("a count");
+    line.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number")
+}
+
+/// A login takes etcd longer than thousands of reads, and all threads lack a token at the same moment: as behind a restart of etcd.
+#[test]
+fn one_thread_logs_in_for_all() {
+    const THREADS: usize = 16;
+    let Some(etcd) = Etcd::start() else { return };
+    for words in [
+        &["user", "add", "root:never-shown"][..],
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        etcd.ctl(words).expect("users");
+    }
+    let address = etcd.address("directory").replace("etcd://", "etcd://root:never-shown@");
+    let store = open(&address, &unhurried()).expect("open");
+    commit(&store, &put(b"a", b"1")).expect("commit");
+    etcd.ctl(&["--user", "root:never-shown", "auth", "disable"]).expect("tokens are forgotten");
+    etcd.ctl(&["auth", "enable"]).expect("enabled");
+    let before = logins(&etcd);
+    let all = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                all.wait();
+                assert_eq!(get(&store, b"a").as_deref(), Some(&b"1"[..]));
+            });
+        }
+    });
+    let asked = logins(&etcd) - before;
+    assert!(asked <= 1, "{asked} logins");
 }

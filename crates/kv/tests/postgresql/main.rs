@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "deadlines of tests")]
 
 mod figures;
+mod in_front;
 #[macro_use]
 #[path = "../shared/mod.rs"]
 mod shared;
@@ -396,23 +397,26 @@ fn stores_of_before_get_a_place_for_what_nodes_say() {
     let (name, _) = engine.database();
     let before = open(&engine, &name, &unhurried()).expect("open");
     engine.sql(&name, "DROP TABLE larix.nodes").expect("dropped");
-    assert!(before.say("ldap://one", b"in vain").is_err());
+    before.say("ldap://one", b"in vain").expect("nobody waits for it");
+    assert!(before.unsay("ldap://one").is_err(), "it has no place");
     assert_eq!(before.said().expect("nothing"), []);
     commit(&before, &put(b"a", b"1")).expect("the store is as it was");
     let server = open(&engine, &name, &unhurried()).expect("open");
+    let shows = |expected: &[&str]| {
+        let said = before.said().expect("said");
+        said.iter().map(|said| &*said.node).eq(expected.iter().copied())
+    };
     server.say("ldap://one", b"said").expect("said");
-    assert_eq!(before.said().expect("said").len(), 1);
+    until("it is said", || shows(&["ldap://one"]));
     // One that was removed has said nothing.
     before.remove("ldap://one", "ldap://one larix", Duration::ZERO).expect("removed");
     assert_eq!(before.said().expect("said"), []);
     // What was said long ago goes with what is said next.
     server.say("ldap://old", b"said").expect("said");
+    until("it is said", || shows(&["ldap://old"]));
     engine.sql(&name, "UPDATE larix.nodes SET said = said - interval '25 hours'").expect("aged");
     server.say("ldap://one", b"said").expect("said");
-    assert_eq!(
-        before.said().expect("said").iter().map(|said| &*said.node).collect::<Vec<_>>(),
-        ["ldap://one"]
-    );
+    until("it alone is there", || shows(&["ldap://one"]));
 }
 
 /// The node that writes says what it is, and goes on to renew its lease.
@@ -430,21 +434,75 @@ fn what_cannot_be_said_holds_nobody_up() {
     let address = Address::parse(&text).expect("an address");
     let options = KvOptions { deadline: long, ..unhurried() };
     let store = KvStore::open(&address, &TABLES, &options).expect("open");
+    let reader = KvStore::open(&address, &TABLES, &options).expect("open");
+    let others = reader.commit_feed().expect("a feed");
     assert!(store.hold_lease("ldap://one", long).expect("lease"));
+    let renews = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'INSERT INTO larix.lease%'";
+    let connection = engine.sql(&name, renews).expect("a connection");
     let locks = "BEGIN; LOCK TABLE larix.nodes; SELECT pg_sleep(36000)";
     thread::scope(|scope| {
         scope.spawn(|| engine.sql(&name, locks));
         let locked =
             "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND wait_event = 'PgSleep'";
         until("it is locked", || engine.sql(&name, locked).as_deref() == Some("1"));
-        assert!(store.say("ldap://one", b"in vain").is_err());
+        let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%larix.nodes%' AND wait_event_type = 'Lock'";
+        until("the word waits", || {
+            store.say("ldap://one", b"in vain").expect("nobody waits for it");
+            engine.sql(&name, waits).as_deref() == Some("t")
+        });
         assert!(store.hold_lease("ldap://one", long).expect("lease"));
+        // The connection that a lease is renewed over is kept: to make another one takes long where answers are slow.
+        assert_eq!(engine.sql(&name, renews).expect("a connection"), connection);
+        commit(&store, &put(b"a", b"1")).expect("commit");
+        until("commits are announced", || others.wait(Duration::from_secs(1)).expect("a feed"));
         let ends = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         engine.sql(&name, ends).expect("ended");
     });
     // A locked table is no sign that the server hangs: the lease would have to wait for another one.
     assert!(other.accept().is_err(), "the other server was asked");
-    until("it is said", || store.say("ldap://one", b"said").is_ok());
+    until("it is said", || {
+        store.say("ldap://one", b"said").expect("nobody waits for it");
+        store.said().expect("said").iter().any(|said| said.words == b"said")
+    });
+}
+
+/// Somebody turns it off for the whole engine while nodes are connected.
+#[test]
+fn what_is_acknowledged_is_on_the_disk_whatever_the_engine_waits_for() {
+    // The engine writes by itself so seldom that a crash loses what was not waited for.
+    let Some(mut engine) = Engine::start_with(&["wal_writer_delay = 10s"]) else { return };
+    let (store, _) = fresh(&engine);
+    store.take_over().expect("take over");
+    commit(&store, &put(b"a", &[0])).expect("commit");
+    engine.sql("postgres", "ALTER SYSTEM SET synchronous_commit = off").expect("set");
+    engine.sql("postgres", "SELECT pg_reload_conf()").expect("read");
+    until("it is off", || engine.sql("postgres", "SHOW synchronous_commit").as_deref() == Some("off"));
+    for value in 1..=20 {
+        commit(&store, &put(b"a", &[value])).expect("commit");
+    }
+    engine.crash();
+    engine.run();
+    assert_eq!(get(&store, b"a").as_deref(), Some(&[20][..]));
+}
+
+/// A node does not begin on such an engine either.
+#[test]
+fn who_writes_gives_an_engine_up_that_waits_for_no_disk() {
+    let Some(engine) = Engine::start() else { return };
+    let (store, _) = fresh(&engine);
+    let lease = Duration::from_secs(600);
+    assert!(store.hold_lease("ldap://one", lease).expect("lease"));
+    let set = |value: &str| {
+        engine.sql("postgres", &format!("ALTER SYSTEM SET fsync = {value}")).expect("set");
+        engine.sql("postgres", "SELECT pg_reload_conf()").expect("read");
+    };
+    set("off");
+    until("it is noticed", || {
+        let held = store.hold_lease("ldap://one", lease);
+        held.is_err_and(|error| error.to_string().contains("fsync is off"))
+    });
+    set("on");
+    until("it is on again", || store.hold_lease("ldap://one", lease).is_ok());
 }
 
 /// The engine knows the tables as they were when it looked at them last, with next to nothing in them.

@@ -16,6 +16,7 @@ mod other_databases;
 mod pending_binds;
 mod pool;
 mod published_configuration;
+mod reasons;
 mod report;
 mod role;
 mod tool;

@@ -20,6 +20,7 @@ use super::logged::{self, Logging};
 use super::node_report;
 use super::opening::{self, Failure, Opening};
 use super::published_configuration::{self, Publishing, Unreadable};
+use super::reasons::Reasons;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::log::Log;
 
@@ -281,6 +282,26 @@ struct Publication {
     differing_generation: u64,
 }
 
+/// Whether another process writes under the URL of this node. What a restart has left of the lease is over when the lease has lasted.
+#[derive(Default)]
+struct Namesake {
+    since: Option<Monotonic>,
+    is_said: bool,
+}
+
+impl Namesake {
+    /// Whether that is to be said now: once for each time.
+    fn is_found(&mut self, holds_it: bool, now: Monotonic, lease: Duration) -> bool {
+        if !holds_it {
+            *self = Self::default();
+            return false;
+        }
+        let since = self.since.get_or_insert(now);
+        let lasts = u128::from(now.0.saturating_sub(since.0)) > (lease * 2).as_nanos();
+        lasts && !std::mem::replace(&mut self.is_said, true)
+    }
+}
+
 /// Why a look came to nothing.
 type Trouble = String;
 
@@ -303,7 +324,7 @@ impl Holder {
 
     /// The database: waits until the engine answers. None where the node ends before that.
     fn open(&self) -> Option<Arc<ServedDatabase<SharedStore>>> {
-        let mut last_failure = String::new();
+        let mut reasons = Reasons::default();
         let mut failures = 0;
         loop {
             if let Some(served) = self.opening.served() {
@@ -316,15 +337,15 @@ impl Holder {
             failures = failures.saturating_add(1);
             match self.opening.open(&self.clock) {
                 Ok(()) => self.log.notice(format_args!("\"{}\": the engine answers", self.suffix)),
-                Err(failure) => self.log_failure(failure, &mut last_failure),
+                Err(failure) => self.log_failure(failure, &mut reasons),
             }
         }
     }
 
-    fn log_failure(&self, failure: Failure, last_failure: &mut String) {
+    fn log_failure(&self, failure: Failure, reasons: &mut Reasons) {
         let needs_help = matches!(failure, Failure::Refused(_));
         let why = failure.text();
-        if why == *last_failure {
+        if !reasons.is_new(&why, self.clock.monotonic(), None) {
             return;
         }
         match needs_help {
@@ -334,16 +355,17 @@ impl Holder {
             )),
             false => self.log.warning(format_args!("\"{}\": {why}; it is tried again", self.suffix)),
         }
-        *last_failure = why;
     }
 
     fn hold(&self, served: &ServedDatabase<SharedStore>) {
         let pause = self.lease / LOOKS;
         let mut seen = 0;
         let mut last = self.clock.monotonic();
-        let (mut last_failure, mut last_lack) = (String::new(), String::new());
+        let (mut reasons, mut troubles, mut last_lack) =
+            (Reasons::default(), Reasons::default(), String::new());
+        let mut namesake = Namesake::default();
         let mut publication = Publication::default();
-        let (mut last_report, mut last_trouble, mut was_full) = (None, None, false);
+        let (mut last_report, mut was_full) = (None, false);
         loop {
             let began = self.clock.monotonic();
             // One that is left to the node that writes another database is given up, not lost.
@@ -351,11 +373,11 @@ impl Holder {
             // Until then the lease is that one's.
             let is_decided = !self.watch.has_predecessor();
             take_read_fault();
-            let looked = self.look(served, &mut last_lack);
+            let looked = self.look(served, &mut last_lack, &mut namesake);
             let is_damaged = take_read_fault() == Some(ReadFault::Broken);
             // An engine that does not answer this thread, either, is a reason of its own.
             let trouble = served.database().store().take_trouble().filter(|_| looked.is_ok());
-            trouble.into_iter().for_each(|why| self.log_trouble(why, &mut last_trouble));
+            trouble.into_iter().for_each(|why| self.log_trouble(&why, &mut troubles));
             self.log_room(served.database().store().lacks_room(), &mut was_full);
             match looked {
                 Ok(role) => {
@@ -363,7 +385,7 @@ impl Holder {
                         self.log_lost_lease(last, began);
                     }
                     last = began;
-                    last_failure.clear();
+                    reasons.clear();
                     // Before changes are taken: they would only be in each other's way.
                     self.publish_configuration(served, &role, &mut publication);
                     if is_decided && matches!(role, Role::Follower(_)) {
@@ -374,9 +396,8 @@ impl Holder {
                     self.report(served, &mut last_report);
                 }
                 Err(why) => {
-                    if why != last_failure {
+                    if reasons.is_new(&why, self.clock.monotonic(), None) {
                         self.log.warning(format_args!("\"{}\": {why}", self.suffix));
-                        last_failure = why;
                     }
                     if self.is_over(last) {
                         // Others may lead by now; if not, the lease is taken anew.
@@ -429,20 +450,15 @@ impl Holder {
         if is_known {
             return;
         }
-        // The next look must not be late because of it, so it is not tried with each.
+        // Nobody waits for it: the next look must not be late because of it.
         let _done = served.database().store().say(&self.node, &report);
         *last_report = Some((now, report));
     }
 
     /// Says why reads had no answer although the engine answers here: it takes no more connections, say.
-    fn log_trouble(&self, why: String, last: &mut Option<(Monotonic, String)>) {
-        let now = self.clock.monotonic();
-        let is_known = last.as_ref().is_some_and(|(at, before)| {
-            *before == why && u128::from(now.0.saturating_sub(at.0)) < TROUBLE_AGAIN.as_nanos()
-        });
-        if !is_known {
+    fn log_trouble(&self, why: &str, troubles: &mut Reasons) {
+        if troubles.is_new(why, self.clock.monotonic(), Some(TROUBLE_AGAIN)) {
             self.log.warning(format_args!("\"{}\": reads had no answer: {why}", self.suffix));
-            *last = Some((now, why));
         }
     }
 
@@ -470,6 +486,15 @@ impl Holder {
             milliseconds(last, began),
             milliseconds(began, self.clock.monotonic()),
             self.lease.as_millis()
+        ));
+    }
+
+    /// Says why changes come to nothing where other nodes refer them to this URL, and the server there is not the one that writes.
+    fn log_namesake(&self) {
+        self.log.warning(format_args!(
+            "\"{}\": another server writes as {}, which is this server's `node`, too: clients are referred to one of the two that does not \
+             write; give each server a `node` of its own, and do not copy the directory of one to another machine",
+            self.suffix, self.node
         ));
     }
 
@@ -612,7 +637,12 @@ impl Holder {
 
     /// Holds the lease, takes it if nobody has it, or learns who has.
     /// `last_lack`: what was said last of why this node does not.
-    fn look(&self, served: &ServedDatabase<SharedStore>, last_lack: &mut String) -> Result<Role, Trouble> {
+    fn look(
+        &self,
+        served: &ServedDatabase<SharedStore>,
+        last_lack: &mut String,
+        namesake: &mut Namesake,
+    ) -> Result<Role, Trouble> {
         let _turn = self.watch.turn();
         let store = served.database().store();
         let text = |error: &dyn fmt::Display| error.to_string();
@@ -634,6 +664,10 @@ impl Holder {
         }
         let lease = store.lease().map_err(|error| text(&error))?;
         let is_own = lease.is_own;
+        let holds_it = !is_own && lease.leader.as_deref() == Some(self.node.as_str());
+        if namesake.is_found(holds_it, self.clock.monotonic(), self.lease) {
+            self.log_namesake();
+        }
         if let Some(role) = role_under_lease(lease, &self.node) {
             return Ok(role);
         }
@@ -767,6 +801,25 @@ mod tests {
             (Some("slapadd (process 77)"), false, Some(Role::Vacant)),
         ] {
             assert_eq!(role_under_lease(lease(leader, is_own), "ldap://n1"), expected, "{leader:?} {is_own}");
+        }
+    }
+
+    #[test]
+    fn another_server_of_the_same_url_is_told_from_a_restart() {
+        let mut namesake = Namesake::default();
+        let lease = Duration::from_secs(3);
+        for (seconds, holds_it, expected) in [
+            (0, true, false),
+            // Until then it may be what this node held before it was restarted.
+            (6, true, false),
+            (7, true, true),
+            (8, true, false),
+            (9, false, false),
+            (10, true, false),
+            (17, true, true),
+        ] {
+            let now = Monotonic(seconds * 1_000_000_000);
+            assert_eq!(namesake.is_found(holds_it, now, lease), expected, "{seconds} s");
         }
     }
 
