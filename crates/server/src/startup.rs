@@ -115,7 +115,10 @@ impl fmt::Display for ServeError {
                 write!(f, "cannot write the port file {}: {source}", path.display())
             }
             Self::Start { what, source } if source.kind() == io::ErrorKind::WouldBlock => {
-                write!(f, "cannot start {what}: {source} (ulimit -u, TasksMax= or pids.max limits threads)")
+                write!(
+                    f,
+                    "cannot start {what}: {source} (ulimit -u, TasksMax= or pids.max limits threads, and ulimit -v or -d their memory)"
+                )
             }
             Self::Start { what, source } => write!(f, "cannot start {what}: {source}"),
         }
