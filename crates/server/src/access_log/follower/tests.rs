@@ -601,7 +601,8 @@ fn a_clock_that_was_ahead_for_a_moment_does_not_end_the_purging() {
     ] {
         let times = (Timestamp::from_seconds(today), Monotonic::default().plus_seconds(seconds));
         let mut removed = Vec::new();
-        let looked = purging.slice(&machine.log.served, times, (&recorders, 0), &mut removed).unwrap();
+        let looked =
+            purging.slice::<Host>(&machine.log.served, times, (&recorders, 0), &mut removed).unwrap();
         assert_eq!(looked.map(|_| removed.len()), expected, "{today} {seconds}");
     }
 }
