@@ -307,6 +307,25 @@ fn a_limit_on_the_size_of_files_is_named_by_a_server_that_cannot_start() {
     assert!(error.contains("larix.lock: no space left on device"), "{error}");
 }
 
+/// A data file with half of its first pages would be refused as damaged by every later start.
+#[test]
+fn a_database_that_finds_no_room_leaves_an_empty_directory() {
+    let folder = Folder::new();
+    folder.start(&[]).0.stop();
+    // The file of readers has its room.
+    let data = folder.at("data").join("data.mdb");
+    std::fs::remove_file(&data).unwrap();
+    let served = folder.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""]).arg(served.get_program()).args(served.get_args());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && error.contains("no space left on device"), "{error}");
+    assert!(!data.exists());
+    std::fs::remove_file(folder.at("notify")).unwrap();
+    folder.start(&[]).0.stop();
+}
+
 /// A program that rotates logs knows the process once its pid file is there, before it serves.
 #[test]
 fn a_log_that_is_rotated_ends_no_server_that_starts() {
