@@ -36,7 +36,7 @@ pub use add::{add_entries, merge_entries};
 use commit::files_of;
 pub use commit::{FileChanges, files_of_entries};
 pub use in_use::{InUse, User, server_of};
-pub use journal::Keeper;
+pub use journal::{Keeper, RefusedJournal};
 use places::{dn_of, file_of, held_twice, superior_of};
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";

@@ -179,7 +179,7 @@ impl fmt::Display for NotDone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoThread => f.write_str(
-                "the system has no thread for it (ulimit -u, TasksMax= or pids.max limits threads)",
+                "the system has no thread for it (ulimit -u, TasksMax= or pids.max limits threads, and ulimit -v or -d their memory)",
             ),
             Self::Panicked => fmt::Display::fmt(&panics::Panicked, f),
         }

@@ -16,7 +16,9 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use larix_configuration::slapd_d::{FileChanges, InUse, checksum_fits, file_bytes, files_of_entries};
+use larix_configuration::slapd_d::{
+    FileChanges, InUse, RefusedJournal, checksum_fits, file_bytes, files_of_entries,
+};
 use larix_configuration::{Config, ConfigError};
 use larix_engine::Database as EngineDatabase;
 use larix_engine::DatabaseSettings;
@@ -86,6 +88,8 @@ pub struct LdifTree {
     suffix: NormalDn,
     /// Files under names of their own, below the directory.
     unusual: Mutex<HashMap<NormalDn, PathBuf>>,
+    /// What a change has left that was refused.
+    refused: Mutex<RefusedJournal>,
     /// Where the image is kept; removed with this.
     _image: Option<Image>,
     /// Of files that are served or changed.
@@ -134,6 +138,7 @@ pub fn open(
         directory: directory.to_owned(),
         suffix: suffix.0,
         unusual: Mutex::new(read.unusual),
+        refused: Mutex::default(),
         _image: Some(image),
         _in_use: in_use,
     };
@@ -172,7 +177,10 @@ impl Mirror for LdifTree {
                 }
             }
         }
-        FileChanges::of(&self.directory, files).commit_entries().map_err(|error| error.to_string())?;
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        FileChanges::of(&self.directory, files)
+            .commit_entries(&mut refused)
+            .map_err(|error| error.to_string())?;
         for change in changes {
             if let Mirrored::Gone(name) = change {
                 unusual.remove(name);
@@ -245,6 +253,7 @@ impl Files {
             directory: directory.to_owned(),
             suffix: suffix.0.clone(),
             unusual: Mutex::default(),
+            refused: Mutex::default(),
             _image: None,
             _in_use: None,
         };

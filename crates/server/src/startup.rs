@@ -115,7 +115,10 @@ impl fmt::Display for ServeError {
                 write!(f, "cannot write the port file {}: {source}", path.display())
             }
             Self::Start { what, source } if source.kind() == io::ErrorKind::WouldBlock => {
-                write!(f, "cannot start {what}: {source} (ulimit -u, TasksMax= or pids.max limits threads)")
+                write!(
+                    f,
+                    "cannot start {what}: {source} (ulimit -u, TasksMax= or pids.max limits threads, and ulimit -v or -d their memory)"
+                )
             }
             Self::Start { what, source } => write!(f, "cannot start {what}: {source}"),
         }
@@ -210,6 +213,7 @@ impl BoundServer {
 
     /// Opens the databases and serves until a signal ends it.
     pub fn serve(mut self, mut config: Config, readiness: Readiness) -> Result<(), ServeError> {
+        let event_loop = EventLoop::new()?;
         let bound = self.urls();
         // Until the end no other process changes it; what one did since it was read is in it.
         let _configuration = InUse::by_server(&mut config, &self.reachable_urls())?;
@@ -256,7 +260,7 @@ impl BoundServer {
         replication::follow(&server);
         tools.follow(&server, &server.generation_in_force());
         start_balancer(&server, &config)?;
-        let result = self.run(&server, &changes, (workers, infos), tls_files, readiness);
+        let result = self.run(event_loop, (&server, &changes), (workers, infos), tls_files, readiness);
         server.balancer.finish();
         server.long_searches.finish();
         server.lookups.finish();
@@ -302,17 +306,13 @@ impl BoundServer {
 
     fn run(
         self,
-        server: &Arc<Server>,
-        changes: &ConfigurationThread,
+        event_loop: EventLoop,
+        (server, changes): (&Arc<Server>, &ConfigurationThread),
         (count, infos): (usize, Vec<Arc<ListenerInfo>>),
         tls_files: TlsFiles,
         mut readiness: Readiness,
     ) -> Result<(), ServeError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(cannot_start("the event loop"))?;
+        let EventLoop { runtime, early } = event_loop;
         let workers = (0..count)
             .map(|index| Worker::start(index, server.clone()))
             .collect::<io::Result<Vec<_>>>()
@@ -321,7 +321,7 @@ impl BoundServer {
         let ports = self.port_lines(&server.balancer.ports());
         let port_file = self.options.port_file.clone();
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
-            let mut signals = Signals::new().map_err(cannot_start("the signal handlers"))?;
+            let mut signals = Signals::new(early).map_err(cannot_start("the signal handlers"))?;
             let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
             for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
                 accept(acceptor.clone(), listener, info);
@@ -458,31 +458,68 @@ fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
     })
 }
 
-/// The signals that end the server.
+/// The loop of the thread that accepts connections, with the signals that it hears from the beginning on.
+struct EventLoop {
+    runtime: tokio::runtime::Runtime,
+    early: EarlySignals,
+}
+
+impl EventLoop {
+    /// # Errors
+    /// No event loop or no handlers to be had.
+    fn new() -> Result<Self, ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(cannot_start("the event loop"))?;
+        let entered = runtime.enter();
+        let early = EarlySignals::new().map_err(cannot_start("the signal handlers"))?;
+        drop(entered);
+        Ok(Self { runtime, early })
+    }
+}
+
+/// The signals that never end the server, not while it starts either: a program that rotates logs knows the process once its pid file is
+/// there, and files may be at their limit already. All others end a server that starts as the system does it.
+struct EarlySignals {
+    /// The log file was moved away.
+    user1: tokio::signal::unix::Signal,
+    /// A limit on the size of files (`ulimit -f`, `LimitFSIZE=`): the write that meets it fails, as on a full disk.
+    _file_size: tokio::signal::unix::Signal,
+}
+
+impl EarlySignals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            user1: signal(SignalKind::user_defined1())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
+        })
+    }
+}
+
+/// The signals of a server that serves.
 struct Signals {
     hangup: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     /// slapd ends by it, too.
     user2: tokio::signal::unix::Signal,
-    /// Does not end it: the log file was moved away.
-    user1: tokio::signal::unix::Signal,
-    /// Nor does a limit on the size of files (`ulimit -f`, `LimitFSIZE=`): the write that meets it fails, as on a full disk.
-    _file_size: tokio::signal::unix::Signal,
+    early: EarlySignals,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    fn new(early: EarlySignals) -> io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             user2: signal(SignalKind::user_defined2())?,
-            user1: signal(SignalKind::user_defined1())?,
-            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
+            early,
         })
     }
 
+    /// Waits for one that ends the server, and says which.
     async fn next(&mut self, log: &Log) -> &'static str {
         loop {
             tokio::select! {
@@ -490,7 +527,7 @@ impl Signals {
                 _ = self.interrupt.recv() => return "SIGINT",
                 _ = self.terminate.recv() => return "SIGTERM",
                 _ = self.user2.recv() => return "SIGUSR2",
-                _ = self.user1.recv() => log.reopen(),
+                _ = self.early.user1.recv() => log.reopen(),
             }
         }
     }

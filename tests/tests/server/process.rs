@@ -294,6 +294,59 @@ fn a_limit_on_the_size_of_files_ends_no_server() {
     assert!(server.stop());
 }
 
+/// Nor does one that is met while the server starts.
+#[test]
+fn a_limit_on_the_size_of_files_is_named_by_a_server_that_cannot_start() {
+    let folder = Folder::new();
+    let served = folder.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 0; exec \"$0\" \"$@\""]).arg(served.get_program()).args(served.get_args());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{} {error}", output.status);
+    assert!(error.contains("larix.lock: no space left on device"), "{error}");
+}
+
+/// A data file with half of its first pages would be refused as damaged by every later start.
+#[test]
+fn a_database_that_finds_no_room_leaves_an_empty_directory() {
+    let folder = Folder::new();
+    folder.start(&[]).0.stop();
+    // The file of readers has its room.
+    let data = folder.at("data").join("data.mdb");
+    std::fs::remove_file(&data).unwrap();
+    let served = folder.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""]).arg(served.get_program()).args(served.get_args());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && error.contains("no space left on device"), "{error}");
+    assert!(!data.exists());
+    std::fs::remove_file(folder.at("notify")).unwrap();
+    folder.start(&[]).0.stop();
+}
+
+/// A program that rotates logs knows the process once its pid file is there, before it serves.
+#[test]
+fn a_log_that_is_rotated_ends_no_server_that_starts() {
+    let folder = Folder::new();
+    let mut command = folder.command();
+    command.arg("--port-file").arg(folder.at("ports"));
+    let socket = UnixDatagram::bind(folder.at("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let child = command.env("NOTIFY_SOCKET", folder.at("notify")).spawn().unwrap();
+    let mut running = Running { child, socket };
+    until("it serves, or has ended", || {
+        if folder.at("pid").exists() {
+            assert!(signal(running.child.id(), Signal::USR1));
+        }
+        folder.at("ports").exists() || running.child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(running.child.try_wait().unwrap(), None);
+    assert_eq!(running.notification(), format!("READY=1\nMAINPID={}\n", running.child.id()));
+    running.stop();
+}
+
 /// A busy service manager reads news later, and waits for it meanwhile.
 #[test]
 fn a_service_manager_without_room_is_told_when_it_has_some() {

@@ -639,6 +639,17 @@ fn a_first_start_loads_entries() {
     assert!(server.stop().contains("an earlier start loaded the entries"));
     assert!(!mark.exists());
 
+    // A load whose last steps failed, as on a broken disk: the entries are there.
+    let broken = Newcomer::new();
+    let readers = broken.data.join("lock.mdb");
+    fs::create_dir_all(&readers).unwrap();
+    let message = broken.refused(&["--suffix", "dc=example,dc=com", "--base-entry"]);
+    assert!(message.contains("the new database counts all the same"), "{message}");
+    fs::remove_dir(&readers).unwrap();
+    let server = broken.start("ldap://127.0.0.1:0", &["--base-entry"]);
+    assert!(server.stop().contains("an earlier start loaded the entries"));
+    assert!(!broken.data.join("first-start.unfinished").exists());
+
     let empty = Newcomer::new();
     let message = empty.refused(&["--suffix", "cn=example", "--base-entry"]);
     assert!(

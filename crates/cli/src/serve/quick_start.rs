@@ -315,7 +315,12 @@ impl Start<'_> {
             if !had_database {
                 entries::begin_loading(data)?;
             }
-            entries::load(self, &config, &clock).inspect_err(|_| entries::end_loading(data))?
+            entries::load(self, &config, &clock).inspect_err(|_| {
+                // One whose last steps failed may be there all the same: the next start takes it.
+                if had_database || !lmdb::is_there(data).unwrap_or(true) {
+                    entries::end_loading(data);
+                }
+            })?
         };
         let news = match loaded.entries {
             0 if is_loaded => Some(entries::loaded_earlier(arguments.sample)),

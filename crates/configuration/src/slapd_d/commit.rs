@@ -17,7 +17,7 @@ use super::super::model::Config;
 use super::super::text::Text;
 use super::disk::{Disk, RealDisk, Sync, make_directory, overwrite, put, remove};
 use super::in_use::{CHANGE_LOCK_FILE, open_lock_file};
-use super::journal;
+use super::journal::{self, RefusedJournal};
 use super::places::{file_of, put_in_place};
 use super::splice::Splice;
 use super::{TOP, file_text, io_error};
@@ -102,23 +102,26 @@ impl FileChanges {
         self.commit_on(&mut RealDisk)
     }
 
-    /// The same in the directory of a `database ldif`, by the process that has it in use.
+    /// The same in the directory of a `database ldif`, by the process that has it in use. `refused`: of the directory, from one change to
+    /// the next.
     ///
     /// # Errors
     /// As [`Self::commit`].
-    pub fn commit_entries(&self) -> Result<(), ConfigError> {
-        self.commit_under(&mut RealDisk, |directory| Ok(Lock::exclusive_of_entries(directory)), None)
+    pub fn commit_entries(&self, refused: &mut RefusedJournal) -> Result<(), ConfigError> {
+        let lock = |directory: &Path| Ok(Lock::exclusive_of_entries(directory));
+        self.commit_under(&mut RealDisk, lock, None, refused)
     }
 
     pub(super) fn commit_on(&self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
-        self.commit_under(disk, Lock::exclusive, Some(put_in_place))
+        self.commit_under(disk, Lock::exclusive, Some(put_in_place), &mut RefusedJournal::default())
     }
 
-    fn commit_under(
+    pub(super) fn commit_under(
         &self,
         disk: &mut dyn Disk,
         lock: impl Fn(&Path) -> Result<Lock, ConfigError>,
         first: Option<Arrange>,
+        refused: &mut RefusedJournal,
     ) -> Result<(), ConfigError> {
         if self.files.is_empty() {
             return Ok(());
@@ -126,12 +129,13 @@ impl FileChanges {
         let directory = &self.directory;
         make_directory(disk, directory).map_err(|error| io_error("make", directory, &error))?;
         let _lock = lock(directory)?;
+        refused.take_back(disk)?;
         recover(disk, directory)?;
         if let Some(first) = first {
             first(disk, directory)?;
         }
         let changes = self.spliced();
-        journal::begin(disk, directory, &journal::whole(&changes))?;
+        journal::begin(disk, directory, &journal::whole(&changes), refused)?;
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
         let _ = changes.carry_out_and_end(disk);
         Ok(())

@@ -92,20 +92,75 @@ pub(super) fn pending(directory: &Path) -> Result<Option<FileChanges>, ConfigErr
     }
 }
 
+/// The journal of a change that was refused, where the disk let it not be removed, either. Who made the change takes it back before the
+/// next one; others would carry it out.
+#[derive(Debug, Default)]
+pub struct RefusedJournal {
+    /// Its directory, and the journal. While it is open, no other file gets its number.
+    left: Option<(PathBuf, File)>,
+}
+
+impl RefusedJournal {
+    /// Removes it. No other process works in the directory.
+    ///
+    /// # Errors
+    /// Names the journal that cannot be removed.
+    pub(super) fn take_back(&mut self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
+        if let Some((directory, file)) = &self.left {
+            let journal = directory.join(JOURNAL);
+            if stands_at(file, &journal) {
+                remove(disk, &journal).map_err(|error| io_error("remove", &journal, &error))?;
+            }
+            self.left = None;
+        }
+        Ok(())
+    }
+}
+
 /// Writes a journal, safely: with that its changes have happened.
 ///
 /// # Errors
-/// They have not, and there is none.
-pub(super) fn begin(disk: &mut dyn Disk, directory: &Path, text: &Text) -> Result<File, ConfigError> {
+/// They have not, and there is none, or it is in `refused`.
+pub(super) fn begin(
+    disk: &mut dyn Disk,
+    directory: &Path,
+    text: &Text,
+    refused: &mut RefusedJournal,
+) -> Result<File, ConfigError> {
     let journal = directory.join(JOURNAL);
     let owner = fs::metadata(directory).map_err(|error| io_error("read", directory, &error))?;
-    put(disk, &journal, text, &owner, Sync::Now)
-        .and_then(|file| sync_directory(disk, directory).map(|()| file))
-        .map_err(|error| {
-            // It may stand under its name already, though not safely: then it must not be found there.
-            let _ = remove(disk, &journal);
-            io_error("write", &journal, &error)
-        })
+    let (file, error) = match put(disk, &journal, text, &owner, Sync::Now) {
+        Ok(file) => match sync_directory(disk, directory) {
+            Ok(()) => return Ok(file),
+            Err(error) => (Some(file), error),
+        },
+        Err(error) => (None, error),
+    };
+    // It may stand under its name already, though not safely: then it must not be found there.
+    let removed = remove(disk, &journal);
+    let error = match file {
+        Some(file) if removed.is_err() => {
+            refused.left = Some((directory.to_owned(), file));
+            may_come_back(&error)
+        }
+        _ => error,
+    };
+    Err(io_error("write", &journal, &error))
+}
+
+/// Whether a file has this name.
+fn stands_at(file: &File, path: &Path) -> bool {
+    let is_same = |there: fs::Metadata| {
+        file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+    };
+    fs::metadata(path).is_ok_and(is_same)
+}
+
+/// The reason of a refusal where the disk keeps the change: who reads it from there finds it made.
+fn may_come_back(error: &io::Error) -> io::Error {
+    let text =
+        format!("{error}; the disk did not let it be taken back, either: a restart may find the change made");
+    io::Error::new(error.kind(), text)
 }
 
 /// Ends a journal whose files are safe, once their names are, too.
@@ -123,6 +178,7 @@ pub struct Keeper {
     open: Option<Open>,
     /// The directory whose files stand where their entries belong.
     in_place: Option<PathBuf>,
+    refused: RefusedJournal,
 }
 
 impl Keeper {
@@ -148,7 +204,11 @@ impl Keeper {
                 let _lock = Lock::exclusive(&open.directory)?;
                 self.settle_locked(disk)
             }
-            None => Ok(()),
+            None => {
+                let lock = self.refused.left.as_ref().map(|(directory, _)| Lock::exclusive(directory));
+                let _lock = lock.transpose()?;
+                self.refused.take_back(disk)
+            }
         }
     }
 
@@ -165,10 +225,14 @@ impl Keeper {
         let _lock = Lock::exclusive(directory)?;
         let goes_on = |open: &Open| open.stands() && open.directory == directory;
         self.open = self.open.take().filter(goes_on);
+        if let Some(open) = &mut self.open {
+            open.take_back(disk)?;
+        }
         if self.open.as_ref().is_some_and(|open| open.failed) {
             self.settle_locked(disk)?;
         }
         if self.open.is_none() {
+            self.refused.take_back(disk)?;
             recover(disk, directory)?;
             if self.in_place.as_deref() != Some(directory) {
                 put_in_place(disk, directory)?;
@@ -185,7 +249,7 @@ impl Keeper {
                 open.append(disk, &record)?;
                 open
             }
-            None => self.open.insert(Open::begin(disk, directory, record)?),
+            None => self.open.insert(Open::begin(disk, directory, record, &mut self.refused)?),
         };
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
         open.carry_out(disk, &changes);
@@ -195,6 +259,7 @@ impl Keeper {
     /// No other process works in the directory.
     fn settle_locked(&mut self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
         let Some(open) = &mut self.open else { return Ok(()) };
+        open.take_back(disk)?;
         if open.failed {
             recover(disk, &open.directory)?;
         } else if open.stands() {
@@ -213,6 +278,8 @@ struct Open {
     length: usize,
     /// Where the next record begins.
     at: usize,
+    /// So many bytes there may be those of a change that was refused.
+    refused: usize,
     /// Written and not synced.
     files: BTreeSet<PathBuf>,
     directories: BTreeSet<PathBuf>,
@@ -221,14 +288,19 @@ struct Open {
 }
 
 impl Open {
-    fn begin(disk: &mut dyn Disk, directory: &Path, record: Text) -> Result<Self, ConfigError> {
+    fn begin(
+        disk: &mut dyn Disk,
+        directory: &Path,
+        record: Text,
+        refused: &mut RefusedJournal,
+    ) -> Result<Self, ConfigError> {
         let mut text = record.with_header(MAGIC.as_bytes().to_vec());
         let at = text.len();
         text.push(vec![0; ROOM_BYTES.saturating_sub(at)]);
-        let file = begin(disk, directory, &text)?;
+        let file = begin(disk, directory, &text, refused)?;
         let (directory, length) = (directory.to_owned(), text.len());
         let (files, directories) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Self { directory, file, length, at, files, directories, failed: false })
+        Ok(Self { directory, file, length, at, refused: 0, files, directories, failed: false })
     }
 
     fn path(&self) -> PathBuf {
@@ -237,10 +309,7 @@ impl Open {
 
     /// False once another writer of the directory has carried out the journal and removed it.
     fn stands(&self) -> bool {
-        let same = |there: fs::Metadata| {
-            self.file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
-        };
-        fs::metadata(self.path()).is_ok_and(same)
+        stands_at(&self.file, &self.path())
     }
 
     fn has_room_for(&self, record: &Text) -> bool {
@@ -251,12 +320,25 @@ impl Open {
         let (path, bytes) = (self.path(), record.to_vec());
         let written = write_at(disk, (path.as_path(), &self.file), &bytes, self.at);
         if let Err(error) = written {
-            // It has not happened, so no reader may find it, complete or not.
-            let nothing = vec![0; bytes.len()];
-            self.failed |= write_at(disk, (path.as_path(), &self.file), &nothing, self.at).is_err();
+            self.refused = bytes.len();
+            let error = match self.take_back(disk) {
+                Ok(()) => error,
+                Err(_) => may_come_back(&error),
+            };
             return Err(io_error("write", &path, &error));
         }
         self.at += bytes.len();
+        Ok(())
+    }
+
+    /// What was refused has not happened, so no reader may find it, complete or not.
+    fn take_back(&mut self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
+        if self.refused > 0 {
+            let (path, nothing) = (self.path(), vec![0; self.refused]);
+            write_at(disk, (path.as_path(), &self.file), &nothing, self.at)
+                .map_err(|error| io_error("write", &path, &error))?;
+            self.refused = 0;
+        }
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A server's journal: changes one after another, whatever fails, whenever the process or the machine ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use larix_engine::controls::{ControlValues, RequestControls};
@@ -8,9 +9,10 @@ use larix_engine::controls::{ControlValues, RequestControls};
 use super::super::change::fixture::{TestSources, operations};
 use super::super::entry::ConfigEntry;
 use super::super::model::{Config, Source};
-use super::commit::FileChanges;
+use super::commit::{FileChanges, Lock};
 use super::commit_tests::{CHANGES, Failing, contents, entries, names, write};
-use super::journal::{JOURNAL, Keeper};
+use super::disk::Disk;
+use super::journal::{JOURNAL, Keeper, RefusedJournal};
 use super::read_entries;
 
 /// All changes one after another, and the entries before the first and after each.
@@ -284,6 +286,69 @@ fn a_full_journal_is_carried_out() {
     assert_eq!(longest, 131_072, "the journal's length is that of its beginning");
     keeper.settle().unwrap();
     assert_eq!(names(path), ["0.ldif", "1.ldif", "2.ldif"]);
+}
+
+/// Refuses each step from one on, until it is repaired.
+struct Broken {
+    /// Steps that are still taken; none: it works.
+    left: Option<usize>,
+}
+
+impl Disk for Broken {
+    fn step(&mut self, _: &Path) -> io::Result<()> {
+        match &mut self.left {
+            None => Ok(()),
+            Some(0) => Err(io::Error::other("broken")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What broke the change may have kept its journal from being removed, too.
+#[test]
+fn a_refused_change_is_not_made_once_the_disk_is_repaired() {
+    let change = |path: &Path, name: &str| {
+        FileChanges::of(path, BTreeMap::from([(PathBuf::from(name), Some(b"x".to_vec()))]))
+    };
+    for (is_kept, before, next) in [
+        (true, &["0.ldif"][..], &["2.ldif"][..]),
+        (true, &["0.ldif"], &[]),
+        (true, &[], &["2.ldif"]),
+        (true, &[], &[]),
+        (false, &["0.ldif"], &["2.ldif"]),
+    ] {
+        for step in 0.. {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path();
+            let mut disk = Broken { left: None };
+            let (mut keeper, mut refused) = (Keeper::default(), RefusedJournal::default());
+            let mut commit = |disk: &mut Broken, name: &str| match is_kept {
+                true => keeper.commit_on(&change(path, name), disk),
+                false => change(path, name).commit_under(disk, Lock::exclusive, None, &mut refused),
+            };
+            for name in before {
+                commit(&mut disk, name).unwrap();
+            }
+            disk.left = Some(step);
+            let made = commit(&mut disk, "1.ldif").is_ok();
+            disk.left = None;
+            for name in next {
+                commit(&mut disk, name).unwrap();
+            }
+            keeper.settle_on(&mut disk).unwrap();
+            let own: &[&str] = if made { &["1.ldif"] } else { &[] };
+            let expected = [before, own, next].concat();
+            let found: Vec<String> = files_in(path).keys().map(|name| name.display().to_string()).collect();
+            assert_eq!(found, expected, "{is_kept} {before:?} {next:?}, step {step}");
+            if made {
+                assert!(step > 2, "{step}");
+                break;
+            }
+        }
+    }
 }
 
 /// What a version before this one left when it was killed.

@@ -14,7 +14,8 @@ use super::super::diagnostic::{ConfigError, Origin};
 use super::super::kinds::target_attributes;
 use super::commit::{FileChanges, read_files};
 use super::disk::Disk;
-use super::{MAX_DEPTH, TOP, io_error, journal};
+use super::journal::{self, RefusedJournal};
+use super::{MAX_DEPTH, TOP, io_error};
 
 /// Attributes that name entries, as slapd writes them in the names of files; targets of databases have theirs.
 const NAMING: [&str; 4] = ["cn", "olcDatabase", "olcOverlay", "olcBackend"];
@@ -83,7 +84,8 @@ pub(super) fn put_in_place(disk: &mut dyn Disk, directory: &Path) -> Result<(), 
         return Ok(());
     }
     let changes = FileChanges::of(directory, moves);
-    journal::begin(disk, directory, &journal::whole(&changes))?;
+    // What stays of it after a failure moves files once more, and changes no entry.
+    journal::begin(disk, directory, &journal::whole(&changes), &mut RefusedJournal::default())?;
     changes.carry_out_and_end(disk).map_err(|error| io_error("write", directory, &error))
 }
 

@@ -168,7 +168,9 @@ impl Loading<'_, '_> {
 
 /// The system says no more than that it may be tried again.
 fn no_thread(error: &io::Error) -> LoadError {
-    let what = format!("no thread for the load: {error} (ulimit -u, TasksMax= or pids.max limits them)");
+    let what = format!(
+        "no thread for the load: {error} (ulimit -u, TasksMax= or pids.max limits them, and ulimit -v or -d their memory)"
+    );
     LoadError::Io(io::Error::new(error.kind(), what))
 }
 

@@ -169,7 +169,10 @@ impl std::fmt::Display for WriterStartError {
             Self::Fault(fault) => fault.fmt(f),
             Self::Schema(missing) => missing.fmt(f),
             Self::Thread(error) => {
-                write!(f, "no thread for the writer: {error} (ulimit -u, TasksMax= or pids.max limits them)")
+                write!(
+                    f,
+                    "no thread for the writer: {error} (ulimit -u, TasksMax= or pids.max limits them, and ulimit -v or -d their memory)"
+                )
             }
         }
     }

@@ -305,7 +305,7 @@ impl<H: OverlayHost> LogWriter<H> {
         if <H::Store as Store>::SHARED && progress.term.is_none() {
             return TERM_EVERY;
         }
-        progress.purging.patience(self.clock.now(), &state.recorders).unwrap_or(LOOK_EVERY)
+        progress.purging.patience(self.clock.monotonic(), &state.recorders).unwrap_or(LOOK_EVERY)
     }
 
     /// Waits until there is something to do; whether it is the end.
@@ -383,9 +383,10 @@ impl<H: OverlayHost> LogWriter<H> {
         let served = self.served().map_err(text)?;
         let shrunk = progress.shrunk;
         let mut round = self.gather(progress, recorders, requests).map_err(text)?;
+        let times = (self.clock.now(), self.clock.monotonic());
         let purges = progress
             .purging
-            .slice(served, self.clock.now(), (recorders, shrunk), &mut round.recording.removed)
+            .slice(served, times, (recorders, shrunk), &mut round.recording.removed)
             .map_err(text)?;
         if let Some(purged) = purges {
             round.more |= purged.more;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use larix_configuration::Purge;
 use larix_engine::csn::Csn;
 use larix_engine::tables::ENTRIES;
-use larix_engine::time::Timestamp;
+use larix_engine::time::{Monotonic, Timestamp};
 use larix_engine::{EntryId, EntrySource, Fault, ServedDatabase, tree};
 use larix_store::{Snapshot, Store, Wanted};
 
@@ -18,10 +18,10 @@ const MICROS: i64 = 1_000_000;
 /// Records that are asked for at once where that is a round trip.
 const ASKED_AT_ONCE: usize = 64;
 
-/// When it was looked last.
+/// When it was looked last: by a clock that nobody sets. One that was ahead for a moment would put off the next look for as long.
 #[derive(Debug, Default)]
 pub(super) struct Purging {
-    looked: Option<Timestamp>,
+    looked: Option<Monotonic>,
     /// The last look found more than it took.
     more: bool,
 }
@@ -37,7 +37,7 @@ impl Purging {
     /// How long until the next look; none when nothing ever goes.
     pub(super) fn patience<H: OverlayHost>(
         &self,
-        now: Timestamp,
+        now: Monotonic,
         recorders: &[Arc<Recorder<H>>],
     ) -> Option<Duration> {
         let purge = settings(recorders)?;
@@ -46,15 +46,16 @@ impl Purging {
         }
         match self.looked {
             None => Some(Duration::ZERO),
-            Some(looked) => Some(seconds_until(now, after(looked, purge.interval))),
+            Some(looked) => Some(left_of(purge.interval, looked, now)),
         }
     }
 
-    /// Adds records that are too old to `removed`, one batch at most, if it is time to look. `shrunk`: how often a batch is halved.
+    /// Adds records that are too old at the time of day `today` to `removed`, one batch at most, if it is time to look. `shrunk`: how
+    /// often a batch is halved.
     pub(super) fn slice<H: OverlayHost>(
         &mut self,
         served: &ServedDatabase<H::Store>,
-        now: Timestamp,
+        (today, now): (Timestamp, Monotonic),
         (recorders, shrunk): (&[Arc<Recorder<H>>], u32),
         removed: &mut Vec<EntryId>,
     ) -> Result<Option<Purged>, Fault> {
@@ -63,7 +64,7 @@ impl Purging {
         if !self.patience(now, recorders).is_some_and(|patience| patience.is_zero()) {
             return Ok(None);
         }
-        let purged = find(served, now, purge, removed)?;
+        let purged = find(served, today, purge, removed)?;
         self.looked = Some(now);
         self.more = purged.more;
         Ok(Some(purged))
@@ -73,10 +74,6 @@ impl Purging {
 /// Of several sources the one that wants most to go.
 fn settings<H: OverlayHost>(recorders: &[Arc<Recorder<H>>]) -> Option<Purge> {
     recorders.iter().filter_map(|recorder| recorder.settings.purge).min_by_key(|purge| purge.age)
-}
-
-fn after(time: Timestamp, seconds: u64) -> Timestamp {
-    Timestamp(time.0.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(MICROS)))
 }
 
 fn find<S: Store>(
@@ -143,7 +140,7 @@ fn find<S: Store>(
     Ok(purged)
 }
 
-/// The time from `now` until `then`; zero if it has passed.
-fn seconds_until(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::from_micros(u64::try_from(then.0.saturating_sub(now.0)).unwrap_or(0))
+/// What is left at `now` of so many seconds that began at `since`.
+fn left_of(seconds: u64, since: Monotonic, now: Monotonic) -> Duration {
+    Duration::from_secs(seconds).saturating_sub(Duration::from_nanos(now.0.saturating_sub(since.0)))
 }

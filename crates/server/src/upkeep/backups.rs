@@ -122,7 +122,12 @@ fn next(schedule: &BackupSchedule, status: &BackupStatus) -> (Due, Timestamp) {
         Some(increment) if after(last, increment) < full.1 => (Due::Increment, after(last, increment)),
         _ => full,
     };
-    (due.0, retry.map_or(due.1, |retry| retry.max(due.1)))
+    match retry {
+        // An increment that fails again and again, as where its backup may not be written any more, keeps no full one away.
+        Some(retry) if retry >= full.1 => (Due::Full, retry),
+        Some(retry) => (due.0, retry.max(due.1)),
+        None => due,
+    }
 }
 
 /// As [`step`]; a panic is a backup that failed.

@@ -99,15 +99,33 @@ pub(super) fn open_locked(
             return Err(OpenError::Unfinished { path, left });
         }
     }
-    let env = open_for_writing(&path, catalog.specs().len() as u32, options)?;
-    if is_new {
-        set_file_mode(&path, options.file_mode).map_err(|error| os_error(&path, error))?;
-        // LMDB has written its first pages. A power loss must not leave the file without them: it would be refused.
-        let synced = File::open(path.join(DATA_FILE)).and_then(|data| data.sync_all());
-        synced.map_err(|error| file_error(&path, DATA_FILE, error))?;
-    }
+    let tables = catalog.specs().len() as u32;
+    let env = match is_new {
+        true => make(&path, tables, options).inspect_err(|_| remove_unmade(&path))?,
+        false => open_for_writing(&path, tables, options)?,
+    };
     give_to_owner(&path, &[DATA_FILE, replace::READERS_FILE]);
     finish(&path, env, catalog, options, Some(lock))
+}
+
+/// A new environment, whose first pages are on the disk.
+fn make(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+    let env = open_for_writing(path, tables, options)?;
+    set_file_mode(path, options.file_mode).map_err(|error| os_error(path, error))?;
+    // LMDB has written its first pages. A power loss must not leave the file without them: it would be refused.
+    let synced = File::open(path.join(DATA_FILE)).and_then(|data| data.sync_all());
+    synced.map_err(|error| file_error(path, DATA_FILE, error))?;
+    Ok(env)
+}
+
+/// Removes the data file that could not be made, as on a full disk: nothing is in it yet, and half of its first pages would be refused as
+/// damaged.
+fn remove_unmade(path: &Path) {
+    let data = path.join(DATA_FILE);
+    // A link is somebody else's.
+    if fs::symlink_metadata(&data).is_ok_and(|found| found.is_file()) {
+        let _ = fs::remove_file(&data);
+    }
 }
 
 fn finish(

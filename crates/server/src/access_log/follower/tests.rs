@@ -2,6 +2,7 @@
 
 use std::sync::mpsc;
 
+use larix_configuration::Purge;
 use larix_configuration::values::ConfigDn;
 use larix_engine::access::Subject;
 use larix_engine::audit::Operations;
@@ -12,7 +13,7 @@ use larix_engine::log;
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange, ReplicatedOutcome};
 use larix_engine::tables::TABLES;
-use larix_engine::time::SeededRandom;
+use larix_engine::time::{Monotonic, SeededRandom};
 use larix_engine::write::{AttributeValues, Origin, WriteOperation, WriteRequest, WriterEnvironment};
 use larix_engine::writer::Reconfiguration;
 use larix_engine::{Database, DatabaseSettings, Directory, EntrySource, Frontend, tree};
@@ -573,6 +574,37 @@ fn one_wrong_clock_does_not_set_the_times_of_all_records() {
     assert_eq!(names, [SUFFIX, "cn=far,dc=a", "cn=p1,dc=a"]);
     assert!(found.iter().all(|(time, ..)| time.as_str() < "2099"), "{found:?}");
     assert!(found[1].2.to_string().starts_with("2099"), "{found:?}");
+}
+
+/// It would put off the next look for as long as it was ahead.
+#[test]
+fn a_clock_that_was_ahead_for_a_moment_does_not_end_the_purging() {
+    const HOUR: i64 = 3_600;
+    let (schema, stores) = (schema(), stores());
+    let mut machine = Machine::new(&schema, &stores);
+    machine.set_term(1);
+    machine.add(&schema, 0);
+    machine.record();
+    let made = SystemClock.now().seconds();
+    let recorder = Arc::clone(&machine.writer.lock().recorders[0]);
+    let (source, log) = (Arc::clone(&recorder.source), Arc::clone(&recorder.log));
+    let purge = Some(Purge { age: 60, interval: 10, batch: 100 });
+    let settings = AccessLogSettings { purge, ..recorder.settings.clone() };
+    let recorders = [Arc::new(Recorder { settings, source, log })];
+    let mut purging = Purging::default();
+    for (today, seconds, expected) in [
+        // Nothing is old at first.
+        (made, 0, Some(0)),
+        (made + 10_000 * HOUR, 10, Some(1)),
+        (made + HOUR, 19, None),
+        (made + HOUR, 20, Some(1)),
+    ] {
+        let times = (Timestamp::from_seconds(today), Monotonic::default().plus_seconds(seconds));
+        let mut removed = Vec::new();
+        let looked =
+            purging.slice::<Host>(&machine.log.served, times, (&recorders, 0), &mut removed).unwrap();
+        assert_eq!(looked.map(|_| removed.len()), expected, "{today} {seconds}");
+    }
 }
 
 #[test]

@@ -30,6 +30,10 @@ fn what_is_due() {
         (status(0, 850, None), (Due::Increment, seconds(950))),
         (status(0, 950, None), (Due::Full, seconds(1_000))),
         (status(0, 0, Some(50)), (Due::Increment, seconds(350))),
+        (status(0, 500, Some(699)), (Due::Increment, seconds(999))),
+        // Once the full one is due, it does not wait for the increment.
+        (status(0, 500, Some(700)), (Due::Full, seconds(1_000))),
+        (status(0, 950, Some(1_010)), (Due::Full, seconds(1_310))),
     ] {
         assert_eq!(next(&schedule, &status), expected, "{status:?}");
     }
@@ -255,6 +259,24 @@ fn a_failure_is_tried_again_after_a_while() {
     let status = bench.local.server().backups.status();
     assert!(status.last_error.is_none() && status.successes == 2, "{status:?}");
     assert_eq!(bench.chain_sizes(), [(0, 1)]);
+}
+
+/// As where a finished backup may not be written any more.
+#[test]
+fn a_full_backup_does_not_wait_for_an_increment_that_fails() {
+    let bench = Bench::new();
+    bench.at(0);
+    // A file is not removed as what a killed server left.
+    let part = all(&bench.schedule.directory)[0].join("increment-000001.part");
+    fs::write(part, b"").unwrap();
+    for (number, seconds) in (1..).zip([100, 400, 700]) {
+        bench.at(seconds);
+        assert_eq!(bench.local.server().backups.status().failures, number, "{seconds}");
+    }
+    bench.at(1_000);
+    assert_eq!(bench.chain_sizes(), [(0, 0), (1_000, 0)]);
+    let status = bench.local.server().backups.status();
+    assert!(status.last_error.is_none(), "{status:?}");
 }
 
 #[test]
