@@ -65,11 +65,13 @@ mod session;
 mod startup;
 mod statistics;
 mod stream;
+mod thread_pool;
 pub mod tls;
 pub mod tool_socket;
 mod traces;
 mod upkeep;
 mod virtual_entries;
+mod waiting_thread;
 mod watchdog;
 mod worker;
 

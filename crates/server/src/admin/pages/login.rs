@@ -15,10 +15,10 @@ use crate::admin::form::Form;
 use crate::admin::reply::explain;
 use crate::admin::sessions::{Identity, NoticeKind, Session};
 use crate::admin::{Admin, ClientConnection, assets, names};
-use crate::background_pool::while_waiting;
 use crate::clock::SystemRandom;
 use crate::sasl::online::Online;
 use crate::server::Server;
+use crate::waiting_thread::while_waiting;
 
 /// What was tried before, to be shown again. The password is not.
 #[derive(Debug, Default)]

@@ -26,7 +26,6 @@ use crate::admin::mailer::{Mail, Mailer, first_line};
 use crate::admin::reset_codes::grouped;
 use crate::admin::sessions::{Identity, Session};
 use crate::admin::{Admin, ClientConnection, assets, names};
-use crate::background_pool::while_waiting;
 use crate::clock::SystemRandom;
 use crate::log::printable;
 use crate::sasl::identity::Lookups as _;
@@ -34,6 +33,7 @@ use crate::sasl::online::Online;
 use crate::server::Server;
 use crate::statistics::ListenerInfo;
 use crate::tls::TlsFacts;
+use crate::waiting_thread::while_waiting;
 
 /// Names that are looked up at once.
 const LOOK_UPS_MAX: usize = 16;

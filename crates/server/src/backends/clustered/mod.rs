@@ -32,9 +32,9 @@ use zeroize::Zeroizing;
 use super::engine_database::{self, EngineDatabase, internal_error};
 use super::{Common, identities};
 use crate::access_log::Gate;
-use crate::background_pool::{may_wait, note_missed_lookup};
 use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Unconfirmed};
 use crate::statistics::latency::in_database;
+use crate::waiting_thread::{may_wait, note_missed_lookup};
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
     First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret,
