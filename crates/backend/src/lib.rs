@@ -38,7 +38,8 @@ pub use intercept::{Behind, BoundSession, InterceptedBackend, Interceptor, Next,
 pub use meta::Meta;
 pub use operation::{
     Bind, Changes, Compare, Done, ExtendedAnswer, ExtendedOperation, Identities, Later, OverlayOperation,
-    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict, answered_by,
+    PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Secret, Verdict, answer_now,
+    answered_by,
 };
 pub use over_glue::OverGlue;
 pub use relay::Relay;

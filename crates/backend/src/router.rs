@@ -19,7 +19,7 @@ use crate::intercept::{BoundSession, Stack};
 use crate::mounts::Mounts;
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, OverlayOperation, PasswordChange,
-    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict,
+    PasswordChangeOutcome, PendingAnswer, Reply, Search, Verdict, answer_now,
 };
 use crate::over_glue::{GluedTree, OverGlue};
 use crate::replica_progress::ReplicaProgress;
@@ -378,18 +378,14 @@ impl Routes {
             self.check_heeded((*backend, tree(dn)), &request.controls).is_err()
         });
         if unheeded.is_some() {
-            completion(WriteOutcome { refused: unheeded, ..not_heeded().into() });
-            return PendingAnswer::default();
+            return answer_now(completion, WriteOutcome { refused: unheeded, ..not_heeded().into() });
         }
         let apart = match backends.iter().all(is_first) {
             true => None,
             false => backends.iter().find_map(|backend| backend.stands_apart()),
         };
         match apart {
-            Some(refused) => {
-                completion(refused.into());
-                PendingAnswer::default()
-            }
+            Some(refused) => answer_now(completion, refused),
             None => match targets.first().and_then(tree) {
                 Some(tree) => {
                     tree.stack.update(&tree.parts, context, Changes::Together(requests), completion)
@@ -485,10 +481,7 @@ impl Backend for Routes {
                         tree.stack.update(&tree.parts, context, Changes::One(request, target), completion)
                     }
                     (Ok(()), None) => backend.update(context, Changes::One(request, target), completion),
-                    (Err(refused), _) => {
-                        completion(refused.into());
-                        PendingAnswer::default()
-                    }
+                    (Err(refused), _) => answer_now(completion, refused),
                 }
             }
             Changes::Together(requests) => self.update_together(context, requests, completion),

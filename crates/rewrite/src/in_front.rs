@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larix_backend::{
     Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
     Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
+    answer_now,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
@@ -299,10 +300,7 @@ impl Interceptor for NamesInFront {
                 }
             };
             match mapped {
-                Err((result, refused)) => {
-                    done(WriteOutcome { refused, ..result.into() });
-                    PendingAnswer::default()
-                }
+                Err((result, refused)) => answer_now(done, WriteOutcome { refused, ..result.into() }),
                 Ok(changes) => {
                     let done = move |mut outcome: WriteOutcome| {
                         answers.result(&mut outcome.result);

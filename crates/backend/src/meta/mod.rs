@@ -20,7 +20,7 @@ use crate::backend::{Announcement, Backend, Context};
 use crate::cursor::{Cursor, End};
 use crate::operation::{
     Bind, Changes, Compare, ExtendedAnswer, ExtendedOperation, Later, PasswordChange, PasswordChangeOutcome,
-    PendingAnswer, Reply, Search, Verdict,
+    PendingAnswer, Reply, Search, Verdict, answer_now,
 };
 
 pub use candidates::{SubtreeRule, Subtrees, Target};
@@ -310,8 +310,7 @@ impl Backend for Meta {
                 LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
             }
         };
-        completion(refused.into());
-        PendingAnswer::default()
+        answer_now(completion, refused)
     }
 
     fn policy(&self, _: &NormalDn) -> Option<Arc<AccessPolicy>> {

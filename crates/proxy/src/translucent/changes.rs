@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer};
+use larix_backend::{Done, PasswordChangeOutcome, PendingAnswer, answer_now};
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::split_rdn;
 use larix_engine::time::Clock;
@@ -124,8 +124,7 @@ impl Changing {
         done: Completion,
     ) -> PendingAnswer {
         let WriteOperation::Modify { changes, .. } = &request.operation else {
-            done(refusal(ResultCode::OTHER, "no modify").into());
-            return PendingAnswer::default();
+            return answer_now(done, refusal(ResultCode::OTHER, "no modify"));
         };
         // What is removed may lead to no change here: the database does not check it then.
         let latitude = Latitude {
@@ -135,8 +134,7 @@ impl Changing {
         };
         let prepared = prepare(&self.schema, request.operation.clone(), &NormalDn::root(), latitude);
         if let Err(refused) = prepared {
-            done(refused.into());
-            return PendingAnswer::default();
+            return answer_now(done, refused);
         }
         let removes = |change: &&Modification| is_removal(change);
         let mut names: Vec<String> =
@@ -146,10 +144,7 @@ impl Changing {
         }
         let cursor = match search_context.ask_for_one(asker, (&dn, request.controls.hops), &names) {
             Ok(cursor) => cursor,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         let clock = Arc::clone(&self.clock);
         let then = move |found: LookupResult| match found {
@@ -270,10 +265,7 @@ impl Changing {
     ) -> PendingAnswer {
         let cursor = match search_context.ask_for_one(asker, (&change.dn, hops), &["1.1".to_owned()]) {
             Ok(cursor) => cursor,
-            Err(refused) => {
-                done(refused.into());
-                return PendingAnswer::default();
-            }
+            Err(refused) => return answer_now(done, refused),
         };
         let clock = Arc::clone(&self.clock);
         let then = move |found: LookupResult| match found {

@@ -38,7 +38,7 @@ use crate::waiting_thread::{may_wait, note_missed_lookup};
 use larix_backend::{
     Announcement, Backend, Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation,
     First, Identities, Later, PasswordChange, PasswordChangeOutcome, PendingAnswer, Reply, Search, Secret,
-    SharedContent, Verdict,
+    SharedContent, Verdict, answer_now,
 };
 
 /// How often a read is begun anew because what it had read was changed meanwhile.
@@ -406,10 +406,7 @@ impl Backend for ClusteredBackend {
         let leads = || if is_refused { Ok(()) } else { self.leads(&target.unwrap_or_default(), hops) };
         let handle = match self.handle().and_then(|handle| leads().map(|()| handle)) {
             Ok(handle) => handle,
-            Err(result) => {
-                done(result.into());
-                return PendingAnswer::default();
-            }
+            Err(result) => return answer_now(done, result),
         };
         handle.database.change(&self.common, changes, &|dn| self.locate(context, dn), done);
         PendingAnswer::default()
