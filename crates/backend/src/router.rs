@@ -12,7 +12,7 @@ use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode,
 use larix_schema::{NormalDn, Schema};
 
 use crate::backend::{Announcement, Backend, Below, Context, Mount, Routing};
-use crate::cursor::{Cursor, End, First};
+use crate::cursor::{AnswerFilter as _, Cursor, End, FilteredSearch, First};
 use crate::domain_scope::WithoutReferrals;
 use crate::glue;
 use crate::intercept::{BoundSession, Stack};
@@ -162,8 +162,11 @@ impl Router {
         let search = Search { request, base: &base, controls, message };
         if is_within_domain {
             return match self.interceptors.open(&self.routes, context, search) {
-                Ok(cursor) => First::slice_of(Box::new(WithoutReferrals::new(cursor)), context.clock, out),
-                Err(end) => First::ended(WithoutReferrals::end(*end)),
+                Ok(cursor) => {
+                    let cursor = Box::new(FilteredSearch::new(cursor, WithoutReferrals));
+                    First::slice_of(cursor, context.clock, out)
+                }
+                Err(end) => First::ended(WithoutReferrals.end(*end)),
             };
         }
         self.interceptors.search(&self.routes, context, search, out)

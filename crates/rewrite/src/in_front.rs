@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use larix_backend::{
-    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, Interceptor, Later,
-    Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply, Search, Verdict,
-    answer_now,
+    Bind, Changes, Compare, Context, Cursor, End, ExtendedAnswer, ExtendedOperation, FilteredSearch,
+    Interceptor, Later, Next, Operations, PasswordChange, PasswordChangeOutcome, PendingAnswer, Proof, Reply,
+    Search, Verdict, answer_now,
 };
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
@@ -14,7 +14,7 @@ use larix_proto::url::LdapUrl;
 use larix_proto::{CompareRequest, LdapResult, Message, Request, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 
-use crate::mapping::{Answers, Mapped, Mapping, RewriteContext, Surroundings};
+use crate::mapping::{Answers, Mapping, RewriteContext, Surroundings};
 use crate::rules::{Session, Sessions};
 
 /// What stands in front of a backend whose names are others: requests are mapped on their way in, answers on their way out.
@@ -183,12 +183,8 @@ impl Interceptor for NamesInFront {
             let base = self.schema.parse_dn(request.base).map_err(|_| refused(invalid_dn()))?;
             let mapped = Search { request, base: &base, controls, message: search.message };
             match next.open(context, mapped) {
-                Ok(cursor) => Ok(Box::new(Mapped::new(cursor, answers)) as Box<dyn Cursor>),
-                Err(mut end) => {
-                    answers.result(&mut end.0);
-                    answers.controls(&mut end.1);
-                    Err(end)
-                }
+                Ok(cursor) => Ok(Box::new(FilteredSearch::new(cursor, answers)) as Box<dyn Cursor>),
+                Err(end) => Err(Box::new(answers.end(*end))),
             }
         })
     }
@@ -215,17 +211,12 @@ impl Interceptor for NamesInFront {
             let request =
                 CompareRequest { entry: &mapped.entry, attribute: &mapped.attribute, value: &mapped.value };
             let compare = Compare { request: &request, dn: &dn, controls: &controls };
-            let to_client = move |(mut result, mut controls): End, answers: &Answers| {
-                answers.result(&mut result);
-                answers.controls(&mut controls);
-                (result, controls)
-            };
             let reply = next.compare(context, &compare, &mut || {
                 let (answers, done) = (answers.clone(), later());
-                Box::new(move |end| done(to_client(end, &answers)))
+                Box::new(move |end| done(answers.end(end)))
             });
             match reply {
-                Reply::Now(end) => Reply::Now(to_client(end, &answers)),
+                Reply::Now(end) => Reply::Now(answers.end(end)),
                 pending @ Reply::Later(_) => pending,
             }
         })
