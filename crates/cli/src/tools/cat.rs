@@ -237,7 +237,7 @@ fn write_entry<S>(
     let attributes = entry
         .attributes
         .into_iter()
-        .map(|a| common::ldif_attribute(a.description.to_text(&view.schema), a.values))
+        .map(|a| LdifAttribute { description: a.description.to_text(&view.schema), values: a.values })
         .chain(unknown)
         .collect();
     write_record(writer, out, entry.dn, attributes)

@@ -16,7 +16,6 @@ use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::{WriteOperation, WriterEnvironment};
 use larix_engine::{Database, Directory, Frontend, ServedDatabase};
-use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_server::clock::{SystemClock, SystemRandom};
@@ -526,11 +525,6 @@ pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
     // A tool of slapd's ends with 1 whatever was wrong.
     let mistake = if is_called_as_slapd() { 1 } else { terminal::MISTAKE };
     P::try_parse_from(words).unwrap_or_else(|error| terminal::end_parsing(&error, mistake))
-}
-
-/// An attribute of an owned entry as LDIF has it.
-pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifAttribute {
-    LdifAttribute { description, values }
 }
 
 /// Opens the chosen databases with their writers: changes go the way of the server's own. `access` is not [`Access::Read`]; `server_id`
