@@ -19,7 +19,9 @@ use larix_schema::NormalDn;
 use larix_server::{cluster, config_entries_matching};
 use larix_store::{Snapshot, Store};
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, Opened};
+use super::choice::Chosen;
+use super::flags::{self, ConfigArgs, DatabaseArgs};
+use super::opening::Opened;
 use super::selection::{Selection, SelectionArgs, each_record_of_one_moment};
 use crate::terminal::{self, print_report};
 
@@ -45,7 +47,7 @@ pub(super) struct CatArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
-    let args: CatArgs = common::parse(name, arguments);
+    let args: CatArgs = flags::parse(name, arguments);
     match cat(&args) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(unreadable) => {

@@ -19,7 +19,7 @@ use sha1::{Digest as _, Sha1};
 use uuid::Uuid;
 
 use super::Start;
-use crate::tools::common::open_file;
+use crate::tools::flags::open_file;
 
 /// A dozen people and three groups of them, below `@SUFFIX@`, whose own entry is `@BASE@`.
 const SAMPLE: &str = include_str!("sample.ldif");
