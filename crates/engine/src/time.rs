@@ -55,7 +55,7 @@ impl Timestamp {
     }
 
     /// The microseconds within the second, 0..=999_999.
-    pub fn subsec_micros(self) -> u32 {
+    pub(crate) fn subsec_micros(self) -> u32 {
         u32::try_from(self.0.rem_euclid(MICROS_PER_SECOND)).unwrap_or(0)
     }
 

@@ -15,7 +15,7 @@ use larix_proto::url::{percent_decode_text, with_scheme};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Where `ldapi:///` listens when it names no path.
-pub const DEFAULT_SOCKET_PATH: &str = "/var/run/slapd/ldapi";
+pub(crate) const DEFAULT_SOCKET_PATH: &str = "/var/run/slapd/ldapi";
 /// The registered port of `ldap://`.
 pub const LDAP_PORT: u16 = 389;
 /// The registered port of `ldaps://`.
@@ -198,7 +198,7 @@ impl Listener {
 
     /// Gives the connections that it will accept buffers of these sizes in the kernel: bytes, of which the kernel doubles the
     /// number and bounds it (`net.core.rmem_max`). The last line that speaks of a direction holds. Unix sockets have none.
-    pub fn set_buffers(&self, buffers: &[TcpBuffer]) -> io::Result<()> {
+    pub(crate) fn set_buffers(&self, buffers: &[TcpBuffer]) -> io::Result<()> {
         let ListenSocket::Tcp(socket) = &self.socket else { return Ok(()) };
         let socket = SockRef::from(socket);
         let own = |buffer: &&TcpBuffer| {

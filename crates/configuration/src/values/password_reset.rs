@@ -70,7 +70,7 @@ impl PasswordReset {
         passfile=/etc/larix/reset.password`";
 
     /// Seconds for which a code is valid if nothing else is said.
-    pub const LIFETIME_DEFAULT: u64 = 15 * 60;
+    pub(crate) const LIFETIME_DEFAULT: u64 = 15 * 60;
     /// A code must be read out and typed.
     const LIFETIME_MIN: u64 = 60;
     /// A code is no second password.

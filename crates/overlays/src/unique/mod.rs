@@ -101,7 +101,7 @@ impl Unique {
 
     /// Looks at what other servers changed, too.
     #[must_use]
-    pub fn receiving(self, receives: bool) -> Self {
+    pub(crate) fn receiving(self, receives: bool) -> Self {
         Self { receives, ..self }
     }
 
