@@ -14,7 +14,7 @@ use crate::admin::client::{Caller, LdapClient};
 use crate::admin::form::Form;
 use crate::admin::reply::explain;
 use crate::admin::sessions::{Identity, NoticeKind, Session};
-use crate::admin::{Admin, ClientConnection, assets, names};
+use crate::admin::{Admin, ClientConnection, names};
 use crate::clock::SystemRandom;
 use crate::sasl::online::Online;
 use crate::server::Server;
@@ -45,31 +45,26 @@ pub(in crate::admin) fn page(admin: &Admin, token: &str, attempted: &Attempted<'
         true => "cn=admin".to_owned(),
         false => format!("cn=admin,{suffix}"),
     };
-    layout::document(
+    layout::before_login(
         "Log in",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "Larix" }
-                @if let Some(error) = &attempted.error {
-                    div.problem role="alert" { p { (error) } }
-                }
-                form method="post" action="/login" {
-                    input type="hidden" name="csrf" value=(token);
-                    input type="hidden" name="next" value=(attempted.next);
-                    label for="name" { "Name" }
-                    input #name name="name" value=(attempted.name) autocomplete="username" required
-                        autocapitalize="none" spellcheck="false" aria-describedby="name-help"
-                        autofocus[attempted.name.is_empty()];
-                    p.help #name-help { "A DN such as " code { (example) } ", or the part of it that names you: your login." }
-                    label for="password" { "Password" }
-                    input #password type="password" name="password" autocomplete="current-password" required
-                        autofocus[!attempted.name.is_empty()];
-                    button.primary type="submit" { "Log in" }
-                }
-                @if super::reset::allowed(admin).is_some() {
-                    p { a href="/reset" { "Forgotten password" } }
-                }
+        "Larix",
+        attempted.error.as_deref(),
+        &html! {
+            form method="post" action="/login" {
+                input type="hidden" name="csrf" value=(token);
+                input type="hidden" name="next" value=(attempted.next);
+                label for="name" { "Name" }
+                input #name name="name" value=(attempted.name) autocomplete="username" required
+                    autocapitalize="none" spellcheck="false" aria-describedby="name-help"
+                    autofocus[attempted.name.is_empty()];
+                p.help #name-help { "A DN such as " code { (example) } ", or the part of it that names you: your login." }
+                label for="password" { "Password" }
+                input #password type="password" name="password" autocomplete="current-password" required
+                    autofocus[!attempted.name.is_empty()];
+                button.primary type="submit" { "Log in" }
+            }
+            @if super::reset::allowed(admin).is_some() {
+                p { a href="/reset" { "Forgotten password" } }
             }
         },
     )

@@ -25,7 +25,7 @@ use crate::admin::form::Form;
 use crate::admin::mailer::{Mail, Mailer, first_line};
 use crate::admin::reset_codes::grouped;
 use crate::admin::sessions::{Identity, Session};
-use crate::admin::{Admin, ClientConnection, assets, names};
+use crate::admin::{Admin, ClientConnection, names};
 use crate::clock::SystemRandom;
 use crate::log::printable;
 use crate::sasl::identity::Lookups as _;
@@ -53,40 +53,35 @@ pub(in crate::admin) fn mails(admin: &Admin) -> Option<(PasswordReset, ResetMail
 }
 
 pub(in crate::admin) fn page(token: &str, name: &str, error: Option<&str>) -> Markup {
-    layout::document(
+    layout::before_login(
         "A code by mail",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "A code by mail" }
-                @if let Some(error) = error { div.problem role="alert" { p { (error) } } }
-                p { "The code goes to the mail address of your account. With it you set a new password." }
-                form method="post" action="/reset/mail" {
-                    input type="hidden" name="csrf" value=(token);
-                    label for="name" { "Your login" }
-                    input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
-                        autofocus;
-                    button.primary type="submit" { "Send a code" }
-                }
-                p { a href="/login" { "Back to the login" } }
+        "A code by mail",
+        error,
+        &html! {
+            p { "The code goes to the mail address of your account. With it you set a new password." }
+            form method="post" action="/reset/mail" {
+                input type="hidden" name="csrf" value=(token);
+                label for="name" { "Your login" }
+                input #name name="name" value=(name) autocomplete="username" required autocapitalize="none" spellcheck="false"
+                    autofocus;
+                button.primary type="submit" { "Send a code" }
             }
+            p { a href="/login" { "Back to the login" } }
         },
     )
 }
 
 /// What everybody sees.
 pub(in crate::admin) fn confirmation() -> Markup {
-    layout::document(
+    layout::before_login(
         "A code by mail",
-        html! {
-            main.login #main {
-                img src=(assets::url("larch.svg")) alt="" width="48" height="48";
-                h1 { "Look at your mail" }
-                p role="status" {
-                    "If there is an account with this login and a mail address, a code is on its way. If none comes, ask those who look after your account."
-                }
-                p { a.button.primary href="/reset" { "I have the code" } }
+        "Look at your mail",
+        None,
+        &html! {
+            p role="status" {
+                "If there is an account with this login and a mail address, a code is on its way. If none comes, ask those who look after your account."
             }
+            p { a.button.primary href="/reset" { "I have the code" } }
         },
     )
 }
