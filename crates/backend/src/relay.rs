@@ -162,7 +162,7 @@ impl Backend for Relay {
         let (request, target) = match changes {
             Changes::One(request, Some(target)) => (request, target),
             Changes::One(..) => {
-                return answer_now(completion, LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"));
+                return answer_now(completion, LdapResult::invalid_dn());
             }
             Changes::Together(_) => {
                 let text = "a relayed database takes no transactions; name the entries in the real one";

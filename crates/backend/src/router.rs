@@ -143,7 +143,7 @@ impl Router {
         out: &mut Vec<u8>,
     ) -> First {
         let Ok(mut base) = self.schema().parse_dn(request.base) else {
-            return First::ended((invalid_dn(), Vec::new()));
+            return First::ended((LdapResult::invalid_dn(), Vec::new()));
         };
         let mut request = *request;
         // RFC 2696 section 3: what fits one page needs no pages.
@@ -181,7 +181,7 @@ impl Router {
         later: Later<'_, End>,
     ) -> Reply<End> {
         let Ok(dn) = self.schema().parse_dn(request.entry) else {
-            return Reply::Now((invalid_dn(), Vec::new()));
+            return Reply::Now((LdapResult::invalid_dn(), Vec::new()));
         };
         let compare = Compare { request, dn: &dn, controls };
         self.interceptors.compare(&self.routes, context, &compare, later)
@@ -546,8 +546,4 @@ fn unavailable(elsewhere: bool) -> LdapResult {
         false => "critical extension is not recognized",
     };
     LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
-}
-
-fn invalid_dn() -> LdapResult {
-    LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
 }

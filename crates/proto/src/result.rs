@@ -29,6 +29,11 @@ impl LdapResult {
         Self::new(ResultCode::SUCCESS)
     }
 
+    /// invalidDNSyntax, in OpenLDAP's words.
+    pub fn invalid_dn() -> Self {
+        Self::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
+    }
+
     pub fn is_success(&self) -> bool {
         self.code == ResultCode::SUCCESS
     }

@@ -30,10 +30,6 @@ pub struct NamesInFront {
     shows_outer_names: bool,
 }
 
-fn invalid_dn() -> LdapResult {
-    LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN")
-}
-
 /// The DN of the one entry that a URL finds on this server, or an attribute's first value there.
 fn look_up(context: &Context<'_>, schema: &Schema, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
     let base = schema.parse_dn(&url.dn).ok()?;
@@ -180,7 +176,7 @@ impl Interceptor for NamesInFront {
             let Ok(Message { request: Request::Search(request), .. }) = Message::decode(&message) else {
                 return Err(refused(too_large()));
             };
-            let base = self.schema.parse_dn(request.base).map_err(|_| refused(invalid_dn()))?;
+            let base = self.schema.parse_dn(request.base).map_err(|_| refused(LdapResult::invalid_dn()))?;
             let mapped = Search { request, base: &base, controls, message: search.message };
             match next.open(context, mapped) {
                 Ok(cursor) => Ok(Box::new(FilteredSearch::new(cursor, answers)) as Box<dyn Cursor>),
@@ -206,7 +202,7 @@ impl Interceptor for NamesInFront {
                 Err(refused) => return Reply::Now((refused, Vec::new())),
             };
             let Ok(dn) = self.schema.parse_dn(&mapped.entry) else {
-                return Reply::Now((invalid_dn(), Vec::new()));
+                return Reply::Now((LdapResult::invalid_dn(), Vec::new()));
             };
             let request =
                 CompareRequest { entry: &mapped.entry, attribute: &mapped.attribute, value: &mapped.value };
@@ -240,7 +236,7 @@ impl Interceptor for NamesInFront {
             let mapped = self.mapping.name(RewriteContext::Bind, bind.dn.as_str(), around);
             let mapped = mapped.and_then(|name| {
                 let controls = self.mapping.request_controls(bind.controls, around)?;
-                Ok((self.schema.parse_dn(&name).map_err(|_| invalid_dn())?, controls))
+                Ok((self.schema.parse_dn(&name).map_err(|_| LdapResult::invalid_dn())?, controls))
             });
             let (dn, controls) = match mapped {
                 Ok(mapped) => mapped,
@@ -316,7 +312,9 @@ impl Interceptor for NamesInFront {
                 Ok(target) => target.into_owned(),
                 Err(refused) => return Reply::Now(refused.into()),
             };
-            let Ok(dn) = self.schema.parse_dn(&target) else { return Reply::Now(invalid_dn().into()) };
+            let Ok(dn) = self.schema.parse_dn(&target) else {
+                return Reply::Now(LdapResult::invalid_dn().into());
+            };
             let to_client = move |mut changed: PasswordChangeOutcome, answers: &Answers| {
                 answers.result(&mut changed.result);
                 answers.controls(&mut changed.controls);

@@ -304,7 +304,7 @@ impl Backend for Meta {
                     Err(refused) => refused,
                 }
             }
-            Changes::One(..) => LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"),
+            Changes::One(..) => LdapResult::invalid_dn(),
             Changes::Together(_) => {
                 let text = "a meta database takes no transactions: its targets commit each for itself";
                 LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)

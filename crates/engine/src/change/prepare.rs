@@ -84,7 +84,7 @@ pub(crate) fn prepare_at(
 
 /// The normal form of the DN of an entry that stands: how it is shown, the entry knows.
 fn normal_dn(schema: &Schema, text: &str) -> Result<NormalDn, LdapResult> {
-    schema.parse_dn(text).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))
+    schema.parse_dn(text).map_err(|_| LdapResult::invalid_dn())
 }
 
 /// The normal form of a DN, and the form in which it is shown.
@@ -96,8 +96,7 @@ fn parse_dn(schema: &Schema, text: &str, fault: &str) -> Result<(NormalDn, Strin
 fn named(schema: &Schema, name: &str, target: Option<NormalDn>) -> Result<(NormalDn, String), LdapResult> {
     let Some(dn) = target else { return parse_dn(schema, name, "invalid DN") };
     debug_assert!(schema.parse_dn(name).is_ok_and(|parsed| parsed == dn), "{dn} is known as that of {name}");
-    let pretty =
-        schema.show_dn(&dn, name).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
+    let pretty = schema.show_dn(&dn, name).map_err(|_| LdapResult::invalid_dn())?;
     Ok((dn, pretty))
 }
 

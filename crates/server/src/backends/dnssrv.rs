@@ -457,7 +457,7 @@ impl Backend for DnsReferrals {
             return answer_now(done, LdapResult::with(ResultCode::OTHER, text));
         }
         let Some(dn) = dn else {
-            return answer_now(done, LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"));
+            return answer_now(done, LdapResult::invalid_dn());
         };
         let target = request.operation.target();
         answered_by(done, |later| self.refer(context, (&dn, target), later, WriteOutcome::from))
