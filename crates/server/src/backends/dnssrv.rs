@@ -148,9 +148,8 @@ impl EntryAnswer {
             .add("ref", urls)
             .build();
         let tree = MemoryTree::empty(schema, &self.policy, &self.subject);
-        let internal =
-            |fault: larix_engine::Fault| LdapResult::with(fault.code(), format!("internal error: {fault}"));
-        if !self.is_in_scope || !self.search.finds(&tree, dn, &entry).map_err(internal)? {
+        let finds = || self.search.finds(&tree, dn, &entry).map_err(|fault| fault.to_result());
+        if !self.is_in_scope || !finds()? {
             return Ok(0);
         }
         if limit == Some(0) {
