@@ -91,12 +91,6 @@ impl Drop for Aside {
     }
 }
 
-impl fmt::Debug for Aside {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aside").field("pool", &self.pool).finish()
-    }
-}
-
 impl fmt::Display for NotDone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,5 @@
 //! The threads that wait for the engine of one database, so that no event loop does.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,12 +83,6 @@ impl Permit<'_> {
 impl Drop for Place {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for EnginePool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnginePool").field("waiting", &self.waiting()).finish_non_exhaustive()
     }
 }
 
