@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn seconds_since_1970_are_dates() {
         for (seconds, expected) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_399, "2000-02-28 23:59:59 UTC"),

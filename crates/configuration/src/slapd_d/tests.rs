@@ -4,7 +4,7 @@ use super::super::change::fixture::{TestSources, entries, operations};
 use super::*;
 
 #[test]
-fn checksums() {
+fn a_checksum_fits_the_lines_behind_it() {
     assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     assert!(checksum_fits(b"# x\n# CRC32 cbf43926\n123456789"));
     assert!(!checksum_fits(b"# x\n# CRC32 cbf43927\n123456789"));

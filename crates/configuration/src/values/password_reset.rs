@@ -209,7 +209,7 @@ mod tests {
     const MAIL: &str = "mail from=a@b url=https://d:9390/ binddn=cn=r passfile=/p";
 
     #[test]
-    fn words() {
+    fn a_reset_is_read_and_its_mistakes_are_named() {
         let parse = |line: &str| PasswordReset::parse(line.split(' '));
         for (line, expected) in [
             ("off", None),

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn edges() {
+    fn both_edges_of_a_value_are_cut_at_their_length() {
         for (value, first, last) in [
             ("", "", ""),
             ("abc", "abc", "cba"),

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn unions() {
+    fn a_union_has_the_ids_of_both() {
         let list = |ids: &[u64]| IdSet::List(ids.to_vec());
         let big = IdSet::Set((0..10_000).collect());
         for (a, b, expected) in [

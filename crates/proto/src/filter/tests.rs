@@ -175,7 +175,7 @@ fn ber_errors() {
 }
 
 #[test]
-fn nodes() {
+fn filters_are_read_node_by_node() {
     let filter = FilterBuf::parse("(cn=a*b*c*d)").expect("a filter");
     let FilterNode::Substrings(substrings) = filter.as_filter().node() else { panic!("{filter}") };
     assert_eq!(substrings.attribute, "cn");

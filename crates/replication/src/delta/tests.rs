@@ -67,7 +67,7 @@ fn check(lines: &[(&str, &str)], expected: Result<Option<LoggedChange>, DeltaErr
 }
 
 #[test]
-fn records() {
+fn records_of_an_access_log_are_changes() {
     let common = [("reqDN", "cn=A,dc=b"), ("reqResult", "0"), ("reqEntryUUID", UUID)];
     let with = |more: &[(&'static str, &'static str)]| [&common[..], more].concat();
     let csn_line = "entryCSN:= 20261121153509.070405Z#000000#001#000000";

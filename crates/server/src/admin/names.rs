@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn names_are_taken_apart_at_unescaped_commas() {
         assert_eq!(rdn("cn", "a,b"), "cn=a\\2Cb");
         assert_eq!(below("cn=a", ""), "cn=a");
         assert_eq!(parent("cn=a\\,b,ou=x,dc=y").as_deref(), Some("ou=x,dc=y"));
