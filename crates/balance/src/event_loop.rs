@@ -40,8 +40,6 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const STOPPING: Duration = Duration::from_secs(10);
 /// How long another thread waits for the loop's word: it never waits itself, but it may be at work.
 const ANSWERING: Duration = Duration::from_secs(2);
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 // Tokens of the poll: a kind, and a number.
 const WAKE: u64 = u64::MAX;
@@ -564,11 +562,10 @@ impl EventLoop {
                 Connecting { planned, addresses: VecDeque::new(), socket: None, until: now + patience };
             let host = if url.host.is_empty() { "localhost" } else { &url.host };
             let host = host.trim_start_matches('[').trim_end_matches(']');
-            let port = url.effective_port().unwrap_or(if url.scheme == UrlScheme::Ldaps { 636 } else { 389 });
+            let port = url.effective_port().unwrap_or_default();
             if url.scheme == UrlScheme::Ldapi {
-                let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
                 self.connecting.insert(number, connecting);
-                self.note_connecting(number, begin_unix(path), now);
+                self.note_connecting(number, begin_unix(url.socket_path()), now);
             } else if let Ok(address) = host.parse::<IpAddr>() {
                 connecting.addresses.push_back(SocketAddr::new(address, port));
                 self.connecting.insert(number, connecting);

@@ -19,8 +19,6 @@ use crate::messages::{MessageLayer, MessageLimits};
 use crate::stop::Stop;
 use crate::tls::{self, TlsOptions, TlsStream};
 
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 const READ_SIZE: usize = 64 * 1024;
 
 /// How a connection is made and kept.
@@ -281,14 +279,14 @@ fn connect(url: &LdapUrl, options: &ConnectionOptions, tls: &TlsOptions) -> Resu
     let failed = |source| ClientError::Connect { url: url.to_string(), source };
     match url.scheme {
         UrlScheme::Ldapi => {
-            let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
+            let path = url.socket_path();
             connect_unix(path, options)
                 .map(Stream::Unix)
                 .map_err(|error| failed(name_socket(&error, url, path)))
         }
-        UrlScheme::Ldap => connect_tcp(url, 389, options).map(Stream::Tcp).map_err(failed),
+        UrlScheme::Ldap => connect_tcp(url, options).map(Stream::Tcp).map_err(failed),
         UrlScheme::Ldaps => {
-            let socket = connect_tcp(url, 636, options).map_err(failed)?;
+            let socket = connect_tcp(url, options).map_err(failed)?;
             // A server that says nothing must not hold the handshake for ever.
             socket.set_read_timeout(options.connect_timeout).map_err(failed)?;
             let stream = tls.secure(socket, host(url))?;
@@ -322,8 +320,8 @@ fn connect_unix(path: &str, options: &ConnectionOptions) -> io::Result<UnixStrea
     Ok(socket.into())
 }
 
-fn connect_tcp(url: &LdapUrl, port: u16, options: &ConnectionOptions) -> io::Result<TcpStream> {
-    let port = url.effective_port().unwrap_or(port);
+fn connect_tcp(url: &LdapUrl, options: &ConnectionOptions) -> io::Result<TcpStream> {
+    let port = url.effective_port().unwrap_or_default();
     let name = host(url).trim_start_matches('[').trim_end_matches(']');
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (name, port).to_socket_addrs()? {

@@ -50,8 +50,6 @@ const EVENTS: usize = 256;
 const SWEEP: Duration = Duration::from_secs(1);
 /// The event of who hands requests over.
 const WAKE: u64 = u64::MAX;
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 /// What the thread is given.
 pub(crate) struct ThreadContext {

@@ -13,8 +13,6 @@ use larix_sasl::scram::Hash;
 
 /// Where Debian and others keep the certificates of all known authorities.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// Where `ldapi:///` leads.
-const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
 
 #[derive(Args, Debug)]
 pub(super) struct TargetArgs {
@@ -167,8 +165,7 @@ impl TargetArgs {
             UrlScheme::Ldaps => self.tcp(host, url.port.unwrap_or(636), Some(true)),
             UrlScheme::Ldapi if self.start_tls => bail!("{text}: StartTLS is for ldap://"),
             UrlScheme::Ldapi => {
-                let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
-                Ok(Server { address: Address::Unix(path.into()), security: Security::None })
+                Ok(Server { address: Address::Unix(url.socket_path().into()), security: Security::None })
             }
             _ => bail!("{text}: ldap://, ldaps:// and ldapi:// can be driven"),
         }
