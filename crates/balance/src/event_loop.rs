@@ -560,8 +560,7 @@ impl EventLoop {
             let patience = self.core.settings().bind.network_timeout.unwrap_or(CONNECTING);
             let mut connecting =
                 Connecting { planned, addresses: VecDeque::new(), socket: None, until: now + patience };
-            let host = if url.host.is_empty() { "localhost" } else { &url.host };
-            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let host = url.effective_host().trim_start_matches('[').trim_end_matches(']');
             let port = url.effective_port().unwrap_or_default();
             if url.scheme == UrlScheme::Ldapi {
                 self.connecting.insert(number, connecting);

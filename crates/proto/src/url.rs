@@ -147,6 +147,11 @@ impl LdapUrl {
         self.port.or_else(|| self.scheme.default_port())
     }
 
+    /// The host that the URL names or implies.
+    pub fn effective_host(&self) -> &str {
+        if self.host.is_empty() { "localhost" } else { &self.host }
+    }
+
     /// The path of the socket that an `ldapi` URL names or implies.
     pub fn socket_path(&self) -> &str {
         if self.host.is_empty() { DEFAULT_SOCKET } else { &self.host }

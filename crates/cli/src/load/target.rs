@@ -158,7 +158,7 @@ impl TargetArgs {
             return self.tcp(host, port, self.start_tls.then_some(false));
         }
         let url = LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("{text}: {error}"))?;
-        let host = if url.host.is_empty() { "localhost" } else { &url.host };
+        let host = url.effective_host();
         match url.scheme {
             UrlScheme::Ldap => self.tcp(host, url.port.unwrap_or(389), self.start_tls.then_some(false)),
             UrlScheme::Ldaps if self.start_tls => bail!("{text}: StartTLS is for ldap://"),

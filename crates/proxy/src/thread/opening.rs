@@ -109,8 +109,7 @@ impl Exchange {
             return self.connecting(id, begin_unix(url.socket_path()));
         }
         let port = url.effective_port().unwrap_or_default();
-        let host = if url.host.is_empty() { "localhost" } else { &url.host };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = url.effective_host().trim_start_matches('[').trim_end_matches(']');
         match host.parse::<IpAddr>() {
             Ok(address) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
@@ -220,9 +219,8 @@ impl Exchange {
             (_, TlsBegins::Start) => Security::StartTls { client: tls()?, required: true },
             (_, TlsBegins::TryStart) => Security::StartTls { client: tls()?, required: takes_binds },
         };
-        let host = if url.host.is_empty() { "localhost".to_owned() } else { url.host.clone() };
         Ok(Opening {
-            host,
+            host: url.effective_host().to_owned(),
             security,
             credentials,
             binds_anonymously,
