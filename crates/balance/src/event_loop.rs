@@ -3,15 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
 use std::time::Duration;
 
-use larix_client::dial::{begin_tcp, begin_unix};
+use larix_client::dial::{HostLookUp, begin_tcp, begin_unix, look_up_beside};
 use larix_client::{Ambient, PeerFault};
 use larix_proto::url::UrlScheme;
 use larix_proto::{LdapResult, ResultCode, encode};
@@ -169,7 +168,6 @@ struct Connecting {
 }
 
 /// A number, and the host and port that are looked up under it.
-type HostLookUp = (u64, String, u16);
 type Resolution = (u64, io::Result<Vec<SocketAddr>>);
 
 /// A socket that listens, and what is known beforehand of those who connect there.
@@ -221,7 +219,11 @@ impl EventLoop {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         epoll::add(&poll, &wake, epoll::EventData::new_u64(WAKE), EventFlags::IN)?;
         let shared = Arc::new(Shared { wake, is_stopped: AtomicBool::new(false) });
-        let (resolver, resolved) = start_resolver(Arc::clone(&shared))?;
+        let (answer, resolved) = channel();
+        let own = Arc::clone(&shared);
+        let resolver = look_up_beside("balance-names", move |number, found| {
+            answer.send((number, found)).map(|()| own.wake_up()).is_ok()
+        })?;
         let Surroundings { ambient, clock, tell } = around;
         let Reloaded { settings, upstream_tls, client_tls } = read;
         let (order, orders) = channel();
@@ -709,20 +711,4 @@ impl EventLoop {
         }
         self.core.expire(now);
     }
-}
-
-/// Names are looked up beside the loop: that waits for others.
-fn start_resolver(shared: Arc<Shared>) -> io::Result<(Sender<HostLookUp>, Receiver<Resolution>)> {
-    let (sender, look_ups) = channel::<HostLookUp>();
-    let (answer, resolved) = channel();
-    thread::Builder::new().name("balance-names".to_owned()).spawn(move || {
-        for (number, host, port) in look_ups {
-            let found = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            if answer.send((number, found)).is_err() {
-                return;
-            }
-            shared.wake_up();
-        }
-    })?;
-    Ok((sender, resolved))
 }
