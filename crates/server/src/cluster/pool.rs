@@ -27,19 +27,19 @@ pub(crate) enum Turn {
 /// The threads. They end, each after what it is at, when this is dropped.
 pub(crate) struct EnginePool {
     pool: ThreadPool<Job>,
-    /// Operations that wait for a thread, and places that were taken and have no operation yet.
-    places: Arc<AtomicUsize>,
+    /// Operations that wait for a thread, and permits that have no operation yet.
+    taken: Arc<AtomicUsize>,
     clock: Arc<SystemClock>,
 }
 
 /// Room for one operation.
 pub(crate) struct Permit<'p> {
     engine: &'p EnginePool,
-    place: Place,
+    slot: Slot,
 }
 
-/// One of [`WAITING_MAX`] places, until it is dropped.
-struct Place(Arc<AtomicUsize>);
+/// One of [`WAITING_MAX`] slots of the queue, until it is dropped.
+struct Slot(Arc<AtomicUsize>);
 
 impl EnginePool {
     pub(crate) fn start(clock: Arc<SystemClock>) -> io::Result<Self> {
@@ -51,14 +51,14 @@ impl EnginePool {
             work: run_job,
         });
         pool.start()?;
-        Ok(Self { pool, places: Arc::default(), clock })
+        Ok(Self { pool, taken: Arc::default(), clock })
     }
 
     /// Room for an operation; none where too many wait already.
     pub(crate) fn permit(&self) -> Option<Permit<'_>> {
-        let others = self.places.fetch_add(1, Ordering::Relaxed);
-        let place = Place(Arc::clone(&self.places));
-        (others < WAITING_MAX).then_some(Permit { engine: self, place })
+        let others = self.taken.fetch_add(1, Ordering::Relaxed);
+        let slot = Slot(Arc::clone(&self.taken));
+        (others < WAITING_MAX).then_some(Permit { engine: self, slot })
     }
 
     /// Operations that wait.
@@ -69,18 +69,18 @@ impl EnginePool {
 
 impl Permit<'_> {
     pub(crate) fn take(self, job: impl FnOnce(Turn) + Send + 'static) {
-        let Self { engine, place } = self;
+        let Self { engine, slot } = self;
         let (clock, since) = (Arc::clone(&engine.clock), engine.clock.monotonic());
         // A panic ends the operation, and what it owes is dropped, which says so.
         engine.pool.push(Box::new(move || {
-            drop(place);
+            drop(slot);
             let waited = clock.monotonic().0.saturating_sub(since.0);
             job(if waited > PATIENCE { Turn::Late } else { Turn::Go });
         }));
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
