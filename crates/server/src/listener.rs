@@ -167,7 +167,6 @@ impl std::error::Error for ListenError {}
 pub struct Listener {
     /// The URL it came from.
     pub url: String,
-    /// The socket.
     pub socket: ListenSocket,
     /// How the log and cn=Monitor name it: `IP=127.0.0.1:389`, `IP=[::]:389`, `PATH=/run/ldapi`.
     pub name: String,

@@ -95,7 +95,6 @@ fn at_offset(offset: u32, claimed: u32, count: usize) -> Result<usize, ResultCod
     }
 }
 
-/// The response control.
 pub(super) fn response(code: ResultCode, target: usize, count: usize) -> ControlBuf {
     let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX).min(i32::MAX as u32);
     let response =

@@ -42,7 +42,6 @@ impl fmt::Debug for ProgramContext {
     }
 }
 
-/// A program.
 #[derive(Debug)]
 pub(super) struct Program {
     calls: Arc<Calls>,

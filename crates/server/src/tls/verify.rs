@@ -24,7 +24,6 @@ pub(super) enum RevocationCheck {
     None,
     /// The client's own; it must be on no list, and a list of its issuer must be there.
     Peer,
-    /// All.
     All,
     /// All for which a list is there (`TLSCRLFile` alone).
     Known,
