@@ -102,7 +102,8 @@ pub(in crate::admin) fn ask(
     }
     let from = connection.peer.ip().to_canonical();
     let now = admin.server.clock.monotonic();
-    if admin.looking_up.get() >= LOOK_UPS_MAX {
+    // With the page's own.
+    if Rc::strong_count(&admin.looking_up) > LOOK_UPS_MAX {
         let text = "Too many ask for a code now. Try again in a minute.".to_owned();
         return Err((StatusCode::SERVICE_UNAVAILABLE, text));
     }
@@ -120,15 +121,12 @@ pub(in crate::admin) fn ask(
         lifetime: reset.lifetime,
         mail,
     };
-    let place = LookUpPermit::take(admin);
+    let (permit, server) = (Rc::clone(&admin.looking_up), Arc::clone(&admin.server));
     tokio::task::spawn_local(async move {
         if let Err(why) = request.answer().await {
-            place
-                .0
-                .server
-                .log
-                .notice(format_args!("admin: no code by mail, asked for from IP={from}: {why}"));
+            server.log.notice(format_args!("admin: no code by mail, asked for from IP={from}: {why}"));
         }
+        drop(permit);
     });
     Ok(())
 }
@@ -164,22 +162,6 @@ fn locked_since(server: &Server, url: &LdapUrl) -> Result<Option<String>, Fault>
 fn stands_for_ever(since: &str) -> bool {
     let year = since.get(..4).and_then(|year| year.parse::<u32>().ok());
     year.is_none_or(|year| year <= EPOCH_YEAR)
-}
-
-/// One of [`LOOK_UPS_MAX`], given back however the look-up ends.
-struct LookUpPermit(Rc<Admin>);
-
-impl LookUpPermit {
-    fn take(admin: &Rc<Admin>) -> Self {
-        admin.looking_up.set(admin.looking_up.get() + 1);
-        Self(admin.clone())
-    }
-}
-
-impl Drop for LookUpPermit {
-    fn drop(&mut self) {
-        self.0.looking_up.set(self.0.looking_up.get().saturating_sub(1));
-    }
 }
 
 /// A request that was answered, and is carried out.
