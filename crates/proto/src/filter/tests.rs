@@ -212,3 +212,11 @@ fn values_of_secret_attributes_are_withheld() {
         assert_eq!(filter.as_filter().withholding(&is_secret), expected, "{text}");
     }
 }
+
+#[test]
+fn escaped_values_stand_for_themselves() {
+    assert_eq!(escaped("a*(b)\\\0"), "a\\2a\\28b\\29\\5c\\00");
+    let filter = FilterBuf::parse(&format!("(cn={})", escaped("a*(b)\\\0"))).expect("a filter");
+    let FilterNode::Equality(assertion) = filter.as_filter().node() else { panic!("{filter}") };
+    assert_eq!(assertion.value, b"a*(b)\\\0");
+}

@@ -9,6 +9,7 @@ use larix_client::{ClientError, Session};
 use larix_engine::write::MANAGEABLE;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::extended::EndTransactionResponse;
+use larix_proto::filter::escaped;
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{ControlBuf, Dn, LdapResult, MessageId, ModifyOperation, ResultCode, Scope, oid};
 use larix_schema::definition::AttributeTypeDefinition;
@@ -19,7 +20,7 @@ use super::super::replica::entries::{self, EntryQuery, Kind};
 use super::super::session;
 use super::super::transaction::Transaction;
 use super::record::Deleted;
-use super::select::{Selection, escaped, folded, parsed, values_of};
+use super::select::{Selection, folded, parsed, values_of};
 
 /// Entries that are looked for by their entryUUIDs in one search.
 const TOGETHER: usize = 50;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use larix_engine::time::Clock as _;
 use larix_proto::control::PasswordWarning;
+use larix_proto::filter::escaped;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use maud::{Markup, html};
@@ -176,7 +177,7 @@ pub(super) async fn resolve(admin: &Admin, name: &str) -> String {
 /// The one entry below the suffixes with this `uid`. The page asks in the name of each database's root DN: anonymous, who is about
 /// to log in, may not have the right.
 fn called(server: &Server, suffixes: &[String], uid: &str) -> Option<String> {
-    let filter = FilterBuf::parse(&format!("(uid={})", names::filter_value(uid))).ok()?;
+    let filter = FilterBuf::parse(&format!("(uid={})", escaped(uid))).ok()?;
     let generation = server.generation_in_force();
     let anonymous = Arc::default();
     let online = Online { server, generation: &generation, anonymous: &anonymous, subject: &anonymous };
