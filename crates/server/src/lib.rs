@@ -77,6 +77,7 @@ mod worker;
 
 pub use ahead::unusable_later;
 pub use backends::config_entries_matching;
+pub use services::cores;
 pub use startup::{BoundServer, ServeError, ServeOptions, run};
 
 /// The server's name and version, as monitoring and the log show it.

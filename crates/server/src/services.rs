@@ -168,7 +168,7 @@ impl Services {
 }
 
 /// The processors that the process may use; at least 1.
-pub(crate) fn cores() -> usize {
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

@@ -91,7 +91,7 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         unique_uuids: true,
         write_context_csn: args.write_context,
         server_id: args.server_id.unwrap_or_else(|| opening::configured_server_id(&config)),
-        threads: args.threads.unwrap_or_else(cores).max(1),
+        threads: args.threads.unwrap_or_else(larix_server::cores).max(1),
         memory_bytes: args.memory.max(1).saturating_mul(1 << 20),
     };
     let ldif = args.input.open()?;
@@ -303,10 +303,6 @@ fn load_files(
         ldif_tree::write_back(&database).map_err(anyhow::Error::msg)?;
     }
     Ok(report)
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// How progress is shown.

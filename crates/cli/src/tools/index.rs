@@ -134,7 +134,7 @@ fn rebuild<S: Store>(
     let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
     let mut options = RebuildOptions::new(scratch);
     options.continue_on_error = args.go_on;
-    options.threads = std::thread::available_parallelism().map_or(1, usize::from);
+    options.threads = larix_server::cores();
     let rebuilt = load::rebuild(database, &what, &options, &mut |progress| {
         if args.config.verbose > 0 {
             show(progress);
