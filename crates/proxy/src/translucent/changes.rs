@@ -35,10 +35,6 @@ pub(super) struct Changing {
     pub(super) clock: Arc<dyn Clock>,
 }
 
-fn refusal(code: ResultCode, text: &str) -> LdapResult {
-    LdapResult::with(code, text)
-}
-
 impl Changing {
     /// A change by the server itself.
     fn own(&self, operation: WriteOperation) -> WriteRequest {
@@ -66,7 +62,7 @@ impl Changing {
             if missing.len() == GLUE_MAX {
                 let text =
                     format!("more than {GLUE_MAX} superiors are missing here: add the upper ones first");
-                return Err(refusal(ResultCode::ADMIN_LIMIT_EXCEEDED, &text));
+                return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
             }
             let values = vec![b"top".to_vec(), b"glue".to_vec()];
             let classes = AttributeValues { description: "objectClass".to_owned(), values };
@@ -124,7 +120,7 @@ impl Changing {
         done: Completion,
     ) -> PendingAnswer {
         let WriteOperation::Modify { changes, .. } = &request.operation else {
-            return answer_now(done, refusal(ResultCode::OTHER, "no modify"));
+            return answer_now(done, LdapResult::with(ResultCode::OTHER, "no modify"));
         };
         // What is removed may lead to no change here: the database does not check it then.
         let latitude = Latitude {
@@ -212,7 +208,7 @@ impl Changing {
                     described.as_ref().is_some_and(|description| remote_attributes.contains(description));
                 if !is_remote && change.operation == ModifyOperation::Delete {
                     let text = "attempt to delete nonexistent attribute";
-                    return Err(refusal(ResultCode::NO_SUCH_ATTRIBUTE, text));
+                    return Err(LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text));
                 }
                 if self.settings.strict {
                     return Err(cannot_hide());
@@ -235,7 +231,7 @@ impl Changing {
         for change in changes.iter().filter(|change| !is_removal(change)) {
             if change.operation == ModifyOperation::Increment {
                 let text = "only a value that is stored here can be incremented: replace it first";
-                return Err(refusal(ResultCode::NO_SUCH_ATTRIBUTE, text));
+                return Err(LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text));
             }
             let AttributeValues { description, values } = &change.attribute;
             let described = self.schema.describe(description);
@@ -311,12 +307,15 @@ fn is_removal(change: &Modification) -> bool {
 }
 
 fn no_entry() -> LdapResult {
-    refusal(ResultCode::NO_SUCH_OBJECT, "attempt to modify an entry that the remote server does not have")
+    LdapResult::with(
+        ResultCode::NO_SUCH_OBJECT,
+        "attempt to modify an entry that the remote server does not have",
+    )
 }
 
 fn cannot_hide() -> LdapResult {
     let text = "attempt to delete attributes that only the remote server has (translucent_strict)";
-    refusal(ResultCode::CONSTRAINT_VIOLATION, text)
+    LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)
 }
 
 /// The attributes that the remote server has of an entry.
