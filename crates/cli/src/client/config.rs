@@ -11,7 +11,7 @@ use larix_configuration::slapd_d::{InUse, Stamp};
 use larix_configuration::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 use larix_engine::write::WriteOperation;
 use larix_proto::ldif::{Body, Change, LdifAttribute, Modification, Record, Writer};
-use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oid};
+use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client};
 use larix_server::clock::{SystemClock, SystemRandom};
 
 use super::modify;
