@@ -206,7 +206,7 @@ impl Configurator<'_> {
     /// The answer after a panic. The journal is read again from the disk, for nobody knows how far it was written.
     fn internal_error(&mut self) -> LdapResult {
         self.keeper = Keeper::default();
-        LdapResult::with(ResultCode::OTHER, "internal error")
+        LdapResult::internal_error()
     }
 
     /// Brings the files of slapd.d up to the journal, which is then empty.

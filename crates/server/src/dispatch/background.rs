@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larix_engine::injected;
 use larix_engine::time::Clock;
-use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
+use larix_proto::{ControlBuf, LdapResult, ResponseOp, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Dispatcher, RequestInFlight, RunningSearch};
@@ -137,7 +137,7 @@ impl Drop for Journey {
 }
 
 fn internal_error() -> (LdapResult, Vec<ControlBuf>) {
-    (LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())
+    (LdapResult::internal_error(), Vec::new())
 }
 
 impl RunningSearch {

@@ -29,7 +29,7 @@ use larix_proto::{CompareRequest, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use super::engine_database::{self, EngineDatabase, internal_error};
+use super::engine_database::{self, EngineDatabase};
 use super::{Common, identities};
 use crate::access_log::Gate;
 use crate::cluster::{Cluster, DAMAGED, Node, Permit, Role, SharedStore, Unconfirmed};
@@ -138,7 +138,7 @@ impl SharedDatabase {
         let whose = (subject, controls);
         let compared =
             engine_database::compare(database, whose, &self.common.default_referrals, (dn, request));
-        compared.map(|(result, _)| result).map_err(|_| internal_error())
+        compared.map(|(result, _)| result).map_err(|_| LdapResult::internal_error())
     }
 
     fn failure(&self, fault: &Fault) -> LdapResult {
